@@ -1,0 +1,1 @@
+"""Physics out of a video."""

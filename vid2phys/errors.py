@@ -1,0 +1,43 @@
+"""The errors a user can meet. Each message says what was got, what was expected and what to do next."""
+
+from __future__ import annotations
+
+
+class Vid2PhysError(Exception):
+    """Base of all errors that are not bugs. `exit_code` is what the command line ends with (design, section 9)."""
+
+    exit_code = 3
+
+    def __init__(self, got: str, expected: str = "", remedy: str = "") -> None:
+        self.got, self.expected, self.remedy = got, expected, remedy
+        parts = [got]
+        if expected:
+            parts.append(f"expected {expected}")
+        if remedy:
+            parts.append(remedy)
+        super().__init__("; ".join(parts))
+
+
+class UsageError(Vid2PhysError):
+    """Options that contradict each other or name something unknown (exit 2)."""
+
+    exit_code = 2
+
+
+class InputError(Vid2PhysError):
+    """A file that is missing, broken or not what its option asks for (exit 3)."""
+
+
+class MissingDependencyError(Vid2PhysError):
+    """A library of the machine that this command needs (exit 3)."""
+
+
+class FitError(Vid2PhysError):
+    """The fit did not succeed; its folder is still written (exit 4)."""
+
+    exit_code = 4
+
+
+def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...]) -> UsageError:
+    """The error for a name that is not in a list, naming the list."""
+    return UsageError(f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", f"choose a {kind} from the list")

@@ -1,0 +1,121 @@
+"""Rotations and rigid transforms in NumPy, batched over leading axes.
+
+Quaternions are wxyz, unit, active: `rotate(q, v)` turns a body vector into the world when q is body-to-world.
+Rotation vectors are in radians. Formulas: Sola, Deray, Atchuthan, "A micro Lie theory" (2018).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_SMALL_ANGLE = 1e-6
+
+
+def quat_multiply(a_wxyz: Array, b_wxyz: Array) -> Array:
+    """Hamilton product a * b, shapes [..., 4] -> [..., 4]."""
+    aw, ax, ay, az = np.moveaxis(np.asarray(a_wxyz, dtype=float), -1, 0)
+    bw, bx, by, bz = np.moveaxis(np.asarray(b_wxyz, dtype=float), -1, 0)
+    return np.stack(
+        [
+            aw * bw - ax * bx - ay * by - az * bz,
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+        ],
+        axis=-1,
+    )
+
+
+def quat_conjugate(quat_wxyz: Array) -> Array:
+    """Inverse of a unit quaternion, [..., 4] -> [..., 4]."""
+    return np.asarray(quat_wxyz, dtype=float) * np.array([1.0, -1.0, -1.0, -1.0])
+
+
+def quat_normalize(quat_wxyz: Array) -> Array:
+    """Unit quaternion with the same direction, [..., 4] -> [..., 4]."""
+    quat = np.asarray(quat_wxyz, dtype=float)
+    return quat / np.linalg.norm(quat, axis=-1, keepdims=True)
+
+
+def quat_from_rotvec(rotvec: Array) -> Array:
+    """Exponential map, rad, [..., 3] -> [..., 4]."""
+    rotvec = np.asarray(rotvec, dtype=float)
+    angle = np.linalg.norm(rotvec, axis=-1, keepdims=True)
+    small = angle < _SMALL_ANGLE
+    safe = np.where(small, 1.0, angle)
+    scale = np.where(small, 0.5 - angle**2 / 48.0, np.sin(0.5 * safe) / safe)
+    return np.concatenate([np.cos(0.5 * angle), scale * rotvec], axis=-1)
+
+
+def rotvec_from_quat(quat_wxyz: Array) -> Array:
+    """Logarithm, the shorter way round, [..., 4] -> [..., 3] rad."""
+    quat = np.asarray(quat_wxyz, dtype=float)
+    quat = np.where(quat[..., :1] < 0.0, -quat, quat)
+    norm = np.linalg.norm(quat[..., 1:], axis=-1, keepdims=True)
+    small = norm < _SMALL_ANGLE
+    safe = np.where(small, 1.0, norm)
+    scale = np.where(small, 2.0 / np.maximum(quat[..., :1], 0.5), 2.0 * np.arctan2(safe, quat[..., :1]) / safe)
+    return scale * quat[..., 1:]
+
+
+def matrix_from_quat(quat_wxyz: Array) -> Array:
+    """Rotation matrix, [..., 4] -> [..., 3, 3]."""
+    w, x, y, z = np.moveaxis(quat_normalize(quat_wxyz), -1, 0)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def quat_from_matrix(matrix: Array) -> Array:
+    """Unit quaternion with w >= 0, [..., 3, 3] -> [..., 4]."""
+    from scipy.spatial.transform import Rotation
+
+    matrix = np.asarray(matrix, dtype=float)
+    xyzw = Rotation.from_matrix(matrix.reshape(-1, 3, 3)).as_quat(canonical=True)
+    return np.roll(xyzw, 1, axis=-1).reshape(*matrix.shape[:-2], 4)
+
+
+def matrix_from_rotvec(rotvec: Array) -> Array:
+    """Rotation matrix, rad, [..., 3] -> [..., 3, 3]."""
+    return matrix_from_quat(quat_from_rotvec(rotvec))
+
+
+def rotate(quat_wxyz: Array, vectors: Array) -> Array:
+    """Vectors turned by quaternions, [..., 4] and [..., 3] -> [..., 3]."""
+    return np.einsum("...ij,...j->...i", matrix_from_quat(quat_wxyz), np.asarray(vectors, dtype=float))
+
+
+def angle_between(a_wxyz: Array, b_wxyz: Array) -> Array:
+    """Angle of a^-1 b, [..., 4] and [..., 4] -> [...] rad in [0, pi]."""
+    return np.linalg.norm(rotvec_from_quat(quat_multiply(quat_conjugate(a_wxyz), b_wxyz)), axis=-1)
+
+
+def skew(vector: Array) -> Array:
+    """Cross-product matrix, [..., 3] -> [..., 3, 3]."""
+    x, y, z = np.moveaxis(np.asarray(vector, dtype=float), -1, 0)
+    o = np.zeros_like(x)
+    return np.stack([np.stack([o, -z, y], -1), np.stack([z, o, -x], -1), np.stack([-y, x, o], -1)], axis=-2)
+
+
+def invert_transform(transform: Array) -> Array:
+    """Inverse of a rigid transform, [..., 4, 4] -> [..., 4, 4]."""
+    transform = np.asarray(transform, dtype=float)
+    rotation_t = np.swapaxes(transform[..., :3, :3], -1, -2)
+    inverse = np.zeros_like(transform)
+    inverse[..., :3, :3] = rotation_t
+    inverse[..., :3, 3] = -np.einsum("...ij,...j->...i", rotation_t, transform[..., :3, 3])
+    inverse[..., 3, 3] = 1.0
+    return inverse
+
+
+def make_transform(rotation: Array, translation: Array) -> Array:
+    """Rigid transform from [..., 3, 3] and [..., 3] -> [..., 4, 4]."""
+    rotation, translation = np.asarray(rotation, dtype=float), np.asarray(translation, dtype=float)
+    transform = np.zeros((*rotation.shape[:-2], 4, 4))
+    transform[..., :3, :3], transform[..., :3, 3], transform[..., 3, 3] = rotation, translation, 1.0
+    return transform

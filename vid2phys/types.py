@@ -1,0 +1,252 @@
+"""Core types shared by every package: frozen, SI units, shapes in the field docs. Imports nothing of ours.
+
+Conventions: world z is up; quaternions are wxyz and body-to-world; camera axes are OpenCV's (x right, y down,
+z forward); pixel centres are at integers, so the image spans [-0.5, width - 0.5].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Transform = Literal["identity", "log"]
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A calibrated camera that does not move.
+
+    K: pinhole matrix [px], shape [3, 3]. distortion: coefficients in OpenCV's order, shape [D] (empty: none).
+    model: `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), or `equidistant` (fisheye, 4).
+    camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; None when the file has none.
+    width, height: image size [px].
+    """
+
+    K: Array
+    width: int
+    height: int
+    distortion: Array = field(default_factory=lambda: np.zeros(0))
+    model: str = "plumb_bob"
+    camera_to_world: Array | None = None
+    name: str = "camera"
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A triangle mesh in body axes.
+
+    vertices: [V, 3] m. faces: [F, 3] vertex indices, counter-clockwise seen from outside.
+    part: [F] index of the part a face belongs to (groups of the file, else connected components).
+    part_names: name of each part.
+    """
+
+    vertices: Array
+    faces: NDArray[np.int64]
+    part: NDArray[np.int64]
+    part_names: tuple[str, ...] = ("body",)
+    name: str = "mesh"
+
+
+class Frames(Protocol):
+    """Frames of a clip, decoded when asked for: RGB, uint8, shape [H, W, 3] each."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]: ...
+    def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The frames at increasing `indices`, shape [len(indices), H, W, 3]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A video: frames and their mid-exposure times [s] from the container, shape [T], strictly increasing."""
+
+    frames: Frames
+    times_s: Array
+    width: int
+    height: int
+    name: str = "clip"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One physical parameter in SI units, with bounds and the transform a solver works in."""
+
+    name: str
+    unit: str
+    value: float
+    lower: float = -np.inf
+    upper: float = np.inf
+    transform: Transform = "identity"
+    free: bool = False
+    source: str = "default"  # default | mesh | given | fitted
+
+    def to_free(self, value: float) -> float:
+        """Value in SI to solver coordinates."""
+        return float(np.log(value)) if self.transform == "log" else float(value)
+
+    def from_free(self, coordinate: float) -> float:
+        """Solver coordinate to value in SI."""
+        return float(np.exp(coordinate)) if self.transform == "log" else float(coordinate)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a system in the order its kernels read them."""
+
+    items: tuple[Parameter, ...]
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self.items)
+
+    def __getitem__(self, name: str) -> Parameter:
+        for item in self.items:
+            if item.name == name:
+                return item
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.items)
+
+    @property
+    def free_indices(self) -> tuple[int, ...]:
+        return tuple(i for i, item in enumerate(self.items) if item.free)
+
+    @property
+    def vector(self) -> Array:
+        """All values in SI, shape [P]."""
+        return np.array([item.value for item in self.items])
+
+    def free_vector(self) -> Array:
+        """The free ones in solver coordinates, shape [number free]."""
+        return np.array([item.to_free(item.value) for item in self.items if item.free])
+
+    def with_free_vector(self, coordinates: Array) -> Parameters:
+        """A copy in which the free parameters have these solver coordinates."""
+        values = iter(coordinates)
+        return Parameters(tuple(replace(p, value=p.from_free(next(values))) if p.free else p for p in self.items))
+
+    def with_values(self, values: dict[str, float], *, source: str = "given") -> Parameters:
+        """A copy with values set by name. Raises KeyError for a name that is not there."""
+        for name in values:
+            self[name]
+        return Parameters(
+            tuple(replace(p, value=float(values[p.name]), source=source) if p.name in values else p for p in self.items)
+        )
+
+    def with_free(self, names: tuple[str, ...]) -> Parameters:
+        """A copy in which exactly `names` are free. Raises KeyError for a name that is not there."""
+        for name in names:
+            self[name]
+        return Parameters(tuple(replace(p, free=p.name in names) for p in self.items))
+
+
+@dataclass(frozen=True)
+class Actions:
+    """Recorded or fitted actions, zero-order hold: values[i] holds from times_s[i] to times_s[i + 1].
+
+    values: [N, M] in SI. kind: `rotors` (4 thrusts, N) or `wrench` (collective thrust N, body torques N m).
+    per_kilogram: True when divided by an unknown mass.
+    """
+
+    times_s: Array
+    values: Array
+    kind: Literal["rotors", "wrench"]
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    per_kilogram: bool = False
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """States over time. states: [T, N] in the layout of `state_names`; controls: [T - 1, M] or None."""
+
+    times_s: Array
+    states: Array
+    state_names: tuple[str, ...]
+    controls: Array | None = None
+    covariance: Array | None = None  # [T, D, D] in the tangent space of each state
+
+
+@dataclass(frozen=True)
+class PoseLog:
+    """Poses of a tracked body. positions_m [T, 3]; orientation_quat_wxyz [T, 4], body to world; gaps are NaN."""
+
+    times_s: Array
+    positions_m: Array
+    orientation_quat_wxyz: Array
+    name: str = "body"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Where K keypoints of the body were seen, with an error model (design, sections 2 and 6).
+
+    times_s: [T] s. bearings: [T, K, 2] normalised image coordinates x/z, y/z in camera axes, distortion removed.
+    covariance: [T, K, 2, 2] of what is independent between points and frames.
+    shared_basis: [T, K, 2, R], the error that all points of a frame share, one column a mode, scaled so that its
+    coefficients have unit variance. correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process.
+    visible: [T, K] bool; what is False carries no information (outside the frame, covered, frame lost).
+    points_body: [K, 3] m, the keypoints in body axes.
+    """
+
+    times_s: Array
+    bearings: Array
+    covariance: Array
+    shared_basis: Array
+    correlation_time_s: Array
+    visible: NDArray[np.bool_]
+    points_body: Array
+
+    @property
+    def frames_lost(self) -> int:
+        """Number of frames in which no point was seen."""
+        return int((~self.visible.any(axis=1)).sum())
+
+
+class Status(Enum):
+    """How a fit ended; the text is the remedy."""
+
+    CONVERGED = "converged"
+    NOT_CONVERGED = "not converged: raise --iterations, or check the camera and the mesh scale in overlay.mp4"
+    NOT_IDENTIFIABLE = "the clip does not determine any of the parameters asked for: see diagnostics for what would"
+    LOST = "the object was tracked in too few frames: see overlay.mp4; train on this mesh or film closer"
+
+    @property
+    def key(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A parameter's value with its 95 % interval; infinite along directions the data do not determine."""
+
+    name: str
+    unit: str
+    value: float
+    ci95: tuple[float, float]
+    identifiable: bool
+    at_bound: bool = False
+    source: str = "fitted"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a fit gives back."""
+
+    status: Status
+    message: str
+    system: str
+    parameters: tuple[Estimate, ...]
+    trajectory: Trajectory
+    actions: Actions | None
+    actions_std: Array | None  # [T - 1, M], one standard deviation, same units as actions
+    observation: Observation
+    diagnostics: dict[str, object]
