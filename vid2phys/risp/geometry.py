@@ -1,0 +1,43 @@
+"""Small geometry that poses, tracking and calibration share: projection of a posed body, its derivatives, rotations."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from vid2phys.rotations import matrix_from_quat, skew
+from vid2phys.types import Array
+
+
+@lru_cache(maxsize=4)
+def rotation_grid(count: int) -> Array:
+    """`count` rotations spread evenly over all, [count, 3, 3] (Alexa, Super-Fibonacci spirals, CVPR 2022)."""
+    s = np.arange(count) + 0.5
+    r, big_r = np.sqrt(s / count), np.sqrt(1.0 - s / count)
+    alpha, beta = 2.0 * np.pi * s / np.sqrt(2.0), 2.0 * np.pi * s / 1.533751168755204288118041
+    quat = np.stack([r * np.sin(alpha), r * np.cos(alpha), big_r * np.sin(beta), big_r * np.cos(beta)], axis=-1)
+    return matrix_from_quat(quat)
+
+
+def project_points(rotation: Array, translation: Array, points_body: Array) -> Array:
+    """Bearings of body points, [..., 3, 3], [..., 3] and [K, 3] -> [..., K, 2]."""
+    x = points_body @ np.swapaxes(rotation, -1, -2) + translation[..., None, :]
+    return x[..., :2] / x[..., 2:]
+
+
+def pose_modes(rotation: Array, translation: Array, points_body: Array) -> Array:
+    """How the bearings move when the whole pose is wrong, [..., K, 2, 6]; the modes of a frame's shared error.
+
+    Columns: rotation about the camera's x, y, z axes through the body origin [rad]; sideways motion along camera x, y
+    as a fraction of the range; logarithm of the distance.
+    """
+    turned = points_body @ np.swapaxes(rotation, -1, -2)
+    x = turned + translation[..., None, :]
+    d_point = np.zeros((*x.shape[:-1], 2, 3))
+    d_point[..., 0, 0] = d_point[..., 1, 1] = 1.0
+    d_point[..., 2] = -x[..., :2] / x[..., 2:]
+    d_point /= x[..., 2, None, None]
+    distance = np.linalg.norm(translation, axis=-1)[..., None, None, None]
+    radial = np.einsum("...kij,...j->...ki", d_point, translation)[..., None]
+    return np.concatenate([-d_point @ skew(turned), d_point[..., :2] * distance, radial], axis=-1)
