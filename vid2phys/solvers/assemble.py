@@ -1,0 +1,299 @@
+"""The normal equations of smoothing: keypoints, dynamics as weighted residuals, process priors (design, section 6).
+
+Unknowns of a knot: tangent of the state, unknown input accelerations (band-limited random walks), and the network's
+errors shared by the points of a frame (first-order Gauss-Markov). Unknown and shared by all knots: parameters, action
+delay, motor lag. Together a block-tridiagonal matrix with an arrow; Student-t weights on keypoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vid2phys.engine.observe import observe
+from vid2phys.engine.rollout import linearize
+from vid2phys.solvers import arrow, process
+from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
+from vid2phys.types import Array
+
+STUDENT_DOF = 5.0
+FORCE_FLOOR = 0.01  # m/s^2 sqrt(s): white acceleration that keeps a step invertible
+TORQUE_FLOOR = 0.2  # rad/s^2 sqrt(s)
+DELAY_PRIOR_S = 0.02
+LAG_PRIOR = (np.log(0.02), 1.0)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Hyperparameters, all positive: std and bandwidth of each input group, scales of the observation errors."""
+
+    input_std: dict[str, float]
+    bandwidth_rad_s: dict[str, float]
+    point_scale: float = 1.0
+    shared_scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """A point in the space of unknowns: states [T, N], inputs [T, 2 M] (values, rates), shared [T, R], theta [P]."""
+
+    states: Array
+    inputs: Array
+    shared: Array
+    theta: Array
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the unknowns of a knot lie, and the fixed facts of a problem."""
+
+    problem: Problem
+    knots: Knots
+    channels: tuple[Channel, ...]
+    parameter_names: tuple[str, ...]
+    theta_names: tuple[str, ...]
+
+    @staticmethod
+    def of(problem: Problem) -> Layout:
+        """Lay out a problem."""
+        names = tuple(p.name for p in problem.parameters if p.free)
+        extra = (DELAY, LAG) if problem.actions is not None else ()
+        knots = Knots.of(problem.observation.times_s, problem.max_step_s)
+        return Layout(problem, knots, input_channels(problem), names, names + extra)
+
+    @property
+    def tangent(self) -> int:
+        return self.problem.system.tangent_dim
+
+    @property
+    def modes(self) -> int:
+        return self.problem.observation.shared_basis.shape[-1]
+
+    @property
+    def inputs(self) -> slice:
+        return slice(self.tangent, self.tangent + 2 * len(self.channels))
+
+    @property
+    def shared(self) -> slice:
+        return slice(self.inputs.stop, self.inputs.stop + self.modes)
+
+    def parameters(self, theta: Array) -> Array:
+        """All parameters in SI, [P]."""
+        return self.problem.parameters.with_free_vector(theta[: len(self.parameter_names)]).vector
+
+
+@dataclass
+class Linear:
+    """Normal equations at a point, without the priors that depend on `Levels`.
+
+    *_obs: from keypoints, to be divided by point_scale^2; the others as they are. cost_*: half the squared residuals.
+    """
+
+    diagonal_obs: Array
+    gradient_obs: Array
+    diagonal: Array
+    lower: Array
+    arrow: Array
+    corner: Array
+    gradient: Array
+    gradient_theta: Array
+    cost_obs: float
+    cost_student: float
+    cost: float
+    observations: float
+    weights: Array = field(repr=False)
+
+
+def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
+    """Controls [T - 1, C] and their derivatives to theta [T - 1, C, P] and to the inputs' values [T - 1, C, M]."""
+    problem, steps = layout.problem, len(layout.knots.step_s)
+    names = problem.parameters.names
+
+    def base(theta: Array) -> Array:
+        controls = np.zeros((steps, problem.system.control_dim))
+        parameters = layout.parameters(theta)
+        if problem.actions is None:
+            controls += problem.system.hover_controls(parameters)
+        else:
+            delay, lag = theta[-2], float(np.exp(theta[-1]))
+            recorded = effective_actions(problem.actions, layout.knots, delay, lag)
+            controls[:, : recorded.shape[1]] = recorded
+        for j, channel in enumerate(layout.channels):
+            controls[:, channel.index] += parameters[names.index(channel.inertia)] * point.inputs[:-1, j]
+        return controls
+
+    parameters = layout.parameters(point.theta)
+    by_input = np.zeros((steps, problem.system.control_dim, len(layout.channels)))
+    for j, channel in enumerate(layout.channels):
+        by_input[:, channel.index, j] = parameters[names.index(channel.inertia)]
+    by_theta = np.zeros((steps, problem.system.control_dim, len(point.theta)))
+    for j in range(len(point.theta)):
+        step = np.zeros(len(point.theta))
+        step[j] = 2e-3 if layout.theta_names[j] == DELAY else 1e-3
+        by_theta[:, :, j] = (base(point.theta + step) - base(point.theta - step)) / (2.0 * step[j])
+    return base(point.theta), by_theta, by_input
+
+
+def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
+    """Residuals and normal equations of keypoints, dynamics and fixed priors at a point."""
+    problem, knots, d = layout.problem, layout.knots, layout.tangent
+    steps, size, count = len(knots.times_s), layout.shared.stop, len(point.theta)
+    linear = Linear(
+        diagonal_obs=np.zeros((steps, size, size)), gradient_obs=np.zeros((steps, size)),
+        diagonal=np.zeros((steps, size, size)), lower=np.zeros((steps - 1, size, size)),
+        arrow=np.zeros((steps, size, count)), corner=np.zeros((count, count)),
+        gradient=np.zeros((steps, size)), gradient_theta=np.zeros(count),
+        cost_obs=0.0, cost_student=0.0, cost=0.0, observations=0.0, weights=np.zeros(0),
+    )  # fmt: skip
+    _add_keypoints(linear, layout, point, levels)
+
+    controls, by_theta, by_input = controls_of(layout, point)
+    step = linearize(problem.system, point.states[:-1], controls, layout.parameters(point.theta), knots.step_s)
+    residual = problem.system.local(step.next_states, point.states[1:])
+    free = list(problem.parameters.free_indices)
+    scale = np.array([p.value if p.transform == "log" else 1.0 for p in _free(layout, point.theta)])
+    to_here = np.zeros((steps - 1, d, size))
+    to_here[:, :, :d] = -step.A
+    to_here[:, :, layout.inputs.start : layout.inputs.start + len(layout.channels)] = -step.B @ by_input
+    to_theta = -step.B @ by_theta
+    to_theta[:, :, : len(free)] -= step.C[:, :, free] * scale
+    weight = _step_precision(knots.step_s, d)
+    weighted = weight @ residual[..., None]
+    weighted_here, weighted_theta = weight @ to_here, weight @ to_theta
+    transposed = np.swapaxes(to_here, 1, 2)
+    linear.diagonal[:-1] += transposed @ weighted_here
+    linear.diagonal[1:, :d, :d] += weight
+    linear.lower[:, :d, :] += weighted_here
+    linear.arrow[:-1] += transposed @ weighted_theta
+    linear.arrow[1:, :d] += weighted_theta
+    linear.corner += np.einsum("kip,kiq->pq", to_theta, weighted_theta)
+    linear.gradient[:-1] += (transposed @ weighted)[..., 0]
+    linear.gradient[1:, :d] += weighted[..., 0]
+    linear.gradient_theta += np.einsum("kip,ki->p", to_theta, weighted[..., 0])
+    linear.cost += 0.5 * float(np.einsum("ki,kij,kj->", residual, weight, residual))
+    _add_theta_priors(linear, layout, point)
+    return linear
+
+
+def _free(layout: Layout, theta: Array) -> list:
+    parameters = layout.problem.parameters.with_free_vector(theta[: len(layout.parameter_names)])
+    return [p for p in parameters if p.free]
+
+
+def _step_precision(step_s: Array, tangent: int) -> Array:
+    """Precision of a rigid body's step: white linear and angular acceleration, [T, 12, 12]."""
+    axes = tangent // 2
+    density = np.repeat([FORCE_FLOOR, TORQUE_FLOOR], axes // 2)
+    return process.white_acceleration_precision(step_s, density=density)
+
+
+def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
+    """Whitened residuals [F, K, 2] at point_scale 1 and their derivatives to the tangent and to the shared modes."""
+    problem, seen = layout.problem, layout.problem.observation
+    states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
+    predicted, jacobian, _ = observe(problem.system, states, seen.points_body, problem.camera_to_world)
+    residual = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
+    root = np.linalg.inv(np.linalg.cholesky(seen.covariance))
+    root = np.where(seen.visible[..., None, None], root, 0.0)
+    residual = np.where(seen.visible[..., None], residual, 0.0)
+    return (root @ residual[..., None])[..., 0], root @ jacobian, root @ seen.shared_basis
+
+
+def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> None:
+    residual, to_state, to_shared = keypoint_residuals(layout, point)
+    distance = (residual**2).sum(-1) / levels.point_scale**2
+    weights = (STUDENT_DOF + 2.0) / (STUDENT_DOF + distance)
+    jacobian = np.zeros((*residual.shape, linear.gradient.shape[1]))
+    jacobian[..., : layout.tangent] = to_state
+    jacobian[..., layout.shared] = to_shared
+    frames = layout.knots.frame_knot
+    weighted = weights[..., None] * residual
+    linear.diagonal_obs[frames] += np.einsum("fkim,fk,fkin->fmn", jacobian, weights, jacobian, optimize=True)
+    linear.gradient_obs[frames] += np.einsum("fkim,fki->fm", jacobian, weighted)
+    linear.cost_obs += 0.5 * float((weighted * residual).sum())
+    student = np.log1p(distance / STUDENT_DOF) * layout.problem.observation.visible
+    linear.cost_student += 0.5 * (STUDENT_DOF + 2.0) * float(student.sum())
+    linear.observations += 2.0 * float(layout.problem.observation.visible.sum())
+    linear.weights = weights
+
+
+def _add_theta_priors(linear: Linear, layout: Layout, point: Unknowns) -> None:
+    priors = {DELAY: (0.0, DELAY_PRIOR_S), LAG: LAG_PRIOR} | layout.problem.priors
+    for j, name in enumerate(layout.theta_names):
+        if name in priors:
+            mean, std = priors[name]
+            residual = (point.theta[j] - mean) / std
+            linear.corner[j, j] += std**-2.0
+            linear.gradient_theta[j] += residual / std
+            linear.cost += 0.5 * residual**2
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Complete normal equations: matrix, gradient of the chain and of theta, cost, log-determinant of the priors."""
+
+    matrix: arrow.Arrow
+    gradient: Array
+    gradient_theta: Array
+    cost: float
+    prior_logdet: float
+
+
+def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> Normal:
+    """Add the process priors for given levels."""
+    weight = levels.point_scale**-2.0
+    diagonal = linear.diagonal + weight * linear.diagonal_obs
+    gradient = linear.gradient + weight * linear.gradient_obs
+    lower, cost, logdet = linear.lower.copy(), linear.cost + weight * linear.cost_obs, 0.0
+    count, start = len(layout.channels), layout.inputs.start
+    for j, channel in enumerate(layout.channels):
+        chain = process.second_order(
+            layout.knots.step_s,
+            std=levels.input_std[channel.group],
+            bandwidth_rad_s=levels.bandwidth_rad_s[channel.group],
+        )
+        index = np.array([start + j, start + count + j])
+        cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
+        logdet += chain.logdet
+    for j, time_constant in enumerate(layout.problem.observation.correlation_time_s):
+        chain = process.first_order(
+            layout.knots.step_s, std=levels.shared_scale, time_constant_s=float(time_constant)
+        )
+        index = np.array([layout.shared.start + j])
+        cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
+        logdet += chain.logdet
+    matrix = arrow.Arrow(diagonal, lower, linear.arrow, linear.corner)
+    return Normal(matrix, gradient, linear.gradient_theta, cost, logdet)
+
+
+def _add_chain(
+    chain: process.Chain, index: np.ndarray, values: Array, diagonal: Array, lower: Array, gradient: Array
+) -> float:
+    """Add a process prior to the blocks; returns half its squared residual."""
+    rows, columns = index[:, None], index[None, :]
+    weighted = chain.precision @ chain.transition
+    diagonal[1:, rows, columns] += chain.precision
+    diagonal[:-1, rows, columns] += np.swapaxes(chain.transition, 1, 2) @ weighted
+    lower[:, rows, columns] -= weighted
+    diagonal[0][rows, columns] += chain.initial
+    residual = values[1:] - (chain.transition @ values[:-1, :, None])[..., 0]
+    pulled = (chain.precision @ residual[..., None])[..., 0]
+    gradient[1:, index] += pulled
+    gradient[:-1, index] -= (np.swapaxes(chain.transition, 1, 2) @ pulled[..., None])[..., 0]
+    gradient[0, index] += chain.initial @ values[0]
+    return 0.5 * float((residual * pulled).sum() + values[0] @ chain.initial @ values[0])
+
+
+def moved(layout: Layout, point: Unknowns, chain_step: Array, theta_step: Array) -> Unknowns:
+    """The point after a step in the tangent space, parameters kept within their bounds."""
+    theta = point.theta + theta_step
+    for j, parameter in enumerate(_free(layout, point.theta)):
+        low = parameter.to_free(parameter.lower) if parameter.lower > 0 or parameter.transform == "identity" else -np.inf
+        theta[j] = np.clip(theta[j], low, parameter.to_free(parameter.upper))
+    return Unknowns(
+        layout.problem.system.retract(point.states, chain_step[:, : layout.tangent]),
+        point.inputs + chain_step[:, layout.inputs],
+        point.shared + chain_step[:, layout.shared],
+        theta,
+    )

@@ -1,0 +1,99 @@
+"""Starting values: states at all knots from per-frame poses, and first actions from the tracking controller."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys.engine.control import tracking_actions
+from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_from_rotvec, quat_multiply, rotate, rotvec_from_quat
+from vid2phys.solvers.assemble import Layout
+from vid2phys.solvers.problem import Problem
+from vid2phys.types import Array
+
+WINDOW_S = 0.12  # half width of the local fits
+MIN_FRAMES = 6
+
+
+def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array:
+    """States [T, 13] of a rigid body at all knots from poses in camera axes.
+
+    rotation [F, 3, 3] camera_from_body, translation [F, 3] m; frames that were not seen are NaN and are bridged.
+    Positions and rotations are local quadratic fits; velocities are their slopes. Positions are fitted in camera axes,
+    where sideways and depth noise stay apart.
+    """
+    layout = Layout.of(problem)
+    seen = np.isfinite(translation).all(axis=1)
+    times, knots = problem.observation.times_s[seen], layout.knots.times_s
+    pose = problem.camera_to_world
+    to_world = quat_from_matrix(pose[:3, :3])
+    quats = quat_multiply(to_world, quat_from_matrix(rotation[seen]))
+    states = np.zeros((len(knots), problem.system.state_dim))
+    for k, time in enumerate(knots):
+        near = _window(times, time)
+        weight = _tricube(times[near], time)
+        value, slope = _local_fit(times[near] - time, translation[seen][near], weight)
+        states[k, :3] = pose[:3, :3] @ value + pose[:3, 3]
+        states[k, 7:10] = pose[:3, :3] @ slope
+        reference = quats[near[np.argmin(np.abs(times[near] - time))]]
+        local = rotvec_from_quat(quat_multiply(quat_conjugate(reference), quats[near]))
+        angle, rate = _local_fit(times[near] - time, local, weight)
+        states[k, 3:7] = quat_multiply(reference, quat_from_rotvec(angle))
+        states[k, 10:13] = rate
+    return states
+
+
+def _window(times: Array, time: float) -> np.ndarray:
+    """Indices of the frames within the window, or the nearest few where there are fewer."""
+    distance = np.abs(times - time)
+    inside = np.flatnonzero(distance <= WINDOW_S)
+    if len(inside) >= MIN_FRAMES:
+        return inside
+    return np.sort(np.argsort(distance, kind="stable")[:MIN_FRAMES])
+
+
+def _tricube(times: Array, time: float) -> Array:
+    distance = np.abs(times - time)
+    return (1.0 - np.minimum(distance / (1.05 * max(distance.max(), 1e-9)), 1.0) ** 3) ** 3
+
+
+def _local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Array]:
+    """Value and slope at offset 0 of a robust weighted quadratic, offsets [N] s, values [N, D]."""
+    basis = np.stack([np.ones_like(offsets), offsets, offsets**2], axis=1)
+    robust = np.ones_like(weight)
+    coefficients = np.zeros((3, values.shape[1]))
+    for _ in range(4):
+        root = np.sqrt(weight * robust)[:, None]
+        ridge = np.diag([0.0, 1e-6, 1e-5])
+        normal = (root * basis).T @ (root * basis) + ridge
+        coefficients = np.linalg.solve(normal, (root * basis).T @ (root * values))
+        residual = np.linalg.norm(values - basis @ coefficients, axis=1)
+        scale = 3.0 * max(float(np.median(residual)), 1e-9)
+        robust = 1.0 / (1.0 + (residual / scale) ** 2)
+    return coefficients[0], coefficients[1]
+
+
+def first_inputs(problem: Problem, states: Array) -> Array:
+    """Input accelerations [T, M] at the knots: what the geometric tracking controller does along the states.
+
+    Zeros when the actions are recorded: the inputs are then disturbances.
+    """
+    layout = Layout.of(problem)
+    inputs = np.zeros((len(layout.knots.times_s), len(layout.channels)))
+    if problem.actions is not None:
+        return inputs
+    parameters, names = problem.parameters.vector, problem.parameters.names
+    controls = tracking_actions(problem.system, parameters, layout.knots.times_s, states)
+    hover = problem.system.hover_controls(parameters)
+    for j, channel in enumerate(layout.channels):
+        if channel.index < len(problem.system.action_names):
+            scale = parameters[names.index(channel.inertia)]
+            inputs[:-1, j] = (controls[:, channel.index] - hover[channel.index]) / scale
+    inputs[-1] = inputs[-2]
+    return inputs
+
+
+def body_from_poses(rotation: Array, translation: Array, camera_to_world: Array) -> tuple[Array, Array]:
+    """World positions [F, 3] and quaternions [F, 4] of poses in camera axes."""
+    to_world = quat_from_matrix(camera_to_world[:3, :3])
+    positions = rotate(to_world, translation) + camera_to_world[:3, 3]
+    return positions, quat_multiply(to_world, quat_from_matrix(rotation))

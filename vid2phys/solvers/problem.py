@@ -1,0 +1,96 @@
+"""What is to be fitted: a system, its parameters, what was seen and what was recorded. All solvers take a `Problem`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.signal import lfilter
+
+from vid2phys.engine.system import System
+from vid2phys.types import Actions, Array, Observation, Parameters
+
+DELAY, LAG = "action_delay_s", "motor_lag_s"
+_FILTER_STEP_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One identification.
+
+    parameters: those with `free=True` are unknown. priors: name -> (mean, standard deviation) in solver coordinates.
+    actions: recorded ones, or None when they are unknown and fitted. nuisance: free parameters that were not asked for.
+    max_step_s: frames further apart than this get knots between them.
+    """
+
+    system: System
+    parameters: Parameters
+    observation: Observation
+    camera_to_world: Array
+    actions: Actions | None = None
+    priors: dict[str, tuple[float, float]] = field(default_factory=dict)
+    nuisance: tuple[str, ...] = ()
+    max_step_s: float = 0.036
+
+
+@dataclass(frozen=True)
+class Knots:
+    """The time grid of the unknown states: all frames, and what is inserted between distant ones.
+
+    times_s [T]; step_s [T - 1]; frame_knot [F], the knot of each frame.
+    """
+
+    times_s: Array
+    step_s: Array
+    frame_knot: np.ndarray
+
+    @staticmethod
+    def of(times_s: Array, max_step_s: float) -> Knots:
+        """Grid through all frame times with steps of at most `max_step_s`."""
+        pieces, index = [times_s[:1]], [0]
+        for start, end in zip(times_s[:-1], times_s[1:], strict=True):
+            count = max(1, int(np.ceil((end - start) / max_step_s - 1e-6)))
+            pieces.append(np.linspace(start, end, count + 1)[1:])
+            index.append(index[-1] + count)
+        times = np.concatenate(pieces)
+        return Knots(times, np.diff(times), np.array(index))
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One unknown input: control `index` is `inertia` (a parameter of the system) times an unknown acceleration."""
+
+    index: int
+    inertia: str
+    group: str
+
+
+def input_channels(problem: Problem) -> tuple[Channel, ...]:
+    """The unknown inputs: a disturbance wrench beside recorded actions, else the actions and a disturbance force."""
+    system = problem.system
+    groups = system.control_groups
+    wanted = {"force", "torque"} if problem.actions is not None else set(groups) - {"torque"}
+    return tuple(
+        Channel(i, system.control_inertia[i], group) for i, group in enumerate(groups) if group in wanted
+    )
+
+
+def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: float) -> Array:
+    """Mean over each interval of the recorded actions after a delay and a first-order lag, [T - 1, M]."""
+    start, end = knots.times_s[0], knots.times_s[-1]
+    fine = np.arange(start - 0.2, end + _FILTER_STEP_S, _FILTER_STEP_S)
+    held = _hold_integral(actions, fine - delay_s)
+    samples = np.diff(held, axis=0) / _FILTER_STEP_S
+    keep = np.exp(-_FILTER_STEP_S / max(lag_s, 1e-6))
+    filtered, _ = lfilter([1.0 - keep], [1.0, -keep], samples, axis=0, zi=keep * samples[:1])
+    integral = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(filtered, axis=0)]) * _FILTER_STEP_S
+    at_knots = np.stack([np.interp(knots.times_s, fine, column) for column in integral.T], axis=1)
+    return np.diff(at_knots, axis=0) / knots.step_s[:, None]
+
+
+def _hold_integral(actions: Actions, times_s: Array) -> Array:
+    """Integral of the zero-order hold up to each time, [N, M]; the first and last values hold beyond the ends."""
+    ends = np.concatenate([[min(times_s[0], actions.times_s[0]) - 1.0], actions.times_s[1:], [times_s[-1] + 1.0]])
+    ends[-1] = max(ends[-1], actions.times_s[-1] + 1.0)
+    cumulative = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(np.diff(ends)[:, None] * actions.values, axis=0)])
+    return np.stack([np.interp(times_s, ends, column) for column in cumulative.T], axis=1)

@@ -1,0 +1,66 @@
+"""Gauss-Markov processes on an irregular time grid: the priors of unknown actions, disturbances and shared errors.
+
+A process of order 1 (Ornstein-Uhlenbeck) has one state, of order 2 (critically damped, Matern-3/2) two: the value and
+its rate divided by the bandwidth, so that both have the same stationary variance. The spectrum of order 2 falls with
+the fourth power of frequency above the bandwidth: a band-limited random walk. Source: Hartikainen, Sarkka, "Kalman
+filtering and smoothing solutions to temporal Gaussian process regression models" (2010).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vid2phys.types import Array
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Prior of a scalar process over T knots.
+
+    transition: [T - 1, S, S]; precision: inverse of each step's noise, [T - 1, S, S]; initial: inverse of the stationary
+    covariance, [S, S]; logdet: log determinant of the whole prior's precision.
+    """
+
+    transition: Array
+    precision: Array
+    initial: Array
+    logdet: float
+
+
+def first_order(step_s: Array, *, std: float, time_constant_s: float) -> Chain:
+    """Ornstein-Uhlenbeck process: step_s [T - 1] s, standard deviation, correlation time (0: white)."""
+    decay = np.exp(-step_s / max(time_constant_s, 1e-9))
+    noise = std**2 * np.maximum(1.0 - decay**2, 1e-9)
+    logdet = -float(np.log(noise).sum()) - 2.0 * np.log(std)
+    return Chain(decay[:, None, None], (1.0 / noise)[:, None, None], np.array([[std**-2.0]]), logdet)
+
+
+def second_order(step_s: Array, *, std: float, bandwidth_rad_s: float) -> Chain:
+    """Critically damped process: step_s [T - 1] s, standard deviation of the value, bandwidth."""
+    x = bandwidth_rad_s * step_s
+    decay = np.exp(-x)
+    transition = np.empty((len(step_s), 2, 2))
+    transition[:, 0, 0], transition[:, 0, 1] = decay * (1.0 + x), decay * x
+    transition[:, 1, 0], transition[:, 1, 1] = -decay * x, decay * (1.0 - x)
+    noise = np.eye(2) - transition @ np.swapaxes(transition, 1, 2) + 1e-10 * np.eye(2)
+    logdet = -float(np.linalg.slogdet(std**2 * noise)[1].sum()) - 4.0 * np.log(std)
+    return Chain(transition, np.linalg.inv(noise) / std**2, np.eye(2) / std**2, logdet)
+
+
+def white_acceleration_precision(step_s: Array, *, density: Array) -> Array:
+    """Inverse covariance of a (position, velocity) step under white acceleration noise.
+
+    step_s [T]; density [D] of the acceleration of each axis, unit s^-2 sqrt(s) times that of the position.
+    Returns [T, 2 D, 2 D], ordered positions then velocities.
+    """
+    dt = step_s[:, None]
+    power = np.asarray(density)[None, :] ** 2
+    axes = power.shape[1]
+    covariance = np.zeros((len(step_s), 2 * axes, 2 * axes))
+    i = np.arange(axes)
+    covariance[:, i, i] = power * dt**3 / 3.0
+    covariance[:, i, i + axes] = covariance[:, i + axes, i] = power * dt**2 / 2.0
+    covariance[:, i + axes, i + axes] = power * dt
+    return np.linalg.inv(covariance)
