@@ -1,0 +1,47 @@
+# `make demo` and `make test` are all that a fresh Debian or Ubuntu machine needs; see `make help`.
+VENV ?= .venv
+PYTHON ?= python3
+PY := $(VENV)/bin/python
+SAMPLE := samples/quadrotor
+export VENV PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format clean
+
+help:
+	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
+	@echo 'make test      install if need be, then the tests (a few minutes)'
+	@echo 'make test-all  the tests with the slow ones'
+	@echo 'make check     ruff and mypy'
+	@echo 'make format    ruff, in place'
+	@echo 'make clean     remove the virtual environment and caches (not runs/)'
+
+# Stamps: a second `make` installs nothing unless the requirements changed.
+$(VENV)/.core: pyproject.toml constraints.txt scripts/setup.sh
+	bash scripts/setup.sh core
+
+$(VENV)/.dev: pyproject.toml constraints.txt scripts/setup.sh
+	bash scripts/setup.sh dev
+
+demo: $(VENV)/.core
+	$(PY) -m vid2phys identify $(SAMPLE)/clip.mp4 --mesh $(SAMPLE)/quad.obj --camera $(SAMPLE)/camera.yaml \
+	  --actions $(SAMPLE)/actions.csv --fit mass
+	$(PY) -m vid2phys evaluate --mocap $(SAMPLE)/mocap.csv
+
+test: $(VENV)/.dev
+	$(PY) -m pytest
+
+test-all: $(VENV)/.dev
+	$(PY) -m pytest -m ''
+
+check: $(VENV)/.dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(VENV)/.dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,143 @@
+"""The command line: exit codes, one line on stderr, interruption, the split of stdout and stderr."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from vid2phys import cli
+from vid2phys.errors import FitError, InputError
+
+
+def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["vid2phys", *arguments])
+    return cli._run()
+
+
+def fake_task(monkeypatch: pytest.MonkeyPatch, name: str, function: object) -> None:
+    module = ModuleType(f"vid2phys.tasks.{name}")
+    setattr(module, name, function)
+    monkeypatch.setitem(__import__("sys").modules, f"vid2phys.tasks.{name}", module)
+
+
+IDENTIFY = ("identify", "clip.mp4", "--mesh", "m.obj", "--camera", "c.yaml")
+
+
+def raising(error: BaseException) -> object:
+    def task(*_: object, **__: object) -> None:
+        raise error
+
+    return task
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (InputError("got a cat", "a dog", "bring a dog"), 3, "got a cat; expected a dog; bring a dog"),
+        (FitError("lost"), 4, "lost"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(errno.ENOSPC, "No space left on device", "runs/x"), 3, "runs/x: No space left on device; free some"),
+    ],
+)
+def test_known_errors_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, text: str
+) -> None:
+    fake_task(monkeypatch, "identify", raising(error))
+    assert run_cli(monkeypatch, *IDENTIFY) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"vid2phys: {text}")
+    assert err.count("\n") == 1
+
+
+def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    fake_task(monkeypatch, "identify", raising(ZeroDivisionError("oops")))
+    assert run_cli(monkeypatch, *IDENTIFY) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    log = Path(err.strip().rsplit(" ", 1)[1])
+    assert "ZeroDivisionError" in log.read_text()
+    log.unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["identify"], "no clip given"),
+        (["identify", "c.mp4"], "no mesh given"),
+        (["identify", "c.mp4", "--set", "mass"], "--set mass"),
+        (["identify", "--nonsense"], "nonsense"),
+        (["nonsense"], "nonsense"),
+        (["evaluate"], "no --mocap given"),
+        (["train-risp", "--epochs", "many"], "--epochs"),
+    ],
+)
+def test_usage_errors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    assert run_cli(monkeypatch, *arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert text in err
+    assert err.count("\n") == 1
+
+
+def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: dict[str, object] = {}
+
+    def task(clip: Path, mesh: Path, camera: Path, **options: object) -> None:
+        seen.update(options, clip=clip, mesh=mesh, camera=camera)
+        raise FitError("stop here")
+
+    fake_task(monkeypatch, "identify", task)
+    options = ("--fit", "mass, drag", "--set", "mass=0.04", "--set", "gravity=9.8", "--no-overlay", "--seed", "3")
+    assert run_cli(monkeypatch, *IDENTIFY, *options) == 4
+    assert seen["clip"] == Path("clip.mp4")
+    assert seen["fit"] == ("mass", "drag")
+    assert seen["set_values"] == {"mass": 0.04, "gravity": 9.8}
+    assert (seen["overlay"], seen["seed"], seen["system"]) == (False, 3, "quadrotor")
+
+
+def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from vid2phys.tasks.config import write_config
+
+    seen: dict[str, object] = {}
+
+    def task(clip: Path, mesh: Path, camera: Path, **options: object) -> None:
+        seen.update(options, clip=clip, mesh=mesh, camera=camera)
+        raise FitError("stop here")
+
+    fake_task(monkeypatch, "identify", task)
+    path = tmp_path / "config.yaml"
+    options = {"clip": Path("/a/clip.mp4"), "mesh": Path("/a/m.obj"), "camera": Path("/a/c.yaml"), "fit": ("mass",)}
+    write_config(path, "identify", {**options, "out": Path("/a/old"), "seed": 5, "set_values": {"drag": 0.1}})
+    assert run_cli(monkeypatch, "identify", "--config", str(path), "--seed", "7") == 4
+    assert (seen["clip"], seen["fit"], seen["seed"]) == (Path("/a/clip.mp4"), ("mass",), 7)
+    assert seen["set_values"] == {"drag": 0.1}
+    assert seen["out"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("command: evaluate\n", "written by 'evaluate'"), ("colour: red\n", "unknown option 'colour'"), ("[", "not YAML")],
+)
+def test_bad_config(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    assert run_cli(monkeypatch, "identify", "--config", str(path)) == 3
+    assert message in capsys.readouterr().err
+
+
+def test_json_goes_to_stdout_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    metrics = {"schema": "vid2phys.metrics/1", "position_rmse_m": 0.01, "alignment": "time", "frames": 3, "also": {}}
+    fake_task(monkeypatch, "evaluate", lambda *_, **__: (metrics, tmp_path))
+    assert run_cli(monkeypatch, "evaluate", "--mocap", "log.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == metrics

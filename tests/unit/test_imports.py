@@ -1,0 +1,84 @@
+"""Who may import whom (design, section 3), over the syntax trees; and that the command line starts light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
+BASE = {"types", "errors", "rotations"}
+MAY_IMPORT = {
+    "types": set(),
+    "errors": set(),
+    "rotations": set(),
+    "io": BASE,
+    "engine": BASE | {"io"},
+    "risp": BASE | {"io", "engine"},
+    "solvers": BASE | {"engine", "risp"},
+    "report": BASE | {"io", "engine"},
+    "tasks": BASE | {"io", "engine", "risp", "solvers", "report"},
+    "reproduce": BASE | {"io", "engine", "risp", "solvers", "report", "tasks"},
+    "cli": {"errors", "tasks"},
+    "__main__": {"cli"},
+    "__init__": {"tasks", "types"},
+}
+HEAVY = ("torch", "warp", "mitsuba", "drjit", "cv2", "trimesh", "av", "matplotlib", "scipy", "numpy", "yaml", "jinja2")
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def unit_of(path: Path) -> str:
+    """The package (or top-level module) of vid2phys that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(tree: ast.AST, top_level_only: bool = False) -> set[str]:
+    """Dotted names of everything imported; `from a import b` gives `a.b`."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree) if top_level_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_import_table(path: Path) -> None:
+    unit = unit_of(path)
+    assert unit in MAY_IMPORT, f"{unit} is not in the import table of the design"
+    for name in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+        parts = name.split(".")
+        if parts[0] == "vid2phys" and len(parts) > 1 and parts[1] != unit:
+            assert parts[1] in MAY_IMPORT[unit], f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+def test_mitsuba_is_imported_in_one_place() -> None:
+    users = [p for p in FILES if any(n.split(".")[0] == "mitsuba" for n in imports_of(ast.parse(p.read_text())))]
+    assert {p.relative_to(PACKAGE).as_posix() for p in users} <= {"engine/render/mitsuba.py"}
+
+
+def test_nothing_is_pickled_and_yaml_is_safe() -> None:
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert "pickle" not in {name.split(".")[0] for name in imports_of(ast.parse(text))}, path
+        assert "yaml.load(" not in text, path
+        assert "allow_pickle=True" not in text, path
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["identify", "--help"], ["--version"]])
+def test_command_line_starts_light(arguments: list[str]) -> None:
+    code = (
+        "import sys, atexit\n"
+        f"atexit.register(lambda: print('HEAVY', [m for m in {HEAVY} if m in sys.modules]))\n"
+        f"sys.argv = ['vid2phys', *{arguments}]\n"
+        "from vid2phys.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("HEAVY []")

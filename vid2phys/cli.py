@@ -1,0 +1,254 @@
+"""The command line: each command is a thin wrapper of one function in `vid2phys.tasks`.
+
+Data goes to stdout, progress and errors to stderr. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vid2phys.errors import UsageError, Vid2PhysError
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Physics out of a video: mass, actions and trajectory with intervals, from a clip, a mesh and a camera.",
+)
+
+EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
+
+MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
+UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
+SystemOption = Annotated[str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+DeviceOption = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda (default: auto)")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed_version
+
+        print(f"vid2phys {installed_version('vid2phys')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def identify(
+    context: typer.Context,
+    clip: Annotated[Path | None, typer.Argument(help="The video.", show_default=False)] = None,
+    mesh: MeshOption = None,
+    camera: Annotated[Path | None, typer.Option("--camera", help="Calibration: ROS, Kalibr or OpenCV file.")] = None,
+    camera_pose: Annotated[Path | None, typer.Option("--camera-pose", help="File with camera_to_world.")] = None,
+    system: SystemOption = "quadrotor",
+    actions: Annotated[Path | None, typer.Option("--actions", help="CSV of recorded actions.")] = None,
+    fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ...")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A known value, name=SI value; repeatable.")] = None,
+    params: Annotated[Path | None, typer.Option("--params", help="YAML file of known values, SI.")] = None,
+    mesh_units: UnitsOption = "m",
+    model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
+    method: Annotated[str, typer.Option("--method", help="smoothing or shooting.")] = "smoothing",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/identify/TIME).")] = None,
+    seed: SeedOption = 0,
+    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Draw the fit over the frames.")] = True,
+    config: Annotated[Path | None, typer.Option("--config", help="Repeat the run of this config.yaml.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Actions, trajectory and physical parameters of the object in a clip."""
+    options: dict[str, Any] = {
+        "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
+        "actions": actions, "fit": tuple(name.strip() for name in fit.split(",") if name.strip()),
+        "set_values": _assignments(set_ or []), "params": params, "mesh_units": mesh_units, "model": model,
+        "method": method, "out": out, "seed": seed, "overlay": overlay,
+    }  # fmt: skip
+    if config is not None:
+        options = _merge_config(context, config, options)
+    for name, flag in (("clip", "a CLIP"), ("mesh", "--mesh"), ("camera", "--camera")):
+        if options[name] is None:
+            raise UsageError(f"no {name} given", flag, "see `vid2phys identify --help`")
+    from vid2phys.tasks.identify import identify as run_identify
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_result
+
+    required = [options.pop(name) for name in ("clip", "mesh", "camera")]
+    with show_progress() as progress:
+        result, folder = run_identify(*required, **options, progress=progress)
+    print_result(result, folder, as_json=json_)
+    if result.status.key != "converged":
+        raise typer.Exit(EXIT_FIT)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path | None, typer.Argument(help="Run folder (default: the newest).", show_default=False)] = None,
+    mocap: Annotated[Path | None, typer.Option("--mocap", help="Log of the true poses: Motive CSV, TUM, CSV.")] = None,
+    align: Annotated[
+        str, typer.Option("--align", help="What to align: time, marker (and time), world (all).")
+    ] = "time",
+    body: Annotated[str | None, typer.Option("--body", help="Rigid body in the log, if it has several.")] = None,
+    units: Annotated[str | None, typer.Option("--mocap-units", help="m, cm or mm, if the log does not say.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Judge a run against motion capture: position, rotation and drift, with the clocks aligned."""
+    if mocap is None:
+        raise UsageError("no --mocap given", "a log of the true poses", "see `vid2phys evaluate --help`")
+    from vid2phys.tasks.evaluate import evaluate as run_evaluate
+    from vid2phys.tasks.show import print_metrics
+
+    metrics, folder = run_evaluate(run, mocap=mocap, align=align, body=body, units=units)
+    print_metrics(metrics, folder, as_json=json_)
+
+
+@app.command("train-risp")
+def train_risp(
+    mesh: MeshOption = None,
+    system: SystemOption = "quadrotor",
+    out: Annotated[Path | None, typer.Option("--out", help="Model folder (default: models/NAME of the mesh).")] = None,
+    samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
+    gamma: Annotated[float | None, typer.Option("--gamma", help="Weight of the rendering-gradient loss.")] = None,
+    mesh_units: UnitsOption = "m",
+    device: DeviceOption = None,
+    resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    seed: SeedOption = 0,
+) -> None:
+    """Train the network that finds a mesh's keypoints in pictures; without options, the sample's model."""
+    from vid2phys.tasks.train_risp import train_risp as run_training
+
+    sample_mesh, sample_model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
+    if mesh is None and not sample_mesh.is_file():
+        raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
+    if out is None:
+        out = Path("models") / mesh.stem if mesh else sample_model
+    chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "device": device}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    run_training(mesh or sample_mesh, system, out, mesh_units=mesh_units, resume=resume, seed=seed, **given)  # type: ignore[arg-type]
+    print(out)
+
+
+@app.command()
+def systems() -> None:
+    """List the physical systems and their parameters."""
+    from vid2phys.tasks.show import print_systems
+
+    print_systems()
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has, what is missing and how to get it."""
+    from vid2phys.tasks.doctor import doctor as run_doctor
+    from vid2phys.tasks.show import print_doctor
+
+    print_doctor(run_doctor())
+
+
+def _assignments(items: list[str]) -> dict[str, float]:
+    """`name=value` texts as a dictionary. Raises UsageError for what is not of that form."""
+    values: dict[str, float] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        try:
+            values[name.strip()] = float(text)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip():
+            raise UsageError(f"--set {item}", "name=value with a number in SI units", "for example --set mass=0.04")
+    return values
+
+
+def _merge_config(context: typer.Context, config: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a config file, with those given on the command line over them."""
+    from vid2phys.tasks.config import read_config
+
+    merged = dict(options)
+    names = {"set_values": "set_"}
+    for name, value in read_config(config, "identify", set(options)).items():
+        source = context.get_parameter_source(names.get(name, name))
+        if name == "out" or (source is not None and source.name == "COMMANDLINE"):
+            continue  # a repeated run gets a folder of its own
+        is_path = name in ("clip", "mesh", "camera", "camera_pose", "actions", "params", "model")
+        merged[name] = Path(str(value)) if is_path else tuple(value) if name == "fit" else value  # type: ignore[arg-type]
+    return merged
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"vid2phys: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _os_error(error: OSError) -> int | None:
+    """Exit code for what the machine refuses (disk full, no permission ...), None for everything else."""
+    remedies = {
+        errno.ENOSPC: "free some space or give --out on another disk",
+        errno.EDQUOT: "free some space or give --out on another disk",
+        errno.EACCES: "check the permissions",
+        errno.EPERM: "check the permissions",
+        errno.EROFS: "give --out on a disk that can be written",
+        errno.ENOENT: "check the path",
+        errno.ENOTDIR: "check the path",
+        errno.EISDIR: "give a file, not a folder",
+    }
+    if error.errno not in remedies:
+        return None
+    name = f"{error.filename}: " if error.filename else ""
+    return _fail(f"{name}{error.strerror}; {remedies[error.errno]}", EXIT_INPUT)
+
+
+def _bug(error: BaseException) -> int:
+    """Keep the traceback in a file and say where."""
+    import tempfile
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    summary = f"bug: {type(error).__name__}: {str(error)[:200]}"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="vid2phys-", suffix=".log", delete=False) as log:
+            log.write(f"command: {sys.argv}\n{text}")
+    except OSError:
+        print(text, file=sys.stderr)
+        return _fail(summary, EXIT_BUG)
+    return _fail(f"{summary}; expected none: please report it with the log {log.name}", EXIT_BUG)
+
+
+def _run() -> int:
+    try:
+        code = app(standalone_mode=False)
+    except Vid2PhysError as error:
+        return _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone: nothing more to say
+        return EXIT_BUG
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's usage errors, wherever this typer keeps that class
+            return _fail(f"{error.format_message()} See `vid2phys --help`.", EXIT_USAGE)
+        known = _os_error(error) if isinstance(error, OSError) else None
+        return _bug(error) if known is None else known
+    if code == EXIT_INTERRUPTED:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    return int(code or 0)
+
+
+def _terminate(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point of `vid2phys`: known errors end in one line on stderr and their exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_run())

@@ -1,0 +1,49 @@
+"""config.yaml of a run folder: every input resolved, so that `--config` repeats the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vid2phys.errors import InputError
+
+
+def write_config(path: Path, command: str, options: dict[str, object]) -> None:
+    """Write the options of a command. Paths become absolute text, so that the run repeats from any folder."""
+    import yaml
+
+    plain = {name: _plain(value) for name, value in options.items() if value is not None}
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(yaml.safe_dump({"command": command, **plain}, sort_keys=False), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_config(path: Path, command: str, allowed: set[str]) -> dict[str, object]:
+    """The options in a config.yaml. Raises InputError when it is missing, broken or for another command."""
+    import yaml
+
+    if not path.is_file():
+        raise InputError(f"no file {path}", "a config.yaml", "give the config.yaml of a run folder to --config")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not YAML ({str(error).splitlines()[0]})", "a config.yaml") from error
+    if not isinstance(data, dict):
+        raise InputError(f"{path} holds no options", "lines of the form 'name: value'")
+    written_by = data.pop("command", command)
+    if written_by != command:
+        raise InputError(f"{path} was written by '{written_by}'", f"a config of '{command}'")
+    unknown = sorted(set(map(str, data)) - allowed)
+    if unknown:
+        raise InputError(f"{path} has the unknown option '{unknown[0]}'", f"some of {', '.join(sorted(allowed))}")
+    return data
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value.resolve())
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,107 @@
+"""What the commands print on stdout: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vid2phys.tasks.doctor import Finding
+    from vid2phys.types import Estimate, Result
+
+
+def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None:
+    """Print a fit: parameters with intervals, then where the files are."""
+    if as_json:
+        print((folder / "result.json").read_text(encoding="utf-8").rstrip())
+        return
+    if result.parameters:
+        rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in result.parameters]
+        _print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
+    frames = len(result.trajectory.times_s)
+    lost = result.observation.frames_lost
+    print(f"{result.status.value}" + (f" ({result.message})" if result.message else ""))
+    print(f"frames: {frames - lost} of {frames} tracked")
+    for name in ("overlay.mp4", "report.html", "result.json"):
+        if (folder / name).exists():
+            print(f"{name.split('.')[0]}: {folder / name}")
+
+
+def print_metrics(metrics: dict[str, object], folder: Path, *, as_json: bool = False) -> None:
+    """Print the numbers of `evaluate`, one column an alignment."""
+    if as_json:
+        print(json.dumps(metrics, indent=2))
+        return
+    also = metrics["also"]
+    assert isinstance(also, dict)
+    columns = {str(metrics["alignment"]): metrics, **also}
+    names = [name for name in metrics if name not in ("schema", "also", "alignment", "frames")]
+    names = [name for name in names if not isinstance(metrics[name], dict)]
+    rows = [[name, *(_cell(column, name) for column in columns.values())] for name in names]
+    _print_table(("metric", *columns), rows)
+    for alignment, column in columns.items():
+        if "refused" in column:
+            print(f"{alignment}: {column['refused']}")
+    print(f"frames: {metrics['frames']}")
+    print(f"metrics: {folder / 'metrics.json'}")
+
+
+def print_systems() -> None:
+    """Print every registered system with its parameters."""
+    from vid2phys.engine import systems
+
+    rows = []
+    for name in systems.available():
+        for parameter in systems.get(name).parameters():
+            rows.append([name, parameter.name, parameter.unit, f"{parameter.value:g}"])
+    _print_table(("system", "parameter", "unit", "default"), rows)
+
+
+def print_doctor(findings: list[Finding]) -> None:
+    """Print what `doctor` found, with what to do about each thing that is missing."""
+    rows = [[item.name, "ok" if item.ok else "missing", item.detail, item.remedy] for item in findings]
+    _print_table(("", "", "found", "to do"), rows)
+
+
+def format_value(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits, '-' when it is not finite."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else "-"
+
+
+def format_interval(estimate: Estimate) -> str:
+    """The 95 % interval as text; '-' for a value that was given."""
+    low, high = estimate.ci95
+    if estimate.source != "fitted":
+        return "-"
+    return f"{format_value(low)} to {format_value(high)}" if math.isfinite(low + high) else "unbounded"
+
+
+def note(estimate: Estimate) -> str:
+    """What a reader must know about a value: given, not identifiable, at a bound."""
+    if estimate.source != "fitted":
+        return estimate.source
+    if not estimate.identifiable:
+        return "not identifiable"
+    return "at its bound" if estimate.at_bound else ""
+
+
+def _cell(column: dict[str, object], name: str) -> str:
+    value = column.get(name)
+    return format_value(float(value)) if isinstance(value, int | float) else "-"
+
+
+def _print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for index, title in enumerate(header):
+        table.add_column(title, overflow="fold", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console()
+    console.print(table, width=None if console.is_terminal else 120)
