@@ -1,0 +1,86 @@
+"""Cameras: `load_camera` reads every format that a module of this folder knows; `save_camera` writes the native one.
+
+A format is one file here with `matches(text, data) -> bool` and `load(path, text, data, camera_name) -> Loaded`;
+it is found by its file name. `data` is the parsed YAML or JSON, None where that fails. Nothing but `camera_to_world`
+(or `world_to_camera`) is taken for a pose in the world: camera-to-IMU transforms are not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vid2phys.errors import InputError
+from vid2phys.io.camera._native import camera_text
+from vid2phys.io.camera._parse import parse, poses_in
+from vid2phys.io.files import read_text, write_text
+from vid2phys.types import Array, Camera, Clip
+
+_A_CAMERA = "a camera calibration (ROS camera_info, Kalibr camchain or OpenCV FileStorage)"
+
+
+def formats() -> tuple[str, ...]:
+    """Names of the format families, by the files of this folder."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+
+
+def load_camera(path: str | Path, extrinsics: str | Path | None = None, *, camera_name: str | None = None) -> Camera:
+    """Reads a calibration; of several cameras the one called `camera_name` (default: the first).
+
+    extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it on
+    to the others). Without any pose the camera has camera_to_world None. Raises InputError for what cannot be read, and
+    for camera models that are not supported, by name.
+    """
+    text = read_text(path, _A_CAMERA)
+    data = parse(text)
+    poses: dict[str, Array] = {}
+    if extrinsics is not None:
+        what = "a YAML or JSON file with the key camera_to_world (4x4)"
+        extra = read_text(extrinsics, what)
+        poses = poses_in(extra, extrinsics)
+        if not poses:
+            raise InputError(f"'{extrinsics}' has no key camera_to_world", what, "add it: x_world = T x_camera, metres")
+    camera: Camera = _format_of(path, text, data).load(path, text, data, camera_name, poses)
+    if "" in poses:
+        camera = replace(camera, camera_to_world=poses[""])
+    return camera
+
+
+def save_camera(camera: Camera, path: str | Path) -> None:
+    """Writes the native form: ROS camera_info YAML plus `camera_to_world`."""
+    write_text(path, camera_text(camera))
+
+
+def require_pose(camera: Camera, path: str | Path) -> Array:
+    """The camera's pose, [4, 4]. Raises InputError naming the missing key when it has none."""
+    if camera.camera_to_world is None:
+        raise InputError(
+            f"camera '{path}' says nothing about where the camera is: the key camera_to_world is missing",
+            "4x4, x_world = camera_to_world @ x_camera, metres, OpenCV axes (a camera-to-IMU transform is not it)",
+            "add the key to the file, or give a file that has it with --extrinsics",
+        )
+    return camera.camera_to_world
+
+
+def require_resolution(camera: Camera, clip: Clip, path: str | Path) -> None:
+    """Raises InputError when the camera was calibrated at another resolution than the clip has."""
+    if (camera.width, camera.height) != (clip.width, clip.height):
+        raise InputError(
+            f"camera '{path}' is for {camera.width}x{camera.height}, clip '{clip.name}' is {clip.width}x{clip.height}",
+            "the same size",
+            "calibrate at the clip's resolution, or give the clip as it came from the camera",
+        )
+
+
+def _format_of(path: str | Path, text: str, data: Any) -> ModuleType:
+    for name in formats():
+        module = importlib.import_module(f"{__name__}.{name}")
+        if module.matches(text, data):
+            return module
+    raise InputError(
+        f"'{path}' is in none of the known camera formats", _A_CAMERA, "convert it to ROS camera_info YAML"
+    )

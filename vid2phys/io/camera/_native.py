@@ -1,0 +1,37 @@
+"""The native camera file: ROS camera_info YAML plus `camera_to_world`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys.types import Array, Camera
+
+_HEADER = """\
+# ROS camera_info fields + camera_to_world. Pixel centres at integers (OpenCV, ROS).
+# camera_to_world: 4x4 row-major, x_world = T x_camera, metres; camera axes x right, y down, z forward; world z up.
+"""
+
+
+def camera_text(camera: Camera) -> str:
+    """The file's text; numbers are written so that they read back exactly."""
+    distortion = camera.distortion if len(camera.distortion) else np.zeros(5)
+    projection = np.hstack([camera.K, np.zeros((3, 1))])
+    lines = [
+        f"image_width: {camera.width}",
+        f"image_height: {camera.height}",
+        f"camera_name: {camera.name}",
+        _block("camera_matrix", camera.K),
+        f"distortion_model: {camera.model}",
+        _block("distortion_coefficients", distortion[None]),
+        _block("rectification_matrix", np.eye(3)),
+        _block("projection_matrix", projection),
+    ]
+    if camera.camera_to_world is not None:
+        lines.append(_block("camera_to_world", camera.camera_to_world))
+    return _HEADER + "\n".join(lines) + "\n"
+
+
+def _block(key: str, value: Array) -> str:
+    rows, cols = value.shape
+    numbers = ", ".join(repr(float(x)) for x in value.ravel())
+    return f"{key}:\n  rows: {rows}\n  cols: {cols}\n  data: [{numbers}]"

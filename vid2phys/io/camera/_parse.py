@@ -1,0 +1,139 @@
+"""What the camera formats share: tolerant parsing, matrices, poses, checks of intrinsics and distortion."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from vid2phys.errors import InputError
+from vid2phys.rotations import invert_transform
+from vid2phys.types import Array, Camera
+
+# Coefficients each model takes; OpenCV's plumb_bob has 4 or 5 (k3), our name for its 8 is ROS's.
+MODELS = {"plumb_bob": (0, 4, 5), "rational_polynomial": (8,), "equidistant": (4,)}
+_RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
+
+
+def parse(text: str) -> Any:
+    """The YAML or JSON in `text`; None where it is neither. The `%YAML:1.0` line, which YAML forbids, is dropped."""
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith("%YAML"))
+    try:
+        return yaml.safe_load(plain)
+    except yaml.YAMLError:
+        return None
+
+
+def matrix(path: str | Path, key: str, value: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """Numbers from nested lists, a flat list, or ROS's {rows, cols, data}; reshaped to `shape` when given."""
+    raw = value.get("data") if isinstance(value, dict) else value
+    try:
+        found = np.array([] if raw is None else raw, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"'{key}' in '{path}' is not numeric", "numbers", "check the file") from None
+    if not np.isfinite(found).all():
+        raise InputError(f"'{key}' in '{path}' is not finite", "numbers", "calibrate again")
+    if shape is None:
+        return found.ravel()
+    if found.size != int(np.prod(shape)):
+        raise InputError(f"'{key}' in '{path}' has {found.size} numbers", "x".join(map(str, shape)), "check the file")
+    return found.reshape(shape)
+
+
+def rigid(path: str | Path, key: str, value: Any) -> Array:
+    """A 4x4 rigid transform (3x4 is completed), its rotation made exactly orthonormal."""
+    raw = matrix(path, key, value)
+    if raw.size == 12:
+        raw = np.concatenate([raw, [0.0, 0.0, 0.0, 1.0]])
+    transform = matrix(path, key, raw, (4, 4))
+    u, scales, vt = np.linalg.svd(transform[:3, :3])
+    last_row = np.abs(transform[3] - [0.0, 0.0, 0.0, 1.0]).max()
+    if np.abs(scales - 1.0).max() > _RIGID_TOLERANCE or last_row > 1e-6 or np.linalg.det(u @ vt) < 0:
+        expected = "a rotation and a translation [R t; 0 0 0 1], det R = 1"
+        raise InputError(f"'{key}' in '{path}' is not a rigid transform", expected, "check the order and the axes")
+    transform[:3, :3] = u @ vt
+    return transform
+
+
+def pose_of(path: str | Path, data: dict[str, Any]) -> Array | None:
+    """`camera_to_world`, or the inverse of `world_to_camera`; None when the mapping has neither."""
+    if data.get("camera_to_world") is not None:
+        return rigid(path, "camera_to_world", data["camera_to_world"])
+    if data.get("world_to_camera") is not None:
+        return invert_transform(rigid(path, "world_to_camera", data["world_to_camera"]))
+    return None
+
+
+def poses_in(text: str, path: str | Path) -> dict[str, Array]:
+    """Poses of an extrinsics file by camera name; the name is empty for one that stands alone."""
+    from vid2phys.io.camera import opencv
+
+    data = opencv.read_tree(path, text) if opencv.is_storage(text) else parse(text)
+    if not isinstance(data, dict):
+        return {}
+    alone = pose_of(path, data)
+    found = {} if alone is None else {"": alone}
+    for name, item in data.items():
+        pose = pose_of(path, item) if isinstance(item, dict) else None
+        if pose is not None:
+            found[str(name)] = pose
+    return found
+
+
+def make_camera(
+    path: str | Path, K: Array, distortion: Array, model: str, size: tuple[Any, Any], pose: Array | None, name: str
+) -> Camera:
+    """A checked Camera. Raises InputError naming the key that is missing or wrong."""
+    try:
+        width, height = (int(value) for value in size)
+    except (TypeError, ValueError):
+        width = height = 0
+    if width <= 0 or height <= 0:
+        remedy = "add the size of the calibration's images in pixels"
+        raise InputError(f"camera '{path}' has no image size", "the keys image_width and image_height", remedy)
+    if K[0, 0] <= 0 or K[1, 1] <= 0:
+        raise InputError(f"camera '{path}' is not calibrated", "focal lengths above zero", "calibrate the camera first")
+    if K[0, 1] != 0.0 or np.abs(K[2] - [0.0, 0.0, 1.0]).max() > 0 or K[1, 0] != 0.0:
+        raise InputError(f"camera '{path}' has skew", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "calibrate without skew")
+    if model not in MODELS:
+        raise unsupported(path, model)
+    if len(distortion) not in MODELS[model]:
+        counts = " or ".join(str(n) for n in MODELS[model])
+        got = f"camera '{path}' has {len(distortion)} distortion coefficients for {model}"
+        raise InputError(got, counts, "check distortion_model")
+    return Camera(K, width, height, distortion, model, pose, name)
+
+
+def unsupported(path: str | Path, model: str) -> InputError:
+    """The error for a camera model by its name."""
+    expected = ", ".join(MODELS) + " (radtan = plumb_bob, KANNALA_BRANDT = fisheye = equidistant)"
+    return InputError(f"camera '{path}' uses the model '{model}'", expected, "calibrate with one of these")
+
+
+def pinhole(fx: float, fy: float, cx: float, cy: float) -> Array:
+    """K, [3, 3] px."""
+    return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+
+
+def first_of(data: dict[str, Any], *keys: str) -> Any:
+    """The value of the first key that is there, whatever its case and underscores; None when none is."""
+    plain = {re.sub(r"[_ ]", "", str(key)).lower(): value for key, value in data.items()}
+    for key in keys:
+        value = plain.get(re.sub(r"[_ ]", "", key).lower())
+        if value is not None:
+            return value
+    return None
+
+
+def choose(path: str | Path, names: list[str], wanted: str | None) -> str:
+    """`wanted`, or the first name. Raises InputError listing the names."""
+    if wanted is None:
+        return names[0]
+    if wanted not in names:
+        raise InputError(
+            f"'{path}' has no camera '{wanted}'", f"one of {', '.join(names)}", "choose with --camera-name"
+        )
+    return wanted

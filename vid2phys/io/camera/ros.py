@@ -1,0 +1,46 @@
+"""ROS camera_info YAML, as camera_calibration writes it or `rostopic echo` prints it.
+
+With the key `camera_to_world` it is the native form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vid2phys.errors import InputError
+from vid2phys.io.camera._parse import choose, first_of, make_camera, matrix, pose_of
+from vid2phys.types import Array, Camera
+
+_NAMES = {"radtan": "plumb_bob", "fisheye": "equidistant", "kannala_brandt": "equidistant", "": "plumb_bob"}
+
+
+def matches(text: str, data: Any) -> bool:
+    """A mapping with a camera matrix, and not one of OpenCV's own files."""
+    if not isinstance(data, dict) or "!!opencv-matrix" in text or "opencv_storage" in text:
+        return False
+    return first_of(data, "camera_matrix", "K") is not None
+
+
+def load(path: str | Path, text: str, data: dict[str, Any], camera_name: str | None, poses: dict[str, Array]) -> Camera:
+    """The camera. A missing or empty distortion model means plumb_bob, as in ROS."""
+    name = choose(path, [str(data.get("camera_name") or Path(path).stem)], camera_name)
+    K = matrix(path, "camera_matrix", first_of(data, "camera_matrix", "K"), (3, 3))
+    distortion = matrix(path, "distortion_coefficients", first_of(data, "distortion_coefficients", "D"))
+    model = str(data.get("distortion_model") or "").lower()
+    model = _NAMES.get(model, model)
+    if not data.get("distortion_model") and len(distortion) == 8:
+        model = "rational_polynomial"
+    _refuse_binning(path, data)
+    size = (first_of(data, "image_width", "width"), first_of(data, "image_height", "height"))
+    return make_camera(path, K, distortion, model, size, poses.get(name, pose_of(path, data)), name)
+
+
+def _refuse_binning(path: str | Path, data: dict[str, Any]) -> None:
+    """A binned or cropped message describes other pixels than its K."""
+    roi = data.get("roi") or {}
+    cropped = any(roi.get(key) for key in ("x_offset", "y_offset"))
+    if cropped or int(data.get("binning_x") or 0) > 1 or int(data.get("binning_y") or 0) > 1:
+        raise InputError(
+            f"camera '{path}' has binning or a region of interest", "full images", "calibrate the images as recorded"
+        )

@@ -1,0 +1,101 @@
+"""Files at the door: reading with one-line errors, writing that leaves nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vid2phys.errors import InputError
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_HASH_BLOCK = 1 << 20
+
+
+def require_file(path: str | Path, what: str) -> Path:
+    """`path` as a Path when it is a file with something in it. Raises InputError naming `what` otherwise."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder", f"a file: {what}", "give the file inside it")
+    if not path.exists():
+        raise InputError(f"'{path}' does not exist", what, "check the path")
+    if path.stat().st_size == 0:
+        raise InputError(f"'{path}' is empty (0 bytes)", what, "copy or export it again")
+    return path
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """The text of a file, without a byte-order mark. Raises InputError when missing, empty or not text."""
+    path = require_file(path, what)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"'{path}' is not a text file", what, "check that this is the right file") from None
+    except PermissionError:
+        raise InputError(f"'{path}' may not be read", what, "change its permissions") from None
+
+
+@contextmanager
+def disk_errors(path: str | Path) -> Iterator[None]:
+    """Turns "no space left" and "not permitted", raised while writing `path`, into an InputError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DISK_FULL:
+            remedy = "free some space or write elsewhere with --out"
+            raise InputError(f"the disk is full: '{path}' could not be written", "", remedy) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise InputError(f"'{path}' may not be written", "", "write elsewhere with --out") from error
+        raise
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """A temporary name beside `path`, with its suffix, that becomes `path` when the block ends without an error.
+
+    The folder is made. On any error, Ctrl-C included, the temporary file is removed and `path` stays as it was.
+    Raises InputError when the disk is full or the folder may not be written.
+    """
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes UTF-8 text under a temporary name, then renames it."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def sha256(path: str | Path) -> str:
+    """Hex digest of a file, or of a folder's files (their relative names and contents, in name order)."""
+    path = Path(path)
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
+    for file in files:
+        if file != path:
+            digest.update(str(file.relative_to(path)).encode() + b"\0")
+        with file.open("rb") as stream:
+            while block := stream.read(_HASH_BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _umask() -> int:
+    """The process's umask, which mkstemp ignores (it always makes files that only their owner may read)."""
+    current = os.umask(0)
+    os.umask(current)
+    return current

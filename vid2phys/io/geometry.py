@@ -1,0 +1,95 @@
+"""A short description of a shape, by which a trained model is matched to a mesh (not by a file's hash)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vid2phys.types import Array, Mesh
+
+SAME_GEOMETRY = 0.03  # signature distances up to here are the same shape, exported or simplified differently
+_POINTS = 64
+_AREA_WEIGHT = 0.1  # area changes most when a mesh is simplified, so it counts least
+
+
+@dataclass(frozen=True)
+class GeometrySignature:
+    """Numbers that do not depend on vertex order or tessellation; they do on the body axes, as keypoints do.
+
+    extents: [3] m of the bounding box. radius: m, largest distance from the body origin. area: m^2 of the surface.
+    second_moments: [3] m^2, mean of x^2, y^2, z^2 over the surface.
+    points: [64, 3] m, in fixed directions d, d * max over the surface of d . x (the support function).
+    """
+
+    extents: Array
+    radius: float
+    area: float
+    second_moments: Array
+    points: Array
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers, for a model's config.json."""
+        return {
+            "extents": self.extents.tolist(),
+            "radius": self.radius,
+            "area": self.area,
+            "second_moments": self.second_moments.tolist(),
+            "points": np.round(self.points, 9).tolist(),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> GeometrySignature:
+        """The inverse of `to_json`."""
+        return GeometrySignature(
+            np.array(data["extents"], dtype=float),
+            float(data["radius"]),
+            float(data["area"]),
+            np.array(data["second_moments"], dtype=float),
+            np.array(data["points"], dtype=float),
+        )
+
+
+def geometry_signature(mesh: Mesh) -> GeometrySignature:
+    """The signature of a mesh in its body axes."""
+    corners = mesh.vertices[mesh.faces]
+    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
+    areas = 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1)
+    # Exact for a triangle: the integral of x^2 is area / 12 times (sum of squares + square of the sum).
+    squares = ((corners**2).sum(axis=1) + corners.sum(axis=1) ** 2) / 12.0
+    vertices = mesh.vertices[np.unique(mesh.faces)]
+    directions = _directions()
+    support = (vertices @ directions.T).max(axis=0)
+    return GeometrySignature(
+        extents=np.ptp(vertices, axis=0),
+        radius=float(np.linalg.norm(vertices, axis=1).max()),
+        area=float(areas.sum()),
+        second_moments=areas @ squares / areas.sum(),
+        points=directions * support[:, None],
+    )
+
+
+def signature_distance(a: GeometrySignature, b: GeometrySignature) -> float:
+    """How far apart two shapes are, relative to their radius: 0 for the same, about 1 for unrelated ones.
+
+    The largest of: RMS difference of the support points, difference of the extents, difference of the surface's radii
+    of gyration (all over the mean radius), and a tenth of the logarithm of the area ratio.
+    """
+    radius = 0.5 * (a.radius + b.radius)
+    gaps = [
+        float(np.sqrt(((a.points - b.points) ** 2).sum(axis=1).mean())) / radius,
+        float(np.abs(a.extents - b.extents).max()) / (2.0 * radius),
+        float(np.abs(np.sqrt(a.second_moments) - np.sqrt(b.second_moments)).max()) / radius,
+        _AREA_WEIGHT * abs(float(np.log(a.area / b.area))),
+    ]
+    return max(gaps)
+
+
+def _directions() -> Array:
+    """[64, 3] unit vectors spread over the sphere (golden spiral)."""
+    k = np.arange(_POINTS) + 0.5
+    z = 1.0 - 2.0 * k / _POINTS
+    angle = np.pi * (1.0 + np.sqrt(5.0)) * k
+    across = np.sqrt(1.0 - z**2)
+    return np.stack([across * np.cos(angle), across * np.sin(angle), z], axis=1)

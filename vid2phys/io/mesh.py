@@ -1,0 +1,189 @@
+"""Meshes: reading with units and parts, writing OBJ, and mass properties.
+
+A mesh is welded when it is read (vertices at the same place become one), so that closed surfaces are recognised as
+closed and silhouettes are differentiated once (`facts.md`: split vertices double silhouette gradients).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.errors import InputError, unknown_name
+from vid2phys.io.files import require_file, write_text
+from vid2phys.io.geometry import GeometrySignature as GeometrySignature
+from vid2phys.io.geometry import geometry_signature as geometry_signature
+from vid2phys.io.geometry import signature_distance as signature_distance
+from vid2phys.io.obj import parse_obj
+from vid2phys.types import Array, Mesh
+
+UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
+LARGEST_M, SMALLEST_M = 10.0, 1e-3
+_A_MESH = "a triangle mesh (OBJ, STL, PLY, GLB ...)"
+_WELD = 1e-6  # of the largest extent
+
+
+@dataclass(frozen=True)
+class MassProperties:
+    """Of a body of uniform density. volume: m^3. center_of_mass: [3] m. inertia_per_mass: [3, 3] m^2 about it.
+
+    watertight: False when they are those of the convex hull.
+    """
+
+    volume: float
+    center_of_mass: Array
+    inertia_per_mass: Array
+    watertight: bool
+
+
+def load_mesh(path: str | Path, units: str = "m") -> Mesh:
+    """Reads a mesh written in `units` (m, cm, mm, in, ft); parts are its groups, else materials, else connected pieces.
+
+    Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller than 1 mm: then the
+    units are most likely others. Raises UsageError for an unknown unit.
+    """
+    if units not in UNITS_M:
+        raise unknown_name("mesh unit", units, tuple(UNITS_M))
+    path = require_file(path, _A_MESH)
+    vertices, faces, part, names = parse_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
+    _check_arrays(path, vertices, faces)
+    vertices, faces, part = _weld(vertices * UNITS_M[units], faces, part)
+    if not len(faces):
+        raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
+    _check_size(path, vertices, units)
+    if _signed_volume(vertices, faces) < 0.0 and _trimesh(vertices, faces).is_watertight:
+        faces = faces[:, ::-1]
+    if len(names) < 2:
+        part, names = _connected_parts(vertices, faces)
+    part, names = _only_used(part, names)
+    return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem)
+
+
+def save_obj(mesh: Mesh, path: str | Path) -> None:
+    """Writes an OBJ in metres with one group a part."""
+    lines = ["# metres"] + [f"v {x:.9g} {y:.9g} {z:.9g}" for x, y, z in mesh.vertices]
+    for index, name in enumerate(mesh.part_names):
+        lines.append(f"g {name}")
+        lines += [f"f {a} {b} {c}" for a, b, c in mesh.faces[mesh.part == index] + 1]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def mass_properties(mesh: Mesh) -> MassProperties:
+    """Volume, centre of mass and inertia per kilogram at uniform density.
+
+    A mesh that is not watertight encloses no volume: then those of its convex hull are given, with a warning.
+    """
+    solid = _trimesh(mesh.vertices, mesh.faces)
+    watertight = bool(solid.is_watertight and solid.is_winding_consistent and solid.volume > 0.0)
+    if not watertight:
+        warnings.warn(
+            f"mesh '{mesh.name}' is not watertight; its inertia is that of its convex hull; "
+            "close the surface, or give inertia_xx, inertia_yy and inertia_zz with --set",
+            stacklevel=2,
+        )
+        solid = solid.convex_hull
+    volume = float(solid.volume)
+    inertia = np.asarray(solid.moment_inertia, dtype=float) / volume
+    return MassProperties(volume, np.asarray(solid.center_mass, dtype=float), inertia, watertight)
+
+
+def _trimesh(vertices: Array, faces: NDArray[np.int64]) -> Any:
+    import trimesh
+
+    return trimesh.Trimesh(vertices, faces, process=False)
+
+
+def _load_other(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
+    """Whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
+    import trimesh
+
+    try:
+        scene = trimesh.load_scene(path, process=False)
+        found = [
+            (name, piece) for name, piece in _placed(scene) if isinstance(piece, trimesh.Trimesh) and len(piece.faces)
+        ]
+    except Exception as error:  # trimesh raises whatever its readers meet
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"'{path}' cannot be read ({reason})", _A_MESH, "export it as OBJ") from error
+    if not found:
+        raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
+    offsets = np.cumsum([0] + [len(piece.vertices) for _, piece in found])
+    vertices = np.concatenate([np.asarray(piece.vertices, dtype=float) for _, piece in found])
+    faces = np.concatenate([np.asarray(p.faces, np.int64) + o for (_, p), o in zip(found, offsets, strict=False)])
+    part = np.repeat(np.arange(len(found)), [len(piece.faces) for _, piece in found])
+    return vertices, faces, part, tuple(name for name, _ in found)
+
+
+def _placed(scene: Any) -> list[tuple[str, Any]]:
+    placed = []
+    for node in scene.graph.nodes_geometry:
+        transform, geometry = scene.graph[node]
+        piece = scene.geometry[geometry].copy()
+        piece.apply_transform(transform)
+        placed.append((str(node), piece))
+    return placed
+
+
+def _check_arrays(path: Path, vertices: Array, faces: NDArray[np.int64]) -> None:
+    if not len(faces):
+        raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
+    if faces.min() < 0 or faces.max() >= len(vertices):
+        got = f"'{path}' has {len(vertices)} vertices and a face that uses vertex {int(faces.max()) + 1}"
+        raise InputError(got, _A_MESH, "the file is cut short; copy or export it again")
+    if not np.isfinite(vertices).all():
+        row = int(np.flatnonzero(~np.isfinite(vertices).all(axis=1))[0]) + 1
+        raise InputError(f"vertex {row} of '{path}' is not finite", "numbers", "export it again")
+
+
+def _check_size(path: Path, vertices: Array, units: str) -> None:
+    extent = float(np.ptp(vertices, axis=0).max())
+    if extent > LARGEST_M:
+        remedy = "if it is in millimetres give --mesh-units mm"
+        raise InputError(f"mesh '{path}' has an extent of {extent:.4g} m", f"at most {LARGEST_M:g} m", remedy)
+    if extent < SMALLEST_M:
+        remedy = "if it is in metres give --mesh-units m" if units != "m" else "scale it to metres"
+        raise InputError(f"mesh '{path}' has an extent of {extent:.2g} m", f"at least {SMALLEST_M:g} m", remedy)
+
+
+def _weld(
+    vertices: Array, faces: NDArray[np.int64], part: NDArray[np.int64]
+) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+    """Joins vertices at the same place, drops faces without area and vertices without faces; keeps the order."""
+    used, faces = np.unique(faces, return_inverse=True)
+    vertices, faces = vertices[used], faces.reshape(-1, 3)
+    grid = np.round(vertices / (_WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))).astype(np.int64)
+    _, first, group = np.unique(grid, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    faces = rank[group.reshape(-1)][faces]
+    whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
+    vertices, faces, part = vertices[first[order]], faces[whole], part[whole]
+    used, faces = np.unique(faces, return_inverse=True)
+    return vertices[used], faces.reshape(-1, 3).astype(np.int64), part
+
+
+def _signed_volume(vertices: Array, faces: NDArray[np.int64]) -> float:
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
+
+
+def _connected_parts(vertices: Array, faces: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]]])
+    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(len(vertices),) * 2)
+    count, label = connected_components(graph, directed=False)
+    names = ("body",) if count == 1 else tuple(f"part_{i}" for i in range(count))
+    return label[faces[:, 0]].astype(np.int64), names
+
+
+def _only_used(part: NDArray[np.int64], names: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    used, part = np.unique(part, return_inverse=True)
+    return part.astype(np.int64), tuple(names[i] for i in used)

@@ -1,0 +1,59 @@
+"""Tables of numbers in text files, with errors that name the row (rows count from 1, as in a spreadsheet)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.errors import InputError
+from vid2phys.types import Array
+
+_EXPORT_AGAIN = "correct the row or export the file again"
+
+
+def numbers(path: str | Path, rows: list[list[str]], columns: list[int], first_row: int) -> Array:
+    """The cells of `columns`, shape [len(rows), len(columns)]; blank cells are NaN.
+
+    first_row: number in the file of rows[0]. Raises InputError naming the row that is too short or not numeric.
+    """
+    out = np.full((len(rows), len(columns)), np.nan)
+    for i, row in enumerate(rows):
+        if len(row) <= max(columns):
+            got = f"row {first_row + i} of '{path}' has {len(row)} cells"
+            raise InputError(got, f"at least {max(columns) + 1}", "the file may be cut short; export it again")
+        for j, column in enumerate(columns):
+            cell = row[column].strip()
+            try:
+                out[i, j] = float(cell) if cell else np.nan
+            except ValueError:
+                raise InputError(f"row {first_row + i} of '{path}' has '{cell}'", "a number", _EXPORT_AGAIN) from None
+    return out
+
+
+def require_increasing(path: str | Path, times_s: Array, row_of: NDArray[np.int64], what: str = "time") -> None:
+    """Raises InputError naming the row of a time that is not finite or does not increase. row_of: [T] file rows."""
+    bad = np.flatnonzero(~np.isfinite(times_s))
+    if len(bad):
+        raise InputError(f"row {row_of[bad[0]]} of '{path}' has no finite {what}", "a number", _EXPORT_AGAIN)
+    back = np.flatnonzero(np.diff(times_s) <= 0.0)
+    if len(back):
+        before, after = times_s[back[0]], times_s[back[0] + 1]
+        got = f"row {row_of[back[0] + 1]} of '{path}' goes from {what} {before:.10g} to {after:.10g}"
+        raise InputError(got, "increasing times", _EXPORT_AGAIN)
+
+
+def require_finite(path: str | Path, values: Array, names: list[str], row_of: NDArray[np.int64]) -> None:
+    """Raises InputError naming the row and column of a value that is not finite. values: [T, len(names)]."""
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, column = bad[0]
+        got = f"row {row_of[row]} of '{path}' has no finite value of '{names[column]}'"
+        raise InputError(got, "a number", _EXPORT_AGAIN)
+
+
+def split_csv(line: str) -> list[str]:
+    """Cells of a line with commas, else semicolons; quotes around a cell are dropped."""
+    separator = "," if "," in line or ";" not in line else ";"
+    return [cell.strip().strip('"') for cell in line.split(separator)]
