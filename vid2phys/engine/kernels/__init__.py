@@ -1,0 +1,1 @@
+"""Warp functions and kernels the systems share."""

@@ -1,0 +1,183 @@
+"""What every registered system has to keep; a new file in engine/systems is tested unasked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from vid2phys.engine import systems
+from vid2phys.engine.kernels.runtime import wp
+from vid2phys.engine.rollout import linearize, rollout, simulate
+from vid2phys.engine.system import INTEGRATORS, System
+from vid2phys.types import Array
+
+OPTIONS = {"quadrotor": ({"input": "wrench"}, {"input": "rotors"})}
+CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]
+DT_S = 0.03
+
+
+@pytest.fixture(params=CASES, ids=lambda case: "-".join([case[0], *case[1].values()]))
+def system(request: pytest.FixtureRequest) -> System:
+    name, options = request.param
+    return systems.get(name, **options)
+
+
+@pytest.fixture(autouse=True)
+def _verify_array_access() -> None:
+    wp.config.verify_autograd_array_access = True
+    yield
+    wp.config.verify_autograd_array_access = False
+
+
+def scene(system: System, batch: int = 3, steps: int = 2, seed: int = 1) -> tuple[Array, Array, Array]:
+    """Random states [B, N], controls [B, S, M] about hovering with disturbances, and parameters [P]."""
+    rng = np.random.default_rng(seed)
+    values = system.parameters().vector
+    parameters = np.where(values == 0.0, 0.02, values) * rng.uniform(0.7, 1.4, values.size)
+    hover = system.hover_controls(parameters)
+    scale = np.where(hover == 0.0, 1e-4, 0.3 * np.abs(hover))
+    controls = hover + scale * rng.normal(size=(batch, steps, hover.size))
+    tangent = rng.normal(0.0, 0.7, (batch, len(system.tangent_names)))
+    return system.retract(system.sample_state(rng, batch), tangent), controls, parameters
+
+
+def finite_differences(function, point: Array, steps: Array) -> Array:
+    """Central differences of fourth order, [..., outputs, inputs]."""
+    columns = []
+    for i, h in enumerate(steps):
+        e = np.zeros_like(point)
+        e[i] = h
+        near, far = function(point + e) - function(point - e), function(point + 2 * e) - function(point - 2 * e)
+        columns.append((8.0 * near - far) / (12.0 * h))
+    return np.stack(columns, axis=-1)
+
+
+def relative_error(a: Array, b: Array) -> float:
+    """Largest error of any column, relative to the size of that column."""
+    size = np.maximum(np.abs(b).max(axis=-2, keepdims=True), 1e-12)
+    return float((np.abs(a - b) / size).max())
+
+
+def test_names_fit_the_layout(system: System) -> None:
+    states = system.sample_state(np.random.default_rng(0), 2)
+    assert system.name in systems.available()
+    assert states.shape == (2, len(system.state_names))
+    assert system.tangent_basis(states).shape == (2, len(system.state_names), len(system.tangent_names))
+    assert len(system.action_names) == len(system.action_units)
+    assert system.control_names[: len(system.action_names)] == system.action_names
+    assert system.hover_controls(system.parameters().vector).shape == (len(system.control_names),)
+    assert "imits" in (type(system).__doc__ or "")
+    for p in system.parameters():
+        assert p.lower <= p.value <= p.upper
+
+
+def test_retract_and_local_are_inverse(system: System) -> None:
+    rng = np.random.default_rng(3)
+    a, b = system.sample_state(rng, 20), system.sample_state(rng, 20)
+    tangent = rng.normal(0.0, 0.5, (20, len(system.tangent_names)))
+    np.testing.assert_allclose(system.local(a, system.retract(a, tangent)), tangent, atol=1e-12)
+    np.testing.assert_allclose(system.local(system.retract(a, system.local(a, b)), b), 0.0, atol=1e-12)
+    np.testing.assert_allclose(
+        system.cotangent_basis(a) @ system.tangent_basis(a), np.eye(tangent.shape[1])[None].repeat(20, 0), atol=1e-12
+    )
+    for bases, function in ((system.tangent_basis(a), lambda s: lambda t: system.retract(s, t)),):
+        numeric = np.stack(
+            [finite_differences(function(s), np.zeros(tangent.shape[1]), np.full(tangent.shape[1], 1e-3)) for s in a]
+        )
+        np.testing.assert_allclose(bases, numeric, atol=1e-11)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_linearize_agrees_with_finite_differences(system: System, integrator: str) -> None:
+    states, controls, parameters = scene(system, batch=3, steps=1)
+    dt_s = np.array([0.02, 0.03, 0.05])
+    result = linearize(system, states, controls[:, 0], parameters, dt_s, integrator=integrator, substeps=3)
+    for t in range(3):
+
+        def after(state: Array, control: Array, theta: Array, t: int = t) -> Array:
+            out = simulate(system, state[None], control[None, None], theta, dt_s[t], integrator=integrator, substeps=3)
+            return system.local(result.next_states[t], out[0, 1])
+
+        zero = np.zeros(len(system.tangent_names))
+        u = controls[t, 0]
+        np.testing.assert_allclose(after(states[t], u, parameters), 0.0, atol=1e-14)
+        by_state = finite_differences(
+            lambda d, t=t: after(system.retract(states[t], d), controls[t, 0], parameters), zero, zero + 1e-3
+        )
+        by_control = finite_differences(
+            lambda c, t=t: after(states[t], c, parameters), u, np.maximum(1e-3 * np.abs(u), 1e-6)
+        )
+        by_parameter = finite_differences(
+            lambda p, t=t: after(states[t], controls[t, 0], p), parameters, 1e-3 * parameters
+        )
+        assert relative_error(result.A[t], by_state) < 1e-6
+        assert relative_error(result.B[t], by_control) < 1e-6
+        assert relative_error(result.C[t], by_parameter) < 1e-6
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_reverse_mode_agrees_with_linearize_and_finite_differences(system: System, integrator: str) -> None:
+    states, controls, parameters = scene(system, batch=2, steps=5)
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=(2, 6, states.shape[1]))
+    inputs = [torch.tensor(a, requires_grad=True) for a in (states, controls, parameters)]
+    loss = (torch.tensor(weights) * rollout(system, *inputs, DT_S, integrator=integrator, substeps=2)).sum()
+    loss.backward()
+    reverse = [i.grad.numpy() for i in inputs]
+
+    def value(s: Array, u: Array, p: Array) -> float:
+        return float((weights * simulate(system, s, u, p, DT_S, integrator=integrator, substeps=2)).sum())
+
+    # forward sensitivities: the linear recursion over the intervals' Jacobians
+    trajectory = simulate(system, states, controls, parameters, DT_S, integrator=integrator, substeps=2)
+    by_parameter, by_tangent = np.zeros(parameters.size), np.zeros((2, len(system.tangent_names)))
+    for b in range(2):
+        steps = linearize(
+            system, trajectory[b, :-1], controls[b], parameters, np.full(5, DT_S), integrator=integrator, substeps=2
+        )
+        by_state, by_p = np.eye(len(system.tangent_names)), np.zeros((len(system.tangent_names), parameters.size))
+        by_tangent[b] += weights[b, 0] @ system.tangent_basis(trajectory[b, 0])
+        for k in range(5):
+            by_state, by_p = steps.A[k] @ by_state, steps.A[k] @ by_p + steps.C[k]
+            row = weights[b, k + 1] @ system.tangent_basis(trajectory[b, k + 1])
+            by_tangent[b], by_parameter = by_tangent[b] + row @ by_state, by_parameter + row @ by_p
+    own_tangent = np.einsum("bn,bnd->bd", reverse[0], system.tangent_basis(states))
+    assert relative_error(own_tangent[:, None], by_tangent[:, None]) < 1e-6
+    np.testing.assert_allclose(reverse[2], by_parameter, rtol=1e-6)
+
+    numeric = finite_differences(lambda p: np.array([value(states, controls, p)]), parameters, 1e-3 * parameters)[0]
+    np.testing.assert_allclose(reverse[2], numeric, rtol=1e-6)
+    direction_u = np.maximum(np.abs(controls), 1e-5) * rng.normal(size=controls.shape)
+    direction_s = rng.normal(size=(2, len(system.tangent_names)))
+
+    def along(e: Array) -> Array:
+        return np.array([value(system.retract(states, e[0] * direction_s), controls + e[1] * direction_u, parameters)])
+
+    numeric = finite_differences(along, np.zeros(2), np.array([1e-3, 1e-3]))[0]
+    analytic = [(own_tangent * direction_s).sum(), (reverse[1] * direction_u).sum()]
+    np.testing.assert_allclose(analytic, numeric, rtol=1e-6)
+
+
+def test_batch_equals_single_rollouts(system: System) -> None:
+    states, controls, parameters = scene(system, batch=4, steps=6)
+    own = parameters * np.linspace(0.9, 1.1, 4)[:, None]
+    dt_s = np.linspace(0.01, 0.04, 6)
+    together = simulate(system, states, controls, own, dt_s, substeps=3)
+    for b in range(4):
+        alone = simulate(system, states[b : b + 1], controls[b : b + 1], own[b], dt_s, substeps=3)
+        np.testing.assert_array_equal(together[b : b + 1], alone)
+    in_torch = rollout(system, *(torch.tensor(a) for a in (states, controls, own)), dt_s, substeps=3)
+    np.testing.assert_array_equal(in_torch.numpy(), together)
+
+
+def test_keypoints_jacobian(system: System) -> None:
+    states = scene(system)[0]
+    points = np.random.default_rng(2).normal(size=(5, 3))
+    jacobian = system.keypoints_jacobian(states, points)
+    zero = np.zeros(len(system.tangent_names))
+    for state, mine in zip(states, jacobian, strict=True):
+        numeric = finite_differences(
+            lambda d, s=state: system.keypoints(system.retract(s, d), points), zero, zero + 1e-3
+        )
+        np.testing.assert_allclose(mine, numeric, atol=1e-10)

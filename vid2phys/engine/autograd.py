@@ -1,0 +1,107 @@
+"""The rollout as a PyTorch autograd function."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from vid2phys.engine.kernels.runtime import wp
+from vid2phys.engine.rollout import fill_states, run_interval
+from vid2phys.engine.system import Integrator, System
+from vid2phys.types import Array
+
+
+@dataclass(frozen=True)
+class _Settings:
+    system: System
+    intervals_s: Array
+    integrator: Integrator
+    substeps: int
+
+
+def differentiable_rollout(
+    system: System,
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    intervals_s: Array,
+    *,
+    integrator: Integrator,
+    substeps: int,
+    device: str,
+) -> torch.Tensor:
+    """See `rollout.rollout`. tensors: initial states [B, N], controls [B, S, M], parameters [P] or [B, P]."""
+    initial, controls, parameters = (t.to(device=device, dtype=torch.float64) for t in tensors)
+    settings = _Settings(system, intervals_s, integrator, substeps)
+    states: torch.Tensor = _Rollout.apply(initial, controls, parameters.reshape(-1, parameters.shape[-1]), settings)
+    return states.transpose(0, 1)
+
+
+class _Rollout(torch.autograd.Function):
+    """Initial states [B, N], controls [B, S, M], parameters [1 or B, P] to states [S + 1, B, N]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, initial: torch.Tensor, controls: torch.Tensor, parameters: torch.Tensor, settings: _Settings
+    ) -> torch.Tensor:
+        states = initial.new_empty((controls.shape[1] + 1, *initial.shape))
+        states[0] = initial
+        with _same_stream(initial):
+            fill_states(
+                settings.system,
+                _to_warp(states),
+                _to_warp(controls),
+                _to_warp(parameters),
+                _intervals(settings, initial.device),
+                integrator=settings.integrator,
+                substeps=settings.substeps,
+            )
+        ctx.save_for_backward(states, controls, parameters)
+        ctx.settings = settings
+        return states
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+        states, controls, parameters = ctx.saved_tensors
+        settings: _Settings = ctx.settings
+        with _same_stream(states):
+            u, p = _to_warp(controls, gradient=True), _to_warp(parameters, gradient=True)
+            dt_s = _intervals(settings, states.device)
+            adjoint = grad_states[-1].contiguous()
+            for step in reversed(range(controls.shape[1])):
+                x = _to_warp(states[step], gradient=True)
+                with wp.Tape() as tape:
+                    out = run_interval(
+                        settings.system,
+                        x,
+                        u,
+                        p,
+                        dt_s,
+                        step=step,
+                        integrator=settings.integrator,
+                        substeps=settings.substeps,
+                    )
+                tape.backward(grads={out: wp.from_torch(adjoint, dtype=wp.float64, requires_grad=False)})
+                adjoint = grad_states[step] + wp.to_torch(x.grad)
+            return adjoint, wp.to_torch(u.grad), wp.to_torch(p.grad), None
+
+
+def _to_warp(tensor: torch.Tensor, *, gradient: bool = False) -> Any:
+    """The tensor's memory as a Warp array, with a zeroed gradient of its own if asked for."""
+    array = wp.from_torch(tensor.detach().contiguous(), dtype=wp.float64, requires_grad=False)
+    array.requires_grad = gradient
+    return array
+
+
+def _intervals(settings: _Settings, device: torch.device) -> Any:
+    """Lengths of the intervals as a Warp array [1, S]."""
+    return wp.array(np.asarray(settings.intervals_s)[None], dtype=wp.float64, device=wp.device_from_torch(device))
+
+
+def _same_stream(tensor: torch.Tensor) -> AbstractContextManager[Any]:
+    """Run Warp on PyTorch's stream, so that neither reads what the other has yet to write."""
+    return wp.ScopedStream(wp.stream_from_torch(tensor.device)) if tensor.is_cuda else nullcontext()

@@ -1,0 +1,194 @@
+"""Rolling a system out in time, and its derivatives.
+
+`simulate` is the plain rollout in NumPy; `rollout` the same in PyTorch with reverse-mode gradients; `linearize` gives
+the exact Jacobians of single intervals, all intervals in one batched set of launches (sensitivities of a rollout follow
+by a linear recursion).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.engine.system import Integrator, System, check_integrator
+from vid2phys.types import Array
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """x_{k+1} and its derivatives, one row an interval.
+
+    next_states: [T, N]. A: [T, D, D] d x_{k+1} / d x_k in tangent coordinates of each. B: [T, D, M] with respect to the
+    controls. C: [T, D, P] with respect to the parameters in SI.
+    """
+
+    next_states: Array
+    A: Array
+    B: Array
+    C: Array
+
+
+def simulate(
+    system: System,
+    initial_states: Array,
+    controls: Array,
+    parameters: Array,
+    dt_s: float | Array,
+    *,
+    integrator: Integrator = "rk4",
+    substeps: int = 1,
+    device: str = "cpu",
+) -> Array:
+    """States at the ends of all intervals, controls held over each.
+
+    initial_states: [B, N]. controls: [B, S, M]. parameters: [P] or [B, P] in SI. dt_s: length of an interval [s], or
+    one for each, [S]. Every interval is integrated in `substeps` equal steps. Returns [B, S + 1, N], the first state
+    being the one given. Raises UsageError for an unknown integrator, ValueError for shapes that do not fit.
+    """
+    from vid2phys.engine.kernels.runtime import wp
+
+    initial_states, controls, parameters = (np.asarray(a, dtype=float) for a in (initial_states, controls, parameters))
+    parameters = np.atleast_2d(parameters)
+    intervals = np.broadcast_to(np.asarray(dt_s, dtype=float), controls.shape[1:2])[None]
+    check_shapes(system, initial_states.shape, controls.shape, parameters.shape)
+    arrays: list[Any] = [wp.array(a, dtype=wp.float64, device=device) for a in (controls, parameters, intervals)]
+    states = np.empty((controls.shape[1] + 1, *initial_states.shape))
+    states[0] = initial_states
+    buffer: Any = wp.array(states, dtype=wp.float64, device=device)
+    fill_states(system, buffer, *arrays, integrator=check_integrator(integrator), substeps=substeps)
+    return np.ascontiguousarray(np.swapaxes(buffer.numpy(), 0, 1))
+
+
+def rollout(
+    system: System,
+    initial_states: torch.Tensor,
+    controls: torch.Tensor,
+    parameters: torch.Tensor,
+    dt_s: float | Array,
+    *,
+    integrator: Integrator = "rk4",
+    substeps: int = 1,
+    device: str = "cpu",
+) -> torch.Tensor:
+    """`simulate` on tensors, with gradients for initial states, controls and parameters (reverse mode, first order).
+
+    The states returned are the checkpoints of the backward pass, so it needs memory for the substeps of one interval
+    only. Computes in float64 on `device` and returns float64 there. Raises as `simulate` does.
+    """
+    from vid2phys.engine.autograd import differentiable_rollout
+
+    intervals = np.broadcast_to(np.asarray(dt_s, dtype=float), controls.shape[1:2])
+    check_shapes(
+        system,
+        tuple(initial_states.shape),
+        tuple(controls.shape),
+        tuple(parameters.reshape(-1, parameters.shape[-1]).shape),
+    )
+    return differentiable_rollout(
+        system,
+        (initial_states, controls, parameters),
+        intervals,
+        integrator=check_integrator(integrator),
+        substeps=substeps,
+        device=device,
+    )
+
+
+def linearize(
+    system: System,
+    states: Array,
+    controls: Array,
+    parameters: Array,
+    dt_s: Array,
+    *,
+    integrator: Integrator = "rk4",
+    substeps: int = 4,
+    device: str = "cpu",
+) -> Linearization:
+    """Exact derivatives of one interval from each of T states.
+
+    states: [T, N]. controls: [T, M]. parameters: [P]. dt_s: [T]. Each state is repeated D times and row i of its copies
+    is seeded with output i, so that all rows of all Jacobians come out of one backward pass. Raises as `simulate`.
+    """
+    from vid2phys.engine.kernels.runtime import wp
+
+    states, controls, parameters = (np.asarray(a, dtype=float) for a in (states, controls, parameters))
+    check_shapes(system, states.shape, (len(states), 1, controls.shape[-1]), (1, parameters.size))
+    check_integrator(integrator)
+    size = len(system.tangent_names)
+
+    def tiled(array: Array, *, gradient: bool = True) -> Any:
+        copies = np.repeat(array, size, axis=0)
+        return wp.array(copies, dtype=wp.float64, device=device, requires_grad=gradient)
+
+    inputs = tiled(states), tiled(controls[:, None]), tiled(np.broadcast_to(parameters, (len(states), parameters.size)))
+    intervals = tiled(np.broadcast_to(np.asarray(dt_s, dtype=float), len(states))[:, None], gradient=False)
+    with wp.Tape() as tape:
+        out = run_interval(system, *inputs, intervals, step=0, integrator=integrator, substeps=substeps)
+    next_states = out.numpy()[::size].copy()
+    seeds = system.cotangent_basis(next_states).reshape(-1, next_states.shape[1])
+    tape.backward(grads={out: wp.array(seeds, dtype=wp.float64, device=device)})
+    by_state, by_control, by_parameter = (a.grad.numpy().reshape(len(states), size, -1) for a in inputs)
+    return Linearization(next_states, by_state @ system.tangent_basis(states), by_control.copy(), by_parameter.copy())
+
+
+def run_interval(
+    system: System,
+    states: Any,
+    controls: Any,
+    parameters: Any,
+    dt_s: Any,
+    *,
+    step: int,
+    integrator: Integrator,
+    substeps: int,
+) -> Any:
+    """Warp arrays in, the states after interval `step` out, a fresh array a substep: a tape may record it."""
+    from vid2phys.engine.kernels.runtime import wp
+
+    for _ in range(substeps):
+        out = wp.empty_like(states, requires_grad=states.requires_grad)
+        system.launch_step(
+            states, controls, parameters, dt_s, out, step=step, fraction=1.0 / substeps, integrator=integrator
+        )
+        states = out
+    return states
+
+
+def fill_states(
+    system: System, buffer: Any, controls: Any, parameters: Any, dt_s: Any, *, integrator: Integrator, substeps: int
+) -> None:
+    """Fill buffer[1:] of the Warp array [S + 1, B, N] from buffer[0], without gradients."""
+    from vid2phys.engine.kernels.runtime import wp
+
+    scratch = [wp.empty_like(buffer[0]) for _ in range(min(substeps - 1, 2))]
+    views = [buffer[k] for k in range(buffer.shape[0])]
+    for step, (source, target) in enumerate(pairwise(views)):
+        for substep in range(substeps):
+            out = target if substep == substeps - 1 else scratch[substep % 2]
+            system.launch_step(
+                source, controls, parameters, dt_s, out, step=step, fraction=1.0 / substeps, integrator=integrator
+            )
+            source = out
+
+
+def check_shapes(
+    system: System, states: tuple[int, ...], controls: tuple[int, ...], parameters: tuple[int, ...]
+) -> None:
+    """Raises ValueError when the shapes of states [B, N], controls [B, S, M], parameters [1 or B, P] do not fit."""
+    batch = states[0] if states else 0
+    expected_states = (batch, len(system.state_names))
+    expected_controls = (batch, controls[1] if len(controls) == 3 else 0, len(system.control_names))
+    count = len(system.parameters().items)
+    if states != expected_states:
+        raise ValueError(f"states have shape {states}; expected [B, {len(system.state_names)}]")
+    if controls != expected_controls:
+        raise ValueError(f"controls have shape {controls}; expected [{batch}, S, {len(system.control_names)}]")
+    if parameters not in ((1, count), (batch, count)):
+        raise ValueError(f"parameters have shape {parameters}; expected [{count}] or [{batch}, {count}]")

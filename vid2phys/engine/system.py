@@ -1,0 +1,103 @@
+"""The contract of a physical system: what engine, tracker and solvers may ask of one.
+
+Arrays are float64 and batched over leading axes. N is the size of a state, D that of its tangent space, M the number of
+controls, P the number of parameters. States live on a manifold: solvers, Jacobians and covariances know tangents only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from vid2phys.errors import unknown_name
+from vid2phys.types import Array, Parameters
+
+Integrator = Literal["rk4", "semi_implicit_euler"]
+INTEGRATORS: tuple[Integrator, ...] = ("rk4", "semi_implicit_euler")
+
+
+class System(ABC):
+    """A physical system with states, controls, parameters and a body that a camera sees."""
+
+    name: ClassVar[str]
+    state_names: ClassVar[tuple[str, ...]]  # [N], name and unit
+    tangent_names: ClassVar[tuple[str, ...]]  # [D]
+    # set per instance, because they may depend on the kind of input
+    action_names: tuple[str, ...]  # the first controls: what drives the system
+    action_units: tuple[str, ...]
+    control_names: tuple[str, ...]  # [M]: actions, then disturbances
+    control_inertia: tuple[str, ...]  # [M]: the parameter that turns an acceleration into this control
+    control_groups: tuple[str, ...]  # [M]: controls of one group share the level and bandwidth of their prior
+
+    @abstractmethod
+    def parameters(self) -> Parameters:
+        """The parameters with documented default values, in the order the kernels read them."""
+
+    @abstractmethod
+    def retract(self, states: Array, tangent: Array) -> Array:
+        """The states reached from `states` [..., N] along `tangent` [..., D]."""
+
+    @abstractmethod
+    def local(self, a: Array, b: Array) -> Array:
+        """The tangent [..., D] that takes state a to state b, [..., N] each: retract(a, local(a, b)) = b."""
+
+    @abstractmethod
+    def tangent_basis(self, states: Array) -> Array:
+        """d retract(s, t) / dt at t = 0, [..., N] -> [..., N, D]."""
+
+    @abstractmethod
+    def cotangent_basis(self, states: Array) -> Array:
+        """d local(s, b) / db at b = s, [..., N] -> [..., D, N]."""
+
+    @abstractmethod
+    def launch_step(
+        self,
+        states: Any,
+        controls: Any,
+        parameters: Any,
+        dt_s: Any,
+        next_states: Any,
+        *,
+        step: int,
+        fraction: float,
+        integrator: Integrator,
+    ) -> None:
+        """Launch the kernels of one substep on Warp arrays of float64, which a tape can record.
+
+        states, next_states: [B, N], never the same array. controls: [B, S, M], of which interval `step` is held.
+        parameters: [1 or B, P]. dt_s: [1 or B, S], length of the intervals, of which this substep covers `fraction`.
+        """
+
+    @abstractmethod
+    def body_pose(self, states: Array) -> tuple[Array, Array]:
+        """Position [m, ..., 3] and orientation [quaternion wxyz, body to world, ..., 4] of the (root) body."""
+
+    @abstractmethod
+    def keypoints(self, states: Array, points_body: Array) -> Array:
+        """Where the named points [K, 3] m of the body are in the world, [..., N] -> [..., K, 3] m."""
+
+    @abstractmethod
+    def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
+        """d keypoints / d tangent of the state, [..., N] -> [..., K, 3, D]."""
+
+    @abstractmethod
+    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
+        """World positions of the vertices [V, 3] m of the body's mesh for one state [N]."""
+
+    @abstractmethod
+    def sample_state(self, rng: np.random.Generator, n: int) -> Array:
+        """States [n, N] that pictures for training are made from."""
+
+    @abstractmethod
+    def hover_controls(self, parameters: Array) -> Array:
+        """Controls [M] that hold the system at rest (zeros where nothing has to)."""
+
+
+def check_integrator(name: str) -> Integrator:
+    """The integrator of that name. Raises UsageError listing the names."""
+    for integrator in INTEGRATORS:
+        if name == integrator:
+            return integrator
+    raise unknown_name("integrator", name, INTEGRATORS)

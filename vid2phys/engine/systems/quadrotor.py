@@ -1,0 +1,203 @@
+"""A quadrotor: one rigid body, four rotors (or a wrench), linear drag, gravity, disturbances."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from vid2phys import rotations
+from vid2phys.engine.system import Integrator, System
+from vid2phys.errors import UsageError
+from vid2phys.types import Array, Parameter, Parameters
+
+QuadrotorInput = Literal["wrench", "rotors"]
+_DISTURBANCES = (
+    "disturbance_force_x_N",
+    "disturbance_force_y_N",
+    "disturbance_force_z_N",
+    "disturbance_torque_x_Nm",
+    "disturbance_torque_y_Nm",
+    "disturbance_torque_z_Nm",
+)
+_ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "wrench": (("thrust", "torque_x", "torque_y", "torque_z"), ("N", "N m", "N m", "N m")),
+    "rotors": (("rotor_0", "rotor_1", "rotor_2", "rotor_3"), ("N", "N", "N", "N")),
+}
+
+
+class Quadrotor(System):
+    """Six-degree-of-freedom rigid body with rotors.
+
+    State [13]: position (world, m), orientation quaternion wxyz (body to world), velocity (world, m/s), angular
+    velocity (body, rad/s). Tangent [12]: dp (world), dtheta (body, q * exp(dtheta)), dv (world), domega (body).
+
+    Controls [10]: four actuators, then a disturbance force (world, N) and a disturbance torque (body, N m). Actuators
+    are collective thrust along body z (N) and body torques (N m) for `input="wrench"`, or four rotor thrusts (N) for
+    `input="rotors"`. Body axes: x forward, y left, z up. Rotors in X layout, `arm_length` from the centre, in the
+    Crazyflie's order: 0 front right, 1 back right, 2 back left, 3 front left; 0 and 2 turn counter-clockwise seen
+    from above, so their drag torque on the body points along -z.
+
+        p' = v,  q' = q * (0, omega) / 2,  m v' = R e_z scale F - drag v - m g e_z + f,
+        J omega' = tau + tau_d - omega x J omega
+
+    `thrust_scale` multiplies the thrust of every rotor (so roll, pitch and yaw torques too), or the collective thrust
+    alone of a wrench.
+
+    Limits: no motor lag, rotor gyroscopic moments, blade flapping, ground effect or contact; drag is linear, isotropic
+    and acts at the centre of mass; body axes are principal axes of inertia and the body's origin is its centre of mass.
+    """
+
+    name = "quadrotor"
+    state_names = (
+        *("position_x_m", "position_y_m", "position_z_m"),
+        *("orientation_w", "orientation_x", "orientation_y", "orientation_z"),
+        *("velocity_x_m_s", "velocity_y_m_s", "velocity_z_m_s"),
+        *("angular_velocity_x_rad_s", "angular_velocity_y_rad_s", "angular_velocity_z_rad_s"),
+    )
+    tangent_names = (
+        *state_names[:3],
+        *("rotation_x_rad", "rotation_y_rad", "rotation_z_rad"),
+        *state_names[7:],
+    )
+
+    def __init__(self, input: QuadrotorInput = "wrench") -> None:
+        if input not in _ACTIONS:
+            raise UsageError(f"quadrotor input '{input}'", "wrench or rotors", "choose one of them")
+        self.input: QuadrotorInput = input
+        self.action_names, self.action_units = _ACTIONS[input]
+        self.control_names = (*self.action_names, *_DISTURBANCES)
+        inertia = ("inertia_xx", "inertia_yy", "inertia_zz")
+        actuators = ("mass", *inertia) if input == "wrench" else ("mass",) * 4
+        self.control_inertia = (*actuators, *("mass",) * 3, *inertia)
+        groups = ("thrust", "tilt_torque", "tilt_torque", "yaw_torque") if input == "wrench" else ("rotor",) * 4
+        self.control_groups = (*groups, *("force",) * 3, *("torque",) * 3)
+
+    def parameters(self) -> Parameters:
+        """Defaults of a Crazyflie 2.x.
+
+        Mass, inertia and arm: `cf2x.urdf` of gym-pybullet-drones (Panerati et al., IROS 2021), after Foerster, "System
+        identification of the Crazyflie 2.0" (ETH Zurich, 2015). Drag torque per thrust: Crazyflie firmware.
+        """
+        return Parameters(
+            (
+                Parameter("mass", "kg", 0.027, 1e-3, 100.0, "log"),
+                Parameter("inertia_xx", "kg m^2", 1.4e-5, 1e-8, 100.0, "log"),
+                Parameter("inertia_yy", "kg m^2", 1.4e-5, 1e-8, 100.0, "log"),
+                Parameter("inertia_zz", "kg m^2", 2.17e-5, 1e-8, 100.0, "log"),
+                Parameter("thrust_scale", "1", 1.0, 0.05, 20.0, "log"),
+                Parameter("drag", "N s/m", 0.0, 0.0, 100.0),
+                Parameter("arm_length", "m", 0.0397, 1e-3, 10.0, "log"),
+                Parameter("torque_ratio", "m", 0.005964, 0.0, 1.0),
+                Parameter("gravity", "m/s^2", 9.81, 0.0, 30.0),
+            )
+        )
+
+    def retract(self, states: Array, tangent: Array) -> Array:
+        """See `System.retract`; the quaternion moves by right multiplication with exp(dtheta)."""
+        s, t = np.asarray(states, dtype=float), np.asarray(tangent, dtype=float)
+        quat = rotations.quat_multiply(s[..., 3:7], rotations.quat_from_rotvec(t[..., 3:6]))
+        parts = [s[..., :3] + t[..., :3], rotations.quat_normalize(quat), s[..., 7:] + t[..., 6:]]
+        return np.concatenate(parts, axis=-1)
+
+    def local(self, a: Array, b: Array) -> Array:
+        """See `System.local`; the shorter way round."""
+        a, b = np.broadcast_arrays(np.asarray(a, float), np.asarray(b, float))
+        dtheta = rotations.rotvec_from_quat(rotations.quat_multiply(rotations.quat_conjugate(a[..., 3:7]), b[..., 3:7]))
+        return np.concatenate([b[..., :3] - a[..., :3], dtheta, b[..., 7:] - a[..., 7:]], axis=-1)
+
+    def tangent_basis(self, states: Array) -> Array:
+        """See `System.tangent_basis`."""
+        basis = np.zeros((*np.shape(states)[:-1], 13, 12))
+        basis[..., :3, :3] = np.eye(3)
+        basis[..., 3:7, 3:6] = 0.5 * _quat_times_axes(np.asarray(states, float)[..., 3:7])
+        basis[..., 7:, 6:] = np.eye(6)
+        return basis
+
+    def cotangent_basis(self, states: Array) -> Array:
+        """See `System.cotangent_basis`: the transposed tangent basis but for the quaternion's factor of four."""
+        basis = np.swapaxes(self.tangent_basis(states), -1, -2).copy()
+        basis[..., 3:6, 3:7] *= 4.0
+        return basis
+
+    def launch_step(
+        self,
+        states: Any,
+        controls: Any,
+        parameters: Any,
+        dt_s: Any,
+        next_states: Any,
+        *,
+        step: int,
+        fraction: float,
+        integrator: Integrator,
+    ) -> None:
+        """See `System.launch_step`; one launch."""
+        from vid2phys.engine.kernels import multirotor
+
+        kernel = multirotor.step_rk4 if integrator == "rk4" else multirotor.step_semi_implicit_euler
+        inputs = [states, controls, parameters, dt_s, step, fraction, 1.0 if self.input == "rotors" else 0.0]
+        multirotor.wp.launch(kernel, dim=states.shape[0], inputs=inputs, outputs=[next_states], device=states.device)
+
+    def body_pose(self, states: Array) -> tuple[Array, Array]:
+        """See `System.body_pose`."""
+        states = np.asarray(states, dtype=float)
+        return states[..., :3], states[..., 3:7]
+
+    def keypoints(self, states: Array, points_body: Array) -> Array:
+        """See `System.keypoints`."""
+        positions, quats = self.body_pose(states)
+        turned = np.asarray(points_body, float) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
+        return positions[..., None, :] + turned
+
+    def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
+        """See `System.keypoints_jacobian`: d(p + R exp(dtheta) x) = dp - R [x] dtheta."""
+        rotation = rotations.matrix_from_quat(self.body_pose(states)[1])
+        jacobian = np.zeros((*np.shape(states)[:-1], len(points_body), 3, 12))
+        jacobian[..., :3] = np.eye(3)
+        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(points_body)
+        return jacobian
+
+    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
+        """See `System.vertices`."""
+        return self.keypoints(state, mesh_vertices)
+
+    def sample_state(self, rng: np.random.Generator, n: int) -> Array:
+        """See `System.sample_state`: at the origin, any yaw, tilt mostly below 30 deg and at most about 60 deg."""
+        yaw, towards = rng.uniform(-np.pi, np.pi, n), rng.uniform(-np.pi, np.pi, n)
+        tilt = np.minimum(np.abs(rng.normal(0.0, np.deg2rad(20.0), n)), np.deg2rad(60.0))
+        axis = np.stack([np.cos(towards), np.sin(towards), np.zeros(n)], axis=-1)
+        turn = rotations.quat_from_rotvec(np.stack([np.zeros(n), np.zeros(n), yaw], axis=-1))
+        states = np.zeros((n, 13))
+        states[:, 3:7] = rotations.quat_multiply(rotations.quat_from_rotvec(tilt[:, None] * axis), turn)
+        states[:, 7:10] = rng.normal(0.0, 1.0, (n, 3))
+        states[:, 10:] = rng.normal(0.0, 1.0, (n, 3))
+        return states
+
+    def hover_controls(self, parameters: Array) -> Array:
+        """See `System.hover_controls`."""
+        p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
+        controls = np.zeros(10)
+        weight = p["mass"] * p["gravity"] / p["thrust_scale"]
+        controls[: 4 if self.input == "rotors" else 1] = weight / (4.0 if self.input == "rotors" else 1.0)
+        return controls
+
+    def allocation(self, parameters: Array) -> Array:
+        """Matrix [4, 4] from actuators to collective thrust (N) and body torques (N m)."""
+        p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
+        if self.input == "wrench":
+            return np.diag([p["thrust_scale"], 1.0, 1.0, 1.0])
+        lever, ratio = p["arm_length"] * np.sqrt(0.5), p["torque_ratio"]
+        rows = [
+            np.ones(4),
+            lever * np.array([-1, -1, 1, 1]),
+            lever * np.array([-1, 1, 1, -1]),
+            ratio * np.array([-1, 1, -1, 1]),
+        ]
+        return p["thrust_scale"] * np.array(rows)
+
+
+def _quat_times_axes(quat_wxyz: Array) -> Array:
+    """Matrix [..., 4, 3] whose columns are q * (0, e_i)."""
+    columns = [rotations.quat_multiply(quat_wxyz, np.eye(4)[i]) for i in (1, 2, 3)]
+    return np.stack(columns, axis=-1)
