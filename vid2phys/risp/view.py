@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.observe import project
+from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.types import Array, Camera
 
 FILL = 2.0 / 3.0  # share of the view that the diameter of the object's bounding sphere takes
@@ -80,22 +80,42 @@ def resample(frame: NDArray[np.uint8], camera: Camera, view: View) -> NDArray[np
     import cv2
 
     factor = _supersample(camera, view)
-    side = view.size * factor
-    grid = (np.arange(side) + 0.5) / factor - 0.5
-    u, v = np.meshgrid(grid, grid)
-    source = _source_pixels(camera, view, np.stack([u, v], axis=-1)).astype(np.float32)
-    picture = cv2.remap(frame, source, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    source = np.clip(_source_grid(camera, view, factor), -2.0, 32000.0).astype(np.float32)
+    at_u, at_v = np.ascontiguousarray(source[..., 0]), np.ascontiguousarray(source[..., 1])
+    picture = cv2.remap(frame, at_u, at_v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     if factor > 1:
         picture = cv2.resize(picture, (view.size, view.size), interpolation=cv2.INTER_AREA)
     return picture.astype(np.uint8, copy=False)
 
 
+def _source_grid(camera: Camera, view: View, factor: int) -> Array:
+    """Frame pixels under factor x factor rays of each view pixel, [size * factor, size * factor, 2].
+
+    Without supersampling each ray goes through the distortion model; with it the corners of the view pixels do, and the
+    rays inside a pixel are interpolated between them (to about a thousandth of a frame pixel).
+    """
+    at = np.arange(view.size) if factor == 1 else np.arange(view.size + 1) - 0.5
+    u, v = np.meshgrid(at, at)
+    source = _source_pixels(camera, view, np.stack([u, v], axis=-1))
+    if factor == 1:
+        return source
+    place = (np.arange(view.size * factor) + 0.5) / factor
+    corner = np.arange(view.size + 1)
+    weights = np.maximum(0.0, 1.0 - np.abs(place[:, None] - corner))
+    return np.stack([weights @ source[..., axis] @ weights.T for axis in range(2)], axis=-1)
+
+
 def _source_pixels(camera: Camera, view: View, pixels: Array) -> Array:
-    """Frame pixels under view pixels, [..., 2] -> [..., 2]."""
+    """Frame pixels under view pixels, [..., 2] -> [..., 2].
+
+    Beyond the field of the distortion model the pinhole's direction is taken: outside the frame on the right side.
+    """
     turn = view.rotation_view_from_camera.T @ np.linalg.inv(view.K)
     rays = pixels @ turn[:, :2].T + turn[:, 2]
-    rays[..., 2] = np.maximum(rays[..., 2], 1e-6)  # a ray behind the camera reads the edge
-    return project(camera, rays)
+    rays[..., 2] = np.maximum(rays[..., 2], 1e-3)
+    bearings = rays[..., :2] / rays[..., 2:]
+    source = bearings_to_pixels(camera, bearings)
+    return np.where(np.isfinite(source), source, bearings @ camera.K[:2, :2].T + camera.K[:2, 2])
 
 
 def _supersample(camera: Camera, view: View) -> int:
@@ -133,7 +153,6 @@ def map_covariance(jacobian: Array, covariance: Array) -> Array:
 
 def in_frame(camera: Camera, bearings: Array) -> NDArray[np.bool_]:
     """Whether bearings fall on the frame, [..., 2] -> [...]; the image spans [-0.5, width - 0.5]."""
-    bearings = np.asarray(bearings, dtype=float)
-    pixels = project(camera, np.concatenate([bearings, np.ones_like(bearings[..., :1])], axis=-1))
+    pixels = bearings_to_pixels(camera, np.asarray(bearings, dtype=float))
     limits = np.array([camera.width, camera.height]) - 0.5
     return np.all((pixels >= -0.5) & (pixels <= limits), axis=-1)

@@ -1,0 +1,123 @@
+"""Which of its look-alike orientations a symmetric body has: continuity over the clip, then appearance.
+
+The keypoints of a nearly symmetric body are read up to an element g of its symmetry group, chosen anew by the network
+in every frame, and a flat body has a second pose that projects almost alike. A path of least cost through all
+(pose hypothesis, group element) pairs (Viterbi, 1967) makes the motion continuous; the front map, summed over the clip,
+says in which branch the whole path lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp.geometry import project_points
+from vid2phys.risp.pose import Pose
+from vid2phys.risp.view import View, bearings_to_view
+from vid2phys.types import Array
+
+_READING_RAD = np.radians(6.0)  # spread of a frame's orientation
+_TURN_RATE_RAD_S = np.radians(200.0)  # how fast bodies turn between frames
+_JUMP_NATS = 20.0  # cost of a discontinuity: no single frame's evidence buys one
+_NOISE_SHARE = 0.02  # share of a front map's probability that is spread evenly, so that one frame cannot decide alone
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The path through a clip's hypotheses. N frames that were read, G group elements.
+
+    hypothesis: [N] index of the pose hypothesis. element: [N] group element g with body orientation
+    R_read @ rotations[g]^T. log_likelihood: [G] nats of the clip with every orientation R of the path turned to
+    R @ rotations[g]^T, calibrated; the identity comes first: the first is that of the path itself, and the largest.
+    """
+
+    hypothesis: NDArray[np.int64]
+    element: NDArray[np.int64]
+    log_likelihood: Array
+
+    @property
+    def log_ratio(self) -> float:
+        """Log-likelihood of the chosen branch over the next best, nats; infinite for a body without symmetry."""
+        if len(self.log_likelihood) < 2:
+            return float("inf")
+        return float(self.log_likelihood[0] - np.max(self.log_likelihood[1:]))
+
+
+def composition(rotations: Array) -> NDArray[np.int64]:
+    """Table [G, G] of a rotation group: rotations[a] @ rotations[b] = rotations[table[a, b]]."""
+    products = rotations[:, None] @ rotations[None]
+    distance = np.linalg.norm(products[:, :, None] - rotations[None, None], axis=(-1, -2))
+    return np.argmin(distance, axis=-1)
+
+
+def join(
+    poses: Pose, times_s: Array, rotations: Array, evidence: Array, tilt_nats: Array, *, evidence_divisor: float
+) -> Branches:
+    """The most probable path through a clip.
+
+    poses: [N, H] hypotheses of the N frames that were read, at times_s [N]. rotations: [G, 3, 3], the identity first.
+    evidence: [N, H, G] log-probability of the front map (`front_evidence`). tilt_nats: [N, H, G] cost of the
+    orientation under what the system is trained for.
+    """
+    count = len(poses.cost)
+    oriented = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2)
+    unary = poses.cost[..., None] - evidence / evidence_divisor + tilt_nats / evidence_divisor
+    path = _viterbi(unary.reshape(count, -1), oriented.reshape(count, -1, 3, 3), np.asarray(times_s, dtype=float))
+    hypothesis, element = np.divmod(path, len(rotations))
+    table = composition(rotations)
+    frames = np.arange(count)
+    support = (evidence - tilt_nats) / evidence_divisor
+    totals = support[frames, hypothesis, table[:, element]].sum(axis=1)  # of the path turned by each element
+    element = table[int(np.argmax(totals)), element]
+    return Branches(hypothesis, element, support[frames, hypothesis, table[:, element]].sum(axis=1))
+
+
+def _viterbi(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]:
+    """Path of least total cost, unary [N, S] and orientations [N, S, 3, 3] -> [N]."""
+    count, states = unary.shape
+    total = unary[0].copy()
+    back = np.zeros((count, states), dtype=np.int64)
+    for t in range(1, count):
+        relative = rotation[t - 1].reshape(states, 9) @ rotation[t].reshape(states, 9).T
+        angle = np.arccos(np.clip(0.5 * (relative - 1.0), -1.0, 1.0))
+        spread = 2.0 * _READING_RAD**2 + (_TURN_RATE_RAD_S * (times_s[t] - times_s[t - 1])) ** 2
+        through = total[:, None] + np.minimum(0.5 * angle**2 / spread, _JUMP_NATS)
+        back[t] = np.argmin(through, axis=0)
+        total = through[back[t], np.arange(states)] + unary[t]
+    path = np.zeros(count, dtype=np.int64)
+    path[-1] = np.argmin(total)
+    for t in range(count - 1, 0, -1):
+        path[t - 1] = back[t, path[t]]
+    return path
+
+
+def front_evidence(front_logprob: Array, views: list[View], poses: Pose, rotations: Array, front_body: Array) -> Array:
+    """Log-probability of the front map where each hypothesis puts the front point, [N, H, G] nats.
+
+    front_logprob: [N, h, w] over the cells of each view. poses: [N, H]. front_body: [3] m, the point of the body that
+    the map was trained to find.
+    """
+    cells = front_logprob.shape[-1]
+    points = np.einsum("gji,j->gi", rotations, front_body)  # rotations[g]^T @ front: where it is on the body as read
+    bearings = project_points(poses.rotation, poses.translation, points)
+    evidence = np.zeros(bearings.shape[:-1])
+    for n, view in enumerate(views):
+        stride = view.size / cells
+        cell = (bearings_to_view(view, bearings[n]) + 0.5) / stride - 0.5
+        evidence[n] = _bilinear(front_logprob[n], cell)
+    floor = np.log(_NOISE_SHARE / cells**2)
+    return np.logaddexp(evidence + np.log1p(-_NOISE_SHARE), floor)
+
+
+def _bilinear(grid: Array, points: Array) -> Array:
+    """Value of grid [h, w] at points [..., 2] as (x, y), the edge repeated."""
+    limits = np.array([grid.shape[1] - 1, grid.shape[0] - 1])
+    points = np.clip(np.nan_to_num(points), 0.0, limits)
+    low = np.minimum(points.astype(int), limits - 1)
+    fx, fy = np.moveaxis(points - low, -1, 0)
+    x, y = np.moveaxis(low, -1, 0)
+    top = grid[y, x] * (1.0 - fx) + grid[y, x + 1] * fx
+    bottom = grid[y + 1, x] * (1.0 - fx) + grid[y + 1, x + 1] * fx
+    return np.asarray(top * (1.0 - fy) + bottom * fy)

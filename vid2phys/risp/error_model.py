@@ -1,0 +1,73 @@
+"""The error model of a trained network: what its readings are worth, calibrated on looks held out from training.
+
+A reading's error has two parts: one of each point by itself, and one that all points of a frame share because the
+network sees the whole pose a little wrong. The shared part has six modes (`geometry.pose_modes`), each a first-order
+Gauss-Markov process in time. Both are known in view pixels and grow as the object gets smaller in the frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vid2phys.types import Array
+
+REFERENCE_PX = 40.0  # in-frame diameter of the bounding sphere at which the standard deviations are stated
+MODE_NAMES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How to turn what the network says into covariances.
+
+    A point's covariance is (point_scale^2 * raw + point_floor_px^2) * (REFERENCE_PX / diameter)^(2 point_exponent), in
+    view px^2, raw being the heat map's spread and diameter the in-frame diameter of the bounding sphere [px].
+    mode_std: [6] standard deviations at REFERENCE_PX: rotations [rad], sideways [fraction of the sphere's radius], log
+    depth; times (REFERENCE_PX / diameter)^mode_exponent[i]. correlation_time_s: [6]. min_quality: a reading below it is
+    not the object (`sight.Sightings.quality`). evidence_divisor: frames of a clip that count as one when front-map
+    evidence is added up. normalised: residuals on looks not used for the fit over what the model expects; 1 is honest.
+    """
+
+    point_scale: float = 0.5
+    point_floor_px: float = 0.7
+    point_exponent: float = 0.0
+    mode_std: tuple[float, ...] = (0.02, 0.02, 0.02, 0.01, 0.01, 0.02)
+    mode_exponent: tuple[float, ...] = (0.5,) * 6
+    correlation_time_s: tuple[float, ...] = (0.2,) * 6
+    min_quality: float = 0.15
+    evidence_divisor: float = 5.0
+    normalised: dict[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any] | None) -> Calibration:
+        """From the `calibration` entry of a model's config.json; None gives the uncalibrated default."""
+        if not data:
+            return Calibration()
+        names = [name for name in Calibration.__dataclass_fields__ if name in data]
+        values: dict[str, Any] = {n: tuple(data[n]) if isinstance(data[n], list) else data[n] for n in names}
+        return Calibration(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for JSON."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    def point_covariance(self, raw_px: Array, diameter_px: Array) -> Array:
+        """Covariance of points [..., K, 2, 2] px^2 in the view, from the network's own; diameter_px: [...]."""
+        growth = self._growth(np.asarray(diameter_px, dtype=float), self.point_exponent)
+        covariance = self.point_scale**2 * raw_px + self.point_floor_px**2 * np.eye(2)
+        return np.asarray(covariance * growth[..., None, None, None] ** 2)
+
+    def mode_scale(self, angular_radius: Array, diameter_px: Array) -> Array:
+        """Standard deviations [..., 6] in the units of `geometry.pose_modes` (sideways as a fraction of the range)."""
+        angular_radius, diameter_px = np.asarray(angular_radius, dtype=float), np.asarray(diameter_px, dtype=float)
+        std = np.stack(
+            [s * self._growth(diameter_px, e) for s, e in zip(self.mode_std, self.mode_exponent, strict=True)], axis=-1
+        )
+        std[..., 3:5] *= angular_radius[..., None]
+        return std
+
+    @staticmethod
+    def _growth(diameter_px: Array, exponent: float) -> Array:
+        return (REFERENCE_PX / np.clip(diameter_px, 8.0, 400.0)) ** exponent
