@@ -40,7 +40,11 @@ _REMEDY = "name the columns with their units"
 
 
 def load_actions(path: str | Path) -> Actions:
-    """Reads recorded actions, in SI. Raises InputError for missing columns, unknown units, and by row for bad values."""
+    """Reads recorded actions, in SI.
+
+    Raises InputError for missing columns and unknown units, and by row for values and times that are not finite, and
+    times that do not increase.
+    """
     lines = read_text(path, f"an actions CSV ({_EXAMPLE})").splitlines()
     kept = [(i, line) for i, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")]
     if not kept:
@@ -52,9 +56,7 @@ def load_actions(path: str | Path) -> Actions:
     if not rows:
         raise InputError(f"'{path}' has a header and no rows", "one row an action", "record or export it again")
     row_of = np.array([i for i, _ in kept[1:]])
-    table = np.concatenate(
-        [numbers(path, [row], [time_column, *columns], int(i)) for row, i in zip(rows, row_of, strict=True)]
-    )
+    table = numbers(path, rows, [time_column, *columns], row_of)
     times_s = table[:, 0] * time_scale
     require_increasing(path, times_s, row_of)
     require_finite(path, table[:, 1:], [header[c] for c in columns], row_of)
@@ -84,8 +86,9 @@ def require_cover(actions: Actions, clip: Clip, path: str | Path) -> None:
     start, end = float(actions.times_s[0]), float(actions.times_s[-1]) + interval
     first, last = float(clip.times_s[0]), float(clip.times_s[-1])
     if start > first + 0.5 * interval or end < last - 0.5 * interval:
+        lasts = f"clip '{clip.name}' lasts from {first:.3f} to {last:.3f} s"
         raise InputError(
-            f"actions '{path}' cover {start:.3f} s to {end:.3f} s, clip '{clip.name}' lasts from {first:.3f} s to {last:.3f} s",
+            f"actions '{path}' cover {start:.3f} to {end:.3f} s, {lasts}",
             "actions for the whole clip, in the clip's clock (0 at its first frame)",
             "cut the clip or shift time_s",
         )
@@ -127,6 +130,6 @@ def _action_columns(path: str | Path, header: list[str]) -> tuple[Literal["rotor
 def _find(header: list[str], quantity: str) -> int | None:
     """The column of a quantity: its name, then nothing or a unit; not its standard deviation."""
     for index, name in enumerate(header):
-        if re.fullmatch(rf"{quantity}(?![a-z0-9]*std)([_ \[(].*)?", name) and not name.startswith(f"{quantity}_std"):
+        if re.fullmatch(rf"{quantity}([_ \[(].*)?", name) and not name.startswith(f"{quantity}_std"):
             return index
     return None

@@ -13,22 +13,22 @@ from vid2phys.types import Array
 _EXPORT_AGAIN = "correct the row or export the file again"
 
 
-def numbers(path: str | Path, rows: list[list[str]], columns: list[int], first_row: int) -> Array:
+def numbers(path: str | Path, rows: list[list[str]], columns: list[int], row_of: NDArray[np.int64]) -> Array:
     """The cells of `columns`, shape [len(rows), len(columns)]; blank cells are NaN.
 
-    first_row: number in the file of rows[0]. Raises InputError naming the row that is too short or not numeric.
+    row_of: [len(rows)] their numbers in the file. Raises InputError naming the row that is too short or not numeric.
     """
     out = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
         if len(row) <= max(columns):
-            got = f"row {first_row + i} of '{path}' has {len(row)} cells"
+            got = f"row {row_of[i]} of '{path}' has {len(row)} cells"
             raise InputError(got, f"at least {max(columns) + 1}", "the file may be cut short; export it again")
         for j, column in enumerate(columns):
             cell = row[column].strip()
             try:
                 out[i, j] = float(cell) if cell else np.nan
             except ValueError:
-                raise InputError(f"row {first_row + i} of '{path}' has '{cell}'", "a number", _EXPORT_AGAIN) from None
+                raise InputError(f"row {row_of[i]} of '{path}' has '{cell}'", "a number", _EXPORT_AGAIN) from None
     return out
 
 

@@ -1,0 +1,80 @@
+"""A run's arrays on disk: trajectory.csv (text, for any tool) and observation.npz."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from vid2phys.errors import InputError
+from vid2phys.io.files import atomic_path, read_text, require_file, write_text
+from vid2phys.io.table import numbers, require_increasing, split_csv
+from vid2phys.types import Array, Observation, Trajectory
+
+_A_TRAJECTORY = "a trajectory CSV written by vid2phys (time_s, states, std_..., control_...)"
+_AN_OBSERVATION = "an observation.npz written by vid2phys"
+_ROTATION_NAMES = ("rotation_x_rad", "rotation_y_rad", "rotation_z_rad")
+
+
+def tangent_names(state_names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """Names of the tangent space's coordinates: those of the states, three rotation angles for a quaternion's four."""
+    quaternion = [i for i, name in enumerate(state_names) if "quat" in name or name in ("qw", "qx", "qy", "qz")]
+    if count == len(state_names):
+        return state_names
+    if count == len(state_names) - 1 and len(quaternion) == 4:
+        first = quaternion[0]
+        return (*state_names[:first], *_ROTATION_NAMES, *state_names[first + 4 :])
+    return tuple(f"tangent_{i}" for i in range(count))
+
+
+def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
+    """Writes `time_s`, the states, and where known `std_...` of the tangent space and `control_...`.
+
+    Controls hold until the next row, so those of the last are blank. Correlations between coordinates and frames are not kept.
+    """
+    header, columns = ["time_s", *trajectory.state_names], [trajectory.times_s[:, None], trajectory.states]
+    if trajectory.covariance is not None:
+        variances = np.diagonal(trajectory.covariance, axis1=1, axis2=2)
+        header += [f"std_{name}" for name in tangent_names(trajectory.state_names, variances.shape[1])]
+        columns.append(np.sqrt(variances))
+    if trajectory.controls is not None:
+        header += [f"control_{i}" for i in range(trajectory.controls.shape[1])]
+        columns.append(np.vstack([trajectory.controls, np.full((1, trajectory.controls.shape[1]), np.nan)]))
+    lines = [",".join("" if np.isnan(v) else f"{v:.12g}" for v in row) for row in np.concatenate(columns, axis=1)]
+    write_text(path, "\n".join([",".join(header), *lines]) + "\n")
+
+
+def load_trajectory(path: str | Path) -> Trajectory:
+    """Reads what `save_trajectory` wrote; the covariance comes back diagonal. Raises InputError for anything else."""
+    lines = [line for line in read_text(path, _A_TRAJECTORY).splitlines() if line.strip()]
+    header = split_csv(lines[0]) if lines else []
+    if header[:1] != ["time_s"] or len(lines) < 2:
+        raise InputError(f"'{path}' is not a trajectory", _A_TRAJECTORY, "give the folder of a run of identify")
+    row_of = np.arange(2, len(lines) + 1)
+    table = numbers(path, [split_csv(line) for line in lines[1:]], list(range(len(header))), row_of)
+    require_increasing(path, table[:, 0], row_of)
+    std = [i for i, name in enumerate(header) if name.startswith("std_")]
+    control = [i for i, name in enumerate(header) if name.startswith("control_")]
+    state = [i for i in range(1, len(header)) if i not in {*std, *control}]
+    covariance: Array | None = np.einsum("td,de->tde", table[:, std] ** 2, np.eye(len(std))) if std else None
+    controls: Array | None = table[:-1, control] if control else None
+    return Trajectory(table[:, 0], table[:, state], tuple(header[i] for i in state), controls, covariance)
+
+
+def save_observation(observation: Observation, path: str | Path) -> None:
+    """Writes all arrays of an observation to an npz file."""
+    with atomic_path(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, **{item.name: getattr(observation, item.name) for item in fields(observation)})
+
+
+def load_observation(path: str | Path) -> Observation:
+    """Reads what `save_observation` wrote. Raises InputError for anything else; nothing is unpickled."""
+    import zipfile
+
+    path = require_file(path, _AN_OBSERVATION)
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            return Observation(**{item.name: data[item.name] for item in fields(Observation)})
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile):
+        raise InputError(f"'{path}' cannot be read", _AN_OBSERVATION, "run identify again") from None

@@ -1,0 +1,181 @@
+"""The run folder: where a command leaves its files, and the JSON that says what it found (design, section 7)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vid2phys.errors import InputError
+from vid2phys.io.files import disk_errors, read_text, sha256, write_text
+from vid2phys.io.recordings import load_observation as load_observation
+from vid2phys.io.recordings import load_trajectory as load_trajectory
+from vid2phys.io.recordings import save_observation as save_observation
+from vid2phys.io.recordings import save_trajectory as save_trajectory
+from vid2phys.types import Estimate, Result
+
+RUNS = Path("runs")
+_STAMP = re.compile(r"(\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2})(?:-(\d+))?$")
+_VERSIONS_OF = ("vid2phys", "numpy", "scipy", "torch", "warp-lang", "av", "opencv-python-headless")
+
+
+def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Path:
+    """Makes an empty folder: `out`, or runs/<command>/<time stamp>/. Raises InputError rather than use a filled one."""
+    if out is None:
+        return _stamped(root / command)
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"'{out}' exists and is not an empty folder", "a new folder", "give another --out")
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def newest_run(command: str = "identify", *, root: Path = RUNS) -> Path:
+    """The newest run of a command that left a result.json. Raises InputError when there is none."""
+    found = [folder for folder in (root / command).glob("*") if (folder / "result.json").is_file()]
+    stamped = [(match, folder) for folder in found if (match := _STAMP.match(folder.name))]
+    if not stamped:
+        remedy = f"run `vid2phys {command}` first, or name the run's folder"
+        raise InputError(f"no run of '{command}' in '{root / command}'", "a folder with result.json", remedy)
+    return max(stamped, key=lambda item: (item[0][1], int(item[0][2] or 1)))[1]
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON values: arrays as lists, paths and enums as text, what is not finite as null."""
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return to_json(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_json(item) for item in value]
+    if isinstance(value, np.generic):
+        return to_json(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Writes JSON under a temporary name, then renames it. Infinite and undefined numbers become null."""
+    write_text(path, json.dumps(to_json(value), indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path, what: str = "a JSON file") -> dict[str, Any]:
+    """A JSON object. Raises InputError when the file is missing, cut short or not an object."""
+    try:
+        data = json.loads(read_text(path, what))
+    except json.JSONDecodeError as error:
+        raise InputError(f"'{path}' is not valid JSON (line {error.lineno})", what, "run the command again") from None
+    if not isinstance(data, dict):
+        raise InputError(f"'{path}' holds no JSON object", what, "check the path")
+    return data
+
+
+def result_to_json(
+    result: Result, inputs: dict[str, Any], fit: dict[str, Any], files: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """The content of result.json, schema vid2phys.result/1.
+
+    inputs: paths by name (each is hashed; None is left out), or other values, kept. fit: loss, rms_px, iterations,
+    seconds, frames_used, frames_lost. files: names of the run's files. Infinite ends of intervals become null.
+    """
+    return to_json(
+        {
+            "schema": "vid2phys.result/1",
+            "status": result.status.key,
+            "message": result.message,
+            "system": result.system,
+            "parameters": {estimate.name: _parameter(estimate) for estimate in result.parameters},
+            "diagnostics": result.diagnostics,
+            "fit": fit,
+            "files": files,
+            "inputs": {name: _input(value) for name, value in inputs.items() if value is not None},
+            "versions": versions(),
+            "seed": seed,
+        }
+    )
+
+
+def validate_result(data: dict[str, Any]) -> None:
+    """Raises ValueError when `data` does not follow vid2phys.result/1."""
+    _validate(data, "result")
+
+
+def validate_metrics(data: dict[str, Any]) -> None:
+    """Raises ValueError when `data` does not follow vid2phys.metrics/1."""
+    _validate(data, "metrics")
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of this package and what its numbers depend on, and Python's."""
+    import platform
+
+    found = {"python": platform.python_version()}
+    for name in _VERSIONS_OF:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema `result` or `metrics`."""
+    file = resources.files("vid2phys.io") / "schemas" / f"{name}.schema.json"
+    return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _validate(data: dict[str, Any], name: str) -> None:
+    import jsonschema
+
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema(name)).iter_errors(data))
+    if error is not None:
+        where = "/".join(str(step) for step in error.absolute_path) or "the top"
+        raise ValueError(f"{name}.json at {where}: {error.message}")
+
+
+def _parameter(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "value": estimate.value,
+        "unit": estimate.unit,
+        "ci95": list(estimate.ci95),
+        "identifiable": estimate.identifiable,
+        "at_bound": estimate.at_bound,
+        "source": estimate.source,
+    }
+
+
+def _input(value: Any) -> Any:
+    if isinstance(value, Path):
+        return {"path": str(value), "sha256": sha256(value)}
+    return value
+
+
+def _stamped(folder: Path) -> Path:
+    """A new folder named by the time; a second one in the same second gets -2."""
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for count in range(1, 1000):
+            path = folder / (stamp if count == 1 else f"{stamp}-{count}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    raise InputError(f"'{folder}' has a thousand runs of this second", "fewer", "give --out")
