@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
 from vid2phys.engine import systems
 from vid2phys.engine.kernels.runtime import wp
-from vid2phys.engine.rollout import linearize, rollout, simulate
+from vid2phys.engine.rollout import linearize, rollout, run_interval, simulate
 from vid2phys.engine.system import INTEGRATORS, System
 from vid2phys.types import Array
 
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 OPTIONS = {"quadrotor": ({"input": "wrench"}, {"input": "rotors"})}
 CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]
 DT_S = 0.03
@@ -23,9 +26,12 @@ def system(request: pytest.FixtureRequest) -> System:
     return systems.get(name, **options)
 
 
-@pytest.fixture(autouse=True)
-def _verify_array_access() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _verify_array_access() -> Iterator[None]:
+    """Warp notes what a kernel reads and writes only when it is compiled with the check on."""
     wp.config.verify_autograd_array_access = True
+    for module in wp._src.context.user_modules.values():
+        module.mark_modified()
     yield
     wp.config.verify_autograd_array_access = False
 
@@ -157,6 +163,18 @@ def test_reverse_mode_agrees_with_linearize_and_finite_differences(system: Syste
     numeric = finite_differences(along, np.zeros(2), np.array([1e-3, 1e-3]))[0]
     analytic = [(own_tangent * direction_s).sum(), (reverse[1] * direction_u).sum()]
     np.testing.assert_allclose(analytic, numeric, rtol=1e-6)
+
+
+def test_the_check_of_array_access_is_on(system: System) -> None:
+    states, controls, parameters = scene(system, batch=2, steps=1)
+    arrays = [
+        wp.array(a, dtype=wp.float64, device="cpu", requires_grad=True) for a in (states, controls, parameters[None])
+    ]
+    dt_s = wp.array(np.full((1, 1), DT_S), dtype=wp.float64, device="cpu")
+    with wp.Tape():
+        out = run_interval(system, *arrays, dt_s, step=0, integrator="rk4", substeps=1)
+    with wp.Tape(), pytest.raises(UserWarning, match="already been read"):
+        system.launch_step(out, *arrays[1:], dt_s, arrays[0], step=0, fraction=1.0, integrator="rk4")
 
 
 def test_batch_equals_single_rollouts(system: System) -> None:
