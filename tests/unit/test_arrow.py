@@ -55,7 +55,7 @@ def test_solution_determinant_and_marginals_match_dense(matrix: arrow.Arrow) -> 
     np.testing.assert_allclose(np.concatenate([got_chain.ravel(), got_corner]), expected, rtol=1e-9, atol=1e-12)
     inverse = np.linalg.inv(full)
     np.testing.assert_allclose(covariance, inverse[-3:, -3:], rtol=1e-9, atol=1e-12)
-    blocks = arrow.marginals(factor, covariance)
+    blocks = arrow.marginals(matrix, factor, covariance)
     for k in range(6):
         np.testing.assert_allclose(blocks[k], inverse[4 * k : 4 * k + 4, 4 * k : 4 * k + 4], rtol=1e-9, atol=1e-12)
     total = factor.chain_logdet + np.linalg.slogdet(factor.schur)[1]

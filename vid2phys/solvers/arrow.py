@@ -19,6 +19,7 @@ from scipy.linalg import lapack
 from vid2phys.types import Array
 
 NULL_TOLERANCE = 1e-9
+_LEAST_REFERENCE = 1e5  # with the tolerance: a standard deviation above 100 in solver coordinates is null
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,13 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Factor:
-    """Block LDL^T factor of A, and of the Schur complement of the parameters.
+    """Banded Cholesky factor of A (bandwidth 2 n - 1), and the Schur complement of the parameters.
 
-    pivot_inverse: inverses of the pivots S[k], [T, n, n]. gain: G[k] = L[k] S[k]^-1, [T - 1, n, n].
-    chain_logdet: log det A. arrow_solution: A^-1 E, [T, n, P]. schur: F - E^T A^-1 E, [P, P].
+    band: LAPACK lower band storage, [2 n, T n]. chain_logdet: log det A. arrow_solution: A^-1 E, [T, n, P].
+    schur: F - E^T A^-1 E, [P, P].
     """
 
-    pivot_inverse: Array
-    gain: Array
+    band: Array
     chain_logdet: float
     arrow_solution: Array
     schur: Array
@@ -48,37 +48,33 @@ class Factor:
 
 def factorize(matrix: Arrow) -> Factor:
     """Factor H. Raises numpy.linalg.LinAlgError when A is not positive definite."""
-    steps, size, _ = matrix.diagonal.shape
-    pivot_inverse = np.empty_like(matrix.diagonal)
-    gain = np.empty_like(matrix.lower)
-    logdet = 0.0
-    pivot = matrix.diagonal[0]
-    for k in range(steps):
-        if k:
-            gain[k - 1] = matrix.lower[k - 1] @ pivot_inverse[k - 1]
-            pivot = matrix.diagonal[k] - gain[k - 1] @ matrix.lower[k - 1].T
-        cholesky, info = lapack.dpotrf(pivot, lower=1)
-        if info:
-            raise np.linalg.LinAlgError(f"pivot {k} of {steps} is not positive definite")
-        logdet += 2.0 * float(np.log(np.diagonal(cholesky)).sum())
-        inverse, _ = lapack.dpotri(cholesky, lower=1)
-        pivot_inverse[k] = np.tril(inverse) + np.tril(inverse, -1).T
-    partial = Factor(pivot_inverse, gain, logdet, np.zeros((steps, size, 0)), np.zeros((0, 0)))
-    arrow_solution = _solve_chain(partial, matrix.arrow)
+    band, info = lapack.dpbtrf(_to_band(matrix), lower=1, overwrite_ab=1)
+    if info:
+        size = matrix.diagonal.shape[1]
+        raise np.linalg.LinAlgError(f"pivot {(info - 1) // size} of {len(matrix.diagonal)} is not positive definite")
+    logdet = 2.0 * float(np.log(band[0]).sum())
+    arrow_solution = _solve_chain(band, matrix.arrow)
     schur = matrix.corner - np.einsum("kip,kiq->pq", matrix.arrow, arrow_solution)
-    return Factor(pivot_inverse, gain, logdet, arrow_solution, 0.5 * (schur + schur.T))
+    return Factor(band, logdet, arrow_solution, 0.5 * (schur + schur.T))
 
 
-def _solve_chain(factor: Factor, right: Array) -> Array:
+def _to_band(matrix: Arrow) -> Array:
+    steps, size, _ = matrix.diagonal.shape
+    band = np.zeros((2 * size, steps, size), order="F")
+    column = np.arange(size)
+    for row in range(size):  # of a block; all knots at once
+        below = column[: row + 1]
+        band[row - below, :, below] = matrix.diagonal[:, row, : row + 1].T
+        band[size + row - column, : steps - 1, column] = matrix.lower[:, row].T
+    return band.reshape(2 * size, steps * size)
+
+
+def _solve_chain(band: Array, right: Array) -> Array:
     """A^-1 right, [T, n, R] -> [T, n, R]."""
-    steps = len(right)
-    solution = right.copy()
-    for k in range(1, steps):
-        solution[k] -= factor.gain[k - 1] @ solution[k - 1]
-    solution = np.einsum("kij,kjr->kir", factor.pivot_inverse, solution)
-    for k in range(steps - 2, -1, -1):
-        solution[k] -= factor.gain[k].T @ solution[k + 1]
-    return solution
+    if right.shape[-1] == 0:
+        return right.copy()
+    solution, _ = lapack.dpbtrs(band, right.reshape(-1, right.shape[-1]), lower=1)
+    return solution.reshape(right.shape)
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def parameter_covariance(schur: Array, tolerance: float = NULL_TOLERANCE, refere
     """
     if len(schur) == 0:
         return Null(np.zeros((0, 0)), np.zeros((0, 0)))
-    scale = np.sqrt(np.maximum(np.diagonal(schur) if reference is None else reference, 1e-300))
+    scale = np.sqrt(np.maximum(np.diagonal(schur) if reference is None else reference, _LEAST_REFERENCE))
     values, vectors = np.linalg.eigh(schur / np.outer(scale, scale))
     null = values <= tolerance * max(1.0, float(values[-1]))
     inverse = np.where(null, 0.0, 1.0 / np.where(null, 1.0, values))
@@ -111,15 +107,20 @@ def parameter_covariance(schur: Array, tolerance: float = NULL_TOLERANCE, refere
 
 def solve(factor: Factor, chain: Array, corner: Array, covariance: Array) -> tuple[Array, Array]:
     """H^-1 applied to (chain [T, n], corner [P]), with the parameters' covariance from `parameter_covariance`."""
-    base = _solve_chain(factor, chain[..., None])[..., 0]
+    base = _solve_chain(factor.band, chain[..., None])[..., 0]
     parameters = covariance @ (corner - np.einsum("kip,ki->p", factor.arrow_solution, chain))
     return base - factor.arrow_solution @ parameters, parameters
 
 
-def marginals(factor: Factor, covariance: Array) -> Array:
+def marginals(matrix: Arrow, factor: Factor, covariance: Array) -> Array:
     """Diagonal blocks of H^-1 for the chain, [T, n, n], parameters' uncertainty included."""
-    blocks = factor.pivot_inverse.copy()
-    for k in range(len(blocks) - 2, -1, -1):
-        blocks[k] += factor.gain[k].T @ blocks[k + 1] @ factor.gain[k]
+    steps = len(matrix.diagonal)
+    blocks, gain = np.empty_like(matrix.diagonal), np.empty_like(matrix.lower)
+    blocks[0] = np.linalg.inv(matrix.diagonal[0])
+    for k in range(1, steps):
+        gain[k - 1] = matrix.lower[k - 1] @ blocks[k - 1]
+        blocks[k] = np.linalg.inv(matrix.diagonal[k] - gain[k - 1] @ matrix.lower[k - 1].T)
+    for k in range(steps - 2, -1, -1):
+        blocks[k] += gain[k].T @ blocks[k + 1] @ gain[k]
     solution = factor.arrow_solution
     return blocks + np.einsum("kip,pq,kjq->kij", solution, covariance, solution)

@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def tangent(self) -> int:
-        return self.problem.system.tangent_dim
+        return len(self.problem.system.tangent_names)
 
     @property
     def modes(self) -> int:
@@ -111,7 +111,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
     names = problem.parameters.names
 
     def base(theta: Array) -> Array:
-        controls = np.zeros((steps, problem.system.control_dim))
+        controls = np.zeros((steps, len(problem.system.control_names)))
         parameters = layout.parameters(theta)
         if problem.actions is None:
             controls += problem.system.hover_controls(parameters)
@@ -124,10 +124,10 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
         return controls
 
     parameters = layout.parameters(point.theta)
-    by_input = np.zeros((steps, problem.system.control_dim, len(layout.channels)))
+    by_input = np.zeros((steps, len(problem.system.control_names), len(layout.channels)))
     for j, channel in enumerate(layout.channels):
         by_input[:, channel.index, j] = parameters[names.index(channel.inertia)]
-    by_theta = np.zeros((steps, problem.system.control_dim, len(point.theta)))
+    by_theta = np.zeros((steps, len(problem.system.control_names), len(point.theta)))
     for j in range(len(point.theta)):
         step = np.zeros(len(point.theta))
         step[j] = 2e-3 if layout.theta_names[j] == DELAY else 1e-3
@@ -149,7 +149,9 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
     _add_keypoints(linear, layout, point, levels)
 
     controls, by_theta, by_input = controls_of(layout, point)
-    step = linearize(problem.system, point.states[:-1], controls, layout.parameters(point.theta), knots.step_s)
+    step = linearize(
+        problem.system, point.states[:-1], controls, layout.parameters(point.theta), knots.step_s, substeps=2
+    )
     residual = problem.system.local(step.next_states, point.states[1:])
     free = list(problem.parameters.free_indices)
     scale = np.array([p.value if p.transform == "log" else 1.0 for p in _free(layout, point.theta)])

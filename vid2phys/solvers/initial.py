@@ -27,7 +27,7 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
     pose = problem.camera_to_world
     to_world = quat_from_matrix(pose[:3, :3])
     quats = quat_multiply(to_world, quat_from_matrix(rotation[seen]))
-    states = np.zeros((len(knots), problem.system.state_dim))
+    states = np.zeros((len(knots), len(problem.system.state_names)))
     for k, time in enumerate(knots):
         near = _window(times, time)
         weight = _tricube(times[near], time)

@@ -69,7 +69,7 @@ def fit(problem: Problem, states: Array, inputs: Array | None = None, *, rounds:
     factor = arrow.factorize(normal.matrix)
     null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
     return Smoothed(
-        layout, point, levels, arrow.marginals(factor, null.covariance), null.covariance, null.directions,
+        layout, point, levels, arrow.marginals(normal.matrix, factor, null.covariance), null.covariance, null.directions,
         total + used, converged, log_evidence(layout, linear, point, levels),
     )  # fmt: skip
 
