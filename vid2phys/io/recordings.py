@@ -31,7 +31,8 @@ def tangent_names(state_names: tuple[str, ...], count: int) -> tuple[str, ...]:
 def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
     """Writes `time_s`, the states, and where known `std_...` of the tangent space and `control_...`.
 
-    Controls hold until the next row, so those of the last are blank. Correlations between coordinates and frames are not kept.
+    Controls hold until the next row, so those of the last are blank. Correlations between
+    coordinates and frames are not kept.
     """
     header, columns = ["time_s", *trajectory.state_names], [trajectory.times_s[:, None], trajectory.states]
     if trajectory.covariance is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,25 +37,29 @@ def read_clip(path: str | Path) -> Clip:
     path = require_file(path, _A_VIDEO)
     with _open(path) as (container, stream):
         index = _index_packets(path, container, stream)
-    if index is None:
-        index = _index_by_decoding(path)
     if not len(index.pts):
         raise InputError(f"'{path}' has no frames", "at least one video frame", "record or export it again")
     same = np.flatnonzero(np.diff(index.pts) <= 0)
     if len(same):
         raise InputError(f"frames {same[0]} and {same[0] + 1} of '{path}' have the same time", "increasing", _REENCODE)
-    height, width, turns = _first_picture(path)
+    height, width, turns, first_pts = _first_picture(path)
+    if not index.by_order and first_pts is not None:  # a cut stream may begin with frames that lack their references
+        index = _from(index, int(np.searchsorted(index.pts, first_pts)))
     times_s = (index.pts - index.pts[0]) * float(index.time_base)
     return Clip(VideoFrames(path, index, (height, width), turns), times_s, width, height, path.stem)
 
 
 @dataclass(frozen=True)
 class _Index:
-    """pts: [T] of the frames in display order. keyframes: increasing display indices that decoding can start at."""
+    """pts: [T] of the frames in display order. keyframes: increasing display indices that decoding can start at.
+
+    by_order: frames are known by their place in the decoder's output, because their pts cannot be trusted.
+    """
 
     pts: NDArray[np.int64]
     keyframes: NDArray[np.int64]
     time_base: Fraction
+    by_order: bool
 
 
 class VideoFrames:
@@ -109,10 +113,11 @@ class VideoFrames:
             if keyframe > 0:
                 container.seek(int(pts[keyframe]), stream=stream, backward=True)
             try:
-                for frame in container.decode(stream):
-                    if frame.pts is None or frame.pts < pts[expected]:
+                for position, frame in enumerate(container.decode(stream)):
+                    found = pts[position] if self._index.by_order else frame.pts
+                    if found is None or found < pts[expected]:
                         continue
-                    if frame.pts > pts[expected]:
+                    if found > pts[expected]:
                         break
                     yield expected, frame
                     expected += 1
@@ -153,45 +158,35 @@ def _truncated(path: Path, decoded: int, expected: int) -> InputError:
     return InputError(f"'{path}' is truncated or damaged: {decoded} of its {expected} frames decode", "", _REENCODE)
 
 
-def _index_packets(path: Path, container: InputContainer, stream: VideoStream) -> _Index | None:
-    """Times from packet headers, without decoding; None where the container has none (raw streams, old AVI)."""
+def _index_packets(path: Path, container: InputContainer, stream: VideoStream) -> _Index:
+    """Times from packet headers, without decoding.
+
+    AVI and a few older containers have no presentation times, only an order of storage: their decoding times, sorted,
+    are the presentation times up to a constant, and the decoder's output order tells which frame is which.
+    """
     import av
 
-    packets: list[tuple[int, bool]] = []
+    packets: list[tuple[int | None, int | None, bool]] = []
     damaged = False
     try:
         for packet in container.demux(stream):
             if packet.size == 0 or packet.is_discard:  # the flush packet; what an edit list cuts off
                 continue
-            if packet.pts is None:
-                return None
             damaged |= packet.is_corrupt
-            packets.append((packet.pts, packet.is_keyframe))
+            packets.append((packet.pts, packet.dts, packet.is_keyframe))
     except av.FFmpegError:
         damaged = True
     if damaged:
         raise _truncated(path, _count_decodable(path), max(stream.frames, len(packets)))
-    packets.sort()
-    keyframes = np.array([i for i, (_, key) in enumerate(packets) if key], dtype=np.int64)
-    assert stream.time_base is not None
-    return _Index(np.array([pts for pts, _ in packets], dtype=np.int64), keyframes, stream.time_base)
-
-
-def _index_by_decoding(path: Path) -> _Index:
-    """Times as the decoder restores them, for files whose packets carry none; such files are read from the start."""
-    import av
-
-    pts: list[int] = []
-    with _open(path) as (container, stream):
-        assert stream.time_base is not None
-        try:
-            for frame in container.decode(stream):
-                if frame.pts is None:
-                    raise InputError(f"'{path}' has no time stamps", "a container with them", _REENCODE)
-                pts.append(frame.pts)
-        except av.FFmpegError:
-            raise _truncated(path, len(pts), max(stream.frames, len(pts) + 1)) from None
-        return _Index(np.array(pts, dtype=np.int64), np.zeros(1, dtype=np.int64), stream.time_base)
+    by_order = container.format.name == "avi" or any(pts is None for pts, _, _ in packets)
+    times = [dts if by_order else pts for pts, dts, _ in packets]
+    if any(time is None for time in times) or stream.time_base is None:
+        remedy = "give it its frame rate with `ffmpeg -r FPS -i IN -c copy OUT.mp4`"
+        raise InputError(f"'{path}' has no time stamps", "a container that has them (mp4, mkv ...)", remedy)
+    pts = np.array(times, dtype=np.int64)
+    order = np.argsort(pts, kind="stable")
+    keys = np.flatnonzero(np.array([key for _, _, key in packets], dtype=bool)[order])
+    return _Index(pts[order], keys[:0] if by_order else keys, stream.time_base, by_order)
 
 
 def _count_decodable(path: Path) -> int:
@@ -207,8 +202,14 @@ def _count_decodable(path: Path) -> int:
     return count
 
 
-def _first_picture(path: Path) -> tuple[int, int, int]:
-    """Upright height and width, and the counter-clockwise quarter turns that make a picture upright."""
+def _from(index: _Index, start: int) -> _Index:
+    """The index without its first `start` frames."""
+    keyframes = index.keyframes[index.keyframes >= start] - start
+    return replace(index, pts=index.pts[start:], keyframes=keyframes) if start else index
+
+
+def _first_picture(path: Path) -> tuple[int, int, int, int | None]:
+    """Upright height and width, the counter-clockwise quarter turns that make a picture upright, and the first pts."""
     import av
 
     with _open(path) as (container, stream):
@@ -220,7 +221,7 @@ def _first_picture(path: Path) -> tuple[int, int, int]:
             raise InputError(f"'{path}' is to be shown turned by {frame.rotation} deg", "a multiple of 90", _REENCODE)
         turns = frame.rotation // 90 % 4
         size = (frame.height, frame.width) if turns % 2 == 0 else (frame.width, frame.height)
-        return *size, turns
+        return *size, turns, frame.pts
 
 
 class VideoWriter:

@@ -22,7 +22,7 @@ _KNOWN = {"PINHOLE": "plumb_bob", "KANNALA_BRANDT": "equidistant", "FISHEYE": "e
 
 def is_storage(text: str) -> bool:
     """Whether the text is in OpenCV's own dialect."""
-    return "!!opencv-matrix" in text or "<opencv_storage" in text
+    return "opencv-matrix" in text or "<opencv_storage" in text
 
 
 def matches(text: str, data: Any) -> bool:
@@ -45,7 +45,7 @@ def read_tree(path: str | Path, text: str) -> dict[str, Any]:
 
     try:
         storage = cv2.FileStorage(text, cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY)
-    except cv2.error as error:
+    except (cv2.error, SystemError) as error:  # its parser raises either, by the place of the fault
         raise InputError(f"'{path}' cannot be read", _A_STORAGE, "write it again") from error
     try:
         root = storage.root()

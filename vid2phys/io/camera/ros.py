@@ -17,7 +17,7 @@ _NAMES = {"radtan": "plumb_bob", "fisheye": "equidistant", "kannala_brandt": "eq
 
 def matches(text: str, data: Any) -> bool:
     """A mapping with a camera matrix, and not one of OpenCV's own files."""
-    if not isinstance(data, dict) or "!!opencv-matrix" in text or "opencv_storage" in text:
+    if not isinstance(data, dict) or "opencv-matrix" in text or "<opencv_storage" in text:
         return False
     return first_of(data, "camera_matrix", "K") is not None
 

@@ -30,7 +30,7 @@ def make_log(
     if not len(times_s):
         raise InputError(f"'{path}' has no rows", "at least one pose", "export the take again")
     require_increasing(path, times_s, row_of)
-    seen: NDArray[np.bool_] = np.isfinite(np.hstack([positions_m, quat_wxyz])).all(axis=1)
+    seen = ~np.isnan(np.hstack([positions_m, quat_wxyz]).sum(axis=1))
     if not seen.any():
         raise InputError(f"body '{name}' in '{path}' has no pose at all", "at least one", "choose another body or take")
     norms: Array = np.linalg.norm(quat_wxyz, axis=1)
