@@ -134,7 +134,7 @@ def test_kalibr_cameras_are_chosen_by_name_and_imu_is_no_world(tmp_path: Path) -
     assert (second.name, second.K[0, 0], second.model) == ("cam1", 501.0, "equidistant")
     assert first.camera_to_world is None
     assert second.camera_to_world is None
-    with pytest.raises(InputError, match="one of cam0, cam1, cam2"):
+    with pytest.raises(InputError, match="one of cam0, cam1, cam2; name one"):
         load_camera(path, camera_name="cam3")
 
 
@@ -219,6 +219,11 @@ def test_vins_pinhole_kannala_brandt_and_mei(tmp_path: Path) -> None:
         ("hello: world\n", "none of the known camera formats"),
         ("a: [1, 2", "none of the known camera formats"),
         ("%YAML:1.0\nK: !!opencv-matrix\n  rows: [", "cannot be read"),
+        ("%YAML:1.0\nK: !!opencv-matrix\n  rows: 3\n  cols: 3\n  dt: d\n  data: [1., 2.]\n", "cannot be read"),
+        ("cam0:\n  intrinsics: [1, 1, 1, 1]\n  resolution: 5\n", "has 1 numbers; expected 2"),
+        ("cam0:\n  intrinsics: [1, 1, 1, 1]\n", "has 0 numbers; expected 2"),
+        ("cam0:\n  intrinsics: {a: 1}\n", "has 0 numbers; expected 4"),
+        (ROS + "roi: 3\nbinning_x: many\n", "binning"),
         (ROS.replace("image_width: 640\n", ""), "image_width and image_height"),
         (ROS.replace("data: [500,", "data: [0,"), "not calibrated"),
         (ROS.replace("data: [500, 0", "data: [500, 3"), "skew"),

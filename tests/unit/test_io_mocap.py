@@ -122,6 +122,7 @@ def test_lengths_without_a_unit(tmp_path: Path) -> None:
         (motive([row(0, "0.0", quad="0,0,0,0,1,2,3")]), "row 8 .* quaternion of length 0"),
         (motive([row(0, "0.0", quad=",,,,,,")]), "no pose at all"),
         (motive([]), "has no rows"),
+        (motive(GOOD).replace("Rigid Body," * 3, "Rigid Body,", 1), "rotation type"),
         (motive(GOOD, rotation="XYZ").replace(",W,", ",Q,"), "rotation type XYZ"),
         (motive(GOOD).replace("Rigid Body", "Bone"), "has no rigid body"),
         (TUM + "1.4 1 2 3 0 0 0 1\n", "row 4 .* goes from time 1.5 to 1.4"),

@@ -133,7 +133,5 @@ def choose(path: str | Path, names: list[str], wanted: str | None) -> str:
     if wanted is None:
         return names[0]
     if wanted not in names:
-        raise InputError(
-            f"'{path}' has no camera '{wanted}'", f"one of {', '.join(names)}", "choose with --camera-name"
-        )
+        raise InputError(f"'{path}' has no camera '{wanted}'", f"one of {', '.join(names)}", "name one of them")
     return wanted

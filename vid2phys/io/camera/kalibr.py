@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vid2phys.errors import InputError
 from vid2phys.io.camera._parse import choose, make_camera, matrix, pinhole, pose_of, rigid, unsupported
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
@@ -41,11 +40,9 @@ def load(path: str | Path, text: str, data: dict[str, Any], camera_name: str | N
         raise unsupported(path, model)
     K = pinhole(*matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)))
     distortion = matrix(path, f"{name}/distortion_coeffs", item.get("distortion_coeffs"))
-    size = tuple(item.get("resolution") or (None, None))
-    if len(size) != 2:
-        raise InputError(f"'{name}/resolution' in '{path}' is {list(size)}", "[width, height]", "check the file")
+    width, height = matrix(path, f"{name}/resolution", item.get("resolution"), (2,)).astype(int)
     return make_camera(
-        path, K, distortion, _MODELS[model], (size[0], size[1]), _pose(path, data, names, name, poses), name
+        path, K, distortion, _MODELS[model], (width, height), _pose(path, data, names, name, poses), name
     )
 
 

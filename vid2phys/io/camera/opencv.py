@@ -43,17 +43,16 @@ def read_tree(path: str | Path, text: str) -> dict[str, Any]:
     """The file as a mapping of numbers, texts, lists, mappings and arrays."""
     import cv2
 
+    storage = None
     try:
         storage = cv2.FileStorage(text, cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY)
+        root = storage.root()
+        return {key: _value(root.getNode(key)) for key in root.keys()}  # noqa: SIM118 (a FileNode)
     except (cv2.error, SystemError) as error:  # its parser raises either, by the place of the fault
         raise InputError(f"'{path}' cannot be read", _A_STORAGE, "write it again") from error
-    try:
-        root = storage.root()
-        if not root.isMap():
-            raise InputError(f"'{path}' cannot be read", _A_STORAGE, "write it again")
-        return {key: _value(root.getNode(key)) for key in root.keys()}  # noqa: SIM118 (a FileNode)
     finally:
-        storage.release()
+        if storage is not None:
+            storage.release()
 
 
 def _value(node: Any) -> Any:

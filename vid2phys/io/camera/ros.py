@@ -38,9 +38,9 @@ def load(path: str | Path, text: str, data: dict[str, Any], camera_name: str | N
 
 def _refuse_binning(path: str | Path, data: dict[str, Any]) -> None:
     """A binned or cropped message describes other pixels than its K."""
-    roi = data.get("roi") or {}
-    cropped = any(roi.get(key) for key in ("x_offset", "y_offset"))
-    if cropped or int(data.get("binning_x") or 0) > 1 or int(data.get("binning_y") or 0) > 1:
+    roi = data.get("roi")
+    cropped = isinstance(roi, dict) and any(roi.get(key) for key in ("x_offset", "y_offset"))
+    if cropped or any(data.get(key) not in (None, 0, 1) for key in ("binning_x", "binning_y")):
         raise InputError(
             f"camera '{path}' has binning or a region of interest", "full images", "calibrate the images as recorded"
         )

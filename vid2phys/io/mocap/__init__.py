@@ -11,7 +11,6 @@ import importlib
 import pkgutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -31,9 +30,7 @@ def formats() -> tuple[str, ...]:
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
 
 
-def load_mocap(
-    path: str | Path, body: str | None = None, units: str | None = None, *, up_axis: Literal["x", "y", "z"] = "z"
-) -> PoseLog:
+def load_mocap(path: str | Path, body: str | None = None, units: str | None = None, *, up_axis: str = "z") -> PoseLog:
     """Reads the poses of one body.
 
     body: its name, needed where the file has several. units: of length (m, cm, mm ...), for files that do not say.

@@ -50,7 +50,7 @@ def load(path: str | Path, text: str, body: str | None, units: str | None) -> Po
 def _columns(path: str | Path, header: list[list[str]], body: str | None) -> tuple[str, list[int]]:
     """The body's name, and its columns in the order position x, y, z, rotation x, y, z, w."""
     width = len(header[-1])
-    padded = [row + [""] * (width - len(row)) for row in header]
+    padded = [(row + [""] * width)[:width] for row in header]
     kinds = next((row for row in padded if "Rigid Body" in row), None)
     if kinds is None:
         raise InputError(f"'{path}' has no rigid body", _A_MOTIVE, "define a rigid body in Motive and export it")
