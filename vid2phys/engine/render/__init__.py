@@ -1,0 +1,1 @@
+"""Pictures of meshes: Mitsuba for training, a rasterizer for overlays."""
