@@ -1,0 +1,170 @@
+"""A stand-in for a trained network: the body is eight painted discs, and the "network" reads their colours.
+
+It labels each picture in a random branch of the body's four-fold symmetry, as a network trained with the minimum over
+the group does.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.risp.geometry import project_points
+from vid2phys.rotations import make_transform, matrix_from_rotvec
+from vid2phys.types import Array, Camera, Clip
+
+RADIUS_M = 0.06
+SIZE = 96
+GRAY = 90.0
+_ANGLES = np.pi / 4 + np.pi / 2 * np.arange(4)
+
+
+def _ring(radius: float, turn: float, z: float) -> Array:
+    return np.stack([radius * np.cos(_ANGLES + turn), radius * np.sin(_ANGLES + turn), np.full(4, z)], axis=-1)
+
+
+POINTS = np.concatenate([_ring(0.055, 0.0, 0.012), _ring(0.032, 0.5, -0.01)])
+ROTATIONS = np.stack([matrix_from_rotvec(np.array([0.0, 0.0, np.pi / 2 * g])) for g in range(4)])
+PERMUTATION = np.stack([np.concatenate([(np.arange(4) + g) % 4, 4 + (np.arange(4) + g) % 4]) for g in range(4)])
+COLORS = np.array([colorsys.hsv_to_rgb(k / 8, 1.0, 1.0) for k in range(8)]) * 255.0
+
+# one metre behind the origin, looking along world y, gravity down in the picture
+CAMERA = Camera(
+    np.array([[900.0, 0.0, 316.4], [0.0, 900.0, 235.3], [0.0, 0.0, 1.0]]),
+    640,
+    480,
+    np.array([-0.1, 0.02, 0.0, 0.0, 0.0]),
+    camera_to_world=make_transform(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]), np.zeros(3)),
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A clip with its truth: camera_from_body rotation [T, 3, 3] and translation [T, 3]; present [T]."""
+
+    clip: Clip
+    rotation: Array
+    translation: Array
+    present: NDArray[np.bool_]
+
+
+class ListFrames:
+    def __init__(self, pictures: list[NDArray[np.uint8]]) -> None:
+        self._pictures = pictures
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return iter(self._pictures)
+
+    def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return np.stack([self._pictures[i] for i in indices])
+
+
+def paint(rng: np.random.Generator, rotation: Array | None, translation: Array) -> NDArray[np.uint8]:
+    """A frame with the body in it, or without (rotation None)."""
+    frame = np.full((CAMERA.height, CAMERA.width, 3), GRAY, dtype=np.float32)
+    if rotation is not None:
+        pixels = bearings_to_pixels(CAMERA, project_points(rotation, translation, POINTS))
+        far_first = np.argsort(-(POINTS @ rotation.T)[:, 2])
+        for k in far_first:
+            center = np.round(pixels[k] * 16).astype(int).tolist()
+            cv2.circle(
+                frame,
+                center,
+                round(0.006 * CAMERA.K[0, 0] / translation[2] * 16),
+                COLORS[k].tolist(),
+                -1,
+                cv2.LINE_AA,
+                4,
+            )
+    return np.clip(frame + rng.normal(0.0, 3.0, frame.shape), 0, 255).astype(np.uint8)
+
+
+def make_scene(translation: Array, present: NDArray[np.bool_] | None = None, *, seed: int = 0) -> Scene:
+    """A clip of the body moving along camera positions [T, 3] m, turning slowly and tilting."""
+    rng = np.random.default_rng(seed)
+    count = len(translation)
+    present = np.ones(count, dtype=bool) if present is None else present
+    t = np.arange(count) / 30.0
+    world_from_body = [
+        matrix_from_rotvec(np.array([0.25 * np.sin(3 * x), 0.2 * np.cos(2 * x), 0.0]))
+        @ matrix_from_rotvec(np.array([0.0, 0.0, 0.8 * x + 0.4]))
+        for x in t
+    ]
+    rotation = CAMERA.camera_to_world[:3, :3].T @ np.stack(world_from_body)
+    pictures = [paint(rng, r if p else None, x) for r, x, p in zip(rotation, translation, present, strict=True)]
+    return Scene(Clip(ListFrames(pictures), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present)
+
+
+@dataclass(frozen=True)
+class Reading:
+    points_px: Array
+    covariance_px: Array
+    peak: Array
+    front_logprob: Array
+
+
+@dataclass(frozen=True)
+class Candidates:
+    center_px: Array
+    diameter_px: Array
+    score: Array
+
+
+class PaintedModel:
+    """Reads colours; its labels and its front map have a seeded will of their own."""
+
+    view_size = SIZE
+    points_body = POINTS
+    rotations = ROTATIONS
+    permutation = PERMUTATION
+    front = 0
+
+    def __init__(self, *, seed: int = 0, locates: bool = True, random_labels: bool = True) -> None:
+        self.rng, self.locates, self.random_labels = np.random.default_rng(seed), locates, random_labels
+
+    def read(self, images: NDArray[np.uint8]) -> Reading:
+        true_points, peak = zip(*(self._colors(image) for image in images), strict=True)
+        points, found = np.stack(true_points), np.stack(peak)
+        front = np.stack([self._front(p[self.front]) for p in points])
+        element = self.rng.integers(4, size=len(images)) if self.random_labels else np.zeros(len(images), dtype=int)
+        order = PERMUTATION[element]
+        points = np.take_along_axis(points, order[..., None], axis=1)
+        covariance = np.broadcast_to(np.eye(2), (*points.shape, 2)).copy()
+        return Reading(points, covariance, np.take_along_axis(found, order, axis=1), front)
+
+    def _colors(self, image: NDArray[np.uint8]) -> tuple[Array, Array]:
+        v, u = np.mgrid[:SIZE, :SIZE]
+        distance = ((image[:, :, None].astype(float) - COLORS) ** 2).sum(-1)
+        weight = np.exp(-0.5 * distance / 30.0**2)
+        mass = weight.sum((0, 1))
+        mean = (
+            np.stack([(weight * u[..., None]).sum((0, 1)), (weight * v[..., None]).sum((0, 1))], -1)
+            / (mass + 1e-9)[:, None]
+        )
+        nowhere = self.rng.uniform(0, SIZE, (8, 2))
+        return np.where((mass > 4.0)[:, None], mean, nowhere), np.clip(mass / 12.0, 0.02, 1.0)
+
+    def _front(self, point: Array) -> Array:
+        cells = SIZE // 4
+        v, u = np.mgrid[:cells, :cells] * 4 + 1.5
+        log = -0.5 * ((u - point[0]) ** 2 + (v - point[1]) ** 2) / 6.0**2 + self.rng.normal(0.0, 0.5)
+        if self.rng.random() < 0.2:
+            log = np.zeros_like(u)
+        return log - np.log(np.exp(log).sum())
+
+    def locate(self, image: NDArray[np.uint8]) -> Candidates:
+        colored = image.max(-1).astype(int) - image.min(-1) > 120
+        if not self.locates or colored.sum() < 20:
+            return Candidates(np.array([[100.0, 50.0]]), np.array([40.0]), np.array([0.1]))
+        v, u = np.nonzero(colored)
+        center = np.array([[100.0, 50.0], [u.mean() + 3.0, v.mean() - 2.0]])
+        return Candidates(center, np.array([40.0, 1.3 * np.ptp(u)]), np.array([0.3, 0.6]))
