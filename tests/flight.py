@@ -50,9 +50,12 @@ def fly(seconds: float = 4.8, *, swing: float = 0.5, overrides: dict[str, float]
     parameters = system.parameters().with_values(TRUTH | (overrides or {}))
     time = np.arange(int((seconds + 0.5) * RATE) + 1) / RATE
     p = swing * np.stack([np.sin(1.9 * time), 0.8 * np.sin(2.6 * time + 0.4), 0.4 * np.sin(1.3 * time + 1.0)], 1)
-    velocity, acceleration = np.gradient(p, 1 / RATE, axis=0), np.gradient(np.gradient(p, 1 / RATE, axis=0), 1 / RATE, axis=0)
+    velocity, acceleration = (
+        np.gradient(p, 1 / RATE, axis=0),
+        np.gradient(np.gradient(p, 1 / RATE, axis=0), 1 / RATE, axis=0),
+    )
     values = {q.name: q.value for q in parameters}
-    force = values["mass"] * (acceleration + [0.0, 0.0, values["gravity"]]) + values["drag"] * velocity
+    force = values["mass"] * (acceleration + np.array([0.0, 0.0, values["gravity"]])) + values["drag"] * velocity
     thrust = np.linalg.norm(force, axis=1)
     up = force / thrust[:, None]
     yaw = 0.3 * np.sin(0.8 * time)
@@ -73,7 +76,9 @@ def fly(seconds: float = 4.8, *, swing: float = 0.5, overrides: dict[str, float]
     settle = 400  # the ends of a numerical derivative, and what the feedback makes of them, are not flown
     index = settle + np.round(np.arange(int((seconds - 0.05) * 30)) / 30.0 * RATE).astype(int)
     times = (index - settle) / RATE
-    actions = Actions((np.arange(len(wrench)) * 10 - settle) / RATE, wrench, "wrench", system.action_names, system.action_units)
+    actions = Actions(
+        (np.arange(len(wrench)) * 10 - settle) / RATE, wrench, "wrench", system.action_names, system.action_units
+    )
     return Flight(
         system, parameters, times, fine[index], actions,
         look_at(np.array([-2.2, -1.6, 0.9]), np.zeros(3)),
@@ -108,7 +113,7 @@ def watch(
     correlation_s: float = 0.1,
     seed: int = 0,
 ) -> Observation:
-    """True keypoints plus white noise [bearing units] plus a shared, correlated pose error: a stand-in for a network."""
+    """A stand-in for a network: true keypoints, white noise [bearing units], a shared and correlated pose error."""
     rng = np.random.default_rng(seed)
     bearings, _, _ = observe(flight.system, flight.states, POINTS, flight.camera_to_world)
     rotation, translation = camera_poses(flight)

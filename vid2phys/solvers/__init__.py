@@ -1,0 +1,1 @@
+"""From observations to estimates: initial values, smoothing, shooting, intervals."""

@@ -64,18 +64,22 @@ class Layout:
 
     @property
     def tangent(self) -> int:
+        """Size of the tangent space of a state."""
         return len(self.problem.system.tangent_names)
 
     @property
     def modes(self) -> int:
+        """Number of modes of the shared error."""
         return self.problem.observation.shared_basis.shape[-1]
 
     @property
     def inputs(self) -> slice:
+        """Where the inputs are in a knot: values, then rates."""
         return slice(self.tangent, self.tangent + 2 * len(self.channels))
 
     @property
     def shared(self) -> slice:
+        """Where the shared errors are in a knot; its end is the size of a knot."""
         return slice(self.inputs.stop, self.inputs.stop + self.modes)
 
     def parameters(self, theta: Array) -> Array:
@@ -259,9 +263,7 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels)
         cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
         logdet += chain.logdet
     for j, time_constant in enumerate(layout.problem.observation.correlation_time_s):
-        chain = process.first_order(
-            layout.knots.step_s, std=levels.shared_scale, time_constant_s=float(time_constant)
-        )
+        chain = process.first_order(layout.knots.step_s, std=levels.shared_scale, time_constant_s=float(time_constant))
         index = np.array([layout.shared.start + j])
         cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
         logdet += chain.logdet
@@ -291,7 +293,9 @@ def moved(layout: Layout, point: Unknowns, chain_step: Array, theta_step: Array)
     """The point after a step in the tangent space, parameters kept within their bounds."""
     theta = point.theta + theta_step
     for j, parameter in enumerate(_free(layout, point.theta)):
-        low = parameter.to_free(parameter.lower) if parameter.lower > 0 or parameter.transform == "identity" else -np.inf
+        low = (
+            parameter.to_free(parameter.lower) if parameter.lower > 0 or parameter.transform == "identity" else -np.inf
+        )
         theta[j] = np.clip(theta[j], low, parameter.to_free(parameter.upper))
     return Unknowns(
         layout.problem.system.retract(point.states, chain_step[:, : layout.tangent]),

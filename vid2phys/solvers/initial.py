@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys.engine.control import tracking_actions
-from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_from_rotvec, quat_multiply, rotate, rotvec_from_quat
+from vid2phys.engine.systems.quadrotor import Quadrotor
+from vid2phys.rotations import (
+    quat_conjugate,
+    quat_from_matrix,
+    quat_from_rotvec,
+    quat_multiply,
+    rotate,
+    rotvec_from_quat,
+)
 from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
@@ -75,11 +83,11 @@ def _local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Arr
 def first_inputs(problem: Problem, states: Array) -> Array:
     """Input accelerations [T, M] at the knots: what the geometric tracking controller does along the states.
 
-    Zeros when the actions are recorded: the inputs are then disturbances.
+    Zeros when the actions are recorded (the inputs are then disturbances), and for systems without such a controller.
     """
     layout = Layout.of(problem)
     inputs = np.zeros((len(layout.knots.times_s), len(layout.channels)))
-    if problem.actions is not None:
+    if problem.actions is not None or not isinstance(problem.system, Quadrotor):
         return inputs
     parameters, names = problem.parameters.vector, problem.parameters.names
     controls = tracking_actions(problem.system, parameters, layout.knots.times_s, states)

@@ -30,17 +30,23 @@ def estimates(
     for j, parameter in enumerate(free):
         null = len(null_directions) > 0 and bool(np.abs(null_directions[:, j]).max() > 1e-3)
         found[parameter.name] = _estimate(parameter, float(covariance[j, j]) ** 0.5, null, quantile)
-    rest = {
-        p.name: Estimate(p.name, p.unit, p.value, (p.value, p.value), True, source=p.source) for p in parameters
-    }
-    return tuple(found[p.name] if p.name in asked else _as_nuisance(found.get(p.name, rest[p.name])) for p in parameters)
+    rest = {p.name: Estimate(p.name, p.unit, p.value, (p.value, p.value), True, source=p.source) for p in parameters}
+    return tuple(
+        found[p.name] if p.name in asked else _as_nuisance(found.get(p.name, rest[p.name])) for p in parameters
+    )
 
 
 def _as_nuisance(estimate: Estimate) -> Estimate:
     if estimate.source != "fitted":
         return estimate
     return Estimate(
-        estimate.name, estimate.unit, estimate.value, estimate.ci95, estimate.identifiable, estimate.at_bound, "nuisance"
+        estimate.name,
+        estimate.unit,
+        estimate.value,
+        estimate.ci95,
+        estimate.identifiable,
+        estimate.at_bound,
+        "nuisance",
     )
 
 
@@ -65,7 +71,9 @@ def identifiability(names: tuple[str, ...], null_directions: Array, found: tuple
         lines.append(_combination(involved))
     for estimate in found:
         if estimate.source == "fitted" and not estimate.identifiable and not len(null_directions):
-            lines.append(f"{estimate.name} is determined to no better than a factor of e. {SETTLES.get(estimate.name, '')}")
+            lines.append(
+                f"{estimate.name} is determined to no better than a factor of e. {SETTLES.get(estimate.name, '')}"
+            )
         if estimate.at_bound and estimate.source == "fitted":
             lines.append(f"{estimate.name} ended at a bound ({estimate.value:.4g} {estimate.unit})")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,12 +49,17 @@ class Knots:
     def of(times_s: Array, max_step_s: float) -> Knots:
         """Grid through all frame times with steps of at most `max_step_s`."""
         pieces, index = [times_s[:1]], [0]
-        for start, end in zip(times_s[:-1], times_s[1:], strict=True):
+        for start, end in itertools.pairwise(times_s):
             count = max(1, int(np.ceil((end - start) / max_step_s - 1e-6)))
             pieces.append(np.linspace(start, end, count + 1)[1:])
             index.append(index[-1] + count)
         times = np.concatenate(pieces)
         return Knots(times, np.diff(times), np.array(index))
+
+    def frame_means(self, values: Array) -> Array:
+        """Means over the frame intervals of what is held over the knots' intervals, [T - 1, M] -> [F - 1, M]."""
+        integral = np.vstack([np.zeros(values.shape[1]), np.cumsum(values * self.step_s[:, None], axis=0)])
+        return np.diff(integral[self.frame_knot], axis=0) / np.diff(self.times_s[self.frame_knot])[:, None]
 
 
 @dataclass(frozen=True)
@@ -70,9 +76,7 @@ def input_channels(problem: Problem) -> tuple[Channel, ...]:
     system = problem.system
     groups = system.control_groups
     wanted = {"force", "torque"} if problem.actions is not None else set(groups) - {"torque"}
-    return tuple(
-        Channel(i, system.control_inertia[i], group) for i, group in enumerate(groups) if group in wanted
-    )
+    return tuple(Channel(i, system.control_inertia[i], group) for i, group in enumerate(groups) if group in wanted)
 
 
 def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: float) -> Array:
@@ -92,5 +96,7 @@ def _hold_integral(actions: Actions, times_s: Array) -> Array:
     """Integral of the zero-order hold up to each time, [N, M]; the first and last values hold beyond the ends."""
     ends = np.concatenate([[min(times_s[0], actions.times_s[0]) - 1.0], actions.times_s[1:], [times_s[-1] + 1.0]])
     ends[-1] = max(ends[-1], actions.times_s[-1] + 1.0)
-    cumulative = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(np.diff(ends)[:, None] * actions.values, axis=0)])
+    cumulative = np.vstack(
+        [np.zeros(actions.values.shape[1]), np.cumsum(np.diff(ends)[:, None] * actions.values, axis=0)]
+    )
     return np.stack([np.interp(times_s, ends, column) for column in cumulative.T], axis=1)

@@ -19,8 +19,8 @@ from vid2phys.types import Array
 class Chain:
     """Prior of a scalar process over T knots.
 
-    transition: [T - 1, S, S]; precision: inverse of each step's noise, [T - 1, S, S]; initial: inverse of the stationary
-    covariance, [S, S]; logdet: log determinant of the whole prior's precision.
+    transition: [T - 1, S, S]; precision: inverse of each step's noise, [T - 1, S, S]; initial: inverse of the
+    stationary covariance, [S, S]; logdet: log determinant of the whole prior's precision.
     """
 
     transition: Array

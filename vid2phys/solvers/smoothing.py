@@ -13,8 +13,19 @@ import numpy as np
 from scipy.optimize import minimize
 
 from vid2phys.solvers import arrow
-from vid2phys.solvers.assemble import Layout, Levels, Linear, Normal, Unknowns, linearized, moved, with_priors
-from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.assemble import (
+    Layout,
+    Levels,
+    Linear,
+    Normal,
+    Unknowns,
+    controls_of,
+    linearized,
+    moved,
+    with_priors,
+)
+from vid2phys.solvers.problem import DELAY, LAG, Problem
+from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array
 
 # Medians and spreads (natural logarithm) of the levels before the data speak: (standard deviation, bandwidth).
@@ -53,9 +64,7 @@ def fit(problem: Problem, states: Array, inputs: Array | None = None, *, rounds:
     """
     layout = Layout.of(problem)
     groups = {channel.group for channel in layout.channels}
-    levels = Levels(
-        {g: LEVEL_PRIORS[g][0][0] for g in groups}, {g: LEVEL_PRIORS[g][1][0] for g in groups}
-    )
+    levels = Levels({g: LEVEL_PRIORS[g][0][0] for g in groups}, {g: LEVEL_PRIORS[g][1][0] for g in groups})
     point, total = initial_unknowns(layout, states, inputs), 0
     for _ in range(rounds):
         point, used, converged = gauss_newton(layout, point, levels)
@@ -69,9 +78,16 @@ def fit(problem: Problem, states: Array, inputs: Array | None = None, *, rounds:
     factor = arrow.factorize(normal.matrix)
     null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
     return Smoothed(
-        layout, point, levels, arrow.marginals(normal.matrix, factor, null.covariance), null.covariance, null.directions,
-        total + used, converged, log_evidence(layout, linear, point, levels),
-    )  # fmt: skip
+        layout,
+        point,
+        levels,
+        arrow.marginals(normal.matrix, factor, null.covariance),
+        null.covariance,
+        null.directions,
+        total + used,
+        converged,
+        log_evidence(layout, linear, point, levels),
+    )
 
 
 def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unknowns:
@@ -186,3 +202,51 @@ def _unpack(vector: Array, like: Levels) -> Levels:
 
 def _change(before: Levels, after: Levels) -> float:
     return float(np.abs(_pack(before) - _pack(after)).max())
+
+
+def solve(problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4) -> Solution:
+    """`fit`, and what it means at the frames of the clip."""
+    return solution(fit(problem, states, inputs, rounds=rounds))
+
+
+def solution(smoothed: Smoothed) -> Solution:
+    """States, actions and parameters of a fit at the frames of the clip."""
+    layout, point = smoothed.layout, smoothed.point
+    problem, frames, tangent = layout.problem, layout.knots.frame_knot, layout.tangent
+    controls = layout.knots.frame_means(controls_of(layout, point)[0])
+    linear = linearized(layout, point, smoothed.levels)
+    levels = {f"{group}_std": std for group, std in smoothed.levels.input_std.items()}
+    levels |= {f"{group}_bandwidth_rad_s": width for group, width in smoothed.levels.bandwidth_rad_s.items()}
+    levels |= {"point_scale": smoothed.levels.point_scale, "shared_scale": smoothed.levels.shared_scale}
+    if problem.actions is not None:
+        levels |= {DELAY: float(point.theta[-2]), LAG: float(np.exp(point.theta[-1]))}
+    return Solution(
+        states=point.states[frames],
+        covariance=smoothed.chain_covariance[frames][:, :tangent, :tangent],
+        controls=controls,
+        action_std=None if problem.actions is not None else _action_std(smoothed),
+        parameters=problem.parameters.with_free_vector(point.theta[: len(layout.parameter_names)]),
+        theta_names=layout.theta_names,
+        theta_covariance=smoothed.theta_covariance,
+        null_directions=smoothed.null_directions,
+        iterations=smoothed.iterations,
+        converged=smoothed.converged,
+        loss=-smoothed.log_evidence,
+        extra={name: float(value) for name, value in levels.items()},
+        weights=linear.weights,
+    )
+
+
+def _action_std(smoothed: Smoothed) -> Array:
+    """One standard deviation of the fitted actions, [F - 1, A]; knots within a frame interval count as one."""
+    layout = smoothed.layout
+    problem, names = layout.problem, layout.problem.parameters.names
+    parameters = layout.parameters(smoothed.point.theta)
+    count = len(problem.system.action_names)
+    std = np.zeros((len(layout.knots.step_s), count))
+    for j, channel in enumerate(layout.channels):
+        if channel.index < count:
+            index = layout.inputs.start + j
+            scale = parameters[names.index(channel.inertia)]
+            std[:, channel.index] = scale * np.sqrt(smoothed.chain_covariance[:-1, index, index])
+    return layout.knots.frame_means(std)

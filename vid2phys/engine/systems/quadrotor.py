@@ -51,7 +51,7 @@ class Quadrotor(System):
     name = "quadrotor"
     state_names = (
         *("position_x_m", "position_y_m", "position_z_m"),
-        *("orientation_w", "orientation_x", "orientation_y", "orientation_z"),
+        *("orientation_quat_w", "orientation_quat_x", "orientation_quat_y", "orientation_quat_z"),
         *("velocity_x_m_s", "velocity_y_m_s", "velocity_z_m_s"),
         *("angular_velocity_x_rad_s", "angular_velocity_y_rad_s", "angular_velocity_z_rad_s"),
     )

@@ -1,0 +1,305 @@
+"""`vid2phys identify`: from a clip, a mesh and a camera to actions, trajectory and parameters with intervals."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.errors import UsageError, unknown_name
+from vid2phys.tasks.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.model import Model
+    from vid2phys.risp.track import Track
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers.solution import Solution
+    from vid2phys.tasks.known_values import Known
+    from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result, Status
+
+METHODS = ("smoothing", "shooting")
+LEAST_TRACKED = 0.5  # of the frames
+LEAST_FRAMES = 8
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything the user gave, read and checked."""
+
+    clip: Clip
+    mesh: Mesh
+    camera: Camera
+    camera_to_world: Array
+    system: System
+    actions: Actions | None
+    model: Model
+    known: Known
+    warnings: tuple[str, ...]
+
+
+def identify(
+    clip: str | Path,
+    mesh: str | Path,
+    camera: str | Path,
+    *,
+    camera_pose: str | Path | None = None,
+    system: str = "quadrotor",
+    actions: str | Path | None = None,
+    fit: tuple[str, ...] = (),
+    set_values: dict[str, float] | None = None,
+    params: str | Path | None = None,
+    mesh_units: str = "m",
+    model: str | Path | None = None,
+    method: str = "smoothing",
+    out: str | Path | None = None,
+    seed: int = 0,
+    overlay: bool = True,
+    debias: bool = True,
+    progress: Progress = silent,
+) -> tuple[Result, Path]:
+    """Fit a physical system to a clip and write a run folder.
+
+    Paths as on the command line; `set_values` and `params` are known values in SI, `fit` names the parameters wanted.
+    Without `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises
+    Vid2PhysError for anything a user can mend; a fit that fails returns a Result whose status says so.
+    """
+    from vid2phys.io.run import create_run
+    from vid2phys.tasks.config import write_config
+
+    options = {key: value for key, value in locals().items() if key not in ("progress", "create_run", "write_config")}
+    started = time.perf_counter()
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    progress("reading inputs")
+    inputs = read_inputs(options)
+    tracked = track_clip(inputs, progress)
+    result = solve(inputs, tracked, fit=tuple(fit), method=method, debias=debias, progress=progress)
+    folder = create_run("identify", out)
+    write_config(folder / "config.yaml", "identify", options | {"out": None})
+    if overlay:
+        draw_overlay(folder, result, inputs, progress)
+    write_run(folder, result, inputs, options, time.perf_counter() - started)
+    return result, folder
+
+
+def read_inputs(options: dict[str, Any]) -> Inputs:
+    """Read and check all inputs, the cheap ones first. Raises Vid2PhysError."""
+    from vid2phys.engine import systems
+    from vid2phys.io.actions import load_actions, require_cover
+    from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.mesh import load_mesh, mass_properties
+    from vid2phys.io.video import read_clip
+    from vid2phys.risp.find import find_model
+    from vid2phys.tasks.known_values import known_values, quiet_mass_properties, read_parameters
+
+    given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
+    actions = load_actions(options["actions"]) if options["actions"] else None
+    extra = {"input": actions.kind} if actions is not None else {}
+    system = systems.get(options["system"], **extra)
+    mesh = load_mesh(options["mesh"], options["mesh_units"])
+    properties, warned = quiet_mass_properties(lambda: mass_properties(mesh))
+    known = known_values(system, properties, given, tuple(options["fit"]), actions)
+    camera = load_camera(options["camera"], options["camera_pose"])
+    pose = require_pose(camera, options["camera_pose"] or options["camera"])
+    clip = read_clip(options["clip"])
+    require_resolution(camera, clip, options["camera"])
+    if len(clip.times_s) < LEAST_FRAMES:
+        raise UsageError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
+    if actions is not None:
+        require_cover(actions, clip, options["actions"])
+    model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, tuple(warned))
+
+
+def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
+    """Track the object through the clip. Raises InputError when it is found in no frame."""
+    from vid2phys.risp.track import tilt_spread, track
+    from vid2phys.rotations import matrix_from_quat
+
+    _, quats = inputs.system.body_pose(inputs.system.sample_state(np.random.default_rng(0), 2000))
+    return track(
+        inputs.clip,
+        inputs.camera,
+        inputs.model,
+        inputs.model.radius_m,
+        tilt_std_rad=tilt_spread(matrix_from_quat(quats)[:, 2, 2]),
+        progress=lambda share: progress("tracking", round(100 * share), 100),
+    )
+
+
+def solve(
+    inputs: Inputs,
+    tracked: Track,
+    *,
+    fit: tuple[str, ...],
+    method: str = "smoothing",
+    debias: bool = False,
+    progress: Progress = silent,
+) -> Result:
+    """Fit the system to what was tracked; the status of the result says how that went."""
+    from vid2phys.solvers import initial, shooting, smoothing
+    from vid2phys.solvers.problem import Problem
+
+    seen, known = tracked.observation, inputs.known
+    problem = Problem(
+        inputs.system, known.parameters, seen, inputs.camera_to_world, inputs.actions, known.priors, known.nuisance
+    )
+    if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
+        return _lost(problem, tracked)
+    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    progress("fitting")
+    if method == "shooting":
+        return _result(inputs, tracked, problem, shooting.solve(problem, states), fit)
+    solution = smoothing.solve(problem, states, initial.first_inputs(problem, states))
+    return _result(inputs, tracked, problem, solution, fit)
+
+
+def _result(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, fit: tuple[str, ...]) -> Result:
+    from vid2phys.solvers import intervals
+    from vid2phys.solvers.solution import degrees_of_freedom
+    from vid2phys.types import Result, Trajectory
+
+    found = intervals.estimates(
+        solution.parameters,
+        fit,
+        solution.theta_covariance,
+        solution.null_directions,
+        degrees_of_freedom(problem, len(solution.theta_names)),
+    )
+    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found)
+    status, message = _status(solution, found, fit, lines)
+    times = problem.observation.times_s
+    actions, std = _actions(inputs, solution, times)
+    return Result(
+        status,
+        message,
+        inputs.system.name,
+        found,
+        Trajectory(times, solution.states, inputs.system.state_names, solution.controls, solution.covariance),
+        actions,
+        std,
+        problem.observation,
+        _diagnostics(inputs, tracked, problem, solution, lines),
+    )
+
+
+def _status(solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], lines: list[str]) -> tuple[Status, str]:
+    from vid2phys.types import Status
+
+    asked = [estimate for estimate in found if estimate.name in fit]
+    if asked and not any(estimate.identifiable for estimate in asked):
+        return Status.NOT_IDENTIFIABLE, "; ".join(lines)
+    if not solution.converged:
+        return Status.NOT_CONVERGED, "; ".join(lines)
+    return Status.CONVERGED, "; ".join(lines)
+
+
+def _actions(inputs: Inputs, solution: Solution, times_s: Array) -> tuple[Actions, Array | None]:
+    from vid2phys.types import Actions
+
+    count = len(inputs.system.action_names)
+    kind = inputs.actions.kind if inputs.actions is not None else "wrench"
+    names, units = inputs.system.action_names, inputs.system.action_units
+    per_kilogram = inputs.known.per_kilogram
+    return Actions(times_s[:-1], solution.controls[:, :count], kind, names, units, per_kilogram), solution.action_std
+
+
+def _diagnostics(
+    inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, lines: list[str]
+) -> dict[str, object]:
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels
+    from vid2phys.solvers.solution import residual_bearings
+
+    residual = residual_bearings(problem, solution.states)
+    to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
+    pixels = (to_pixels @ residual[..., None])[..., 0]
+    return {
+        "identifiability": lines,
+        "notes": [*inputs.known.notes, *inputs.warnings],
+        "branch_log_ratio": tracked.branch_log_ratio,
+        "branch_log_likelihood": tracked.branch_log_likelihood,
+        "lost_frames": tracked.lost_frames,
+        "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
+        "residual_px": pixels,
+        "loss": solution.loss,
+        "iterations": solution.iterations,
+        "levels": solution.extra,
+    }
+
+
+def _lost(problem: Problem, tracked: Track) -> Result:
+    from vid2phys.types import Result, Status, Trajectory
+
+    times = problem.observation.times_s
+    states = np.full((len(times), len(problem.system.state_names)), np.nan)
+    message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
+    return Result(
+        Status.LOST,
+        message,
+        problem.system.name,
+        (),
+        Trajectory(times, states, problem.system.state_names),
+        None,
+        None,
+        problem.observation,
+        {"lost_frames": tracked.lost_frames, "rms_px": None, "loss": None, "iterations": 0, "notes": []},
+    )
+
+
+def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progress = silent) -> None:
+    """Write overlay.mp4 into the run folder."""
+    from vid2phys.report.overlay import write_overlay
+
+    lost = ~result.observation.visible.any(axis=1)
+    write_overlay(
+        folder / "overlay.mp4",
+        inputs.clip,
+        inputs.camera,
+        inputs.mesh,
+        inputs.system,
+        result.trajectory,
+        lost,
+        progress=lambda stage, done, total: progress("drawing overlay.mp4", done, total),
+    )
+
+
+def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, Any], seconds: float) -> None:
+    """Write trajectory, actions, observation, result.json and the report into the run folder."""
+    from vid2phys.io.actions import save_actions
+    from vid2phys.io.recordings import save_observation, save_trajectory
+    from vid2phys.io.run import result_to_json, validate_result, write_json
+    from vid2phys.report.html import write_report
+
+    files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": "config.yaml"}
+    save_trajectory(result.trajectory, folder / "trajectory.csv")
+    save_observation(result.observation, folder / "observation.npz")
+    if result.actions is not None:
+        save_actions(result.actions, folder / "actions.csv", result.actions_std)
+        files["actions"] = "actions.csv"
+    if (folder / "overlay.mp4").exists():
+        files["overlay"] = "overlay.mp4"
+    files["report"] = "report.html"
+    fit = {
+        "loss": result.diagnostics["loss"],
+        "rms_px": result.diagnostics["rms_px"],
+        "iterations": result.diagnostics["iterations"],
+        "seconds": round(seconds, 2),
+        "frames_used": len(result.trajectory.times_s) - result.observation.frames_lost,
+        "frames_lost": result.observation.frames_lost,
+    }
+    data = result_to_json(result, _input_files(options, inputs), fit, files, options["seed"])
+    data["diagnostics"].pop("residual_px", None)
+    validate_result(data)
+    write_report(folder / "report.html", result, data)
+    write_json(folder / "result.json", data)
+
+
+def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
+    paths = {name: Path(options[name]) for name in ("clip", "mesh", "camera", "camera_pose", "actions", "params")
+             if options[name] is not None}  # fmt: skip
+    plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method")}
+    return paths | {"model": inputs.model.folder} | plain
