@@ -200,6 +200,8 @@ def test_unknown_names_are_listed(quadrotor: Quadrotor) -> None:
         systems.get("plane")
     with pytest.raises(UsageError, match="unknown integrator 'euler'; expected one of rk4, semi_implicit_euler"):
         simulate(quadrotor, at_rest()[None], np.zeros((1, 1, 10)), parameters(quadrotor), 0.1, integrator="euler")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="0 substeps an interval; expected 1 or more"):
+        simulate(quadrotor, at_rest()[None], np.zeros((1, 1, 10)), parameters(quadrotor), 0.1, substeps=0)
     with pytest.raises(ValueError, match=r"controls have shape \(2, 1, 10\); expected \[1, S, 10\]"):
         simulate(quadrotor, at_rest()[None], np.zeros((2, 1, 10)), parameters(quadrotor), 0.1)
     with pytest.raises(UsageError, match="quadrotor input 'motors'; expected wrench or rotors"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.engine.system import Integrator, System, check_integrator
+from vid2phys.engine.system import Integrator, System, check_scheme
 from vid2phys.types import Array
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def simulate(
     states = np.empty((controls.shape[1] + 1, *initial_states.shape))
     states[0] = initial_states
     buffer: Any = wp.array(states, dtype=wp.float64, device=device)
-    fill_states(system, buffer, *arrays, integrator=check_integrator(integrator), substeps=substeps)
+    fill_states(system, buffer, *arrays, integrator=check_scheme(integrator, substeps), substeps=substeps)
     return np.ascontiguousarray(np.swapaxes(buffer.numpy(), 0, 1))
 
 
@@ -94,7 +94,7 @@ def rollout(
         system,
         (initial_states, controls, parameters),
         intervals,
-        integrator=check_integrator(integrator),
+        integrator=check_scheme(integrator, substeps),
         substeps=substeps,
         device=device,
     )
@@ -120,7 +120,7 @@ def linearize(
 
     states, controls, parameters = (np.asarray(a, dtype=float) for a in (states, controls, parameters))
     check_shapes(system, states.shape, (len(states), 1, controls.shape[-1]), (1, parameters.size))
-    check_integrator(integrator)
+    check_scheme(integrator, substeps)
     size = len(system.tangent_names)
 
     def tiled(array: Array, *, gradient: bool = True) -> Any:

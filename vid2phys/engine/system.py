@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from vid2phys.errors import unknown_name
+from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Parameters
 
 Integrator = Literal["rk4", "semi_implicit_euler"]
@@ -95,9 +95,11 @@ class System(ABC):
         """Controls [M] that hold the system at rest (zeros where nothing has to)."""
 
 
-def check_integrator(name: str) -> Integrator:
-    """The integrator of that name. Raises UsageError listing the names."""
-    for integrator in INTEGRATORS:
-        if name == integrator:
-            return integrator
-    raise unknown_name("integrator", name, INTEGRATORS)
+def check_scheme(integrator: str, substeps: int) -> Integrator:
+    """The integrator of that name. Raises UsageError when there is none, or for less than one substep."""
+    if substeps < 1:
+        raise UsageError(f"{substeps} substeps an interval", "1 or more", "raise substeps")
+    for known in INTEGRATORS:
+        if integrator == known:
+            return known
+    raise unknown_name("integrator", integrator, INTEGRATORS)
