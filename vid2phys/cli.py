@@ -100,6 +100,7 @@ def evaluate(
     ] = "time",
     body: Annotated[str | None, typer.Option("--body", help="Rigid body in the log, if it has several.")] = None,
     units: Annotated[str | None, typer.Option("--mocap-units", help="m, cm or mm, if the log does not say.")] = None,
+    up_axis: Annotated[str, typer.Option("--up-axis", help="Vertical axis of the log: x, y or z.")] = "z",
     json_: JsonOption = False,
 ) -> None:
     """Judge a run against motion capture: position, rotation and drift, with the clocks aligned."""
@@ -108,7 +109,7 @@ def evaluate(
     from vid2phys.tasks.evaluate import evaluate as run_evaluate
     from vid2phys.tasks.show import print_metrics
 
-    metrics, folder = run_evaluate(run, mocap=mocap, align=align, body=body, units=units)
+    metrics, folder = run_evaluate(run, mocap=mocap, align=align, body=body, units=units, up_axis=up_axis)
     print_metrics(metrics, folder, as_json=json_)
 
 

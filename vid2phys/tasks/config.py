@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from vid2phys.errors import InputError
+from vid2phys.io.files import write_text
 
 
 def write_config(path: Path, command: str, options: dict[str, object]) -> None:
@@ -13,9 +13,7 @@ def write_config(path: Path, command: str, options: dict[str, object]) -> None:
     import yaml
 
     plain = {name: _plain(value) for name, value in options.items() if value is not None}
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(yaml.safe_dump({"command": command, **plain}, sort_keys=False), encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, yaml.safe_dump({"command": command, **plain}, sort_keys=False))
 
 
 def read_config(path: Path, command: str, allowed: set[str]) -> dict[str, object]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from vid2phys.tasks.doctor import Finding
     from vid2phys.types import Estimate, Result
 
+FITTED = ("fitted", "nuisance")
+
 
 def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None:
     """Print a fit: parameters with intervals, then where the files are."""
@@ -73,18 +75,20 @@ def format_value(value: float, digits: int = 4) -> str:
 def format_interval(estimate: Estimate) -> str:
     """The 95 % interval as text; '-' for a value that was given."""
     low, high = estimate.ci95
-    if estimate.source != "fitted":
+    if estimate.source not in FITTED:
         return "-"
     return f"{format_value(low)} to {format_value(high)}" if math.isfinite(low + high) else "unbounded"
 
 
 def note(estimate: Estimate) -> str:
     """What a reader must know about a value: given, not identifiable, at a bound."""
-    if estimate.source != "fitted":
+    if estimate.source not in FITTED:
         return estimate.source
     if not estimate.identifiable:
         return "not identifiable"
-    return "at its bound" if estimate.at_bound else ""
+    if estimate.at_bound:
+        return "at its bound"
+    return "" if estimate.source == "fitted" else estimate.source
 
 
 def _cell(column: dict[str, object], name: str) -> str:

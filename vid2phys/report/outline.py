@@ -1,0 +1,107 @@
+"""Lines of a mesh in a picture: its silhouette, and where one part of it meets another, smooth at any zoom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import project
+from vid2phys.engine.render.rasterizer import rasterize
+from vid2phys.rotations import Array, invert_transform
+from vid2phys.types import Camera, Mesh
+
+Image = NDArray[np.uint8]
+_SUPERSAMPLE = 2
+_PARTS_FROM_PX = 80  # a smaller object is a tangle of lines when its parts are outlined too
+
+
+@dataclass(frozen=True)
+class Window:
+    """A rectangle of the frame, magnified: left, top [px] of its first pixel's corner, size [px] and scale.
+
+    The frame's pixel u, with centres at integers, is at (u - left + 0.5) * scale - 0.5 in the window.
+    """
+
+    left: float
+    top: float
+    width: int
+    height: int
+    scale: float = 1.0
+
+    def place(self, pixels: Array) -> Array:
+        """Frame pixels to window pixels, [..., 2]."""
+        return (pixels - np.array([self.left, self.top]) + 0.5) * self.scale - 0.5
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A mesh seen by a camera: pixels [V, 2] through the whole distortion model, depths [V] m."""
+
+    pixels: Array
+    depths: Array
+
+
+def project_vertices(camera: Camera, vertices_world: Array) -> Projected:
+    """Vertices [V, 3] m of the world in the picture; pixels are NaN where the camera cannot see."""
+    assert camera.camera_to_world is not None
+    world_to_camera = invert_transform(camera.camera_to_world)
+    points = vertices_world @ world_to_camera[:3, :3].T + world_to_camera[:3, 3]
+    return Projected(project(camera, points), points[:, 2])
+
+
+def bounds(projected: Projected) -> tuple[float, float, float, float] | None:
+    """Left, top, right, bottom [px] of what is seen; None when nothing is."""
+    seen = projected.pixels[np.isfinite(projected.pixels).all(axis=1)]
+    return (*seen.min(axis=0), *seen.max(axis=0)) if len(seen) else None
+
+
+def outline(projected: Projected, mesh: Mesh, window: Window, thickness_px: float = 1.6) -> Array:
+    """How much each pixel of a window is covered by a line of the mesh, [height, width] in [0, 1].
+
+    The silhouette is drawn full; where there is room, edges between parts at half strength.
+    """
+    import cv2
+
+    fine = _SUPERSAMPLE
+    part = _part_map(projected, mesh, window, fine)
+    inside = (part >= 0).astype(np.uint8)
+    lines = np.zeros(part.shape, dtype=np.float32)
+    if min(part.shape) > _PARTS_FROM_PX * fine:
+        lines[cv2.dilate(_part_edges(part), np.ones((2, 2), np.uint8)) > 0] = 0.45
+    contours, _ = cv2.findContours(inside, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
+    silhouette = np.zeros(part.shape, dtype=np.uint8)
+    cv2.drawContours(silhouette, contours, -1, 255, max(1, round(fine * thickness_px)))
+    lines[silhouette > 0] = 1.0
+    small = cv2.resize(lines, (window.width, window.height), interpolation=cv2.INTER_AREA)
+    return np.asarray(small, dtype=float)
+
+
+def blend(image: Image, cover: Array, color: tuple[int, int, int]) -> None:
+    """Paint a colour over an image in place, by coverage [H, W]."""
+    rows, columns = np.nonzero(cover > 0.01)
+    share = cover[rows, columns][:, None]
+    image[rows, columns] = np.round(image[rows, columns] * (1 - share) + np.array(color) * share).astype(np.uint8)
+
+
+def _part_map(projected: Projected, mesh: Mesh, window: Window, fine: int) -> NDArray[np.int64]:
+    """Part of the mesh at each fine pixel of a window, -1 where there is none."""
+    seen = np.asarray(np.isfinite(projected.pixels).all(axis=1))
+    kept = np.flatnonzero(seen[mesh.faces].all(axis=1))
+    scaled = (window.place(projected.pixels) + 0.5) * fine - 0.5
+    depths = np.where(seen, projected.depths, 1.0)
+    # a pinhole with K = 1 puts these points on the pixels that the real camera, distortion included, sees them at
+    flat = np.where(seen[:, None], scaled, 0.0) * depths[:, None]
+    vertices = np.concatenate([flat, depths[:, None]], axis=1)
+    raster = rasterize(vertices, mesh.faces[kept], np.eye(3), window.width * fine, window.height * fine)
+    face = np.asarray(raster.face_id)
+    return np.where(face >= 0, mesh.part[kept][np.maximum(face, 0)], -1) if len(kept) else np.full(face.shape, -1)
+
+
+def _part_edges(part: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Pixels whose right or lower neighbour is another part."""
+    edges = np.zeros(part.shape, dtype=np.uint8)
+    edges[:, :-1] |= (part[:, :-1] != part[:, 1:]).astype(np.uint8)
+    edges[:-1] |= (part[:-1] != part[1:]).astype(np.uint8)
+    return edges

@@ -1,0 +1,209 @@
+"""overlay.mp4: the user's frames beside the same frames with the fitted mesh drawn over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.system import System
+from vid2phys.io.video import VideoWriter
+from vid2phys.report.outline import Image, Projected, Window, blend, bounds, outline, project_vertices
+from vid2phys.rotations import Array, matrix_from_quat
+from vid2phys.types import Camera, Clip, Mesh, Trajectory
+
+FIT_COLOR, LOST_COLOR, TRAIL_COLOR = (0, 255, 160), (255, 90, 40), (255, 220, 60)
+_AXIS_COLORS = ((255, 70, 70), (90, 230, 90), (90, 140, 255))
+_MAX_PANEL_WIDTH = 960
+_SMALL_OBJECT = 0.3  # of the frame's height: below it a magnified inset is shown
+_TRAIL_S = 1.0
+_GAP_PX = 4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that does not change between frames. scale: panel pixels per frame pixel. inset: corner and zoom, or None."""
+
+    camera: Camera
+    mesh: Mesh
+    scale: float
+    panel: tuple[int, int]
+    inset: Inset | None
+
+
+@dataclass(frozen=True)
+class Inset:
+    """A magnified square that follows the object: its corner in the panel, its side [px], and frame pixels across."""
+
+    left: int
+    top: int
+    side: int
+    across: float
+
+
+def write_overlay(
+    path: Path,
+    clip: Clip,
+    camera: Camera,
+    mesh: Mesh,
+    system: System,
+    trajectory: Trajectory,
+    lost: NDArray[np.bool_],
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
+    """Write the video, H.264. trajectory: one state a frame. lost: [T], frames in which the object was not seen.
+
+    The mesh is projected through the camera's whole distortion model onto the frames as they were filmed. Where the
+    object is small a magnified inset follows it. Lost frames are framed and outlined in another colour.
+    """
+    states = trajectory.states
+    positions, quats = system.body_pose(states)
+    centers = project_vertices(camera, positions).pixels
+    views = [project_vertices(camera, system.vertices(state, mesh.vertices)) for state in states]
+    scene = _scene(clip, camera, mesh, views, centers)
+    axes = _axes(camera, mesh, positions, quats)
+    fps = 1.0 / float(np.median(np.diff(clip.times_s))) if len(clip.times_s) > 1 else 30.0
+    height, width = scene.panel
+    with VideoWriter(path, 2 * width + _GAP_PX, height, fps) as video:
+        for index, frame in enumerate(clip.frames):
+            time_s = float(clip.times_s[index])
+            trail = centers[(clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)]
+            label = f"frame {index}   {time_s:.2f} s"
+            picture = draw_frame(scene, frame, views[index], axes[index], trail, bool(lost[index]), label)
+            video.write(picture, time_s=time_s)
+            if progress is not None:
+                progress("drawing the overlay", index + 1, len(clip.frames))
+
+
+def draw_frame(
+    scene: Scene, frame: Image, view: Projected, axes_px: Array, trail_px: Array, lost: bool, label: str
+) -> Image:
+    """One frame of the overlay: left the frame, right the fit over it. axes_px: [4, 2], origin and ends of x, y, z."""
+    import cv2
+
+    height, width = scene.panel
+    plain: Image = frame.copy()
+    if scene.scale != 1.0:
+        plain = cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA).astype(np.uint8)
+    drawn = plain.copy()
+    window = Window(0.0, 0.0, width, height, scene.scale)
+    _draw_fit(drawn, window, scene.mesh, view, axes_px, trail_px, lost)
+    if scene.inset is not None:
+        _draw_inset(scene, scene.inset, frame, plain, None, axes_px, lost)
+        _draw_inset(scene, scene.inset, frame, drawn, view, axes_px, lost)
+    if lost:
+        cv2.rectangle(drawn, (0, 0), (width - 1, height - 1), LOST_COLOR, 4)
+    _write(plain, label)
+    _write(drawn, "not seen: pose from the motion before and after" if lost else "fit")
+    gap = np.full((height, _GAP_PX, 3), 255, dtype=np.uint8)
+    return np.concatenate([plain, gap, drawn], axis=1)
+
+
+def _scene(clip: Clip, camera: Camera, mesh: Mesh, views: list[Projected], centers: Array) -> Scene:
+    scale = min(1.0, _MAX_PANEL_WIDTH / clip.width)
+    panel = (round(clip.height * scale), round(clip.width * scale))
+    boxes = [box for view in views if (box := bounds(view)) is not None]
+    if not boxes:
+        return Scene(camera, mesh, scale, panel, None)
+    across = float(np.median([max(right - left, bottom - top) for left, top, right, bottom in boxes]))
+    if across > _SMALL_OBJECT * clip.height:
+        return Scene(camera, mesh, scale, panel, None)
+    side = panel[0] // 3
+    return Scene(camera, mesh, scale, panel, _place_inset(panel, side, 1.6 * across, centers * scale))
+
+
+def _place_inset(panel: tuple[int, int], side: int, across: float, centers_px: Array) -> Inset:
+    """The corner of the panel that the object keeps farthest from, the label's corner last."""
+    height, width = panel
+    margin = 8
+    right, low = width - side - margin, height - side - margin
+    corners = [(right, low), (margin, low), (right, margin)]
+    seen = centers_px[np.isfinite(centers_px).all(axis=1)]
+    if not len(seen):
+        return Inset(*corners[0], side, across)
+    middle = np.array(corners) + side / 2
+    nearest = np.abs(seen[:, None] - middle[None]).max(axis=2).min(axis=0)
+    return Inset(*corners[int(np.argmax(nearest))], side, across)
+
+
+def _axes(camera: Camera, mesh: Mesh, positions: Array, quats: Array) -> Array:
+    """Pixels of the body's origin and the ends of its axes, [T, 4, 2]."""
+    length = 0.8 * float(np.linalg.norm(mesh.vertices, axis=1).max())
+    ends = np.concatenate([np.zeros((1, 3)), length * np.eye(3)])
+    points = np.einsum("tij,kj->tki", matrix_from_quat(quats), ends) + positions[:, None]
+    return project_vertices(camera, points.reshape(-1, 3)).pixels.reshape(-1, 4, 2)
+
+
+def _draw_fit(
+    image: Image, window: Window, mesh: Mesh, view: Projected, axes_px: Array, trail_px: Array, lost: bool
+) -> None:
+    _polyline(image, window.place(trail_px), TRAIL_COLOR, 1)
+    box = bounds(view)
+    if box is None:
+        return
+    part = _clipped(window, box, image.shape)
+    if part is not None:
+        top, left, small = part
+        cover = outline(view, mesh, small, thickness_px=1.0)
+        blend(image[top : top + small.height, left : left + small.width], cover, LOST_COLOR if lost else FIT_COLOR)
+    _draw_axes(image, window.place(axes_px), 1)
+
+
+def _clipped(
+    window: Window, box: tuple[float, float, float, float], shape: tuple[int, ...]
+) -> tuple[int, int, Window] | None:
+    """The part of a window that a box covers: its first row and column there, and it as a window of its own."""
+    corners = window.place(np.array([[box[0], box[1]], [box[2], box[3]]]))
+    left, top = np.maximum(np.floor(corners[0]).astype(int) - 4, 0)
+    right, bottom = np.minimum(np.ceil(corners[1]).astype(int) + 5, [shape[1], shape[0]])
+    if right <= left or bottom <= top:
+        return None
+    origin = np.array([window.left, window.top]) + np.array([left, top]) / window.scale
+    return int(top), int(left), Window(origin[0], origin[1], int(right - left), int(bottom - top), window.scale)
+
+
+def _draw_inset(
+    scene: Scene, inset: Inset, frame: Image, panel: Image, view: Projected | None, axes_px: Array, lost: bool
+) -> None:
+    """A magnified look at the object, in place; `view` None leaves the fit out."""
+    import cv2
+
+    side, zoom = inset.side, inset.side / inset.across
+    target = panel[inset.top : inset.top + side, inset.left : inset.left + side]
+    if np.isfinite(axes_px[0]).all():
+        left, top = axes_px[0] - inset.across / 2 + 0.5
+        window = Window(left, top, side, side, zoom)
+        matrix = np.array([[zoom, 0.0, (0.5 - left) * zoom - 0.5], [0.0, zoom, (0.5 - top) * zoom - 0.5]])
+        target[:] = cv2.warpAffine(frame, matrix, (side, side), flags=cv2.INTER_LINEAR)
+        if view is not None:
+            blend(target, outline(view, scene.mesh, window, thickness_px=1.2), LOST_COLOR if lost else FIT_COLOR)
+            _draw_axes(target, window.place(axes_px), 2)
+    cv2.rectangle(panel, (inset.left - 1, inset.top - 1), (inset.left + side, inset.top + side), (255, 255, 255), 1)
+
+
+def _draw_axes(image: Image, axes_px: Array, thickness: int) -> None:
+    for end, color in zip(axes_px[1:], _AXIS_COLORS, strict=True):
+        _polyline(image, np.stack([axes_px[0], end]), color, thickness)
+
+
+def _polyline(image: Image, points_px: Array, color: tuple[int, int, int], thickness: int) -> None:
+    """A smooth line through sub-pixel points; points that are not finite are left out."""
+    import cv2
+
+    points = points_px[np.isfinite(points_px).all(axis=1)]
+    points = points[np.abs(points).max(axis=1) < 1e5]
+    if len(points) > 1:
+        fixed = np.round(points * 16).astype(np.int32)[None]
+        cv2.polylines(image, list(fixed), False, color, thickness, cv2.LINE_AA, shift=4)
+
+
+def _write(image: Image, text: str) -> None:
+    import cv2
+
+    size, font = max(0.4, image.shape[0] / 1000), cv2.FONT_HERSHEY_SIMPLEX
+    for color, thickness in (((0, 0, 0), 3), ((255, 255, 255), 1)):
+        cv2.putText(image, text, (10, round(40 * size) + 4), font, size, color, thickness, cv2.LINE_AA)

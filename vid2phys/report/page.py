@@ -1,0 +1,130 @@
+"""report.html: one file that opens offline, with the numbers, their intervals, the plots and the overlay video."""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vid2phys.engine.system import System
+from vid2phys.io.files import write_text
+from vid2phys.report.fit_plots import actions_plot, residual_plot, trajectory_plot
+from vid2phys.types import Camera, Estimate, Result
+
+_EMBEDDED_VIDEO_BYTES = 8_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """A parameter as the report prints it."""
+
+    name: str
+    value: str
+    unit: str
+    interval: str
+    note: str
+
+
+def write_report(
+    path: Path,
+    result: Result,
+    summary: dict[str, Any],
+    system: System,
+    camera: Camera,
+    *,
+    overlay: Path | None = None,
+    title: str = "vid2phys",
+) -> None:
+    """Write the page. summary: what result.json holds. overlay: the video, embedded below 8 MB, else linked."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("vid2phys.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    plots = [("Trajectory", trajectory_plot(result, system))]
+    if result.actions is not None:
+        plots.append(("Actions", actions_plot(result.actions, result.actions_std)))
+    if result.observation.visible.any():
+        plots.append(("Residuals", residual_plot(result, system, camera)))
+    sentences, facts = split_diagnostics(result.diagnostics)
+    lost = np.flatnonzero(~result.observation.visible.any(axis=1))
+    page = environment.get_template("report.html.j2").render(
+        title=title,
+        result=result,
+        rows=[_row(estimate) for estimate in result.parameters],
+        frames=len(result.trajectory.times_s),
+        lost=_ranges(lost.tolist()),
+        lost_count=len(lost),
+        sentences=sentences,
+        facts=facts,
+        plots=[(name, Markup(svg)) for name, svg in plots],  # made here, its texts escaped by matplotlib
+        video=_video(overlay),
+        summary=summary,
+    )
+    write_text(path, page)
+
+
+def split_diagnostics(diagnostics: dict[str, object]) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """What a fit says about itself: lists of sentences by heading, and single values as (name, text)."""
+    sentences: dict[str, list[str]] = {}
+    facts: list[tuple[str, str]] = []
+    for name, value in diagnostics.items():
+        heading = name.replace("_", " ")
+        if isinstance(value, str):
+            sentences.setdefault(heading, []).append(value)
+        elif isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+            sentences[heading] = [str(item) for item in value]
+        elif isinstance(value, dict):
+            facts += [(f"{heading}: {key}", _text(item)) for key, item in value.items() if _is_plain(item)]
+        elif _is_plain(value):
+            facts.append((heading, _text(value)))
+    return sentences, facts
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | bool | int | float | np.number)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool | str):
+        return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else value
+    number = float(value)  # type: ignore[arg-type]
+    return f"{number:.4g}" if math.isfinite(number) else "unbounded"
+
+
+def _row(estimate: Estimate) -> Row:
+    low, high = estimate.ci95
+    interval = f"{low:.4g} to {high:.4g}" if math.isfinite(low) and math.isfinite(high) else "unbounded"
+    note = estimate.source
+    if not estimate.identifiable:
+        note = "not identifiable from this clip"
+    elif estimate.at_bound:
+        note = "at its bound"
+    fitted = estimate.source in ("fitted", "nuisance")
+    return Row(estimate.name, f"{estimate.value:.5g}", estimate.unit, interval if fitted else "", note)
+
+
+def _ranges(indices: list[int]) -> str:
+    """3, 4, 5, 9 as '3-5, 9'."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _video(path: Path | None) -> dict[str, str] | None:
+    """The video as a data address when it is small, else its name: it lies beside the report."""
+    if path is None or not path.is_file():
+        return None
+    if path.stat().st_size > _EMBEDDED_VIDEO_BYTES:
+        return {"source": path.name, "name": path.name}
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    return {"source": f"data:video/mp4;base64,{data}", "name": path.name}

@@ -1,0 +1,209 @@
+"""`vid2phys evaluate`: judge a run of identify against motion capture (design, sections 7 and 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.io.camera import load_camera
+from vid2phys.io.mesh import load_mesh
+from vid2phys.io.mocap import load_mocap
+from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_json, write_json
+from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
+from vid2phys.report.metrics import summarize
+from vid2phys.rotations import Array, quat_from_matrix
+from vid2phys.types import PoseLog
+
+ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
+_MIN_FRAMES = 5
+_NUMBERS = (
+    "position_rmse_m",
+    "lateral_rmse_m",
+    "depth_rmse_m",
+    "rotation_median_deg",
+    "rotation_median_deg_up_to_symmetry",
+    "rotation_rmse_deg",
+    "rpe_1s_m",
+    "interval_coverage",
+)
+
+
+@dataclass(frozen=True)
+class RunPoses:
+    """What a run of identify says about the pose of the body, and the inputs that judging it needs.
+
+    std: [T, 6] standard deviations, position [m] in the world and rotation [rad] in the body, or None.
+    camera_position: [3] m, or None. symmetry_quats: [G, 4], or None where the mesh cannot be read.
+    """
+
+    poses: PoseLog
+    std: Array | None
+    tracked_fraction: float | None
+    camera_position: Array | None
+    symmetry_quats: Array | None
+
+
+def evaluate(
+    run: Path | None = None,
+    *,
+    mocap: Path,
+    align: str = "time",
+    body: str | None = None,
+    units: str | None = None,
+    up_axis: str = "z",
+    plots: bool = True,
+) -> tuple[dict[str, Any], Path]:
+    """Compare a run (default: the newest of identify) with a motion capture log.
+
+    align: `time` aligns the clocks alone; `marker` also the marker frame with the body's, `world` also the worlds.
+    Writes metrics.json and evaluation.png into the run's folder and returns the metrics (schema vid2phys.metrics/1)
+    and the folder. Raises InputError when the logs do not overlap in time, or when the marker transform is asked for
+    and the body turned by less than 20 degrees.
+    """
+    asked = _alignment_name(align)
+    log = load_mocap(mocap, body, units, up_axis=up_axis)  # type: ignore[arg-type]  # checked there
+    folder = newest_run() if run is None else Path(run)
+    estimate = load_run(folder)
+    offset = find_time_offset(estimate.poses, log, world=asked == ALIGNMENTS["world"])
+    _require_overlap(estimate, log, offset)
+    columns: dict[str, dict[str, Any]] = {}
+    alignments: dict[str, Alignment] = {}
+    for name in ALIGNMENTS.values():
+        try:
+            alignments[name] = _align(estimate.poses, log, offset, name)
+        except InputError as error:
+            if name == asked:
+                raise
+            columns[name] = _refused(name, offset, estimate, str(error))
+            continue
+        columns[name] = _column(name, estimate, log, alignments[name])
+    metrics = {"schema": "vid2phys.metrics/1", **columns.pop(asked), "also": columns}
+    write_json(folder / "metrics.json", metrics)
+    if plots:
+        from vid2phys.report.evaluation_plots import plot_evaluation
+
+        truths = {name: apply(alignment, log, estimate.poses.times_s) for name, alignment in alignments.items()}
+        plot_evaluation(folder / "evaluation.png", estimate.poses, truths, asked, estimate.camera_position)
+    return metrics, folder
+
+
+def load_run(folder: Path) -> RunPoses:
+    """The poses of a run of identify. Raises InputError when the folder holds no such run."""
+    from vid2phys.engine import systems
+
+    result = read_json(folder / "result.json", "the result.json of a run of identify")
+    trajectory = load_trajectory(folder / "trajectory.csv")
+    positions, quats = systems.get(str(result["system"])).body_pose(trajectory.states)
+    std = None
+    if trajectory.covariance is not None:
+        std = np.sqrt(np.diagonal(trajectory.covariance, axis1=1, axis2=2))[:, :6]
+    tracked = None
+    if (folder / "observation.npz").is_file():
+        tracked = float(load_observation(folder / "observation.npz").visible.any(axis=1).mean())
+    inputs = _inputs(folder, result)
+    return RunPoses(
+        PoseLog(trajectory.times_s, positions, quats, folder.name),
+        std,
+        tracked,
+        _camera_position(inputs),
+        _symmetry(inputs),
+    )
+
+
+def _alignment_name(align: str) -> str:
+    if align in ALIGNMENTS:
+        return ALIGNMENTS[align]
+    if align in ALIGNMENTS.values():
+        return align
+    raise unknown_name("alignment", align, tuple(ALIGNMENTS))
+
+
+def _inputs(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Paths and options of a run, from its config.yaml, else from result.json."""
+    inputs = {
+        name: value["path"] if isinstance(value, dict) and "path" in value else value
+        for name, value in result.get("inputs", {}).items()
+    }
+    if (folder / "config.yaml").is_file():
+        import yaml
+
+        inputs.update(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")) or {})
+    return inputs
+
+
+def _camera_position(inputs: dict[str, Any]) -> Array | None:
+    """Where the camera is; None when its file is no longer there."""
+    try:
+        camera = load_camera(inputs["camera"], inputs.get("camera_pose"))
+    except (InputError, KeyError):
+        return None
+    return None if camera.camera_to_world is None else camera.camera_to_world[:3, 3]
+
+
+def _symmetry(inputs: dict[str, Any]) -> Array | None:
+    """The turns that leave the mesh as it looks, as quaternions; None when its file is no longer there."""
+    from vid2phys.risp.symmetry import find_symmetry
+
+    try:
+        mesh = load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m")
+    except (InputError, UsageError, KeyError):
+        return None
+    return quat_from_matrix(find_symmetry(mesh).rotations)
+
+
+def _require_overlap(estimate: RunPoses, log: PoseLog, offset_s: float) -> None:
+    _, _, seen = apply(Alignment(offset_s), log, estimate.poses.times_s)
+    if seen.sum() < _MIN_FRAMES:
+        raise InputError(
+            f"the log covers {int(seen.sum())} of {len(seen)} frames",
+            f"at least {_MIN_FRAMES}",
+            "check that the log belongs to this clip",
+        )
+
+
+def _align(estimate: PoseLog, log: PoseLog, offset_s: float, name: str) -> Alignment:
+    return fit_transforms(estimate, log, offset_s, marker="marker" in name, world="world" in name)
+
+
+def _column(name: str, estimate: RunPoses, log: PoseLog, alignment: Alignment) -> dict[str, Any]:
+    truth = apply(alignment, log, estimate.poses.times_s)
+    numbers = summarize(
+        estimate.poses,
+        truth,
+        std=estimate.std,
+        camera_position=estimate.camera_position,
+        symmetry_quats=estimate.symmetry_quats,
+    )
+    column: dict[str, Any] = {
+        **numbers,
+        "frames_tracked_fraction": estimate.tracked_fraction,
+        "time_offset_s": alignment.time_offset_s,
+        "alignment": name,
+        "frames": int(truth[2].sum()),
+    }
+    if alignment.marker_covariance is not None:
+        column["marker_in_body"] = {
+            "rotation_vector_rad": alignment.marker_in_body[:3],
+            "translation_m": alignment.marker_in_body[3:],
+            "covariance": alignment.marker_covariance,
+        }
+    if "world" in name:
+        rotation, translation = alignment.mocap_to_world[:3], alignment.mocap_to_world[3:]
+        column["mocap_to_world"] = {"rotation_vector_rad": rotation, "translation_m": translation}
+    return column
+
+
+def _refused(name: str, offset_s: float, estimate: RunPoses, reason: str) -> dict[str, Any]:
+    """The column of an alignment that this motion does not determine: no numbers, and why."""
+    return {
+        **dict.fromkeys(_NUMBERS),
+        "frames_tracked_fraction": estimate.tracked_fraction,
+        "time_offset_s": offset_s,
+        "alignment": name,
+        "frames": 0,
+        "refused": reason,
+    }
