@@ -51,6 +51,13 @@ class Pose:
         return self.chi2 / np.maximum(2.0 * self.inliers.sum(axis=-1) - 6.0, 1.0)
 
 
+def known_pose(rotation: Array, translation: Array) -> Pose:
+    """A pose known beforehand, [..., 3, 3] and [..., 3]: no covariance, no points."""
+    shape = translation.shape[:-1]
+    zero = np.zeros(shape)
+    return Pose(rotation, translation, np.zeros((*shape, 6, 6)), zero, zero, np.zeros((*shape, 0), dtype=bool))
+
+
 def solve_pose(
     bearings: Array,
     covariance: Array,

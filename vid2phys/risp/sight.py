@@ -27,6 +27,7 @@ Image = NDArray[np.uint8]
 _AGREEMENT = 0.03  # distance, as a share of the view, at which a point's agreement with the pose has dropped to 0.6
 # turn [rad], zoom and shift [share of the view] of the views that are averaged
 ONE_VIEW = ((0.0, 1.0, 0.0, 0.0),)
+READING_VIEWS = ONE_VIEW  # of the second pass
 
 
 @dataclass(frozen=True)

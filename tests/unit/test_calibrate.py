@@ -1,0 +1,86 @@
+"""Held-out clips show the body where they say it is; thresholds and evidence are worth what they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vid2phys.risp.calibrate import branch_right_share, evidence_divisor, sighting_threshold
+from vid2phys.risp.dataset import FRAMES_PER_SEQUENCE, Render
+from vid2phys.risp.heldout import make_clip
+from vid2phys.types import Array
+
+RADIUS_M = 0.1
+
+
+class OneSequence:
+    """Renders of a bright ball half as wide as the bounding sphere, moving in front of the view camera."""
+
+    def sample(self, index: int) -> Render:
+        position = np.array([0.02 * np.sin(index), 0.003 * index, 2.0 + 0.02 * index])
+        focal = 32.0 / np.tan(np.arcsin(RADIUS_M / 2.0))
+        K = np.array([[focal, 0.0, 47.5], [0.0, focal, 47.5], [0.0, 0.0, 1.0]])
+        place = K @ position / position[2]
+        v, u = np.mgrid[:96, :96]
+        radius = 0.5 * RADIUS_M / position[2] * focal
+        cover = np.clip(radius + 0.5 - np.hypot(u - place[0], v - place[1]), 0.0, 1.0)
+        pose = np.eye(4)
+        pose[:3, 3] = position
+        radiance = np.repeat(cover[..., None], 4, axis=-1).astype(np.float16)
+        return Render(radiance, K, pose, None, 0, index / 30.0)
+
+
+def _ball_center(frame: Array, background: Array) -> Array:
+    weight = np.abs(frame.astype(float) - background).sum(-1)
+    weight[weight < 60.0] = 0.0
+    v, u = np.mgrid[: len(frame), : len(frame)]
+    return np.array([(weight * u).sum(), (weight * v).sum()]) / weight.sum()
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6])
+def test_the_body_is_where_the_camera_says(seed: int) -> None:
+    bank = np.full((3, 256, 256, 3), 40, dtype=np.uint8)
+    clip = make_clip(OneSequence(), 0, RADIUS_M, bank, seed=seed)
+    assert len(clip.frames) == FRAMES_PER_SEQUENCE
+    places = []
+    for frame, camera, position in zip(clip.frames, clip.cameras, clip.translation, strict=True):
+        place = camera.K @ position
+        places.append(place[:2] / place[2])
+        assert np.linalg.norm(_ball_center(frame, clip.background) - places[-1]) < 0.05 * clip.diameter_px + 0.5
+        size = 2.0 * RADIUS_M / np.linalg.norm(position) * camera.K[0, 0]
+        assert size == pytest.approx(clip.diameter_px * 2.0 / np.linalg.norm(position), rel=0.02)
+    assert np.ptp(places, axis=0).max() > 2.0, "the body should move over the background"
+    assert not np.array_equal(clip.frames[0], clip.frames[1])
+
+
+def test_a_clip_depends_on_its_seed_alone() -> None:
+    bank = np.full((3, 256, 256, 3), 40, dtype=np.uint8)
+    first, second = (make_clip(OneSequence(), 0, RADIUS_M, bank, seed=1) for _ in range(2))
+    for a, b in zip(first.frames, second.frames, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_threshold_lies_between_empty_and_true_sightings() -> None:
+    rng = np.random.default_rng(0)
+    empty, true = rng.uniform(0.0, 0.1, 200), rng.uniform(0.4, 0.9, 200)
+    assert 0.1 < sighting_threshold(true, empty) < 0.4
+    blurred = np.concatenate([true, rng.uniform(0.0, 0.3, 20)])
+    assert (blurred >= sighting_threshold(blurred, rng.uniform(0.0, 0.35, 200))).mean() > 0.94
+
+
+def test_evidence_is_tempered_by_how_often_it_is_wrong() -> None:
+    rng = np.random.default_rng(1)
+    sequence = np.repeat(np.arange(200), 16)
+    right = rng.random(200) < 0.8
+    favoured = np.where(right, 0, rng.integers(1, 4, 200))
+    evidence = rng.normal(0.0, 1.0, (3200, 4))
+    evidence[np.arange(3200), favoured[sequence]] += 2.0  # every frame of a look makes the same mistake
+    divisor = evidence_divisor(evidence, sequence)
+    totals = np.stack([evidence[sequence == s].sum(axis=0) for s in range(200)]) / divisor
+    sure = np.exp(totals.max(axis=1)) / np.exp(totals).sum(axis=1)
+    assert branch_right_share(evidence, sequence) == pytest.approx(right.mean(), abs=0.02)
+    assert sure.mean() == pytest.approx(0.8, abs=0.06)
+
+
+def test_a_body_without_symmetry_needs_no_evidence() -> None:
+    assert evidence_divisor(np.zeros((32, 1)), np.repeat([0, 1], 16)) == 1.0
