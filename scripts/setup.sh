@@ -57,7 +57,7 @@ install_package() {
 }
 
 has_llvm() {
-  "$venv/bin/python" -c 'import sys; from vid2phys.engine.render.mitsuba import find_llvm; sys.exit(find_llvm() is None)'
+  "$venv/bin/python" -c 'import sys; from vid2phys.engine.render.llvm import find_llvm; sys.exit(find_llvm() is None)'
 }
 
 # Only making training data needs LLVM; identify and evaluate do not, so a machine without it goes on.

@@ -1,4 +1,4 @@
-"""A run of identify made from a simulated flight, without tracking or fitting: for tests of what judges and shows runs."""
+"""A run of identify made from a simulated flight, without tracking or fitting: for tests of judging and showing."""
 
 from __future__ import annotations
 

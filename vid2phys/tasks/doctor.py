@@ -51,11 +51,11 @@ def _cuda() -> Finding:
 
 
 def _llvm() -> Finding:
-    from vid2phys.engine.render.mitsuba import find_llvm
+    from vid2phys.engine.render.llvm import find_llvm
 
     found = find_llvm()
     if found is not None:
-        return Finding("LLVM", True, f"version {found.version}: {found.path}")
+        return Finding("LLVM", True, f"version {'.'.join(map(str, found.version))}: {found.path}")
     remedy = "sudo apt install libllvm19, or set DRJIT_LIBLLVM_PATH to the file of LLVM 16 or newer"
     return Finding("LLVM", False, "none of version 16 or newer; only train-risp needs it", remedy)
 
