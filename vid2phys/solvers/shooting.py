@@ -182,6 +182,7 @@ def _solution(setup: _Setup, point: _Point, iterations: int, converged: bool) ->
         loss=cost,
         extra={},
         weights=np.repeat(weights[:, None], problem.observation.visible.shape[1], axis=1),
+        knot_states=states,
     )
 
 

@@ -234,6 +234,8 @@ def solution(smoothed: Smoothed) -> Solution:
         loss=-smoothed.log_evidence,
         extra={name: float(value) for name, value in levels.items()},
         weights=linear.weights,
+        knot_states=point.states,
+        knot_inputs=point.inputs[:, : len(layout.channels)],
     )
 
 

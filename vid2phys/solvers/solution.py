@@ -19,7 +19,7 @@ class Solution:
     action_std [F - 1, A] of the fitted actions, None when they were recorded; parameters: all, with fitted values;
     theta_names [P]: the free parameters, then the solver's nuisances, with theta_covariance [P, P] and
     null_directions [*, P] in solver coordinates; extra: the nuisances' values and the levels found, by name.
-    weights: [F, K] robust weights of the keypoints.
+    weights: [F, K] robust weights of the keypoints. knot_states [T, N], knot_inputs [T, M]: where to start again.
     """
 
     states: Array
@@ -35,6 +35,8 @@ class Solution:
     loss: float
     extra: dict[str, float]
     weights: Array
+    knot_states: Array
+    knot_inputs: Array | None = None
 
 
 def residual_bearings(problem: Problem, states: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +155,23 @@ def solve(
     if method == "shooting":
         return _result(inputs, tracked, problem, shooting.solve(problem, states), fit)
     solution = smoothing.solve(problem, states, initial.first_inputs(problem, states))
+    if debias:
+        problem, solution = _debiased(inputs, problem, solution, progress)
     return _result(inputs, tracked, problem, solution, fit)
+
+
+def _debiased(inputs: Inputs, problem: Problem, solution: Solution, progress: Progress) -> tuple[Problem, Solution]:
+    """Fit again without the bias that the network shows on renders of the first fit."""
+    from vid2phys.risp.error_model import Calibration
+    from vid2phys.solvers import smoothing
+    from vid2phys.solvers.debias import Scene, debiased
+
+    progress("rendering the fit")
+    calibration = Calibration.from_dict(inputs.model.calibration)
+    scene = Scene(inputs.clip, inputs.camera, inputs.mesh, inputs.model, calibration)
+    problem = replace(problem, observation=debiased(scene, problem, solution.states))
+    progress("fitting again")
+    return problem, smoothing.solve(problem, solution.knot_states, solution.knot_inputs, rounds=2)
 
 
 def _result(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, fit: tuple[str, ...]) -> Result:
@@ -254,7 +270,7 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
     """Write overlay.mp4 into the run folder."""
     from vid2phys.report.overlay import write_overlay
 
-    lost = ~result.observation.visible.any(axis=1)
+    lost = np.logical_not(result.observation.visible.any(axis=1))
     write_overlay(
         folder / "overlay.mp4",
         inputs.clip,
@@ -272,7 +288,7 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
     from vid2phys.io.actions import save_actions
     from vid2phys.io.recordings import save_observation, save_trajectory
     from vid2phys.io.run import result_to_json, validate_result, write_json
-    from vid2phys.report.html import write_report
+    from vid2phys.report.page import write_report
 
     files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": "config.yaml"}
     save_trajectory(result.trajectory, folder / "trajectory.csv")
@@ -294,7 +310,16 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
     data = result_to_json(result, _input_files(options, inputs), fit, files, options["seed"])
     data["diagnostics"].pop("residual_px", None)
     validate_result(data)
-    write_report(folder / "report.html", result, data)
+    overlay = folder / "overlay.mp4"
+    write_report(
+        folder / "report.html",
+        result,
+        data,
+        inputs.system,
+        inputs.camera,
+        overlay=overlay if overlay.exists() else None,
+        title=inputs.clip.name,
+    )
     write_json(folder / "result.json", data)
 
 
