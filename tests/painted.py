@@ -44,6 +44,9 @@ CAMERA = Camera(
 )
 
 
+_NOISE = np.random.default_rng(9).normal(0.0, 3.0, (CAMERA.height, CAMERA.width, 1)).astype(np.float32)
+
+
 @dataclass(frozen=True)
 class Scene:
     """A clip with its truth: camera_from_body rotation [T, 3, 3] and translation [T, 3]; present [T]."""
@@ -85,7 +88,8 @@ def paint(rng: np.random.Generator, rotation: Array | None, translation: Array) 
                 cv2.LINE_AA,
                 4,
             )
-    return np.clip(frame + rng.normal(0.0, 3.0, frame.shape), 0, 255).astype(np.uint8)
+    noise = np.roll(_NOISE, rng.integers(640, size=2), axis=(0, 1))
+    return np.clip(frame + noise, 0, 255).astype(np.uint8)
 
 
 def make_scene(translation: Array, present: NDArray[np.bool_] | None = None, *, seed: int = 0) -> Scene:

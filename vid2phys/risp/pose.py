@@ -19,7 +19,7 @@ from vid2phys.types import Array
 STUDENT_NU = 4.0  # degrees of freedom of the robust cost
 OUTLIER_SIGMA = 5.0
 _GRID = 192  # rotations of the starting grid: no rotation is further than about 30 degrees from one of them
-_STARTS = 6  # of which this many are refined
+_STARTS = 5  # of which this many are refined
 _SAME_RAD = 0.12  # hypotheses closer than this are one
 _ANNEAL = (6.0, 6.0, 3.0, 3.0, 1.5, 1.5, 1.0, 1.0, 1.0, 1.0)  # standard deviations are inflated by this at first
 _MIN_POINTS = 4
@@ -101,11 +101,12 @@ def solve_poses(
         rotation = np.concatenate([initial.rotation[:, None], rotation], axis=1)
         translation = np.concatenate([initial.translation[:, None], translation], axis=1)
     rotation, translation, cost = _refine(data, rotation, translation)
-    best = np.argmin(cost, axis=1)[:, None]
-    flipped = _refine(data, *_flip(_take(rotation, best), _take(translation, best), points_body))
-    rotation = np.concatenate([rotation, flipped[0]], axis=1)
-    translation = np.concatenate([translation, flipped[1]], axis=1)
-    cost = np.concatenate([cost, flipped[2]], axis=1)
+    if hypotheses > 1:  # the best alone is found without; its flip may be a minimum that no start led to
+        best = np.argmin(cost, axis=1)[:, None]
+        flipped = _refine(data, *_flip(_take(rotation, best), _take(translation, best), points_body))
+        rotation = np.concatenate([rotation, flipped[0]], axis=1)
+        translation = np.concatenate([translation, flipped[1]], axis=1)
+        cost = np.concatenate([cost, flipped[2]], axis=1)
     index, repeated = _distinct(rotation, cost, hypotheses)
     return _finish(data, _take(rotation, index), _take(translation, index), repeated)
 
