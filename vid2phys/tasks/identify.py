@@ -288,7 +288,7 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
     from vid2phys.io.actions import save_actions
     from vid2phys.io.recordings import save_observation, save_trajectory
     from vid2phys.io.run import result_to_json, validate_result, write_json
-    from vid2phys.report.page import write_report
+    from vid2phys.report.html import write_report
 
     files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": "config.yaml"}
     save_trajectory(result.trajectory, folder / "trajectory.csv")

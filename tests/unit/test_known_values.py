@@ -1,0 +1,69 @@
+"""What is known before a fit: the user's values, the mesh's inertia, and the contradictions that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vid2phys.engine.systems import get
+from vid2phys.errors import InputError, UsageError
+from vid2phys.io.mesh import MassProperties
+from vid2phys.tasks.known_values import INERTIA, known_values, read_parameters
+from vid2phys.types import Actions
+
+SYSTEM = get("quadrotor")
+SOLID = MassProperties(1e-3, np.zeros(3), np.diag([0.005, 0.006, 0.009]), True)
+RECORDED = Actions(
+    np.arange(10) / 100, np.tile([7.0, 0, 0, 0], (10, 1)), "wrench", SYSTEM.action_names, SYSTEM.action_units
+)
+
+
+def test_mass_to_fit_starts_at_thrust_over_gravity_with_the_inertia_of_the_mesh() -> None:
+    known = known_values(SYSTEM, SOLID, {}, ("mass",), RECORDED)
+    mass = known.parameters["mass"]
+    assert mass.free
+    assert mass.value == pytest.approx(7.0 / 9.81)
+    assert known.parameters["inertia_yy"].value == pytest.approx(0.006 * mass.value)
+    assert known.nuisance == INERTIA
+    assert not known.per_kilogram
+
+
+def test_given_values_are_kept_and_not_fitted() -> None:
+    known = known_values(SYSTEM, SOLID, {"mass": 0.5, "inertia_xx": 0.01}, (), None)
+    assert known.parameters["mass"].source == "given"
+    assert known.parameters["inertia_xx"].value == 0.01
+    assert known.parameters["inertia_zz"].source == "mesh"
+    assert not any(p.free for p in known.parameters)
+
+
+def test_without_mass_and_actions_everything_is_per_kilogram() -> None:
+    known = known_values(SYSTEM, SOLID, {}, (), None)
+    assert known.per_kilogram
+    assert known.parameters["mass"].value == 1.0
+    assert any("per kilogram" in note for note in known.notes)
+
+
+def test_unknown_parameter_lists_what_there_is() -> None:
+    with pytest.raises(UsageError, match=r"unknown parameter 'mas'.*arm_length, drag, gravity.*mass"):
+        known_values(SYSTEM, SOLID, {}, ("mas",), None)
+
+
+def test_values_outside_their_domain_and_actions_without_mass_are_refused() -> None:
+    with pytest.raises(UsageError, match="mass = -1 kg"):
+        known_values(SYSTEM, SOLID, {"mass": -1.0}, (), None)
+    with pytest.raises(UsageError, match="--fit mass, or --set mass"):
+        known_values(SYSTEM, SOLID, {}, (), RECORDED)
+
+
+def test_parameter_files(tmp_path: Path) -> None:
+    path = tmp_path / "quad.yaml"
+    path.write_text("mass: 0.04\ndrag: 1.0e-3\n")
+    assert read_parameters(path) == {"mass": 0.04, "drag": 1e-3}
+    path.write_text("mass: 40 g\n")
+    with pytest.raises(InputError, match="mass as '40 g'"):
+        read_parameters(path)
+    path.write_text("- mass\n")
+    with pytest.raises(InputError, match="holds no parameters"):
+        read_parameters(path)
