@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +22,8 @@ import numpy as np
 
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.system import System
-from vid2phys.errors import Vid2PhysError
+from vid2phys.errors import InputError, Vid2PhysError
+from vid2phys.io.files import atomic_path
 from vid2phys.risp.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
 from vid2phys.types import Mesh
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 SHARDS_PER_PROCESS = 24
 _STALL_S = 300.0
 _ATTEMPTS = 3
+_COMPLAINED = 3  # exit code of a process that sent the text of an error
+_ABANDONED_S = 3600.0
 _LOOK, _VIEW, _RENDER = range(3)  # streams of random numbers of one sample
 
 
@@ -51,6 +56,7 @@ class _Job:
 class _Running:
     process: Any
     job: _Job
+    complaint: Any  # the receiving end of a pipe: the text of an error of the user's
     done: int
     last_progress_s: float
 
@@ -73,7 +79,9 @@ def render_missing(
         from vid2phys.engine.render.mitsuba import load_mitsuba
 
         load_mitsuba()  # raises, with the remedy
-    jobs = deque(_Job(missing[i : i + SHARDS_PER_PROCESS]) for i in range(0, len(missing), SHARDS_PER_PROCESS))
+    _remove_abandoned(folder)
+    share = min(SHARDS_PER_PROCESS, -(-len(missing) // max(1, workers)))
+    jobs = deque(_Job(missing[i : i + share]) for i in range(0, len(missing), share))
     running: list[_Running] = []
     try:
         while jobs or running:
@@ -92,11 +100,12 @@ def render_missing(
 def _start(job: _Job, mesh: Mesh, system: System, folder: Path, settings: Settings) -> _Running:
     viewpoints = {shard: _viewpoints(system, settings, shard) for shard in job.shards}
     # A fresh interpreter: neither the parent's threads nor its copy of LLVM are inherited.
-    process = multiprocessing.get_context("spawn").Process(
-        target=_render_shards, args=(mesh, str(folder), settings, viewpoints), daemon=True
-    )
+    context = multiprocessing.get_context("spawn")
+    complaint, speak = context.Pipe(duplex=False)
+    process = context.Process(target=_render_shards, args=(mesh, str(folder), settings, viewpoints, speak), daemon=True)
     process.start()
-    return _Running(process, job, 0, time.monotonic())
+    speak.close()
+    return _Running(process, job, complaint, 0, time.monotonic())
 
 
 def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
@@ -112,6 +121,8 @@ def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
         return False
     running.process.kill()
     running.process.join()
+    if running.process.exitcode == _COMPLAINED:
+        raise InputError(running.complaint.recv())
     if left:
         attempts = 1 if running.done else running.job.attempts + 1
         if attempts >= _ATTEMPTS:
@@ -119,6 +130,13 @@ def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
             raise RenderError(f"a rendering process {state}", "pictures", "see the messages above; `vid2phys doctor`")
         jobs.append(_Job(left, attempts))
     return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Temporary files of processes that were killed; young ones may belong to a process that is at work."""
+    for path in folder.glob(".shard_*"):
+        if time.time() - path.stat().st_mtime > _ABANDONED_S:
+            path.unlink(missing_ok=True)
 
 
 def _count_done(folder: Path, settings: Settings) -> int:
@@ -141,8 +159,12 @@ def _viewpoints(system: System, settings: Settings, shard: int) -> list[Viewpoin
     return result
 
 
-def _render_shards(mesh: Mesh, folder: str, settings: Settings, viewpoints: dict[int, list[Viewpoint]]) -> None:
-    """What a process does: render its shards, write each under a temporary name, rename."""
+def _render_shards(
+    mesh: Mesh, folder: str, settings: Settings, viewpoints: dict[int, list[Viewpoint]], speak: Any
+) -> None:
+    """What a process does: render its shards and write each. Ends early when its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
+    parent = os.getppid()
     from vid2phys.engine.render.mitsuba import Renderer
     from vid2phys.risp.dataset import shard_path
     from vid2phys.risp.materials import mesh_parts
@@ -150,7 +172,14 @@ def _render_shards(mesh: Mesh, folder: str, settings: Settings, viewpoints: dict
     renderer = Renderer(mesh, settings.size, settings.spp)
     parts = mesh_parts(mesh)
     for shard, views in viewpoints.items():
-        _write_shard(shard_path(Path(folder), shard), _render_shard(renderer, parts, settings, shard, views))
+        if os.getppid() != parent:
+            return
+        arrays = _render_shard(renderer, parts, settings, shard, views)
+        try:
+            _write_shard(shard_path(Path(folder), shard), arrays)
+        except InputError as error:  # disk full, not permitted
+            speak.send(str(error))
+            sys.exit(_COMPLAINED)
 
 
 def _render_shard(
@@ -187,10 +216,5 @@ def _render_shard(
 def _write_shard(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
     from safetensors.numpy import save
 
-    data = save(arrays)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(save(arrays))

@@ -36,23 +36,20 @@ class Brdf:
         return dr.select(above, spec + diffuse, mi.Color3f(0.0))
 
     def pdf(self, wi: Any, wo: Any) -> Any:
-        """Density of `sample` in solid angle; carries no derivative."""
+        """Density of `sample` in solid angle."""
         dr = self.dr
-        with dr.suspend_grad():
-            half = dr.normalize(wi + wo)
-            jacobian = 4.0 * dr.maximum(dr.dot(wo, half), 1e-6)
-            spec = self._distribution().pdf(wi, half) / jacobian
-            share = self._specular_share()
-            density = share * spec + (1.0 - share) * wo.z * dr.inv_pi
-            return dr.select((wi.z > 0) & (wo.z > 0), density, 0.0)
+        half = dr.normalize(wi + wo)
+        spec = self._distribution().pdf(wi, half) / (4.0 * dr.maximum(dr.dot(wo, half), 1e-6))
+        share = self._specular_share()
+        density = share * spec + (1.0 - share) * wo.z * dr.inv_pi
+        return dr.select((wi.z > 0) & (wo.z > 0), density, 0.0)
 
     def sample(self, wi: Any, choice: Any, uniform: Any) -> Any:
-        """A direction `wo` drawn from the two lobes; carries no derivative (detached sampling)."""
+        """A direction `wo` drawn from the two lobes; it moves with the roughness."""
         mi, dr = self.mi, self.dr
-        with dr.suspend_grad():
-            half, _ = self._distribution().sample(wi, uniform)
-            reflected = 2.0 * dr.dot(wi, half) * mi.Vector3f(half) - wi
-            return dr.select(choice < self._specular_share(), reflected, mi.warp.square_to_cosine_hemisphere(uniform))
+        half, _ = self._distribution().sample(wi, uniform)
+        reflected = 2.0 * dr.dot(wi, half) * mi.Vector3f(half) - wi
+        return dr.select(choice < self._specular_share(), reflected, mi.warp.square_to_cosine_hemisphere(uniform))
 
     def _fresnel(self, cosine: Any) -> Any:
         weight = (1.0 - cosine) ** 5

@@ -20,38 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.render.appearance import ENVIRONMENT_SHAPE, LIGHTS, Appearance, MovingAppearance
 from vid2phys.engine.render.brdf import Brdf
 from vid2phys.engine.render.llvm import MINIMUM_VERSION, LlvmInfo, find_llvm
 from vid2phys.errors import MissingDependencyError
 from vid2phys.types import Array, Mesh
 
-__all__ = ["Appearance", "LlvmInfo", "Picture", "Renderer", "find_llvm", "load_mitsuba"]
+__all__ = ["LIGHTS", "Appearance", "LlvmInfo", "Picture", "Renderer", "find_llvm", "load_mitsuba"]
 
-LIGHTS = 3
-ENVIRONMENT_SHAPE = (32, 64)
 _MAX_RADIANCE = 100.0
-
-
-@dataclass(frozen=True)
-class Appearance:
-    """What a picture depends on besides the pose. Lengths in metres, everything in body axes.
-
-    face_color: [F, 3] linear RGB. face_roughness, face_metallic: [F]. specular: 0 to 1 (0.5 is plastic).
-    light_positions: [3, 3] m. light_intensities: [3, 3] RGB per solid angle; zero switches a light off.
-    environment: [32, 64, 3] radiance, a latitude-longitude picture whose rows run from +y (top) to -y of its own
-    axes. environment_from_body: [3, 3]. environment_scale: factor. ambient: [3], radiance met by light from the body.
-    """
-
-    face_color: Array
-    face_roughness: Array
-    face_metallic: Array
-    specular: float
-    light_positions: Array
-    light_intensities: Array
-    environment: Array
-    environment_from_body: Array
-    environment_scale: float
-    ambient: Array
 
 
 @dataclass(frozen=True)
@@ -136,7 +113,7 @@ class Renderer:
         coordinates = [mi.Float(0.0) for _ in directions]
         for coordinate in coordinates:
             dr.enable_grad(coordinate)
-        values = _Values(mi, dr, appearance, directions, coordinates, self.radius_m)
+        values = MovingAppearance(mi, dr, appearance, directions, coordinates, self.radius_m)
         radiance = dr.clip(self._radiance(rays, random, values), 0.0, _MAX_RADIANCE)
         pixel = hits // self.spp
         images = [self._accumulate(dr.detach(radiance), pixel), self._accumulate(mi.Color3f(1.0), pixel)]
@@ -154,7 +131,7 @@ class Renderer:
             np.concatenate([color, coverage[..., :1]], axis=-1), np.array(tangents, np.float32).reshape(-1, *shape)
         )
 
-    def _radiance(self, rays: Any, random: Any, values: _Values) -> Any:
+    def _radiance(self, rays: Any, random: Any, values: MovingAppearance) -> Any:
         """Reflected radiance towards the camera of one sample a lane, Color3f."""
         mi, dr = self.mi, self.dr
         with dr.suspend_grad():
@@ -178,31 +155,37 @@ class Renderer:
         value = brdf.eval(wi, si.to_local(offset * dr.rsqrt(squared)))
         return dr.select(visible, value * intensity / squared, 0.0)
 
-    def _environment_light(self, si: Any, wi: Any, brdf: Brdf, random: Any, values: _Values) -> Any:
-        """Two samples, one of the environment and one of the BRDF, balance heuristic (Veach 1997)."""
+    def _environment_light(self, si: Any, wi: Any, brdf: Brdf, random: Any, values: MovingAppearance) -> Any:
+        """Two samples, one of the environment and one of the BRDF, balance heuristic (Veach 1997).
+
+        The BRDF's samples move with its roughness: their derivative is far less noisy than one by likelihood ratios.
+        """
         mi, dr = self.mi, self.dr
-        sky = self._environment
+        sky, scale = self._environment, values.environment_scale
         with dr.suspend_grad():
             ds, weight = sky.sample_direction(si, _next_2d(mi, random))
             visible = (ds.pdf > 0) & ~self._scene.ray_test(si.spawn_ray(ds.d))
-            local = si.to_local(ds.d)
-            mis = ds.pdf / (ds.pdf + brdf.pdf(wi, local))
-        scale = values.environment_scale
+        local = si.to_local(ds.d)
+        mis = ds.pdf / (ds.pdf + brdf.pdf(wi, local))
         total = dr.select(visible, brdf.eval(wi, local) * weight * mis * scale, 0.0)
+        wo = brdf.sample(wi, random.next_float32(), _next_2d(mi, random))
+        density = brdf.pdf(wi, wo)
         with dr.suspend_grad():
-            wo = brdf.sample(wi, random.next_float32(), _next_2d(mi, random))
-            ray = si.spawn_ray(si.to_world(wo))
-            density = brdf.pdf(wi, wo)
-            blocker = self._scene.ray_intersect_preliminary(ray)
+            blocker = self._scene.ray_intersect_preliminary(si.spawn_ray(si.to_world(dr.detach(wo))))
             blocked = blocker.is_valid()
-            miss = dr.zeros(mi.SurfaceInteraction3f, dr.width(ray.d))
-            miss.wi = -ray.d
-            ds = dr.zeros(mi.DirectionSample3f, dr.width(ray.d))
-            ds.d = ray.d
-            light = sky.eval(miss) * density / (density + sky.pdf_direction(si, ds))
             blocking_face = dr.select(blocked, blocker.prim_index, 0)
-        arriving = dr.select(blocked, values.color(blocking_face) * values.ambient, light * scale)
+        light, sky_density = self._sky(si, si.to_world(wo))
+        light *= scale * density / (density + sky_density)
+        arriving = dr.select(blocked, values.color(blocking_face) * values.ambient, light)
         return total + dr.select(density > 1e-6, brdf.eval(wi, wo) * arriving / dr.maximum(density, 1e-6), 0.0)
+
+    def _sky(self, si: Any, direction: Any) -> tuple[Any, Any]:
+        """Radiance of the environment along `direction`, and the density of sampling it."""
+        mi, dr = self.mi, self.dr
+        count = dr.width(direction)
+        miss, ds = dr.zeros(mi.SurfaceInteraction3f, count), dr.zeros(mi.DirectionSample3f, count)
+        miss.wi, ds.d = -direction, direction
+        return self._environment.eval(miss), self._environment.pdf_direction(si, ds)
 
     def _accumulate(self, color: Any, pixel: Any) -> Any:
         dr = self.dr
@@ -255,66 +238,6 @@ class Renderer:
         buffers.update()
         sky = {"type": "envmap", "bitmap": mi.Bitmap(np.ones((*ENVIRONMENT_SHAPE, 3), np.float32))}
         return mi.load_dict({"type": "scene", "body": shape, "sky": sky})
-
-
-class _Values:
-    """The appearance as Dr.Jit variables, moving along `directions` by `coordinates` (which are zero)."""
-
-    def __init__(
-        self,
-        mi: Any,
-        dr: Any,
-        appearance: Appearance,
-        directions: Sequence[Appearance],
-        coordinates: Sequence[Any],
-        radius_m: float,
-    ) -> None:
-        self.mi, self.dr = mi, dr
-        self._moves = list(zip(directions, coordinates, strict=True))
-        self._buffers = {
-            name: [
-                (mi.Float(np.ascontiguousarray(getattr(source, name), np.float32).ravel()), coordinate)
-                for source, coordinate in [(appearance, None), *self._moving(name)]
-            ]
-            for name in ("face_color", "face_roughness", "face_metallic")
-        }
-        self.specular = self._small(appearance, "specular")[0]
-        self.environment_scale = self._small(appearance, "environment_scale")[0]
-        self.ambient = mi.Color3f(*self._small(appearance, "ambient"))
-        positions = [x / radius_m for x in self._small(appearance, "light_positions")]
-        intensities = [x / radius_m**2 for x in self._small(appearance, "light_intensities")]
-        self.light_positions = [mi.Point3f(*positions[3 * i : 3 * i + 3]) for i in range(LIGHTS)]
-        self.light_intensities = [mi.Color3f(*intensities[3 * i : 3 * i + 3]) for i in range(LIGHTS)]
-
-    def brdf(self, face: Any) -> Brdf:
-        """The reflection of faces, UInt32."""
-        roughness, metallic = (self._gather(name, 1, face) for name in ("face_roughness", "face_metallic"))
-        return Brdf(self.mi, self.dr, self.color(face), roughness[0], metallic[0], self.specular)
-
-    def color(self, face: Any) -> Any:
-        """The base colour of faces, Color3f."""
-        return self.mi.Color3f(*self._gather("face_color", 3, face))
-
-    def _moving(self, name: str) -> list[tuple[Appearance, Any]]:
-        return [(d, x) for d, x in self._moves if name != "face_metallic" and np.any(getattr(d, name))]
-
-    def _gather(self, name: str, channels: int, face: Any) -> list[Any]:
-        result = []
-        for channel in range(channels):
-            total = self.mi.Float(0.0)
-            for buffer, coordinate in self._buffers[name]:
-                value = self.dr.gather(self.mi.Float, buffer, face * channels + channel)
-                total = total + (value if coordinate is None else value * coordinate)
-            result.append(total)
-        return result
-
-    def _small(self, appearance: Appearance, name: str) -> list[Any]:
-        mi, dr = self.mi, self.dr
-        values = [dr.opaque(mi.Float, float(x)) for x in np.ravel(getattr(appearance, name))]
-        for direction, coordinate in self._moving(name):
-            steps = np.ravel(getattr(direction, name))
-            values = [v + dr.opaque(mi.Float, float(s)) * coordinate for v, s in zip(values, steps, strict=True)]
-        return values
 
 
 def _next_2d(mi: Any, random: Any) -> Any:
