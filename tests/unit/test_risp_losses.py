@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.unit.risp_synthetic import square_body
+from vid2phys.risp import heatmaps, losses
+from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, cell_to_pixel, pixel_to_cell, to_input
+from vid2phys.risp.recipes import front_keypoint, gamma_at
+
+
+def logits_at(points_px: torch.Tensor, cells: int = 24) -> torch.Tensor:
+    x, y = heatmaps.separable_target(points_px, cells)
+    return (y[..., :, None] * x[..., None, :]).clamp(min=1e-12).log()
+
+
+def random_points(batch: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).uniform(14, 82, (batch, 8, 2)))
+
+
+def targets(points: torch.Tensor) -> losses.Targets:
+    body = square_body()
+    visible = torch.ones(points.shape[:2], dtype=torch.bool)
+    return losses.Targets(points, visible, torch.from_numpy(body.permutation), body.front)
+
+
+def test_cells_are_centred_on_their_pixels() -> None:
+    assert cell_to_pixel(torch.tensor(0.0)) == 1.5  # the middle of pixels 0 1 2 3
+    assert torch.allclose(pixel_to_cell(cell_to_pixel(torch.arange(24.0))), torch.arange(24.0))
+
+
+def make_mirror_symmetric(network: KeypointNetwork) -> None:
+    """Every kernel its own mirror image; in the stem, the two columns of each 2x2 pixels also change places."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.ndim == 4 and parameter.shape[-1] == 3:
+                parameter.copy_(0.5 * (parameter + parameter.flip(-1)))
+        stem = network.pyramid.stem.weight
+        columns = torch.arange(12) ^ 1
+        stem.copy_(0.5 * (stem + stem[:, columns]))
+
+
+def test_network_has_no_drift_between_picture_and_map() -> None:
+    """With mirror-symmetric kernels a mirrored picture gives the mirrored maps: nothing shifts by half a pixel."""
+    torch.manual_seed(0)
+    network = KeypointNetwork(3, width=8, features=16)
+    make_mirror_symmetric(network)
+    x = to_input(torch.zeros(1, 96, 96, 3).uniform_(0, 255))
+    with torch.no_grad():
+        assert torch.allclose(network(x.flip(-1)).flip(-1), network(x), atol=1e-4)
+
+
+def test_decode_reads_targets_back() -> None:
+    points = random_points(4)
+    decoded, moment, mass = heatmaps.decode(logits_at(points))
+    assert torch.allclose(decoded, points, atol=0.15)
+    assert (mass > 0.95).all()
+    assert torch.allclose(moment, torch.eye(2, dtype=moment.dtype) * 12.5, atol=1.6)
+
+
+def test_decode_at_the_border_stays_inside() -> None:
+    decoded, _, _ = heatmaps.decode(logits_at(torch.tensor([[[0.0, 95.0], [1.5, 1.5]]])))
+    assert torch.isfinite(decoded).all()
+    assert ((decoded > -1) & (decoded < 96)).all()
+
+
+def test_cross_entropy_is_least_for_the_right_point() -> None:
+    points = random_points(3)
+    pairs = heatmaps.cross_entropy(heatmaps.log_probabilities(logits_at(points)), points)
+    assert (pairs.argmin(-1) == torch.arange(8)).all()
+
+
+def test_loss_is_blind_to_the_group_and_to_nothing_else() -> None:
+    points = random_points(2)
+    wanted = targets(points)
+    straight = losses.best_targets(heatmaps.log_probabilities(logits_at(points)), wanted)[0]
+    for g in range(4):
+        turned = logits_at(points[:, wanted.permutation[g]])
+        value, best, _ = losses.best_targets(heatmaps.log_probabilities(turned), wanted)
+        assert torch.allclose(value, straight)
+        assert torch.allclose(best, points[:, wanted.permutation[g]])
+    swapped = logits_at(points[:, [1, 0, 2, 3, 4, 5, 6, 7]])
+    assert (losses.best_targets(heatmaps.log_probabilities(swapped), wanted)[0] > straight + 0.5).all()
+
+
+def test_hidden_points_do_not_count() -> None:
+    points = random_points(2)
+    wanted = targets(points)
+    wanted.visible[:, 5] = False
+    log_prob = heatmaps.log_probabilities(logits_at(points))
+    before = losses.group_cross_entropy(log_prob, wanted)[:, 0]
+    wanted.points_px[:, 5] += 30.0
+    assert torch.allclose(losses.group_cross_entropy(log_prob, wanted)[:, 0], before)
+
+
+@pytest.fixture
+def small() -> tuple[KeypointNetwork, torch.Tensor, torch.Tensor, losses.Targets]:
+    torch.manual_seed(0)
+    network = KeypointNetwork(8, width=8, features=16).double()
+    images = torch.zeros(2, 96, 96, 3).uniform_(0, 255)
+    tangents = torch.randn(2, 3, 96, 96, 3).double() * 20
+    return network, images, tangents, targets(random_points(2))
+
+
+def test_eq12_derivative_agrees_with_moving_psi(
+    monkeypatch: pytest.MonkeyPatch,
+    small: tuple[KeypointNetwork, torch.Tensor, torch.Tensor, losses.Targets],
+) -> None:
+    network, images, tangents, wanted = small
+    monkeypatch.setattr(losses, "to_input", lambda x: ((x.double().permute(0, 3, 1, 2) - 118.0) / 62.0).contiguous())
+    monkeypatch.setattr(losses, "_ERROR_LIMIT_PX", 1e3)
+    _, norm = losses.rendering_gradient_norm(network, images, tangents, wanted)
+    step, slopes = 1e-5, []
+    _, points, visible = losses.best_targets(
+        heatmaps.log_probabilities(network(losses.to_input(images))[:, :-1]), wanted
+    )
+    for p in range(3):
+        ends = [
+            losses.decoded_error_px(network(losses.to_input(images + s * tangents[:, p]))[:, :-1], points, visible)
+            for s in (step, -step)
+        ]
+        slopes.append((ends[0] - ends[1]) / (2 * step))
+    expected = torch.stack(slopes, -1).norm(dim=-1).mean()
+    assert torch.allclose(norm, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_eq12_reaches_the_weights(
+    monkeypatch: pytest.MonkeyPatch,
+    small: tuple[KeypointNetwork, torch.Tensor, torch.Tensor, losses.Targets],
+) -> None:
+    monkeypatch.setattr(losses, "_ERROR_LIMIT_PX", 1e3)
+    network, images, tangents, wanted = small
+    network = network.float()
+    wanted = losses.Targets(wanted.points_px.float(), wanted.visible, wanted.permutation, wanted.front)
+    _, norm = losses.rendering_gradient_norm(network, images, tangents.float(), wanted)
+    norm.backward()
+    gradient = network.pyramid.stem.weight.grad
+    assert gradient is not None
+    assert torch.isfinite(gradient).all()
+    assert gradient.abs().max() > 0
+
+
+def test_gamma_rises_after_the_first_third() -> None:
+    assert gamma_at(0.0, 2.0) == gamma_at(1 / 3, 2.0) == 0.0
+    assert np.isclose(gamma_at(2 / 3, 2.0), 1.0)
+    assert np.isclose(gamma_at(1.0, 2.0), 2.0)
+
+
+def test_front_keypoint_is_far_from_the_axis() -> None:
+    body = square_body()
+    front = body.points[body.front]
+    assert np.isclose(np.hypot(*front[:2]), np.hypot(*body.points[:, :2].T).max())
+    assert front[0] == body.points[:, 0].max()
+    assert front_keypoint(np.array([[0.0, 0.1, 0.0], [0.1, 0.0, 0.0]]), np.eye(3)[None]) == 1
+
+
+def test_locator_loss_falls_where_the_body_is() -> None:
+    center, diameter = torch.tensor([[41.3, 22.0], [10.0, 50.0]]), torch.tensor([20.0, 30.0])
+    present = torch.tensor([1.0, 0.0])
+    heat, near = losses.locator_targets(center, diameter, present, 24)
+    assert heat[0].eq(1).sum() == 1
+    assert heat[1].max() == 0
+    assert near[0].sum() >= 4
+    good = torch.full((2, 2, 24, 24), -6.0)
+    good[:, 1] = 0.0
+    row, column = (int(i) for i in torch.nonzero(heat[0] == 1)[0])
+    good[0, 0, row, column] = 6.0
+    good[0, 1] = torch.log(diameter[0] / LocatorNetwork.REFERENCE_PX)
+    bad = good.clone()
+    bad[0, 0] = bad[0, 0].flip(0)
+    arguments = (center, diameter, present, LocatorNetwork.REFERENCE_PX)
+    assert losses.locator_loss(good, *arguments) < 0.3 < losses.locator_loss(bad, *arguments)

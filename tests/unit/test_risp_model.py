@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.unit.risp_synthetic import square_body
+from vid2phys.errors import InputError
+from vid2phys.io.mesh import geometry_signature
+from vid2phys.risp.find import find_model
+from vid2phys.risp.locate import _distinct, _peaks, locate
+from vid2phys.risp.model import Model, Shape
+from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
+from vid2phys.types import Mesh
+
+SIZES = {"fine": {"width": 8, "features": 16, "depth": 3}, "coarse": {"width": 8, "features": 16, "depth": 3}}
+
+
+def box(*extents: float, name: str = "box") -> Mesh:
+    import trimesh
+
+    shape = trimesh.creation.box(extents=extents)
+    return Mesh(np.asarray(shape.vertices), np.asarray(shape.faces), np.zeros(len(shape.faces), np.int64), name=name)
+
+
+def make_model(mesh: Mesh) -> Model:
+    torch.manual_seed(0)
+    body = square_body()
+    shape = Shape(
+        "quadrotor", geometry_signature(mesh), body.points, body.rotations, body.permutation, body.front, mesh.name
+    )
+    fine, coarse = KeypointNetwork(8, **SIZES["fine"]), LocatorNetwork(**SIZES["coarse"])
+    return Model(shape, fine.eval(), coarse.eval(), 96, SIZES)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_model(box(0.1, 0.1, 0.03)).save(tmp_path / "models" / "box", {"seed": 0})
+    return tmp_path / "models" / "box"
+
+
+def test_saved_model_reads_as_before(folder: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (3, 96, 96, 3), dtype=np.uint8)
+    before, after = make_model(box(0.1, 0.1, 0.03)).read(images), Model.load(folder).read(images)
+    assert before.points_px.shape == (3, 8, 2)
+    assert before.covariance_px.shape == (3, 8, 2, 2)
+    assert before.peak.shape == (3, 8)
+    assert before.front_logprob.shape == (3, 24, 24)
+    assert np.allclose(np.exp(before.front_logprob).sum((1, 2)), 1.0, atol=1e-5)
+    assert (np.linalg.eigvalsh(before.covariance_px) > 0).all()
+    assert np.median(np.abs(before.points_px - after.points_px)) < 0.05  # half precision on disk
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "coarse.safetensors", "config.json", "fine.safetensors", "score.json",
+    ]  # fmt: skip
+
+
+def test_one_picture_is_read_as_in_a_batch(folder: Path) -> None:
+    model = Model.load(folder)
+    images = np.random.default_rng(1).integers(0, 255, (5, 96, 96, 3), dtype=np.uint8)
+    assert np.allclose(model.read(images, batch=2).points_px[3], model.read(images[3:4]).points_px[0], atol=1e-2)
+    assert model.read(images[:0]).points_px.shape == (0, 8, 2)
+
+
+def test_wrong_view_size_is_a_bug_of_the_caller(folder: Path) -> None:
+    with pytest.raises(ValueError, match="expected \\[B, 96, 96, 3\\]"):
+        Model.load(folder).read(np.zeros((1, 64, 64, 3), np.uint8))
+
+
+def edit(folder: Path, change: Callable[[dict], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_broken_models_end_in_one_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is not a model; expected a folder with config.json"):
+        Model.load(tmp_path)
+    edit(folder, lambda c: c.update(schema="vid2phys.model/9"))
+    with pytest.raises(InputError, match=r"has schema vid2phys.model/9; expected vid2phys.model/1"):
+        Model.load(folder)
+    edit(folder, lambda c: c.update(schema="vid2phys.model/1", networks={"fine": {"width": 16}, "coarse": {}}))
+    with pytest.raises(InputError, match=r"'.*' in '.*fine.safetensors' is (missing|of shape .*); expected shape"):
+        Model.load(folder)
+    edit(folder, lambda c: c.pop("symmetry"))
+    with pytest.raises(InputError, match="is incomplete"):
+        Model.load(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="is not JSON"):
+        Model.load(folder)
+
+
+def test_broken_weights_end_in_one_line(folder: Path) -> None:
+    (folder / "coarse.safetensors").write_bytes(b"xyz")
+    with pytest.raises(InputError, match="is not a safetensors file"):
+        Model.load(folder)
+    (folder / "coarse.safetensors").unlink()
+    with pytest.raises(InputError, match="does not exist"):
+        Model.load(folder)
+
+
+def test_model_is_found_by_shape(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
+    same = box(0.1005, 0.1, 0.03, name="exported again")
+    assert find_model(same).shape.mesh_name == "box"
+    command = "vid2phys train-risp --mesh my/long.obj --system quadrotor --out models/long"
+    with pytest.raises(InputError, match=f"no model for the mesh 'long' .*run `{command}`"):
+        find_model(box(0.4, 0.1, 0.03, name="long"), mesh_path="my/long.obj")
+    with pytest.raises(InputError, match="is for another shape than 'long'"):
+        find_model(box(0.4, 0.1, 0.03, name="long"), folder)
+    with pytest.raises(InputError, match="is not a model"):
+        find_model(same, tmp_path / "nowhere")
+    found = find_model(same, folder)
+    assert found.calibration is None
+    assert found.with_calibration({"point_scale": 1.0}).calibration == {"point_scale": 1.0}
+
+
+def test_peaks_are_placed_between_cells() -> None:
+    output = torch.full((2, 12, 16), -9.0)
+    output[0, 5, 7], output[0, 5, 8] = 2.0, 1.0
+    output[1] = np.log(30.0 / LocatorNetwork.REFERENCE_PX)
+    rows = _peaks(output, 48, 64)
+    assert rows.shape == (1, 4)
+    assert 4 * 7 + 1.5 < rows[0, 0] < 4 * 8 + 1.5
+    assert np.isclose(rows[0, 1], 4 * 5 + 1.5, atol=0.05)
+    assert np.isclose(rows[0, 2], 30.0)
+
+
+def test_candidates_are_distinct_and_sorted() -> None:
+    rows = np.array([[10, 10, 20, 0.3], [12, 11, 22, 0.9], [50, 50, 20, 0.5], [10, 10, 60, 0.2]])
+    found = _distinct(rows, 8)
+    assert found.score.tolist() == [0.9, 0.5, 0.2]
+
+
+@pytest.mark.parametrize("shape", [(480, 640), (33, 700), (1100, 90), (20, 20)])
+def test_locate_takes_any_frame(shape: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 255, (*shape, 3), dtype=np.uint8)
+    found = locate(make_model(box(1, 1, 1)).coarse, image)
+    assert found.center_px.shape == (len(found.score), 2)
+    assert (np.diff(found.score) <= 0).all()

@@ -1,0 +1,56 @@
+"""Checkpoints of a training: tensors as safetensors, numbers as JSON inside them, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from vid2phys.io.files import atomic_path
+
+
+def save_checkpoint(
+    path: Path, network: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer, notes: dict[str, Any]
+) -> None:
+    """Writes weights, their running average, the optimiser's moments and `notes` (plain JSON) to one file."""
+    tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
+    tensors |= {f"average.{name}": value for name, value in average.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
+    with atomic_path(path) as temporary:
+        save_file(
+            {k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, {"notes": json.dumps(notes)}
+        )
+
+
+def read_notes(path: Path) -> dict[str, Any] | None:
+    """The notes of a checkpoint, or None when there is none that can be read."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            return dict(json.loads(file.metadata()["notes"]))
+    except (SafetensorError, KeyError, ValueError, TypeError):
+        return None
+
+
+def load_checkpoint(
+    path: Path, network: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
+) -> None:
+    """Puts a checkpoint's values back in place."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    network.load_state_dict({k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")})
+    for name, value in average.items():
+        value.copy_(tensors[f"average.{name}"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, entry = name.split(".", 2)
+            state.setdefault(int(index), {})[entry] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,225 @@
+"""From a render of the body alone to the picture a network meets: the road of a real video frame.
+
+Light of body and background is mixed and shrunk to the size that the body has in a frame (20 to 100 px), blurred,
+exposed, made noisy and compressed there, and only then resampled into the view, bilinearly, as a tracked frame is.
+Derivatives of the light go through the same chain, linearised (design, section 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp import camera_chain as chain
+from vid2phys.risp.backgrounds import compose_background, paint_solid
+from vid2phys.types import Array
+
+Linear = NDArray[Any]  # float32 light
+FILL = 2.0 / 3.0  # share of the view that the body's bounding sphere takes
+IN_FRAME_PX = (20.0, 100.0)  # diameter of the bounding sphere in the frame, log-triangular with its mode at MODE_PX
+MODE_PX = 50.0
+
+
+class RenderLike(Protocol):
+    """What is used of a dataset's render."""
+
+    @property
+    def radiance(self) -> NDArray[Any]:
+        """Premultiplied linear RGB and coverage, [S, S, 4]."""
+
+    @property
+    def K(self) -> Array:  # noqa: N802
+        """Pinhole matrix of the S x S picture, [3, 3] px, centres at integers."""
+
+    @property
+    def view_from_body(self) -> Array:
+        """Pose of the body, [4, 4] m, OpenCV axes."""
+
+    @property
+    def tangents(self) -> NDArray[Any] | None:
+        """Derivatives of radiance along psi, [P, S, S, 4], or None."""
+
+
+@dataclass(frozen=True)
+class Developed:
+    """A training picture.
+
+    image: [V, V, 3] uint8. points_px: [K, 2] view pixels. visible: [K], False outside it or behind an
+    occluder.
+    tangents: [P, V, V, 3], d image / d psi in display units per standard deviation of psi, or None.
+    """
+
+    image: NDArray[np.uint8]
+    points_px: Array
+    visible: NDArray[np.bool_]
+    tangents: Linear | None
+
+
+def project(render: RenderLike, points_body: Array) -> Array:
+    """Pixels of body points [K, 3] in the render, [K, 2]."""
+    pose = np.asarray(render.view_from_body, dtype=float)
+    pixels = (points_body @ pose[:3, :3].T + pose[:3, 3]) @ np.asarray(render.K, dtype=float).T
+    return pixels[:, :2] / pixels[:, 2:]
+
+
+def apply_affine(matrix: Array, points: Array) -> Array:
+    """[2, 3] and [..., 2] -> [..., 2]."""
+    return points @ matrix[:, :2].T + matrix[:, 2]
+
+
+def compose_affine(outer: Array, inner: Array) -> Array:
+    """The affine map outer(inner(x)), [2, 3] each."""
+    return np.concatenate([outer[:, :2] @ inner[:, :2], (outer[:, :2] @ inner[:, 2] + outer[:, 2])[:, None]], axis=1)
+
+
+def similarity(scale: float, turn_rad: float, source_center: Array, target_center: Array) -> Array:
+    """Affine map [2, 3] that turns and scales about a point and moves that point to `target_center`."""
+    c, s = scale * np.cos(turn_rad), scale * np.sin(turn_rad)
+    linear = np.array([[c, -s], [s, c]])
+    return np.concatenate([linear, (np.asarray(target_center) - linear @ source_center)[:, None]], axis=1)
+
+
+def develop(
+    render: RenderLike,
+    points_body: Array,
+    rng: np.random.Generator,
+    *,
+    size: int,
+    bank: NDArray[np.uint8],
+    jitter: bool = True,
+) -> Developed:
+    """One training picture of a render.
+
+    points_body: [K, 3] m. size: V, px. bank: background pictures, uint8 [N, B, B, 3]. jitter: turn, zoom and shift the
+    render a little beyond the dataset's own variation; off, the view camera is the render's own (scaled to V).
+    """
+    source = render.radiance.shape[0]
+    middle = np.full(2, (size - 1) / 2)
+    turn, zoom, shift = 0.0, 1.0, np.zeros(2)
+    if jitter:
+        turn, zoom, shift = rng.normal(0, 0.07), np.exp(rng.normal(0, 0.05)), rng.normal(0, 0.025 * size, 2)
+    view_from_render = similarity(zoom * size / source, turn, np.full(2, (source - 1) / 2), middle + shift)
+    in_frame = np.exp(rng.triangular(np.log(IN_FRAME_PX[0]), np.log(MODE_PX), np.log(IN_FRAME_PX[1]))) / FILL
+    side = int(np.ceil(in_frame)) + 6
+    grid_turn = rng.normal(0, 0.1) if rng.random() < 0.3 else 0.0
+    frame_from_view = similarity(
+        in_frame / size, grid_turn, middle, np.full(2, (side - 1) / 2) + rng.uniform(-0.5, 0.5, 2)
+    )
+    points_px = apply_affine(view_from_render, project(render, points_body))
+    frame = _expose(render, compose_affine(frame_from_view, view_from_render), rng, side=side, bank=bank)
+    in_picture = (points_px >= -0.5).all(-1) & (points_px <= size - 0.5).all(-1)
+    cells = np.clip(np.round(apply_affine(frame_from_view, points_px)), 0, side - 1).astype(int)
+    view_from_frame = np.asarray(cv2.invertAffineTransform(frame_from_view), dtype=float)
+    image = chain.area_filtered_warp(frame.image.astype(np.float32), view_from_frame, (size, size), replicate=True)
+    tangents = frame.tangents
+    if tangents is not None:
+        stacked = np.moveaxis(tangents, 0, -2).reshape(side, side, -1)
+        stacked = chain.area_filtered_warp(stacked, view_from_frame, (size, size), replicate=True)
+        tangents = np.ascontiguousarray(np.moveaxis(stacked.reshape(size, size, -1, 3), -2, 0))
+    return Developed(
+        np.clip(np.round(image), 0, 255).astype(np.uint8),
+        points_px,
+        in_picture & ~frame.hidden[cells[:, 1], cells[:, 0]],
+        tangents,
+    )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A piece of a video frame [side, side]: bytes, where something hides the body or the picture ends, derivatives."""
+
+    image: NDArray[np.uint8]
+    hidden: NDArray[np.bool_]
+    tangents: Linear | None
+
+
+def _expose(
+    render: RenderLike, frame_from_render: Array, rng: np.random.Generator, *, side: int, bank: NDArray[np.uint8]
+) -> _Frame:
+    body, derivative = body_in_frame(render, frame_from_render, rng, side=side)
+    background = compose_background(rng, bank, side)
+    if rng.random() < 0.25:
+        background = _like_body(rng, background, body)
+    light = body[..., :3] + (1.0 - body[..., 3:]) * background
+    hidden = np.zeros((side, side), np.bool_)
+    if rng.random() < 0.12:
+        hidden = _occlude(rng, light)
+    soft = min(1.0, side / 75.0)  # a smaller picture of the body is not a blurrier one
+    display, slope = expose_light(rng, light, None if derivative is None else derivative * ~hidden[..., None], soft)
+    if rng.random() < 0.04:
+        hidden |= _cut_off(rng, display)
+    return _Frame(chain.compress(rng, _bytes(display)), hidden, slope)
+
+
+def body_in_frame(
+    render: RenderLike, frame_from_render: Array, rng: np.random.Generator, *, side: int
+) -> tuple[Linear, Linear | None]:
+    """The body's light and coverage at frame resolution [side, side, 4], and its derivatives [P, side, side, 3].
+
+    Brightness is normalised: what the body reflects, on average, is log-normal about 0.16 of a white surface.
+    """
+    radiance = np.asarray(render.radiance, dtype=np.float32)
+    covered = radiance[..., 3] > 0.5
+    mean = float(chain.luminance(radiance[..., :3])[covered].mean()) if covered.any() else 1.0
+    gain = np.float32(np.exp(rng.normal(np.log(0.16), 0.8)) / max(mean, 1e-4))
+    scale = float(np.sqrt(abs(np.linalg.det(frame_from_render[:, :2]))))
+    length = rng.exponential(2.0) if rng.random() < 0.35 else 0.0
+    angle = rng.uniform(0, 2 * np.pi)
+    shift = min(length, 0.06 * scale * radiance.shape[0]) * np.array([np.cos(angle), np.sin(angle)])
+    light = radiance * np.array([gain, gain, gain, 1.0], np.float32)
+    body = chain.motion_blur(chain.area_filtered_warp(light, frame_from_render, (side, side), replicate=False), shift)
+    if render.tangents is None:
+        return body, None
+    tangents = np.asarray(render.tangents, dtype=np.float32)[..., :3] * gain
+    stacked = np.moveaxis(tangents, 0, -2).reshape(*tangents.shape[1:3], -1)
+    stacked = chain.area_filtered_warp(stacked, frame_from_render, (side, side), replicate=False)
+    pieces = stacked.reshape(side, side, -1, 3)
+    moved = [chain.motion_blur(np.ascontiguousarray(pieces[:, :, p]), shift) for p in range(pieces.shape[2])]
+    return body, np.stack(moved)
+
+
+def expose_light(
+    rng: np.random.Generator, light: Linear, derivative: Linear | None, softness: float = 1.0
+) -> tuple[Linear, Linear | None]:
+    """Defocus, exposure and noise: linear light to display values 0..255, and the derivative's way through it."""
+    sigma = softness * abs(rng.normal(0.0, 0.6))
+    light = chain.gaussian_blur(light, sigma)
+    exposure = chain.draw_exposure(rng, light)
+    display = chain.sensor_noise(rng, exposure.apply(light))
+    if derivative is None:
+        return display, None
+    blurred = np.stack([chain.gaussian_blur(np.ascontiguousarray(d), sigma) for d in derivative])
+    return display, exposure.apply_derivative(light, blurred)
+
+
+def _bytes(display: Linear) -> NDArray[np.uint8]:
+    return np.clip(np.round(display), 0, 255).astype(np.uint8)
+
+
+def _like_body(rng: np.random.Generator, background: Linear, body: Linear) -> Linear:
+    """The background in about the body's own colour: the low-contrast case."""
+    alpha = body[..., 3].sum() + 1e-3
+    ratio = (body[..., :3].sum((0, 1)) / alpha + 1e-3) / (background.mean((0, 1)) + 1e-3)
+    return background * (ratio ** rng.uniform(0.4, 1.0)).astype(np.float32)
+
+
+def _occlude(rng: np.random.Generator, light: Linear) -> NDArray[np.bool_]:
+    """Something in front of the body, at a random place: paints it and says where it is."""
+    side = light.shape[0]
+    return paint_solid(rng, light, center=rng.uniform(0.1, 0.9, 2) * side, radius=side * rng.uniform(0.06, 0.25))
+
+
+def _cut_off(rng: np.random.Generator, display: Linear) -> NDArray[np.bool_]:
+    """The frame ends inside the view: the edge is repeated, as `view.resample` does."""
+    side = display.shape[0]
+    beyond = np.zeros((side, side), np.bool_)
+    keep = int(side * rng.uniform(0.5, 0.9))
+    direction = int(rng.integers(4))
+    picture, mask = np.rot90(display, direction), np.rot90(beyond, direction)
+    picture[keep:] = picture[keep - 1]
+    mask[keep:] = True
+    return beyond

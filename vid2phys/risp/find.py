@@ -1,0 +1,67 @@
+"""Which trained model fits a mesh: by its geometry, wherever the file came from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import vid2phys
+from vid2phys.errors import InputError
+from vid2phys.io.geometry import SAME_GEOMETRY
+from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
+from vid2phys.risp.model import Model, model_folders, read_config
+from vid2phys.types import Mesh
+
+
+def find_model(
+    mesh: Mesh,
+    explicit: str | Path | None = None,
+    *,
+    mesh_path: str | Path | None = None,
+    system: str = "quadrotor",
+    device: str = "cpu",
+) -> Model:
+    """The model trained for this shape, from `explicit` or else the places of `model_places`.
+
+    Raises InputError when the explicit model is for another shape, or when no model fits: then the message is the
+    command that trains one (mesh_path and system only serve that message).
+    """
+    signature = geometry_signature(mesh)
+    command = train_command(mesh, mesh_path, system)
+    if explicit is not None:
+        folder = Path(explicit)
+        distance = _distance(folder, signature)
+        if distance > SAME_GEOMETRY:
+            raise InputError(
+                f"the model '{folder}' is for another shape than '{mesh.name}' (off by {distance:.0%} of its size)",
+                f"a model within {SAME_GEOMETRY:.0%}",
+                f"leave --model out, or run `{command}`",
+            )
+        return Model.load(folder, device)
+    ranked = sorted((_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
+    if ranked and ranked[0][0] <= SAME_GEOMETRY:
+        return Model.load(ranked[0][1], device)
+    nearest = f" (the nearest, '{ranked[0][1]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
+    raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", f"run `{command}`")
+
+
+def model_places() -> list[Path]:
+    """Folders whose subfolders may be models: ./models, the user's data folder, the installed package."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    package = Path(vid2phys.__file__).parent
+    return [Path("models"), data / "vid2phys" / "models", package / "models", package.parent / "models"]
+
+
+def train_command(mesh: Mesh, mesh_path: str | Path | None, system: str) -> str:
+    """What to type to get a model for a mesh."""
+    return f"vid2phys train-risp --mesh {mesh_path or mesh.name} --system {system} --out models/{mesh.name}"
+
+
+def _distance(folder: Path, signature: GeometrySignature) -> float:
+    config = read_config(folder)
+    try:
+        return signature_distance(GeometrySignature.from_json(config["mesh"]["signature"]), signature)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the model '{folder}' has no mesh signature", "a whole config.json", "train it again"
+        ) from error

@@ -1,0 +1,139 @@
+"""What the networks are trained on.
+
+Keypoints: cross-entropy of heat maps with Gaussian targets, the minimum over the body's symmetry group of one whole
+picture (not of each point), plus the error in pixels of the decoded points; RISP (Ma, Du et al., ICLR 2022) eq. 8 is
+this error alone and eq. 12 adds gamma times the norm of its derivative along rendering parameters psi.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vid2phys.risp import heatmaps
+from vid2phys.risp.network import INPUT_SCALE, KeypointNetwork, pixel_to_cell, to_input
+
+_ERROR_LIMIT_PX = 8.0  # a point decoded at a wrong peak is the cross-entropy's business
+_SMOOTH_PX = 0.3
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a batch of pictures shows.
+
+    points_px: [B, K, 2]. visible: [B, K] bool. permutation: [G, K], the body's symmetry group on its points (see
+    `risp/symmetry.py`). front: index of the keypoint whose true place the front map learns.
+    """
+
+    points_px: Tensor
+    visible: Tensor
+    permutation: Tensor
+    front: int
+
+
+@dataclass(frozen=True)
+class KeypointLoss:
+    """Parts of the loss: heat-map cross-entropies [nats] and decoded error [px], means over the batch."""
+
+    cross_entropy: Tensor
+    front: Tensor
+    error_px: Tensor
+
+    def total(self, *, front_weight: float = 0.3, error_weight: float = 0.1) -> Tensor:
+        """What is minimised (without the rendering-gradient term)."""
+        return self.cross_entropy + front_weight * self.front + error_weight * self.error_px
+
+
+def group_cross_entropy(log_prob: Tensor, targets: Targets) -> Tensor:
+    """Mean cross-entropy over visible points under each element of the group, [B, K, h, w] -> [B, G] nats.
+
+    Element g says that map k shows point permutation[g, k].
+    """
+    pairs = heatmaps.cross_entropy(log_prob, targets.points_px)  # [B, K maps, K points]
+    maps = torch.arange(pairs.shape[1], device=pairs.device).expand_as(targets.permutation)
+    chosen = pairs[:, maps, targets.permutation]
+    weight = targets.visible[:, targets.permutation].to(chosen.dtype)
+    return (chosen * weight).sum(-1) / weight.sum(-1).clamp(min=1.0)
+
+
+def best_targets(log_prob: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    """The group element that explains each picture best: its cross-entropy [B], points [B, K, 2] px, visible [B, K]."""
+    value, element = group_cross_entropy(log_prob, targets).min(-1)
+    order = targets.permutation[element]
+    points = targets.points_px.gather(1, order[..., None].expand(-1, -1, 2))
+    return value, points, targets.visible.gather(1, order)
+
+
+def decoded_error_px(logits: Tensor, points_px: Tensor, visible: Tensor) -> Tensor:
+    """Mean distance of decoded points from their places in each picture, px, smooth at 0 and limited: [B]."""
+    decoded, _, _ = heatmaps.decode(logits)
+    squared = (decoded - points_px).square().sum(-1)
+    distance = (squared + _SMOOTH_PX**2).sqrt() - _SMOOTH_PX
+    weight = (visible & (squared < _ERROR_LIMIT_PX**2)).to(distance.dtype)
+    return (distance * weight).sum(-1) / visible.sum(-1).clamp(min=1)
+
+
+def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
+    """Loss of a network's output [B, K + 1, h, w]."""
+    logits = output[:, :-1]
+    cross_entropy, points, visible = best_targets(heatmaps.log_probabilities(logits), targets)
+    front_point = targets.points_px[:, targets.front : targets.front + 1]
+    front = heatmaps.cross_entropy(heatmaps.log_probabilities(output[:, -1:]), front_point)[:, 0, 0]
+    seen = targets.visible[:, targets.front].to(front.dtype)
+    return KeypointLoss(
+        cross_entropy.mean(),
+        (front * seen).sum() / seen.sum().clamp(min=1.0),
+        decoded_error_px(logits, points, visible).mean(),
+    )
+
+
+def rendering_gradient_norm(
+    network: KeypointNetwork, images: Tensor, tangents: Tensor, targets: Targets
+) -> tuple[Tensor, Tensor]:
+    """Eq. 12's two terms: the decoded error, and the norm of its derivative along psi, means over the batch, px.
+
+    images: [B, V, V, 3]. tangents: d image / d psi, [B, P, V, V, 3] per standard deviation of psi. The derivative is
+    the product dL/dI . dI/dpsi; the second backward pass goes through the network only, never through the renderer.
+    """
+    inputs = to_input(images).requires_grad_(True)
+    logits = network(inputs)[:, :-1]
+    with torch.no_grad():
+        _, points, visible = best_targets(heatmaps.log_probabilities(logits), targets)
+    error = decoded_error_px(logits, points, visible)
+    (slope,) = torch.autograd.grad(error.sum(), inputs, create_graph=True)
+    along = torch.einsum("bchw,bphwc->bp", slope, tangents) * INPUT_SCALE
+    return error.mean(), (along.square().sum(-1) + 1e-8).sqrt().mean()
+
+
+def locator_targets(center_px: Tensor, diameter_px: Tensor, present: Tensor, cells: int) -> tuple[Tensor, Tensor]:
+    """Centre target 0..1 [B, h, w] (1 at the cell that holds the centre) and where size is learnt, bool [B, h, w]."""
+    grid = torch.arange(cells, dtype=center_px.dtype, device=center_px.device)
+    middle = pixel_to_cell(center_px)
+    dx, dy = grid - middle[:, :1], grid - middle[:, 1:]
+    squared = dy.square()[:, :, None] + dx.square()[:, None, :]
+    sigma = (diameter_px / 30.0).clamp(min=0.7)[:, None, None]
+    heat = torch.exp(-0.5 * squared / sigma**2) * present[:, None, None]
+    holds = ((dx.abs() <= 0.5)[:, None, :] & (dy.abs() <= 0.5)[:, :, None]) & present[:, None, None].bool()
+    return torch.where(holds, torch.ones_like(heat), heat.clamp(max=0.98)), squared.le(2.0) & present[
+        :, None, None
+    ].bool()
+
+
+def locator_loss(
+    output: Tensor, center_px: Tensor, diameter_px: Tensor, present: Tensor, reference_px: float
+) -> Tensor:
+    """Focal loss of centre logits (Zhou, Wang, Kraehenbuehl 2019, "Objects as points", eq. 1) + L1 of log diameter.
+
+    output: [B, 2, h, w]. center_px: [B, 2]. diameter_px: [B]. present: [B], 0 where a picture has no body.
+    """
+    heat, near = locator_targets(center_px, diameter_px, present, output.shape[-1])
+    score = output[:, 0].sigmoid().clamp(1e-4, 1 - 1e-4)
+    found = -((1 - score) ** 2) * functional.logsigmoid(output[:, 0]) * heat.eq(1)
+    empty = -(score**2) * functional.logsigmoid(-output[:, 0]) * (1 - heat) ** 4 * heat.lt(1)
+    log_size = torch.log(diameter_px / reference_px)[:, None, None]
+    size = (output[:, 1] - log_size).abs() * near
+    count = present.sum().clamp(min=1.0)
+    return (found + empty).sum() / count + size.sum() / near.sum().clamp(min=1.0)

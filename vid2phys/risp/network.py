@@ -1,0 +1,126 @@
+"""The two networks: keypoint heat maps of a view, and the coarse locator of a whole frame.
+
+Both are small pre-activation residual networks (He et al., ECCV 2016) with group norm (Wu and He, ECCV 2018), joined
+top-down to stride 4 as a feature pyramid (Lin et al., CVPR 2017). Every halving is a 2x2 mean, so cell i of a stride-4
+map is centred on pixel 4 i + 1.5 (pixel centres at integers) with no half-pixel drift anywhere.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+STRIDE = 4
+GROUP = 8  # channels a group of the group norm
+
+
+def cell_to_pixel(cell: Tensor) -> Tensor:
+    """Heat-map coordinates to image pixels: cell i covers pixels 4 i .. 4 i + 3."""
+    return cell * STRIDE + (STRIDE - 1) / 2
+
+
+def pixel_to_cell(pixel: Tensor) -> Tensor:
+    """Image pixels to heat-map coordinates, the inverse of `cell_to_pixel`."""
+    return (pixel - (STRIDE - 1) / 2) / STRIDE
+
+
+def _norm(channels: int) -> nn.GroupNorm:
+    return nn.GroupNorm(max(1, channels // GROUP), channels)
+
+
+class _Block(nn.Module):
+    """Two 3x3 convolutions and a skip; `halve` averages 2x2 pixels first."""
+
+    def __init__(self, inputs: int, outputs: int, *, halve: bool = False) -> None:
+        super().__init__()
+        self.halve = halve
+        self.norm1, self.conv1 = _norm(inputs), nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.norm2, self.conv2 = _norm(outputs), nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.skip = nn.Conv2d(inputs, outputs, 1, bias=False) if inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.halve:
+            x = functional.avg_pool2d(x, 2)
+        y = self.conv1(functional.relu(self.norm1(x)))
+        y = self.conv2(functional.relu(self.norm2(y)))
+        return self.skip(x) + y
+
+
+class _Pyramid(nn.Module):
+    """Stem, `depth` halvings, and the top-down path back to stride 4: [B, 3, H, W] -> [B, features, H/4, W/4]."""
+
+    def __init__(self, width: int, features: int, *, depth: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(12, width, 3, padding=1)
+        self.first = _Block(width, width)
+        channels = [width * 2**i for i in range(1, depth + 1)]
+        self.stages = nn.ModuleList(nn.Sequential(_Block(c // 2, c, halve=True), _Block(c, c)) for c in channels)
+        self.laterals = nn.ModuleList(nn.Conv2d(c, features, 1) for c in channels)
+        self.last = _Block(features, features)
+        self.norm = _norm(features)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.first(self.stem(functional.pixel_unshuffle(images, 2)))
+        levels = []
+        for stage, lateral in zip(self.stages, self.laterals, strict=True):
+            x = stage(x)
+            levels.append(lateral(x))
+        y = levels[-1]
+        for level in reversed(levels[:-1]):
+            y = level + functional.interpolate(y, scale_factor=2.0, mode="bilinear", align_corners=False)
+        return functional.relu(self.norm(self.last(y)))
+
+
+class KeypointNetwork(nn.Module):
+    """Heat-map logits of `keypoints` body points and of the `front` point in a square view.
+
+    Input [B, 3, V, V] from `to_input`; output [B, keypoints + 1, V/4, V/4]. The points are learnt up to the body's
+    symmetry group; the last map is learnt with the true label and tells the branches of the group apart.
+    V must be a multiple of 2 ** (depth + 1).
+    """
+
+    def __init__(self, keypoints: int, *, width: int = 16, features: int = 48, depth: int = 3) -> None:
+        super().__init__()
+        self.pyramid = _Pyramid(width, features, depth=depth)
+        self.head = nn.Conv2d(features, keypoints, 1)
+        self.front = nn.Sequential(_Block(features, features), nn.ReLU(), nn.Conv2d(features, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:  # noqa: D102
+        features = self.pyramid(images)
+        return torch.cat([self.head(features), self.front(features)], dim=1)
+
+
+class LocatorNetwork(nn.Module):
+    """Where the body might be in a frame of any size that is a multiple of 2 ** (depth + 1).
+
+    Input [B, 3, H, W]; output [B, 2, H/4, W/4]: logit that the cell holds the centre of the body's bounding sphere, and
+    log of the sphere's diameter in pixels relative to `REFERENCE_PX`. Sees bodies of 12 to 40 px.
+    """
+
+    REFERENCE_PX = 22.0
+
+    def __init__(self, *, width: int = 16, features: int = 32, depth: int = 3) -> None:
+        super().__init__()
+        self.pyramid = _Pyramid(width, features, depth=depth)
+        self.head = nn.Conv2d(features, 2, 1)
+        nn.init.zeros_(self.head.weight)
+        # Lin et al. (ICCV 2017), section 4.1: start from a low prior of finding anything
+        self.head.bias = nn.Parameter(torch.tensor([-4.0, 0.0]))
+
+    def forward(self, images: Tensor) -> Tensor:  # noqa: D102
+        return self.head(self.pyramid(images))
+
+
+def to_input(images: Tensor) -> Tensor:
+    """uint8 or float pictures in 0..255, [B, V, V, 3], to network input [B, 3, V, V] in about -2..2."""
+    x = images.permute(0, 3, 1, 2).to(torch.float32)
+    return ((x - 118.0) / 62.0).contiguous(memory_format=torch.channels_last)
+
+
+INPUT_SCALE = 1.0 / 62.0  # d input / d picture value, for chaining image derivatives
+
+
+def parameter_count(network: nn.Module) -> int:
+    """Number of weights."""
+    return sum(p.numel() for p in network.parameters())

@@ -1,0 +1,148 @@
+"""How the fine and the coarse network are trained: sizes, schedules, losses, held-out renders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vid2phys.risp.losses import Targets, keypoint_loss, locator_loss, rendering_gradient_norm
+from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, to_input
+from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
+from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, train_network
+from vid2phys.risp.validate import Body, KeypointValidation, LocatorValidation
+from vid2phys.types import Array
+
+FINE_SIZE = {"width": 16, "features": 32, "depth": 3}
+COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
+_ERROR_WEIGHT = 0.1  # of a pixel against a nat
+_GAMMA_FROM = 1.0 / 3.0  # of the training: before, gamma is 0, after, it rises linearly
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Where renders are and what they show. held_out: share of the renders (the last ones) kept for validation."""
+
+    pictures: StreamSettings
+    body: Body
+    renders: int
+    gradient_indices: NDArray[np.int64]
+    held_out: int
+
+    @property
+    def training(self) -> NDArray[np.int64]:
+        """Renders to train on."""
+        return np.arange(self.renders - self.held_out)
+
+    @property
+    def validation(self) -> NDArray[np.int64]:
+        """Renders to judge by."""
+        return np.arange(self.renders - self.held_out, self.renders)
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """Where one training is run. folder: of checkpoints. device: torch's name."""
+
+    folder: Path
+    device: str
+    reporter: Reporter
+    resume: bool = True
+
+
+def gamma_at(fraction: float, gamma: float) -> float:
+    """Eq. 12's weight at a fraction of the training: 0 for the first third, then rising linearly to `gamma`."""
+    return gamma * max(0.0, (fraction - _GAMMA_FROM) / (1.0 - _GAMMA_FROM))
+
+
+def front_keypoint(points_body: Array, rotations: Array) -> int:
+    """The keypoint by which the branches of the group are told apart: far from the axis, then the foremost (+x)."""
+    axis_points = np.einsum("gij,kj->ki", rotations, points_body) / len(rotations)
+    distance = np.linalg.norm(points_body - axis_points, axis=1)
+    if distance.max() < 1e-9:  # no symmetry, no branches
+        distance = np.linalg.norm(points_body, axis=1)
+    far = distance > 0.98 * distance.max()
+    return int(np.argmax(np.where(far, points_body[:, 0], -np.inf)))
+
+
+def keypoint_step(body: Body, gamma: float, device: str) -> _KeypointStep:
+    """The loss of a batch for `train_network`."""
+    return _KeypointStep(torch.from_numpy(body.permutation).to(device), body.front, gamma)
+
+
+@dataclass(frozen=True)
+class _KeypointStep:
+    permutation: Tensor
+    front: int
+    gamma: float
+
+    def __call__(self, network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
+        targets = Targets(batch["points_px"], batch["visible"], self.permutation, self.front)
+        if "tangents" in batch:
+            assert isinstance(network, KeypointNetwork)
+            error, norm = rendering_gradient_norm(network, batch["image"], batch["tangents"], targets)
+            loss = _ERROR_WEIGHT * (error + gamma_at(fraction, self.gamma) * norm)
+            return loss, {"gradient_px": float(norm.detach())}
+        parts = keypoint_loss(network(to_input(batch["image"])), targets)
+        values = {"ce": float(parts.cross_entropy.detach()), "front": float(parts.front.detach())}
+        return parts.total(error_weight=_ERROR_WEIGHT), values
+
+
+def train_keypoints(
+    data: TrainingData, schedule: Schedule, sitting: Sitting, *, gamma: float, seed: int, gradient_every: int = 5
+) -> Trained:
+    """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives."""
+    torch.manual_seed(seed)
+    network = KeypointNetwork(len(data.body.points), **FINE_SIZE)
+    unjittered = PictureStream(data.pictures, jitter=False)
+    validation = KeypointValidation.prepare(unjittered, data.validation, data.body)
+    plan = Plan(
+        data.training,
+        np.intersect1d(data.gradient_indices, data.training),
+        batch=schedule.batch,
+        gradient_every=gradient_every if gamma > 0.0 else 0,
+        seed=seed,
+    )
+    return train_network(
+        network,
+        keypoint_step(data.body, gamma, sitting.device),
+        validation,
+        data.pictures,
+        plan,
+        schedule,
+        name="fine network",
+        checkpoint=sitting.folder / "fine.checkpoint.safetensors",
+        device=sitting.device,
+        reporter=sitting.reporter,
+        resume=sitting.resume,
+    )
+
+
+def _locator_step(network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
+    output = network(to_input(batch["image"]))
+    reference = LocatorNetwork.REFERENCE_PX
+    loss = locator_loss(output, batch["center_px"], batch["diameter_px"], batch["present"], reference)
+    return loss, {"loss": float(loss.detach())}
+
+
+def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, seed: int) -> Trained:
+    """Trains the coarse network."""
+    torch.manual_seed(seed + 1)
+    validation = LocatorValidation.prepare(PictureStream(data.pictures), data.validation)
+    return train_network(
+        LocatorNetwork(**COARSE_SIZE),
+        _locator_step,
+        validation,
+        data.pictures,
+        Plan(data.training, data.gradient_indices, kind="scene", batch=schedule.batch, seed=seed),
+        schedule,
+        name="coarse network",
+        checkpoint=sitting.folder / "coarse.checkpoint.safetensors",
+        device=sitting.device,
+        reporter=sitting.reporter,
+        resume=sitting.resume,
+    )

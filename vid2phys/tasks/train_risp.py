@@ -1,0 +1,209 @@
+"""`train-risp`: from a mesh to a model folder. Renders, trains the fine and the coarse network, calibrates, scores.
+
+Everything that takes long resumes: finished shards of renders and finished epochs are kept in the work folder.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vid2phys.errors import UsageError
+from vid2phys.tasks.training_progress import TrainingProgress, show_training
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.model import Model
+    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.types import Mesh
+
+SAMPLES, EPOCHS, COARSE_EPOCHS, GAMMA = 12_000, 12, 3, 1.0
+KEYPOINTS = 12
+_HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
+_DATA, _WORK = "data", Path("runs/train-risp")
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What was asked for, resolved."""
+
+    samples: int
+    epochs: int
+    gamma: float
+    device: str
+    resume: bool
+    seed: int
+
+
+def train_risp(
+    mesh: str | Path,
+    system: str = "quadrotor",
+    out: str | Path | None = None,
+    *,
+    mesh_units: str = "m",
+    samples: int = SAMPLES,
+    epochs: int = EPOCHS,
+    gamma: float = GAMMA,
+    device: str = "auto",
+    resume: bool = True,
+    seed: int = 0,
+    work: str | Path | None = None,
+    quiet: bool = False,
+) -> Model:
+    """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
+
+    samples: pictures to render. epochs: passes of the fine network over them. gamma: weight of eq. 12's rendering
+    gradient (0: eq. 8). device: auto, cpu or cuda. work: folder for renders and checkpoints (default:
+    runs/train-risp/NAME of out); with `resume` it is continued, else emptied. Raises UsageError for options out of
+    range or a device that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    """
+    from vid2phys.engine.systems import get
+    from vid2phys.io.files import disk_errors
+    from vid2phys.io.mesh import load_mesh
+
+    options = _Options(samples, epochs, gamma, _device(device), resume, seed)
+    _check(options)
+    body, physics = load_mesh(mesh, mesh_units), get(system)
+    out = Path(out) if out is not None else Path("models") / Path(mesh).stem
+    work = Path(work) if work is not None else _WORK / out.name
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            _empty(work)
+        with show_training(quiet) as progress:
+            return _train(body, physics, out, work, options, progress)
+
+
+def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options, progress: TrainingProgress) -> Model:
+    from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.model import Model, Shape
+    from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
+    from vid2phys.risp.recipes import COARSE_SIZE, FINE_SIZE, Sitting, train_keypoints, train_locator
+    from vid2phys.risp.train import Schedule
+
+    start = time.monotonic()
+    data = _data(body, system, work / _DATA, options, progress)
+    rendered = time.monotonic()
+    workers = _share_cores(options.device)
+    sitting = Sitting(work, options.device, progress, resume=options.resume)
+    schedule = Schedule(options.epochs, workers=workers)
+    fine = train_keypoints(data, schedule, sitting, gamma=options.gamma, seed=options.seed)
+    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
+    assert isinstance(fine.network, KeypointNetwork)
+    assert isinstance(coarse.network, LocatorNetwork)
+    known = data.body
+    shape = Shape(
+        system.name, geometry_signature(body), known.points, known.rotations, known.permutation, known.front, body.name
+    )
+    sizes = {"fine": FINE_SIZE, "coarse": COARSE_SIZE}
+    model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
+    seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
+    model.save(out, _score(options, data, seconds, fine.history, coarse.history))
+    return Model.load(out)
+
+
+def _data(body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress) -> TrainingData:
+    """Renders what is missing and says what the pictures show."""
+    from vid2phys.risp.dataset import make_dataset
+    from vid2phys.risp.keypoints import choose_keypoints
+    from vid2phys.risp.recipes import TrainingData, front_keypoint
+    from vid2phys.risp.stream import StreamSettings
+    from vid2phys.risp.symmetry import find_symmetry
+    from vid2phys.risp.validate import Body
+
+    renders = make_dataset(
+        body,
+        system,
+        folder,
+        samples=options.samples,
+        seed=options.seed,
+        workers=_cores(),
+        progress=lambda done, total: progress.step("rendering", done, total),
+    )
+    symmetry = find_symmetry(body)
+    keypoints = choose_keypoints(body, symmetry, max(KEYPOINTS, len(symmetry.rotations)))
+    front = front_keypoint(keypoints.points_body, symmetry.rotations)
+    known = Body(keypoints.points_body, keypoints.permutation, symmetry.rotations, front)
+    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed)
+    held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
+    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
+
+
+def _check(options: _Options) -> None:
+    if options.samples < 64:
+        raise UsageError(f"--samples {options.samples}", "at least 64", f"the default is {SAMPLES}")
+    if options.epochs < 1:
+        raise UsageError(f"--epochs {options.epochs}", "at least 1", f"the default is {EPOCHS}")
+    if not 0.0 <= options.gamma < float("inf"):
+        raise UsageError(f"--gamma {options.gamma}", "0 (no rendering gradients) or more", f"the default is {GAMMA}")
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"--device {name}", "auto, cpu or cuda", "leave it out to use a GPU where there is one")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError(
+            "--device cuda, but PyTorch finds no GPU", "a CUDA device", "use --device cpu; see `vid2phys doctor`"
+        )
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def _cores() -> int:
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def _share_cores(device: str) -> int:
+    """Number of processes that develop pictures; the other cores train."""
+    import torch
+
+    cores = _cores()
+    if device != "cpu":
+        return max(1, cores - 1)
+    workers = max(1, cores // 2)
+    torch.set_num_threads(max(1, cores - workers))
+    return workers
+
+
+def _empty(work: Path) -> None:
+    """Removes what an earlier run of ours left, and nothing else."""
+    if (work / _DATA / "dataset.json").is_file():
+        shutil.rmtree(work / _DATA)
+    for path in work.glob("*.checkpoint.safetensors"):
+        path.unlink()
+
+
+def _score(
+    options: _Options,
+    data: TrainingData,
+    seconds: dict[str, float],
+    fine: list[dict[str, float]],
+    coarse: list[dict[str, float]],
+) -> dict[str, Any]:
+    """How the model was trained and how good it is, for score.json."""
+    import torch
+
+    gpu = torch.cuda.get_device_name(0) if options.device == "cuda" else None
+    return {
+        "command": " ".join(["vid2phys", *sys.argv[1:]]),
+        "seed": options.seed,
+        "data": {
+            "renders": data.renders,
+            "with_gradients": len(data.gradient_indices),
+            "held_out": data.held_out,
+            "render_size_px": data.pictures.view_size,
+        },
+        "training": {"epochs": options.epochs, "coarse_epochs": COARSE_EPOCHS, "gamma": options.gamma},
+        "seconds": {name: round(value, 1) for name, value in seconds.items()},
+        "machine": f"{_cores()} cores, {platform.machine()}, {gpu or 'no GPU'}, torch {torch.__version__}",
+        "validation": {"fine": fine[-1], "coarse": coarse[-1]},
+        "history": {"fine": fine, "coarse": coarse},
+    }
