@@ -75,7 +75,7 @@ class Follower:
         self.frames = FrameStore(clip.frames, clip.width, clip.height)
         self.times_s, self.camera, self.model = clip.times_s, camera, model
         self.radius_m, self.calibration, self.progress = radius_m, calibration, progress
-        self.background = Background.of(clip.frames)
+        self.background = Background.of(self.frames)
         self.translation = np.full((len(self.frames), 3), np.nan)
         self.quality = np.zeros(len(self.frames))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.rotations import matrix_from_quat, skew
 from vid2phys.types import Array
@@ -41,3 +42,23 @@ def pose_modes(rotation: Array, translation: Array, points_body: Array) -> Array
     distance = np.linalg.norm(translation, axis=-1)[..., None, None, None]
     radial = np.einsum("...kij,...j->...ki", d_point, translation)[..., None]
     return np.concatenate([-d_point @ skew(turned), d_point[..., :2] * distance, radial], axis=-1)
+
+
+def distinct_rotations(
+    rotation: Array, cost: Array, count: int, apart_rad: float
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Indices [N, count] of the cheapest of rotations [N, M, 3, 3] that are `apart_rad` apart, and which repeat the first.
+
+    cost: [N, M].
+    """
+    rows = np.arange(cost.shape[0])
+    left = np.where(np.isfinite(cost), cost, 1e30)
+    index, duplicate = np.zeros((len(rows), count), dtype=np.int64), np.zeros((len(rows), count), dtype=bool)
+    for h in range(count):
+        chosen = np.argmin(left, axis=1)
+        duplicate[:, h] = left[rows, chosen] >= 1e29
+        index[:, h] = np.where(duplicate[:, h], index[:, 0], chosen)
+        relative = np.einsum("nij,nmij->nm", rotation[rows, chosen], rotation)
+        near = np.arccos(np.clip(0.5 * (relative - 1.0), -1.0, 1.0)) < apart_rad
+        left = np.where(near, 1e30, left)
+    return index, duplicate

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.geometry import rotation_grid
-from vid2phys.rotations import matrix_from_rotvec, skew
+from vid2phys.risp.geometry import distinct_rotations, rotation_grid
+from vid2phys.rotations import skew
 from vid2phys.types import Array
 
 STUDENT_NU = 4.0  # degrees of freedom of the robust cost
@@ -107,7 +107,7 @@ def solve_poses(
         rotation = np.concatenate([rotation, flipped[0]], axis=1)
         translation = np.concatenate([translation, flipped[1]], axis=1)
         cost = np.concatenate([cost, flipped[2]], axis=1)
-    index, repeated = _distinct(rotation, cost, hypotheses)
+    index, repeated = distinct_rotations(rotation, cost, hypotheses, _SAME_RAD)
     return _finish(data, _take(rotation, index), _take(translation, index), repeated)
 
 
@@ -150,10 +150,10 @@ def _grid_starts(data: _Data) -> tuple[Array, Array]:
     radius = float(np.linalg.norm(points, axis=-1).max())
     translation[..., 2] = np.maximum(translation[..., 2], 1.5 * radius)
     predicted = turned[None] + translation[:, :, None]
-    residual = (predicted[..., :2] / predicted[..., 2:] - bearings[:, None])[..., None, :] @ np.swapaxes(
-        whitener, -1, -2
-    )[:, None]
-    cost = _student((residual[..., 0, :] ** 2).sum(axis=-1) / _ANNEAL[0] ** 2).sum(axis=-1)
+    difference = predicted[..., :2] / predicted[..., 2:] - bearings[:, None]
+    residual = np.empty_like(difference)
+    _whiten(data, difference, residual)
+    cost = _student((residual**2).sum(axis=-1) / _ANNEAL[0] ** 2).sum(axis=-1)
     order = np.argpartition(cost, _STARTS, axis=1)[:, :_STARTS]
     return rotation_grid(_GRID)[order], _take(translation, order)
 
@@ -168,22 +168,46 @@ def _residuals(data: _Data, rotation: Array, translation: Array) -> tuple[Array,
     x = data.points @ np.swapaxes(rotation, -1, -2) + translation[..., None, :]
     front = x[..., 2] > 1e-6
     depth = np.where(front, x[..., 2], 1.0)
-    residual = data.bearings[:, None] - x[..., :2] / depth[..., None]
-    residual = (data.whitener[:, None] @ residual[..., None])[..., 0]
-    squared = (residual**2).sum(axis=-1)
+    difference = data.bearings[:, None] - x[..., :2] / depth[..., None]
+    residual = np.empty_like(difference)
+    _whiten(data, difference, residual)
+    squared = residual[..., 0] ** 2 + residual[..., 1] ** 2
     return residual, np.where(front | ~data.seen[:, None], squared, np.inf)
+
+
+def _whiten(data: _Data, values: Array, out: Array) -> None:
+    """out = whitener @ values for values [N, M, K, 2, ...]; the whitener is lower triangular."""
+    shape = (len(values), 1, values.shape[2], *([1] * (values.ndim - 4)))
+    w = data.whitener
+    out[:, :, :, 0] = w[..., 0, 0].reshape(shape) * values[:, :, :, 0]
+    out[:, :, :, 1] = (
+        w[..., 1, 0].reshape(shape) * values[:, :, :, 0] + w[..., 1, 1].reshape(shape) * values[:, :, :, 1]
+    )
 
 
 def _jacobian(data: _Data, rotation: Array, translation: Array) -> Array:
     """Derivative of the normalised predictions wrt (rotation, translation), [N, M, K, 2, 6]."""
     turned = data.points @ np.swapaxes(rotation, -1, -2)
     x = turned + translation[..., None, :]
-    depth = np.where(x[..., 2] > 1e-6, x[..., 2], 1.0)
-    d_point = np.zeros((*depth.shape, 2, 3))
-    d_point[..., 0, 0] = d_point[..., 1, 1] = 1.0
-    d_point[..., 2] = -x[..., :2] / depth[..., None]
-    d_point = data.whitener[:, None] @ (d_point / depth[..., None, None])
-    return np.concatenate([-d_point @ skew(turned), d_point], axis=-1)
+    inverse = 1.0 / np.where(x[..., 2] > 1e-6, x[..., 2], 1.0)
+    a, b, c = (turned[..., i] * inverse for i in range(3))
+    u, v = x[..., 0] * inverse, x[..., 1] * inverse
+    zero = np.zeros_like(u)
+    rows = np.empty((*u.shape, 2, 6))
+    for i, column in enumerate((-u * b, c + u * a, -b, inverse, zero, -u * inverse)):
+        rows[..., 0, i] = column
+    for i, column in enumerate((-c - v * b, v * a, a, zero, inverse, -v * inverse)):
+        rows[..., 1, i] = column
+    out = np.empty_like(rows)
+    _whiten(data, rows, out)
+    return out
+
+
+def _turn(delta: Array) -> Array:
+    """Rotation by about `delta` [..., 3] rad: Cayley's transform, exact to second order and always a rotation."""
+    half = 0.5 * delta
+    cross = skew(half)
+    return np.asarray(np.eye(3) + 2.0 / (1.0 + (half**2).sum(axis=-1))[..., None, None] * (cross + cross @ cross))
 
 
 def _refine(data: _Data, rotation: Array, translation: Array) -> tuple[Array, Array, Array]:
@@ -219,7 +243,7 @@ def _step(
     diagonal = np.einsum("nmaa->nma", normal)
     ridge = damping[..., None] * diagonal + 1e-12 * diagonal.max(axis=-1, keepdims=True) + 1e-300
     delta = np.linalg.solve(normal + np.eye(6) * ridge[..., None], right)[..., 0]
-    return matrix_from_rotvec(delta[..., :3]) @ rotation, translation + delta[..., 3:]
+    return _turn(delta[..., :3]) @ rotation, translation + delta[..., 3:]
 
 
 def _flip(rotation: Array, translation: Array, points: Array) -> tuple[Array, Array]:
@@ -231,21 +255,6 @@ def _flip(rotation: Array, translation: Array, points: Array) -> tuple[Array, Ar
     mirror_plane = np.eye(3) - 2.0 * np.outer(normal, normal)
     flipped = mirror_sight @ rotation @ mirror_plane
     return flipped, translation + (rotation - flipped) @ center
-
-
-def _distinct(rotation: Array, cost: Array, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Indices [N, count] of the best poses that differ in rotation, and which of them are repetitions."""
-    rows = np.arange(cost.shape[0])
-    left = np.where(np.isfinite(cost), cost, 1e30)
-    index, duplicate = np.zeros((len(rows), count), dtype=np.int64), np.zeros((len(rows), count), dtype=bool)
-    for h in range(count):
-        chosen = np.argmin(left, axis=1)
-        duplicate[:, h] = left[rows, chosen] >= 1e29
-        index[:, h] = np.where(duplicate[:, h], index[:, 0], chosen)
-        relative = np.einsum("nij,nmij->nm", rotation[rows, chosen], rotation)
-        near = np.arccos(np.clip(0.5 * (relative - 1.0), -1.0, 1.0)) < _SAME_RAD
-        left = np.where(near, 1e30, left)
-    return index, duplicate
 
 
 def _finish(data: _Data, rotation: Array, translation: Array, repeated: NDArray[np.bool_]) -> Pose:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from vid2phys.engine.observe import pixels_to_bearings
 from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.sight import Image, Sightings, direction_and_size, look
 from vid2phys.risp.view import View, bearings_to_view
-from vid2phys.types import Array, Camera, Frames
+from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
     from vid2phys.risp.model import Model
@@ -24,6 +24,13 @@ _FINALISTS = 4
 _BLOB_TO_SPHERE = 1.15  # the sphere is wider than what one sees of a body in it
 
 
+class Indexed(Protocol):
+    """Frames that are found by index."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Image: ...
+
+
 @dataclass(frozen=True)
 class Background:
     """Temporal median of a clip from a still camera, shrunk by `shrink`; image: [h, w, 3]."""
@@ -33,12 +40,12 @@ class Background:
     noise: float
 
     @staticmethod
-    def of(frames: Frames) -> Background:
+    def of(frames: Indexed) -> Background:
         """From about 15 frames spread over the clip."""
         indices = np.unique(np.linspace(0, len(frames) - 1, _BACKGROUND_FRAMES).astype(np.int64))
-        first = frames.sample(indices[:1])[0]
-        shrink = max(1, round(float(np.sqrt(first.shape[0] * first.shape[1] / _WORK_PIXELS))))
-        stack = np.stack([_shrink(frames.sample(indices[i : i + 1])[0], shrink) for i in range(len(indices))])
+        height, width = frames[0].shape[:2]
+        shrink = max(1, round(float(np.sqrt(height * width / _WORK_PIXELS))))
+        stack = np.stack([_shrink(frames[int(i)], shrink) for i in indices])
         ordered = np.partition(stack, len(stack) // 2, axis=0)
         median = ordered[len(stack) // 2]
         spread = np.abs(stack[::4].astype(np.int16) - median).max(axis=-1)
