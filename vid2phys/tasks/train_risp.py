@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 SAMPLES, EPOCHS, COARSE_EPOCHS, GAMMA = 12_000, 12, 3, 1.0
 KEYPOINTS = 12
 _HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
-_DATA, _WORK = "data", Path("runs/train-risp")
+CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
+_CALIBRATION_SEED = 1_000_003
+_DATA, _CALIBRATION, _WORK = "data", "calibration", Path("runs/train-risp")
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,40 @@ def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options,
     sizes = {"fine": FINE_SIZE, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
     seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
-    model.save(out, _score(options, data, seconds, fine.history, coarse.history))
+    score = _score(options, data, seconds, fine.history, coarse.history)
+    model.save(out, score)  # usable already, should calibration be interrupted
+    began = time.monotonic()
+    model = _calibrated(Model.load(out), body, system, work / _CALIBRATION, options, progress)
+    score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
+    assert model.calibration is not None
+    score["validation"]["calibration"] = model.calibration["normalised"]
+    model.save(out, score)
     return Model.load(out)
+
+
+def _calibrated(
+    model: Model, body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress
+) -> Model:
+    """The model with its error model, from short clips of looks that it has not seen."""
+    from vid2phys.risp.calibrate import calibrate
+    from vid2phys.risp.dataset import make_dataset
+
+    renders = make_dataset(
+        body,
+        system,
+        folder,
+        samples=CALIBRATION_SAMPLES,
+        seed=options.seed + _CALIBRATION_SEED,
+        gradient_share=0.0,
+        workers=_cores(),
+        sequences=True,
+        progress=lambda done, total: progress.step("rendering for calibration", done, total),
+    )
+    calibration = calibrate(
+        model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
+    )
+    progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
+    return model.with_calibration(calibration.to_dict())
 
 
 def _data(body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress) -> TrainingData:
@@ -175,8 +209,9 @@ def _share_cores(device: str) -> int:
 
 def _empty(work: Path) -> None:
     """Removes what an earlier run of ours left, and nothing else."""
-    if (work / _DATA / "dataset.json").is_file():
-        shutil.rmtree(work / _DATA)
+    for name in (_DATA, _CALIBRATION):
+        if (work / name / "dataset.json").is_file():
+            shutil.rmtree(work / name)
     for path in work.glob("*.checkpoint.safetensors"):
         path.unlink()
 
