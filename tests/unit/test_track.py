@@ -37,7 +37,7 @@ def _assert_labels_are_true(result: Track, scene: Scene) -> None:
 
 @pytest.mark.parametrize("locates", [True, False], ids=["coarse network", "motion alone"])
 def test_every_frame_is_tracked_in_the_true_branch(locates: bool) -> None:
-    scene = make_scene(_wander(30))
+    scene = make_scene(_wander(20))
     result = track(scene.clip, CAMERA, PaintedModel(locates=locates), RADIUS_M, calibration=MODEL_ERRORS)
     assert result.tracked.all()
     error = _rotation_error(result, scene)
@@ -53,31 +53,31 @@ def test_every_frame_is_tracked_in_the_true_branch(locates: bool) -> None:
 
 
 def test_a_lost_object_is_found_again_elsewhere() -> None:
-    path = _wander(34)
-    path[18:] += np.array([-0.3, -0.2, 0.1])
-    present = np.ones(34, dtype=bool)
-    present[12:18] = False
+    path = _wander(28)
+    path[16:] += np.array([-0.3, -0.2, 0.1])
+    present = np.ones(28, dtype=bool)
+    present[10:16] = False
     scene = make_scene(path, present)
     result = track(scene.clip, CAMERA, PaintedModel(), RADIUS_M, calibration=MODEL_ERRORS)
     np.testing.assert_array_equal(result.tracked, present)
-    np.testing.assert_array_equal(result.lost_frames, np.arange(12, 18))
+    np.testing.assert_array_equal(result.lost_frames, np.arange(10, 16))
     assert result.observation.frames_lost == 6
-    assert not result.observation.visible[12:18].any()
-    assert np.isnan(result.poses.rotation[12:18]).all()
+    assert not result.observation.visible[10:16].any()
+    assert np.isnan(result.poses.rotation[10:16]).all()
     assert np.isfinite(result.observation.bearings).all()
     assert np.median(_rotation_error(result, scene)[present]) < 2.0
     _assert_labels_are_true(result, scene)
 
 
 def test_an_object_that_appears_late_is_tracked_from_there() -> None:
-    present = np.arange(24) >= 9
-    scene = make_scene(_wander(24), present)
+    present = np.arange(16) >= 6
+    scene = make_scene(_wander(16), present)
     result = track(scene.clip, CAMERA, PaintedModel(), RADIUS_M, calibration=MODEL_ERRORS)
     np.testing.assert_array_equal(result.tracked, present)
 
 
 def test_points_outside_the_frame_are_invisible() -> None:
-    scene = make_scene(_wander(24, start=(0.40, 0.0, 1.9)))
+    scene = make_scene(_wander(16, start=(0.45, 0.0, 1.9)))
     result = track(scene.clip, CAMERA, PaintedModel(), RADIUS_M, calibration=MODEL_ERRORS)
     truth = in_frame(CAMERA, project_points(scene.rotation, scene.translation, POINTS))
     assert 0.05 < (~truth[:, :4]).mean() < 0.6, "the scene should cross the edge"

@@ -47,9 +47,9 @@ def pose_modes(rotation: Array, translation: Array, points_body: Array) -> Array
 def distinct_rotations(
     rotation: Array, cost: Array, count: int, apart_rad: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Indices [N, count] of the cheapest of rotations [N, M, 3, 3] that are `apart_rad` apart, and which repeat the first.
+    """Indices [N, count] of the cheapest rotations that are `apart_rad` apart, and which of them repeat the first.
 
-    cost: [N, M].
+    rotation: [N, M, 3, 3]. cost: [N, M].
     """
     rows = np.arange(cost.shape[0])
     left = np.where(np.isfinite(cost), cost, 1e30)
