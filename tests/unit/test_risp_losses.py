@@ -147,12 +147,12 @@ def test_gamma_rises_after_the_first_third() -> None:
     assert np.isclose(gamma_at(1.0, 2.0), 2.0)
 
 
-def test_front_keypoint_is_far_from_the_axis() -> None:
+def test_front_keypoint_is_off_the_axis_towards_the_nose() -> None:
     body = square_body()
-    front = body.points[body.front]
-    assert np.isclose(np.hypot(*front[:2]), np.hypot(*body.points[:, :2].T).max())
-    assert front[0] == body.points[:, 0].max()
+    assert np.allclose(body.points[body.front], [0.045, 0.0, 0.03])  # nearer the axis than others, but straight ahead
     assert front_keypoint(np.array([[0.0, 0.1, 0.0], [0.1, 0.0, 0.0]]), np.eye(3)[None]) == 1
+    about_x = np.array([np.eye(3), np.diag([1.0, -1.0, -1.0])])
+    assert front_keypoint(np.array([[0.3, 0.0, 0.1], [0.3, 0.0, -0.1], [0.2, 0.05, 0.0]]), about_x) == 2
 
 
 def test_locator_loss_falls_where_the_body_is() -> None:

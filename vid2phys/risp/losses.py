@@ -42,7 +42,7 @@ class KeypointLoss:
     front: Tensor
     error_px: Tensor
 
-    def total(self, *, front_weight: float = 0.3, error_weight: float = 0.1) -> Tensor:
+    def total(self, *, front_weight: float, error_weight: float) -> Tensor:
         """What is minimised (without the rendering-gradient term)."""
         return self.cross_entropy + front_weight * self.front + error_weight * self.error_px
 

@@ -20,6 +20,8 @@ from vid2phys.types import Array
 FINE_SIZE = {"width": 16, "features": 32, "depth": 3}
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
 _ERROR_WEIGHT = 0.1  # of a pixel against a nat
+_FRONT_WEIGHT = 1.0
+_FRONT_REACH = 0.3  # of the farthest keypoint's distance from the axis
 _GAMMA_FROM = 1.0 / 3.0  # of the training: before, gamma is 0, after, it rises linearly
 
 
@@ -60,13 +62,18 @@ def gamma_at(fraction: float, gamma: float) -> float:
 
 
 def front_keypoint(points_body: Array, rotations: Array) -> int:
-    """The keypoint by which the branches of the group are told apart: far from the axis, then the foremost (+x)."""
-    axis_points = np.einsum("gij,kj->ki", rotations, points_body) / len(rotations)
-    distance = np.linalg.norm(points_body - axis_points, axis=1)
+    """The keypoint by which the branches of the group are told apart: off the axis, in the direction of the nose (+x).
+
+    Bodies are mostly mirror images of themselves about the plane through their nose. A point in that plane lies at the
+    end of what is long or looks forward; one aside of it could only be told from its mirror image by handedness.
+    """
+    aside = points_body - np.einsum("gij,kj->ki", rotations, points_body) / len(rotations)
+    distance = np.linalg.norm(aside, axis=1)
     if distance.max() < 1e-9:  # no symmetry, no branches
-        distance = np.linalg.norm(points_body, axis=1)
-    far = distance > 0.98 * distance.max()
-    return int(np.argmax(np.where(far, points_body[:, 0], -np.inf)))
+        return int(np.argmax(points_body[:, 0]))
+    nose = next(axis for axis in np.eye(3) if np.linalg.norm(rotations.mean(axis=0) @ axis) < 0.9)
+    direction = aside @ nose / np.maximum(distance, 1e-12)
+    return int(np.argmax(np.where(distance > _FRONT_REACH * distance.max(), direction, -np.inf)))
 
 
 def keypoint_step(body: Body, gamma: float, device: str) -> _KeypointStep:
@@ -89,7 +96,7 @@ class _KeypointStep:
             return loss, {"gradient_px": float(norm.detach())}
         parts = keypoint_loss(network(to_input(batch["image"])), targets)
         values = {"ce": float(parts.cross_entropy.detach()), "front": float(parts.front.detach())}
-        return parts.total(error_weight=_ERROR_WEIGHT), values
+        return parts.total(front_weight=_FRONT_WEIGHT, error_weight=_ERROR_WEIGHT), values
 
 
 def train_keypoints(
