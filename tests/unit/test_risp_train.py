@@ -8,6 +8,7 @@ import torch
 
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
 from vid2phys.errors import InputError
+from vid2phys.risp.network import KeypointNetwork
 from vid2phys.risp.recipes import Sitting, TrainingData, train_keypoints, train_locator
 from vid2phys.risp.train import Schedule, Trained, learning_rate_factor
 
@@ -87,3 +88,14 @@ def test_learning_rate_rises_and_falls() -> None:
     assert factors[0] < 0.1
     assert max(factors) > 0.99
     assert factors[-1] < 0.02
+
+
+def test_training_may_begin_with_the_features_of_a_model(data: TrainingData, tmp_path: Path) -> None:
+    from vid2phys.risp.recipes import FINE_SIZE, _begin_with
+
+    torch.manual_seed(5)
+    other, network = KeypointNetwork(5, **FINE_SIZE), KeypointNetwork(8, **FINE_SIZE)
+    head = network.head.weight.clone()
+    _begin_with(network, other)
+    assert torch.equal(network.pyramid.stem.weight, other.pyramid.stem.weight)
+    assert torch.equal(network.head.weight, head)

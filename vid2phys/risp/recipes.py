@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp.losses import Targets, keypoint_loss, locator_loss, rendering_gradient_norm
+from vid2phys.risp.model import Model
 from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, to_input
 from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
 from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, train_network
@@ -48,12 +49,23 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Sitting:
-    """Where one training is run. folder: of checkpoints. device: torch's name."""
+    """Where one training is run. folder: of checkpoints. device: torch's name. start: a model whose features both
+    networks begin with, or None."""
 
     folder: Path
     device: str
     reporter: Reporter
     resume: bool = True
+    start: Model | None = None
+
+
+def _begin_with(network: nn.Module, other: nn.Module | None) -> None:
+    """Copies the features of another network, which know edges, blur and clutter; heads are learnt anew."""
+    if other is None:
+        return
+    own, given = network.state_dict(), other.state_dict()
+    same = {k: v for k, v in given.items() if k.startswith("pyramid.") and k in own and own[k].shape == v.shape}
+    network.load_state_dict({**own, **same})
 
 
 def gamma_at(fraction: float, gamma: float) -> float:
@@ -105,6 +117,7 @@ def train_keypoints(
     """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives."""
     torch.manual_seed(seed)
     network = KeypointNetwork(len(data.body.points), **FINE_SIZE)
+    _begin_with(network, sitting.start.fine if sitting.start else None)
     unjittered = PictureStream(data.pictures, jitter=False)
     validation = KeypointValidation.prepare(unjittered, data.validation, data.body)
     plan = Plan(
@@ -139,9 +152,11 @@ def _locator_step(network: nn.Module, batch: Batch, fraction: float) -> tuple[Te
 def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, seed: int) -> Trained:
     """Trains the coarse network."""
     torch.manual_seed(seed + 1)
+    network = LocatorNetwork(**COARSE_SIZE)
+    _begin_with(network, sitting.start.coarse if sitting.start else None)
     validation = LocatorValidation.prepare(PictureStream(data.pictures), data.validation)
     return train_network(
-        LocatorNetwork(**COARSE_SIZE),
+        network,
         _locator_step,
         validation,
         data.pictures,

@@ -41,6 +41,7 @@ class _Options:
     device: str
     resume: bool
     seed: int
+    start: Path | None = None
 
 
 def train_risp(
@@ -56,20 +57,22 @@ def train_risp(
     resume: bool = True,
     seed: int = 0,
     work: str | Path | None = None,
+    start: str | Path | None = None,
     quiet: bool = False,
 ) -> Model:
     """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
 
     samples: pictures to render. epochs: passes of the fine network over them. gamma: weight of eq. 12's rendering
     gradient (0: eq. 8). device: auto, cpu or cuda. work: folder for renders and checkpoints (default:
-    runs/train-risp/NAME of out); with `resume` it is continued, else emptied. Raises UsageError for options out of
+    runs/train-risp/NAME of out); with `resume` it is continued, else emptied. start: a model folder whose features the
+    networks begin with, which saves half of the epochs on a body of the same kind. Raises UsageError for options out of
     range or a device that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.engine.systems import get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
 
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed)
+    options = _Options(samples, epochs, gamma, _device(device), resume, seed, Path(start) if start else None)
     _check(options)
     body, physics = load_mesh(mesh, mesh_units), get(system)
     out = Path(out) if out is not None else Path("models") / Path(mesh).stem
@@ -94,7 +97,8 @@ def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options,
     data = _data(body, system, work / _DATA, options, progress)
     rendered = time.monotonic()
     workers = _share_cores(options.device)
-    sitting = Sitting(work, options.device, progress, resume=options.resume)
+    begin = Model.load(options.start) if options.start else None
+    sitting = Sitting(work, options.device, progress, options.resume, begin)
     schedule = Schedule(options.epochs, workers=workers)
     fine = train_keypoints(data, schedule, sitting, gamma=options.gamma, seed=options.seed)
     coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
@@ -236,7 +240,12 @@ def _score(
             "held_out": data.held_out,
             "render_size_px": data.pictures.view_size,
         },
-        "training": {"epochs": options.epochs, "coarse_epochs": COARSE_EPOCHS, "gamma": options.gamma},
+        "training": {
+            "epochs": options.epochs,
+            "coarse_epochs": COARSE_EPOCHS,
+            "gamma": options.gamma,
+            "started_from": options.start and options.start.name,
+        },
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
         "machine": f"{_cores()} cores, {platform.machine()}, {gpu or 'no GPU'}, torch {torch.__version__}",
         "validation": {"fine": fine[-1], "coarse": coarse[-1]},
