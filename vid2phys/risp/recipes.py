@@ -23,6 +23,7 @@ COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
 _ERROR_WEIGHT = 0.1  # of a pixel against a nat
 _FRONT_WEIGHT = 1.0
 _FRONT_REACH = 0.3  # of the farthest keypoint's distance from the axis
+_NOSE_COSINE = 0.98
 _GAMMA_FROM = 1.0 / 3.0  # of the training: before, gamma is 0, after, it rises linearly
 
 
@@ -73,19 +74,37 @@ def gamma_at(fraction: float, gamma: float) -> float:
     return gamma * max(0.0, (fraction - _GAMMA_FROM) / (1.0 - _GAMMA_FROM))
 
 
-def front_keypoint(points_body: Array, rotations: Array) -> int:
-    """The keypoint by which the branches of the group are told apart: off the axis, in the direction of the nose (+x).
+def known_body(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
+    """The keypoints [K, 3] with the one by which the branches of the group are told apart, at the nose (towards +x).
 
     Bodies are mostly mirror images of themselves about the plane through their nose. A point in that plane lies at the
-    end of what is long or looks forward; one aside of it could only be told from its mirror image by handedness.
+    end of what is long or looks forward; one aside of it could only be told from its mirror image by handedness. Where
+    no keypoint lies near the plane, the foremost point of the `surface` [N, 3] in it is added with its whole orbit.
     """
-    aside = points_body - np.einsum("gij,kj->ki", rotations, points_body) / len(rotations)
+    ahead, distance = _ahead(points_body, rotations)
+    far = distance >= _FRONT_REACH * distance.max()
+    front = int(np.argmax(np.where(far, ahead, -np.inf)))
+    if ahead[front] < _NOSE_COSINE and len(rotations) > 1:
+        nose, reach = _ahead(surface, rotations)
+        reach = np.where(nose > _NOSE_COSINE, reach, -1.0)
+        if reach.max() >= _FRONT_REACH * distance.max():
+            front = len(points_body)
+            orbit = rotations @ surface[int(np.argmax(reach))]
+            turned = np.einsum("gij,hj->ghi", rotations, orbit)
+            table = np.linalg.norm(turned[:, :, None] - orbit, axis=-1).argmin(axis=-1)
+            points_body = np.concatenate([points_body, orbit])
+            permutation = np.concatenate([permutation, table + front], axis=1)
+    return Body(points_body, permutation, rotations, front)
+
+
+def _ahead(points: Array, rotations: Array) -> tuple[Array, Array]:
+    """Cosine between the direction of points off the group's axis and the nose, and their distance from the axis."""
+    aside = points - np.einsum("gij,kj->ki", rotations, points) / len(rotations)
+    if len(rotations) < 2:  # no symmetry, no branches
+        aside = points
     distance = np.linalg.norm(aside, axis=1)
-    if distance.max() < 1e-9:  # no symmetry, no branches
-        return int(np.argmax(points_body[:, 0]))
-    nose = next(axis for axis in np.eye(3) if np.linalg.norm(rotations.mean(axis=0) @ axis) < 0.9)
-    direction = aside @ nose / np.maximum(distance, 1e-12)
-    return int(np.argmax(np.where(distance > _FRONT_REACH * distance.max(), direction, -np.inf)))
+    nose = next((axis for axis in np.eye(3) if np.linalg.norm(rotations.mean(axis=0) @ axis) < 0.9), np.eye(3)[0])
+    return aside @ nose / np.maximum(distance, 1e-12), distance
 
 
 def keypoint_step(body: Body, gamma: float, device: str) -> _KeypointStep:

@@ -151,10 +151,9 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
     """Renders what is missing and says what the pictures show."""
     from vid2phys.risp.dataset import make_dataset
     from vid2phys.risp.keypoints import choose_keypoints
-    from vid2phys.risp.recipes import TrainingData, front_keypoint
+    from vid2phys.risp.recipes import TrainingData, known_body
     from vid2phys.risp.stream import StreamSettings
     from vid2phys.risp.symmetry import find_symmetry
-    from vid2phys.risp.validate import Body
 
     renders = make_dataset(
         body,
@@ -167,8 +166,7 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
     )
     symmetry = find_symmetry(body)
     keypoints = choose_keypoints(body, symmetry, max(KEYPOINTS, len(symmetry.rotations)))
-    front = front_keypoint(keypoints.points_body, symmetry.rotations)
-    known = Body(keypoints.points_body, keypoints.permutation, symmetry.rotations, front)
+    known = known_body(keypoints.points_body, keypoints.permutation, symmetry.rotations, body.vertices)
     pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed)
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
