@@ -19,6 +19,7 @@ from vid2phys.risp.pose import Pose
 from vid2phys.risp.track import Track
 from vid2phys.tasks import identify as task
 from vid2phys.tasks.evaluate import evaluate
+from vid2phys.tasks.fit import solve
 from vid2phys.tasks.known_values import known_values
 from vid2phys.types import Status
 
@@ -49,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Flight]:
         read_clip(folder / "clip.mp4"), mesh, camera, flight.camera_to_world, flight.system, flight.actions,
         SimpleNamespace(folder=None), known, (),
     )  # type: ignore[arg-type]  # fmt: skip
-    result = task.solve(inputs, tracked(flight), fit=("mass",))
+    result = solve(inputs, tracked(flight), fit=("mass",))
     options = {
         "clip": folder / "clip.mp4", "mesh": folder / "mesh.obj", "camera": folder / "camera.yaml",
         "camera_pose": None, "actions": None, "params": None, "system": "quadrotor", "fit": ("mass",),

@@ -8,7 +8,7 @@ says in which branch the whole path lies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from vid2phys.risp.geometry import project_points
 from vid2phys.risp.pose import Pose
 from vid2phys.risp.view import View, bearings_to_view
-from vid2phys.types import Array
+from vid2phys.types import Array, Observation
 
 _READING_RAD = np.radians(6.0)  # spread of a frame's orientation
 _TURN_RATE_RAD_S = np.radians(200.0)  # how fast bodies turn between frames
 _JUMP_NATS = 20.0  # cost of a discontinuity: no single frame's evidence buys one
-_NOISE_SHARE = 0.02  # share of a front map's probability that is spread evenly, so that one frame cannot decide alone
+_NOISE_SHARE = 0.02  # no element's probability in one frame is below this share, so that no frame decides alone
+_BLOB_CELLS = 1.1  # width of the front map's blobs: that of its training targets, and a little for errors of place
+_FLOOR = 0.1  # share of the map that no element explains
+_MIXTURE_STEPS = 6
 
 
 @dataclass(frozen=True)
@@ -94,30 +97,45 @@ def _viterbi(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]
 
 
 def front_evidence(front_logprob: Array, views: list[View], poses: Pose, rotations: Array, front_body: Array) -> Array:
-    """Log-probability of the front map where each hypothesis puts the front point, [N, H, G] nats.
+    """Log-probability, by the front map, that the body is as each hypothesis and group element say, [N, H, G] nats.
 
     front_logprob: [N, h, w] over the cells of each view. poses: [N, H]. front_body: [3] m, the point of the body that
-    the map was trained to find.
+    the map was trained to find. The map is explained as a mixture of blobs at the places of the point under the G
+    elements and of an even floor (expectation maximisation over the weights); a blob's weight is its element's
+    probability, however sharp the blob is.
     """
     cells = front_logprob.shape[-1]
     points = np.einsum("gji,j->gi", rotations, front_body)  # rotations[g]^T @ front: where it is on the body as read
     bearings = project_points(poses.rotation, poses.translation, points)
     evidence = np.zeros(bearings.shape[:-1])
     for n, view in enumerate(views):
-        stride = view.size / cells
-        cell = (bearings_to_view(view, bearings[n]) + 0.5) / stride - 0.5
-        evidence[n] = _bilinear(front_logprob[n], cell)
-    floor = np.log(_NOISE_SHARE / cells**2)
-    return np.logaddexp(evidence + np.log1p(-_NOISE_SHARE), floor)
+        place = (bearings_to_view(view, bearings[n]) + 0.5) * (cells / view.size) - 0.5
+        evidence[n] = np.log(_mixture_weights(np.exp(front_logprob[n]), place))
+    return evidence
 
 
-def _bilinear(grid: Array, points: Array) -> Array:
-    """Value of grid [h, w] at points [..., 2] as (x, y), the edge repeated."""
-    limits = np.array([grid.shape[1] - 1, grid.shape[0] - 1])
-    points = np.clip(np.nan_to_num(points), 0.0, limits)
-    low = np.minimum(points.astype(int), limits - 1)
-    fx, fy = np.moveaxis(points - low, -1, 0)
-    x, y = np.moveaxis(low, -1, 0)
-    top = grid[y, x] * (1.0 - fx) + grid[y, x + 1] * fx
-    bottom = grid[y + 1, x] * (1.0 - fx) + grid[y + 1, x + 1] * fx
-    return np.asarray(top * (1.0 - fy) + bottom * fy)
+def _mixture_weights(probability: Array, place: Array) -> Array:
+    """Weights [H, G] of blobs at place [H, G, 2] cells as (x, y) in a map [h, w] that sums to 1."""
+    grid = [np.arange(extent, dtype=float) for extent in probability.shape]
+    place = np.nan_to_num(place, nan=-99.0)
+    along_x = np.exp(-0.5 * ((grid[1] - place[..., :1]) / _BLOB_CELLS) ** 2)
+    along_y = np.exp(-0.5 * ((grid[0] - place[..., 1:]) / _BLOB_CELLS) ** 2)
+    blobs = along_y[..., :, None] * along_x[..., None, :] / (2.0 * np.pi * _BLOB_CELLS**2)
+    count = place.shape[1]
+    weights = np.full(place.shape[:2], 1.0 / count)
+    for _ in range(_MIXTURE_STEPS):
+        parts = weights[..., None, None] * blobs
+        total = parts.sum(axis=1, keepdims=True) + _FLOOR / probability.size
+        weights = (parts * (probability / total)).sum(axis=(-1, -2)) + 1e-9
+        weights /= weights.sum(axis=1, keepdims=True)
+    return (1.0 - _NOISE_SHARE) * weights + _NOISE_SHARE / count
+
+
+def relabelled(observation: Observation, order: NDArray[np.int64]) -> Observation:
+    """The observation in another branch: what was point k is now point order[k] = permutation[g, k].
+
+    It belongs to the orientations R @ rotations[g]^T.
+    """
+    inverse = np.argsort(order)
+    changed = {n: getattr(observation, n)[:, inverse] for n in ("bearings", "covariance", "shared_basis", "visible")}
+    return replace(observation, **changed)

@@ -16,6 +16,7 @@ from vid2phys.engine.observe import observe
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera, shade
 from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.model import Model
+from vid2phys.risp.photometric import backdrop, grown
 from vid2phys.risp.sight import direction_and_size, look
 from vid2phys.rotations import invert_transform
 from vid2phys.solvers.problem import Problem
@@ -77,30 +78,9 @@ def _appearance(scene: Scene, problem: Problem, states: Array, tracked: NDArray[
     rasters = [
         rasterize_camera(_in_camera(problem, states[i], scene.mesh), scene.mesh.faces, scene.camera) for i in picked
     ]
-    masks = np.stack([_grown(raster.mask) for raster in rasters])
+    masks = np.stack([grown(raster.mask) for raster in rasters])
     colors = _part_colors(scene.mesh, frames, rasters, _down(problem.camera_to_world))
-    return Appearance(_background(frames, masks), colors)
-
-
-def _grown(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    import cv2
-
-    return cv2.dilate(mask.astype(np.uint8), np.ones((7, 7), np.uint8)).astype(bool)
-
-
-def _background(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Median over the frames in which a pixel was free; what never was is filled in from around."""
-    import cv2
-
-    background = np.median(frames, axis=0).astype(np.uint8)
-    touched = np.flatnonzero(masks.any(axis=0).ravel())
-    pixels = frames.reshape(len(frames), -1, 3)[:, touched].astype(np.float32)
-    pixels[masks.reshape(len(frames), -1)[:, touched]] = np.nan
-    never = np.isnan(pixels[..., 0]).all(axis=0)
-    background.reshape(-1, 3)[touched[~never]] = np.nanmedian(pixels[:, ~never], axis=0).astype(np.uint8)
-    hole = np.zeros(background.shape[:2], np.uint8)
-    hole.ravel()[touched[never]] = 1
-    return np.asarray(cv2.inpaint(background, hole, 5, cv2.INPAINT_TELEA), np.uint8) if hole.any() else background
+    return Appearance(backdrop(frames, masks), colors)
 
 
 def _part_colors(mesh: Mesh, frames: NDArray[np.uint8], rasters: list[Raster], down: Array) -> Array:

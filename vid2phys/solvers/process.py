@@ -46,7 +46,7 @@ def second_order(step_s: Array, *, std: float, bandwidth_rad_s: float) -> Chain:
     transition[:, 1, 0], transition[:, 1, 1] = -decay * x, decay * (1.0 - x)
     noise = np.eye(2) - transition @ np.swapaxes(transition, 1, 2) + 1e-10 * np.eye(2)
     logdet = -float(np.linalg.slogdet(std**2 * noise)[1].sum()) - 4.0 * np.log(std)
-    precision: Array = np.linalg.inv(noise) / std**2
+    precision: Array = np.asarray(np.linalg.inv(noise) / std**2, dtype=float)
     return Chain(transition, precision, np.eye(2) / std**2, logdet)
 
 

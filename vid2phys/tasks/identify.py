@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.errors import UsageError, unknown_name
+from vid2phys.errors import InputError, unknown_name
+from vid2phys.tasks.fit import LEAST_FRAMES, solve
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.model import Model
     from vid2phys.risp.track import Track
-    from vid2phys.solvers.problem import Problem
-    from vid2phys.solvers.solution import Solution
     from vid2phys.tasks.known_values import Known
-    from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result, Status
+    from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 
 METHODS = ("smoothing", "shooting")
-LEAST_TRACKED = 0.5  # of the frames
-LEAST_FRAMES = 8
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     clip = read_clip(options["clip"])
     require_resolution(camera, clip, options["camera"])
     if len(clip.times_s) < LEAST_FRAMES:
-        raise UsageError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
+        raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
     if actions is not None:
         require_cover(actions, clip, options["actions"])
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
@@ -128,141 +125,6 @@ def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
         inputs.model.radius_m,
         tilt_std_rad=tilt_spread(matrix_from_quat(quats)[:, 2, 2]),
         progress=lambda share: progress("tracking", round(100 * share), 100),
-    )
-
-
-def solve(
-    inputs: Inputs,
-    tracked: Track,
-    *,
-    fit: tuple[str, ...],
-    method: str = "smoothing",
-    debias: bool = False,
-    progress: Progress = silent,
-) -> Result:
-    """Fit the system to what was tracked; the status of the result says how that went."""
-    from vid2phys.solvers import initial, shooting, smoothing
-    from vid2phys.solvers.problem import Problem
-
-    seen, known = tracked.observation, inputs.known
-    problem = Problem(
-        inputs.system, known.parameters, seen, inputs.camera_to_world, inputs.actions, known.priors, known.nuisance
-    )
-    if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
-        return _lost(problem, tracked)
-    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
-    progress("fitting")
-    if method == "shooting":
-        return _result(inputs, tracked, problem, shooting.solve(problem, states), fit)
-    solution = smoothing.solve(problem, states, initial.first_inputs(problem, states))
-    if debias:
-        problem, solution = _debiased(inputs, problem, solution, progress)
-    return _result(inputs, tracked, problem, solution, fit)
-
-
-def _debiased(inputs: Inputs, problem: Problem, solution: Solution, progress: Progress) -> tuple[Problem, Solution]:
-    """Fit again without the bias that the network shows on renders of the first fit."""
-    from vid2phys.risp.error_model import Calibration
-    from vid2phys.solvers import smoothing
-    from vid2phys.solvers.debias import Scene, debiased
-
-    progress("rendering the fit")
-    calibration = Calibration.from_dict(inputs.model.calibration)
-    scene = Scene(inputs.clip, inputs.camera, inputs.mesh, inputs.model, calibration)
-    problem = replace(problem, observation=debiased(scene, problem, solution.states))
-    progress("fitting again")
-    return problem, smoothing.solve(problem, solution.knot_states, solution.knot_inputs, rounds=2)
-
-
-def _result(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, fit: tuple[str, ...]) -> Result:
-    from vid2phys.solvers import intervals
-    from vid2phys.solvers.solution import degrees_of_freedom
-    from vid2phys.types import Result, Trajectory
-
-    found = intervals.estimates(
-        solution.parameters,
-        fit,
-        solution.theta_covariance,
-        solution.null_directions,
-        degrees_of_freedom(problem, len(solution.theta_names)),
-    )
-    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found)
-    status, message = _status(solution, found, fit, lines)
-    times = problem.observation.times_s
-    actions, std = _actions(inputs, solution, times)
-    return Result(
-        status,
-        message,
-        inputs.system.name,
-        found,
-        Trajectory(times, solution.states, inputs.system.state_names, solution.controls, solution.covariance),
-        actions,
-        std,
-        problem.observation,
-        _diagnostics(inputs, tracked, problem, solution, lines),
-    )
-
-
-def _status(solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], lines: list[str]) -> tuple[Status, str]:
-    from vid2phys.types import Status
-
-    asked = [estimate for estimate in found if estimate.name in fit]
-    if asked and not any(estimate.identifiable for estimate in asked):
-        return Status.NOT_IDENTIFIABLE, "; ".join(lines)
-    if not solution.converged:
-        return Status.NOT_CONVERGED, "; ".join(lines)
-    return Status.CONVERGED, "; ".join(lines)
-
-
-def _actions(inputs: Inputs, solution: Solution, times_s: Array) -> tuple[Actions, Array | None]:
-    from vid2phys.types import Actions
-
-    count = len(inputs.system.action_names)
-    kind = inputs.actions.kind if inputs.actions is not None else "wrench"
-    names, units = inputs.system.action_names, inputs.system.action_units
-    per_kilogram = inputs.known.per_kilogram
-    return Actions(times_s[:-1], solution.controls[:, :count], kind, names, units, per_kilogram), solution.action_std
-
-
-def _diagnostics(
-    inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, lines: list[str]
-) -> dict[str, object]:
-    from vid2phys.engine.observe import bearing_jacobian_to_pixels
-    from vid2phys.solvers.solution import residual_bearings
-
-    residual = residual_bearings(problem, solution.states)
-    to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
-    pixels = (to_pixels @ residual[..., None])[..., 0]
-    return {
-        "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings],
-        "branch_log_ratio": tracked.branch_log_ratio,
-        "branch_log_likelihood": tracked.branch_log_likelihood,
-        "lost_frames": tracked.lost_frames,
-        "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
-        "residual_px": pixels,
-        "loss": solution.loss,
-        "iterations": solution.iterations,
-        "levels": solution.extra,
-    }
-
-
-def _lost(problem: Problem, tracked: Track) -> Result:
-    from vid2phys.types import Result, Status, Trajectory
-
-    times = problem.observation.times_s
-    states = np.full((len(times), len(problem.system.state_names)), np.nan)
-    message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
-    return Result(
-        Status.LOST,
-        message,
-        problem.system.name,
-        (),
-        Trajectory(times, states, problem.system.state_names),
-        None,
-        None,
-        problem.observation,
-        {"lost_frames": tracked.lost_frames, "rms_px": None, "loss": None, "iterations": 0, "notes": []},
     )
 
 

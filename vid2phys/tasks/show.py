@@ -107,5 +107,5 @@ def _print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
         table.add_column(title, overflow="fold", no_wrap=index == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console()
-    console.print(table, width=None if console.is_terminal else 120)
+    terminal = Console()
+    (terminal if terminal.is_terminal else Console(width=120)).print(table)

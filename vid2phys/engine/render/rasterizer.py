@@ -70,8 +70,14 @@ class Raster:
         whole[self.window] = part
         return whole
 
-    def _picture(self, values: Array) -> Array:
-        """Means over the pixels of the picture of values [window, C] and, as the last channel, coverage: [H, W, C + 1].
+    @property
+    def picture_window(self) -> tuple[slice, slice]:
+        """Rows and columns of the picture that `window` fills."""
+        rows, columns = (slice(part.start // self.supersample, part.stop // self.supersample) for part in self.window)
+        return rows, columns
+
+    def averaged(self, values: Array) -> Array:
+        """Means over the pixels of `picture_window` of values [window, C], and the coverage: [h, w, C + 1].
 
         Values are averaged over what is covered and are zero where nothing is.
         """
@@ -80,9 +86,13 @@ class Raster:
         height, width, channels = stacked.shape
         mean = stacked.reshape(height // s, s, width // s, s, channels).mean(axis=(1, 3))
         mean[..., :-1] /= np.maximum(mean[..., -1:], 1e-12)
-        picture = np.zeros((self.shape[0] // s, self.shape[1] // s, channels))
-        rows, columns = (slice(part.start // s, part.stop // s) for part in self.window)
-        picture[rows, columns] = mean
+        return mean
+
+    def _picture(self, values: Array) -> Array:
+        """`averaged` in the whole picture, [H, W, C + 1]."""
+        mean, s = self.averaged(values), self.supersample
+        picture = np.zeros((self.shape[0] // s, self.shape[1] // s, mean.shape[-1]))
+        picture[self.picture_window] = mean
         return picture
 
 
@@ -120,10 +130,14 @@ def shade(raster: Raster, mesh: Mesh, part_colors: Array, light_dir: Array) -> N
     mesh: the one whose faces were drawn. part_colors: [number of parts, 3] in [0, 1]. light_dir: direction in camera
     axes in which the light travels. Lambert with an ambient share, faces lit from whichever side is seen.
     """
-    light = np.asarray(light_dir, dtype=float) / np.linalg.norm(light_dir)
-    brightness = _AMBIENT + (1.0 - _AMBIENT) * np.abs(raster.normals @ light)
-    colors = np.asarray(part_colors, dtype=float)[mesh.part] * brightness[:, None]
+    colors = np.asarray(part_colors, dtype=float)[mesh.part] * lambert(raster, light_dir)[:, None]
     return raster._picture(colors[raster.faces_seen]).astype(np.float32)
+
+
+def lambert(raster: Raster, light_dir: Array) -> Array:
+    """Brightness of the faces [F] under light travelling along light_dir [3], camera axes, with an ambient share."""
+    light = np.asarray(light_dir, dtype=float) / np.linalg.norm(light_dir)
+    return _AMBIENT + (1.0 - _AMBIENT) * np.abs(raster.normals @ light)
 
 
 def _window(corners: Array, faces: NDArray[np.int64], shape: tuple[int, int], supersample: int) -> tuple[slice, slice]:
@@ -131,7 +145,9 @@ def _window(corners: Array, faces: NDArray[np.int64], shape: tuple[int, int], su
     drawn = faces[(corners[faces, 2] > _NEAR_M).all(axis=1)]
     if not len(drawn):
         return slice(0, 0), slice(0, 0)
-    points = corners[np.unique(drawn), :2]
+    used = np.zeros(len(corners), dtype=bool)
+    used[drawn] = True
+    points = corners[used, :2]
     sizes = np.array(shape[::-1])
     low = np.clip(np.floor(points.min(axis=0) / supersample) * supersample, 0, sizes).astype(int)
     high = np.clip(np.floor(points.max(axis=0) / supersample + 1) * supersample, low, sizes).astype(int)

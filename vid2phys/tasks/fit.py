@@ -1,0 +1,200 @@
+"""From a track to a result: first fit, branch of a symmetric body, debiasing, final fit, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.tasks.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from vid2phys.risp.track import Track
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers.solution import Solution
+    from vid2phys.tasks.identify import Inputs
+    from vid2phys.types import Actions, Array, Result, Status
+
+LEAST_TRACKED = 0.5  # of the frames
+LEAST_FRAMES = 8
+
+
+def solve(
+    inputs: Inputs,
+    tracked: Track,
+    *,
+    fit: tuple[str, ...],
+    method: str = "smoothing",
+    debias: bool = False,
+    progress: Progress = silent,
+) -> Result:
+    """Fit the system to what was tracked; the status of the result says how that went."""
+    from vid2phys.solvers import initial, shooting, smoothing
+    from vid2phys.solvers.problem import Problem
+
+    seen, known = tracked.observation, inputs.known
+    problem = Problem(
+        inputs.system, known.parameters, seen, inputs.camera_to_world, inputs.actions, known.priors, known.nuisance
+    )
+    if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
+        return _lost(problem, tracked)
+    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    progress("fitting")
+    solution = smoothing.solve(problem, states, initial.first_inputs(problem, states))
+    progress("choosing the branch")
+    evidence = tracked.branch_log_likelihood + _branch_evidence(inputs, tracked, problem, solution)
+    if len(evidence) > 1 and np.argmax(evidence):
+        problem, states = _turned(inputs, problem, solution, int(np.argmax(evidence)))
+        solution = smoothing.solve(problem, states, solution.knot_inputs, rounds=1)
+    if debias:
+        problem, solution = _debiased(inputs, problem, solution, progress)
+    if method == "shooting":
+        progress("shooting")
+        solution = shooting.solve(problem, solution.knot_states)
+    return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1])
+
+
+def _branch_evidence(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Array:
+    """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
+    from vid2phys.risp.error_model import Calibration
+    from vid2phys.risp.photometric import branch_evidence
+
+    if len(tracked.branch_log_likelihood) < 2:
+        return np.zeros(len(tracked.branch_log_likelihood))
+    divisor = Calibration.from_dict(inputs.model.calibration).evidence_divisor
+    rotation, translation = _in_camera(problem, solution.states)
+    rotation, translation = rotation[tracked.tracked], translation[tracked.tracked]
+    frames = np.flatnonzero(tracked.tracked)
+    return branch_evidence(
+        inputs.clip, inputs.camera, inputs.mesh, rotation, translation, frames, inputs.model.rotations, divisor=divisor
+    )
+
+
+def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
+    """camera_from_body of states: rotations [F, 3, 3] and translations [F, 3]."""
+    from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
+
+    positions, quats = problem.system.body_pose(states)
+    pose = invert_transform(problem.camera_to_world) @ make_transform(matrix_from_quat(quats), positions)
+    return pose[:, :3, :3], pose[:, :3, 3]
+
+
+def _turned(inputs: Inputs, problem: Problem, solution: Solution, element: int) -> tuple[Problem, Array]:
+    """The problem and the states [T, N] at its knots in another branch: orientations R @ rotations[element]^T."""
+    from vid2phys.risp.branch import relabelled
+    from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_multiply, rotate
+
+    turn = quat_from_matrix(inputs.model.rotations[element])
+    states = solution.knot_states.copy()
+    states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
+    states[:, 10:13] = rotate(turn, states[:, 10:13])
+    observation = relabelled(problem.observation, inputs.model.permutation[element])
+    return replace(problem, observation=observation), states
+
+
+def _debiased(inputs: Inputs, problem: Problem, solution: Solution, progress: Progress) -> tuple[Problem, Solution]:
+    """Fit again without the bias that the network shows on renders of the first fit."""
+    from vid2phys.risp.error_model import Calibration
+    from vid2phys.solvers import smoothing
+    from vid2phys.solvers.debias import Scene, debiased
+
+    progress("rendering the fit")
+    calibration = Calibration.from_dict(inputs.model.calibration)
+    scene = Scene(inputs.clip, inputs.camera, inputs.mesh, inputs.model, calibration)
+    problem = replace(problem, observation=debiased(scene, problem, solution.states))
+    progress("fitting again")
+    return problem, smoothing.solve(problem, solution.knot_states, solution.knot_inputs, rounds=2)
+
+
+def _result(
+    inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, fit: tuple[str, ...], evidence: Array
+) -> Result:
+    from vid2phys.solvers import intervals
+    from vid2phys.solvers.solution import degrees_of_freedom
+    from vid2phys.types import Result, Trajectory
+
+    found = intervals.estimates(
+        solution.parameters,
+        fit,
+        solution.theta_covariance,
+        solution.null_directions,
+        degrees_of_freedom(problem, len(solution.theta_names)),
+    )
+    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found)
+    status, message = _status(solution, found, fit, lines)
+    times = problem.observation.times_s
+    actions, std = _actions(inputs, solution, times)
+    return Result(
+        status,
+        message,
+        inputs.system.name,
+        found,
+        Trajectory(times, solution.states, inputs.system.state_names, solution.controls, solution.covariance),
+        actions,
+        std,
+        problem.observation,
+        _diagnostics(inputs, tracked, problem, solution, lines, evidence),
+    )
+
+
+def _status(solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], lines: list[str]) -> tuple[Status, str]:
+    from vid2phys.types import Status
+
+    asked = [estimate for estimate in found if estimate.name in fit]
+    if asked and not any(estimate.identifiable for estimate in asked):
+        return Status.NOT_IDENTIFIABLE, "; ".join(lines)
+    if not solution.converged:
+        return Status.NOT_CONVERGED, "; ".join(lines)
+    return Status.CONVERGED, "; ".join(lines)
+
+
+def _actions(inputs: Inputs, solution: Solution, times_s: Array) -> tuple[Actions, Array | None]:
+    from vid2phys.types import Actions
+
+    count = len(inputs.system.action_names)
+    kind = inputs.actions.kind if inputs.actions is not None else "wrench"
+    names, units = inputs.system.action_names, inputs.system.action_units
+    per_kilogram = inputs.known.per_kilogram
+    return Actions(times_s[:-1], solution.controls[:, :count], kind, names, units, per_kilogram), solution.action_std
+
+
+def _diagnostics(
+    inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, lines: list[str], evidence: Array
+) -> dict[str, object]:
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels
+    from vid2phys.solvers.solution import residual_bearings
+
+    residual = residual_bearings(problem, solution.states)
+    to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
+    pixels = (to_pixels @ residual[..., None])[..., 0]
+    return {
+        "identifiability": lines,
+        "notes": [*inputs.known.notes, *inputs.warnings],
+        "branch_log_ratio": float(evidence[0] - evidence[1]) if len(evidence) > 1 else None,
+        "lost_frames": tracked.lost_frames,
+        "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
+        "residual_px": pixels,
+        "loss": solution.loss,
+        "iterations": solution.iterations,
+        "levels": solution.extra,
+    }
+
+
+def _lost(problem: Problem, tracked: Track) -> Result:
+    from vid2phys.types import Result, Status, Trajectory
+
+    times = problem.observation.times_s
+    states = np.full((len(times), len(problem.system.state_names)), np.nan)
+    message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
+    return Result(
+        Status.LOST,
+        message,
+        problem.system.name,
+        (),
+        Trajectory(times, states, problem.system.state_names),
+        None,
+        None,
+        problem.observation,
+        {"lost_frames": tracked.lost_frames, "rms_px": None, "loss": None, "iterations": 0, "notes": []},
+    )
