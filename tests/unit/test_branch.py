@@ -1,4 +1,4 @@
-"""Continuity joins random labels, evidence chooses the branch of the whole clip, and neither can do the other's work."""
+"""Continuity joins random labels, evidence chooses the branch of the clip, and neither can do the work of the other."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_an_object_that_appears_late_is_tracked_from_there() -> None:
 
 
 def test_points_outside_the_frame_are_invisible() -> None:
-    scene = make_scene(_wander(16, start=(0.45, 0.0, 1.9)))
+    scene = make_scene(_wander(16, start=(0.53, 0.0, 1.9)))
     result = track(scene.clip, CAMERA, PaintedModel(), RADIUS_M, calibration=MODEL_ERRORS)
     truth = in_frame(CAMERA, project_points(scene.rotation, scene.translation, POINTS))
     assert 0.05 < (~truth[:, :4]).mean() < 0.6, "the scene should cross the edge"
