@@ -16,6 +16,7 @@ TRUTH = Calibration(
     point_exponent=0.3,
     mode_std=(0.03, 0.03, 0.02, 0.02, 0.02, 0.05),
     mode_exponent=(0.5, 0.5, 0.5, 0.0, 0.0, 1.0),
+    mode_doubt=(5.0, 5.0, 5.0, 3.0, 3.0, 4.0),
     correlation_time_s=(0.2, 0.2, 0.1, 0.3, 0.3, 0.2),
 )
 
@@ -32,7 +33,8 @@ def draw(seed: int, sequences: int, *, outliers: float = 0.0) -> Residuals:
     modes[..., 3:5] /= 20.0  # sideways as a fraction of the radius
     diameter = np.repeat(np.exp(rng.uniform(np.log(20.0), np.log(100.0), sequences)), 16)
     raw = np.eye(2) * np.exp(rng.normal(0.0, 0.7, (count, 12)))[..., None, None]
-    std, tau = TRUTH.mode_scale(np.ones(count), diameter), np.array(TRUTH.correlation_time_s)
+    quality = np.clip(np.repeat(rng.normal(0.75, 0.1, sequences), 16) + rng.normal(0.0, 0.03, count), 0.3, 1.0)
+    std, tau = TRUTH.mode_scale(diameter, quality), np.array(TRUTH.correlation_time_s)
     keep = np.exp(-1.0 / 30.0 / tau)
     coefficients = np.zeros((count, 6))
     for n in range(count):
@@ -42,7 +44,7 @@ def draw(seed: int, sequences: int, *, outliers: float = 0.0) -> Residuals:
     error = (modes @ (std * coefficients)[:, None, :, None])[..., 0] + noise[..., 0]
     wild = rng.random((count, 12)) < outliers
     error[wild] += rng.normal(size=(wild.sum(), 2)) * 30.0
-    return Residuals(error, raw, np.ones((count, 12), dtype=bool), modes, diameter, sequence, time_s)
+    return Residuals(error, raw, np.ones((count, 12), dtype=bool), modes, diameter, quality, sequence, time_s)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,7 @@ def test_known_error_model_is_recovered(fitted: Calibration) -> None:
     assert fitted.point_exponent == pytest.approx(TRUTH.point_exponent, abs=0.08)
     np.testing.assert_allclose(fitted.mode_std, TRUTH.mode_std, rtol=0.3)
     np.testing.assert_allclose(fitted.mode_exponent, TRUTH.mode_exponent, atol=0.45)
+    np.testing.assert_allclose(fitted.mode_doubt, TRUTH.mode_doubt, atol=2.0)
     np.testing.assert_allclose(np.log(fitted.correlation_time_s), np.log(TRUTH.correlation_time_s), atol=0.7)
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from vid2phys.types import Array
 
 REFERENCE_PX = 40.0  # in-frame diameter of the bounding sphere at which the standard deviations are stated
+REFERENCE_QUALITY = 0.8
+_MOST_RAD = 1.0  # a rotation that is less certain than this is not known at all
 MODE_NAMES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
 
 
@@ -24,8 +26,9 @@ class Calibration:
 
     A point's covariance is (point_scale^2 * raw + point_floor_px^2) * (REFERENCE_PX / diameter)^(2 point_exponent), in
     view px^2, raw being the heat map's spread and diameter the in-frame diameter of the bounding sphere [px].
-    mode_std: [6] standard deviations at REFERENCE_PX: rotations [rad], sideways [fraction of the sphere's radius], log
-    depth; times (REFERENCE_PX / diameter)^mode_exponent[i]. correlation_time_s: [6]. min_quality: a reading below it is
+    mode_std: [6] standard deviations at REFERENCE_PX and REFERENCE_QUALITY: rotations [rad], sideways [fraction of the
+    sphere's radius], log depth; times (REFERENCE_PX / diameter)^mode_exponent[i] and, for a reading of another quality,
+    exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6]. min_quality: a reading below it is
     not the object (`sight.Sightings.quality`). evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. normalised: residuals on looks not used for the fit over what the model expects; 1 is honest.
     """
@@ -35,6 +38,7 @@ class Calibration:
     point_exponent: float = 0.0
     mode_std: tuple[float, ...] = (0.02, 0.02, 0.02, 0.01, 0.01, 0.02)
     mode_exponent: tuple[float, ...] = (0.5,) * 6
+    mode_doubt: tuple[float, ...] = (4.0,) * 6
     correlation_time_s: tuple[float, ...] = (0.2,) * 6
     min_quality: float = 0.15
     evidence_divisor: float = 5.0
@@ -59,15 +63,15 @@ class Calibration:
         covariance = self.point_scale**2 * raw_px + self.point_floor_px**2 * np.eye(2)
         return np.asarray(covariance * growth[..., None, None, None] ** 2)
 
-    def mode_scale(self, angular_radius: Array, diameter_px: Array) -> Array:
-        """Standard deviations [..., 6] in the units of `geometry.pose_modes` (sideways as a fraction of the range)."""
-        angular_radius, diameter_px = np.asarray(angular_radius, dtype=float), np.asarray(diameter_px, dtype=float)
-        std = np.stack(
-            [s * self._growth(diameter_px, e) for s, e in zip(self.mode_std, self.mode_exponent, strict=True)], axis=-1
-        )
-        std[..., 3:5] *= angular_radius[..., None]
-        return std
+    def mode_scale(self, diameter_px: Array, quality: Array) -> Array:
+        """Standard deviations [..., 6]: rotations [rad], sideways [fraction of the sphere's radius], log depth."""
+        diameter_px, quality = np.asarray(diameter_px, dtype=float), np.asarray(quality, dtype=float)
+        growth = self._growth(diameter_px[..., None], np.array(self.mode_exponent))
+        doubt = np.exp(np.array(self.mode_doubt) * (REFERENCE_QUALITY - quality[..., None]))
+        std = np.array(self.mode_std) * growth * doubt
+        std[..., :3] = np.minimum(std[..., :3], _MOST_RAD)
+        return np.asarray(std)
 
     @staticmethod
-    def _growth(diameter_px: Array, exponent: float) -> Array:
+    def _growth(diameter_px: Array, exponent: Array | float) -> Array:
         return (REFERENCE_PX / np.clip(diameter_px, 8.0, 400.0)) ** exponent

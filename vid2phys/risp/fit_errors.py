@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.error_model import MODE_NAMES, REFERENCE_PX, Calibration
+from vid2phys.risp.error_model import MODE_NAMES, REFERENCE_PX, REFERENCE_QUALITY, Calibration
 from vid2phys.types import Array
 
 _TRIM_SIGMA = 5.0  # what the tracker throws out as well
@@ -27,8 +27,8 @@ class Residuals:
     """N frames of known pose, in view pixels.
 
     error: [N, K, 2] read minus true. raw: [N, K, 2, 2] the network's own covariance. used: [N, K]. modes: [N, K, 2, 6]
-    derivative wrt (rotations [rad], sideways [fraction of the radius], log depth). diameter_px: [N]. sequence: [N]
-    index of the sequence, increasing. time_s: [N], increasing within a sequence.
+    derivative wrt (rotations [rad], sideways [fraction of the radius], log depth). diameter_px, quality: [N]. sequence:
+    [N] index of the sequence, increasing. time_s: [N], increasing within a sequence.
     """
 
     error: Array
@@ -36,6 +36,7 @@ class Residuals:
     used: NDArray[np.bool_]
     modes: Array
     diameter_px: Array
+    quality: Array
     sequence: NDArray[np.int64]
     time_s: Array
 
@@ -115,62 +116,67 @@ def _fit_points(data: Residuals, calibration: Calibration) -> Calibration:
 def _fit_modes(data: Residuals, calibration: Calibration) -> Calibration:
     pieces = split(data, calibration)
     growth = np.log(REFERENCE_PX / np.clip(data.diameter_px, 8.0, 400.0))
-    std, exponent, tau = [], [], []
+    doubt = REFERENCE_QUALITY - data.quality
+    found = []
     for mode in range(6):
         values, variance = pieces.coefficients[:, mode], pieces.covariance[:, mode, mode]
-        spread = np.sqrt(np.median(values**2) / 0.455 + np.median(variance))
-        kept = np.abs(values) < _TRIM_SIGMA * np.sqrt(spread**2 + variance)
-        found = _fit_process(values[kept], variance[kept], growth[kept], data.sequence[kept], data.time_s[kept])
-        std.append(found[0])
-        exponent.append(found[1])
-        tau.append(found[2])
-    return replace(calibration, mode_std=tuple(std), mode_exponent=tuple(exponent), correlation_time_s=tuple(tau))
+        expected = calibration.mode_scale(data.diameter_px, data.quality)[:, mode] ** 2 + variance
+        scale = np.median(values**2 / expected) / 0.455
+        kept = values**2 < _TRIM_SIGMA**2 * max(scale, 1.0) * expected
+        found.append(
+            _fit_process(
+                values[kept], variance[kept], growth[kept], doubt[kept], data.sequence[kept], data.time_s[kept]
+            )
+        )
+    std, exponent, doubts, tau = (tuple(float(x) for x in column) for column in zip(*found, strict=True))
+    return replace(calibration, mode_std=std, mode_exponent=exponent, mode_doubt=doubts, correlation_time_s=tau)
 
 
 def _fit_process(
-    values: Array, variance: Array, growth: Array, sequence: NDArray[np.int64], time_s: Array
-) -> tuple[float, float, float]:
-    """Standard deviation, its growth with smallness, and correlation time of a Gauss-Markov process seen with noise."""
-    values, variance, growth, lag = _by_sequence(values, variance, growth, sequence, time_s)
+    values: Array, variance: Array, growth: Array, doubt: Array, sequence: NDArray[np.int64], time_s: Array
+) -> tuple[float, float, float, float]:
+    """Standard deviation, its growth with smallness and with doubt, and correlation time of a Gauss-Markov process."""
+    columns = ((0.0, values), (10.0 * _UNSEEN, variance), (0.0, growth), (0.0, doubt), (0.0, time_s))
+    values, variance, growth, doubt, times = _by_sequence(sequence, *columns)
+    lag = np.abs(times[:, :, None] - times[:, None, :])
     seen = variance < _UNSEEN
-    scale = float(np.sqrt(max(np.median(values[seen] ** 2) / 0.455 - np.median(variance[seen]), 1e-12)))
-    scale = max(scale, 0.01 * float(np.sqrt(np.median(variance[seen]))))
+    spread = float(np.sqrt(np.median(values[seen] ** 2) / 0.455))
+
+    def parts(vector: Array) -> tuple[float, float, float, float]:
+        std = spread * np.exp(np.clip(vector[0], -6.0, 6.0))
+        tau = np.clip(np.exp(vector[3]), *_TAU_S)
+        return float(std), float(np.clip(vector[1], -2.0, 3.0)), float(np.clip(vector[2], -2.0, 20.0)), float(tau)
 
     def cost(vector: Array) -> float:
-        std = scale * np.exp(np.clip(vector[0], -6.0, 6.0) + np.clip(vector[1], -2.0, 3.0) * growth)
-        tau = float(np.clip(np.exp(vector[2]), *_TAU_S))
-        covariance = std[:, :, None] * std[:, None, :] * np.exp(-lag / tau) + variance[..., None] * np.eye(
-            lag.shape[-1]
-        )
+        std, exponent, slope, tau = parts(vector)
+        scale = std * np.exp(np.minimum(exponent * growth + slope * doubt, 6.0))
+        covariance = scale[:, :, None] * scale[:, None, :] * np.exp(-lag / tau)
+        covariance += variance[..., None] * np.eye(lag.shape[-1])
         factor = np.linalg.cholesky(covariance)
         white = np.linalg.solve(factor, values[..., None])
         total = 0.5 * (white**2).sum() + np.log(np.einsum("sii->si", factor)).sum()
-        return float(total / len(values) + 0.02 * (vector[1] - 0.5) ** 2)
+        return float(total / len(values) + 0.02 * (vector[1] - 0.5) ** 2 + 2e-4 * (vector[2] - 4.0) ** 2)
 
-    vector = _minimize(cost, np.array([0.0, 0.5, np.log(0.15)]))
-    std = scale * float(np.exp(np.clip(vector[0], -6.0, 6.0)))
-    return std, float(np.clip(vector[1], -2.0, 3.0)), float(np.clip(np.exp(vector[2]), *_TAU_S))
+    return parts(_minimize(cost, np.array([-0.7, 0.5, 4.0, np.log(0.15)])))
 
 
-def _by_sequence(
-    values: Array, variance: Array, growth: Array, sequence: NDArray[np.int64], time_s: Array
-) -> tuple[Array, Array, Array, Array]:
-    """One row a sequence: values, variances, growths [S, L] and time lags [S, L, L]; what is missing has no weight."""
+def _by_sequence(sequence: NDArray[np.int64], *columns: tuple[float, Array]) -> list[Array]:
+    """One row a sequence [S, L] for each (value where there is nothing, column [N])."""
     names, row, counts = np.unique(sequence, return_inverse=True, return_counts=True)
-    column = np.arange(len(row)) - np.concatenate([[0], np.cumsum(counts)[:-1]])[row]
-    shape = (len(names), int(counts.max()))
-    table = [np.zeros(shape), np.full(shape, 10.0 * _UNSEEN), np.zeros(shape), np.zeros(shape)]
-    for grid, data in zip(table, (values, variance, growth, time_s), strict=True):
-        grid[row, column] = data
-    times = table[3]
-    return table[0], table[1], table[2], np.abs(times[:, :, None] - times[:, None, :])
+    place = np.arange(len(row)) - np.concatenate([[0], np.cumsum(counts)[:-1]])[row]
+    tables = []
+    for missing, column in columns:
+        table = np.full((len(names), int(counts.max())), missing)
+        table[row, place] = column
+        tables.append(table)
+    return tables
 
 
 def _minimize(cost: Callable[[Array], float], start: Array) -> Array:
     from scipy.optimize import minimize
 
     simplex = np.vstack([start, start + 0.5 * np.eye(len(start))])
-    options = {"initial_simplex": simplex, "xatol": 5e-3, "fatol": 1e-4, "maxiter": 160}
+    options = {"initial_simplex": simplex, "xatol": 5e-3, "fatol": 1e-4, "maxiter": 240}
     return np.asarray(minimize(cost, start, method="Nelder-Mead", options=options).x)
 
 
@@ -182,7 +188,7 @@ def normalised(data: Residuals, calibration: Calibration) -> dict[str, float]:
     """
     kept = trim(data, calibration)
     pieces = split(kept, calibration)
-    std = calibration.mode_scale(np.ones(len(kept.diameter_px)), kept.diameter_px)
+    std = calibration.mode_scale(kept.diameter_px, kept.quality)
     variance = np.einsum("nii->ni", pieces.covariance) + std**2
     ratio = np.sqrt(np.median(pieces.coefficients**2 / variance, axis=0) / 0.455)
     numbers = {"points": float(np.sqrt(pieces.rest.sum() / pieces.freedom.sum()))}
@@ -196,7 +202,7 @@ def normalised(data: Residuals, calibration: Calibration) -> dict[str, float]:
 def _whitened(data: Residuals, calibration: Calibration, group: NDArray[np.int64]) -> float:
     """Root mean square of the residuals whitened by the whole covariance of each group of frames."""
     covariance = calibration.point_covariance(data.raw, data.diameter_px)
-    std = calibration.mode_scale(np.ones(len(data.diameter_px)), data.diameter_px)
+    std = calibration.mode_scale(data.diameter_px, data.quality)
     tau = np.array(calibration.correlation_time_s)
     total, count = 0.0, 0
     for g in np.unique(group):

@@ -158,8 +158,9 @@ def _label(
         poses.cost,
         np.take_along_axis(poses.inliers, inverse, 1),
     )
-    observation = _observe(times_s, indices, seen, poses, inverse, model.points_body, calibration)
-    return _assemble(len(times_s), indices, observation, poses, seen, branches)
+    quality = seen.quality[rows, branches.hypothesis]
+    observation = _observe(times_s, indices, seen, poses, quality, inverse, model.points_body, calibration)
+    return _assemble(len(times_s), indices, observation, poses, quality, branches)
 
 
 def _tilt_nats(poses: Pose, rotations: Array, camera: Camera, tilt_std_rad: float | None) -> Array:
@@ -177,13 +178,15 @@ def _observe(
     indices: NDArray[np.int64],
     seen: Sightings,
     poses: Pose,
+    quality: Array,
     inverse: NDArray[np.int64],
     points_body: Array,
     calibration: Calibration,
 ) -> Observation:
     """Everything in the order of the true labels; lost frames hold harmless numbers and are not visible."""
     count, points = len(times_s), len(points_body)
-    scale = calibration.mode_scale(seen.angular_radius, seen.diameter_px)
+    scale = calibration.mode_scale(seen.diameter_px, quality)
+    scale[:, 3:5] *= seen.angular_radius[:, None]  # of the radius to of the range
     modes = pose_modes(poses.rotation, poses.translation, points_body) * scale[:, None, None, :]
     bearings = np.zeros((count, points, 2))
     covariance = np.broadcast_to(np.eye(2), (count, points, 2, 2)).copy()
@@ -203,7 +206,7 @@ def _assemble(
     indices: NDArray[np.int64],
     observation: Observation,
     poses: Pose,
-    seen: Sightings,
+    quality: Array,
     branches: Branches,
 ) -> Track:
     def spread(values: Any, fill: float) -> Any:
@@ -219,12 +222,11 @@ def _assemble(
         spread(poses.cost, np.inf),
         spread(poses.inliers, False),
     )
-    rows = np.arange(len(indices))
     return Track(
         observation,
         everywhere,
         spread(np.ones(len(indices), dtype=bool), False),
-        spread(seen.quality[rows, branches.hypothesis], 0.0),
+        spread(quality, 0.0),
         spread(branches.element, -1),
         branches.log_likelihood,
         branches.log_ratio,
