@@ -17,6 +17,8 @@ from vid2phys.risp.error_model import MODE_NAMES, REFERENCE_PX, REFERENCE_QUALIT
 from vid2phys.types import Array
 
 _TRIM_SIGMA = 5.0  # what the tracker throws out as well
+_CORE_SIGMA = 4.0  # the modes' variances are those of the frames within this many, measured by the median
+_CHI2_MEDIAN = 0.455  # of one degree of freedom
 _ROUNDS = 3
 _TAU_S = (0.01, 5.0)
 _UNSEEN = 1e12  # variance of what was not observed
@@ -121,8 +123,8 @@ def _fit_modes(data: Residuals, calibration: Calibration) -> Calibration:
     for mode in range(6):
         values, variance = pieces.coefficients[:, mode], pieces.covariance[:, mode, mode]
         expected = calibration.mode_scale(data.diameter_px, data.quality)[:, mode] ** 2 + variance
-        scale = np.median(values**2 / expected) / 0.455
-        kept = values**2 < _TRIM_SIGMA**2 * max(scale, 1.0) * expected
+        scale = np.median(values**2 / expected) / _CHI2_MEDIAN
+        kept = values**2 < _CORE_SIGMA**2 * scale * expected
         found.append(
             _fit_process(
                 values[kept], variance[kept], growth[kept], doubt[kept], data.sequence[kept], data.time_s[kept]
@@ -140,7 +142,7 @@ def _fit_process(
     values, variance, growth, doubt, times = _by_sequence(sequence, *columns)
     lag = np.abs(times[:, :, None] - times[:, None, :])
     seen = variance < _UNSEEN
-    spread = float(np.sqrt(np.median(values[seen] ** 2) / 0.455))
+    spread = float(np.sqrt(np.median(values[seen] ** 2) / _CHI2_MEDIAN))
 
     def parts(vector: Array) -> tuple[float, float, float, float]:
         std = spread * np.exp(np.clip(vector[0], -6.0, 6.0))
@@ -184,19 +186,28 @@ def normalised(data: Residuals, calibration: Calibration) -> dict[str, float]:
     """Root mean square of residuals over what the model expects; 1 is honest, below is timid, above is bold.
 
     `points`: what no pose explains. `rotation_x` ...: the coefficient of each mode. `frame`: all of a frame's residuals
-    under its whole covariance. `clip`: all of a sequence's, with the correlation in time.
+    under its whole covariance. `clip`: all of a sequence's, with the correlation in time. Left out, and told as shares:
+    `outlier_share` of points, and `gross_share` of frames whose pose is more than 5 sigma off.
     """
     kept = trim(data, calibration)
-    pieces = split(kept, calibration)
-    std = calibration.mode_scale(kept.diameter_px, kept.quality)
-    variance = np.einsum("nii->ni", pieces.covariance) + std**2
-    ratio = np.sqrt(np.median(pieces.coefficients**2 / variance, axis=0) / 0.455)
+    squared = _mode_ratios(kept, calibration)
+    sound = (squared < _TRIM_SIGMA**2).all(axis=1)
+    sane = kept[sound]
+    pieces = split(sane, calibration)
     numbers = {"points": float(np.sqrt(pieces.rest.sum() / pieces.freedom.sum()))}
-    numbers |= {name: float(value) for name, value in zip(MODE_NAMES, ratio, strict=True)}
-    numbers["frame"] = _whitened(kept, calibration, np.arange(len(kept.time_s)))
-    numbers["clip"] = _whitened(kept, calibration, kept.sequence)
+    numbers |= {n: float(v) for n, v in zip(MODE_NAMES, np.sqrt(squared[sound].mean(axis=0)), strict=True)}
+    numbers["frame"] = _whitened(sane, calibration, np.arange(len(sane.time_s)))
+    numbers["clip"] = _whitened(sane, calibration, sane.sequence)
     numbers["outlier_share"] = float(1.0 - kept.used.sum() / data.used.sum())
+    numbers["gross_share"] = float(1.0 - sound.mean())
     return {name: round(value, 4) for name, value in numbers.items()}
+
+
+def _mode_ratios(data: Residuals, calibration: Calibration) -> Array:
+    """Squared coefficients over their expected squares, [N, 6]."""
+    pieces = split(data, calibration)
+    std = calibration.mode_scale(data.diameter_px, data.quality)
+    return np.asarray(pieces.coefficients**2 / (np.einsum("nii->ni", pieces.covariance) + std**2))
 
 
 def _whitened(data: Residuals, calibration: Calibration, group: NDArray[np.int64]) -> float:
