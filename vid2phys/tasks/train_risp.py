@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +40,8 @@ class _Options:
     device: str
     resume: bool
     seed: int
-    start: Path | None = None
+    start: Path | None
+    command: str
 
 
 def train_risp(
@@ -72,7 +72,10 @@ def train_risp(
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
 
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed, Path(start) if start else None)
+    begin = Path(start) if start is not None else None
+    command = f"vid2phys train-risp --mesh {Path(mesh).name} --system {system} --samples {samples} --epochs {epochs}"
+    command += f" --gamma {gamma:g} --seed {seed}"
+    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command)
     _check(options)
     body, physics = load_mesh(mesh, mesh_units), get(system)
     out = Path(out) if out is not None else Path("models") / Path(mesh).stem
@@ -230,7 +233,7 @@ def _score(
 
     gpu = torch.cuda.get_device_name(0) if options.device == "cuda" else None
     return {
-        "command": " ".join(["vid2phys", *sys.argv[1:]]),
+        "command": options.command,
         "seed": options.seed,
         "data": {
             "renders": data.renders,
