@@ -22,7 +22,7 @@ from vid2phys.risp.fit_errors import Residuals, fit, normalised
 from vid2phys.risp.geometry import pose_modes, project_points
 from vid2phys.risp.heldout import HeldOutClip, make_clip
 from vid2phys.risp.pose import known_pose
-from vid2phys.risp.sight import READING_VIEWS, Sightings, direction_and_size, look
+from vid2phys.risp.sight import Sightings, direction_and_size, look
 from vid2phys.risp.view import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.types import Array
 
@@ -101,8 +101,8 @@ def _measure_clip(
         error = steady + rng.normal(0.0, 0.8, 3)
         aside = center[i] + error[:2] * _CENTER * 3.0 * np.tan(radius[i])
         size = radius[i] * np.exp(error[2] * _SIZE)
-        seen.append(look(model, camera, [frame], aside[None], size[None], calibration, jitters=READING_VIEWS))
-    empty = look(model, clip.cameras[0], [clip.background], center[:1], radius[:1], calibration, jitters=READING_VIEWS)
+        seen.append(look(model, camera, [frame], aside[None], size[None], calibration))
+    empty = look(model, clip.cameras[0], [clip.background], center[:1], radius[:1], calibration)
     sightings = Sightings.join(seen)
     residuals = _residuals(model, clip, sightings, sequence)
     truth = known_pose(clip.rotation, clip.translation)[:, None]

@@ -21,13 +21,10 @@ from vid2phys.risp.view import View, bearings_to_view, in_frame, make_view, map_
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:  # reading pictures needs torch, placing them does not
-    from vid2phys.risp.model import Model, Reading
+    from vid2phys.risp.model import Model
 
 Image = NDArray[np.uint8]
 _AGREEMENT = 0.03  # distance, as a share of the view, at which a point's agreement with the pose has dropped to 0.6
-# turn [rad], zoom and shift [share of the view] of the views that are averaged
-ONE_VIEW = ((0.0, 1.0, 0.0, 0.0),)
-READING_VIEWS = ONE_VIEW  # of the second pass
 
 
 @dataclass(frozen=True)
@@ -77,88 +74,34 @@ def look(
     calibration: Calibration,
     *,
     hypotheses: int = 1,
-    jitters: Sequence[tuple[float, float, float, float]] = ONE_VIEW,
 ) -> Sightings:
     """Read N frames, each where the object is thought to be.
 
-    frames: N pictures [H, W, 3]. centers: [N, 2] bearings. angular_radius: [N] of the bounding sphere, rad. jitters:
-    views a frame whose readings are averaged, each (turn, zoom, shift x, shift y).
+    frames: N pictures [H, W, 3]. centers: [N, 2] bearings. angular_radius: [N] of the bounding sphere, rad. hypotheses:
+    poses a frame. One view a frame: averages over turned, zoomed and shifted ones were no better.
     """
-    pairs = [
-        (frame, _jittered(camera, center, radius, model.view_size, jitter))
-        for frame, center, radius in zip(frames, centers, angular_radius, strict=True)
-        for jitter in jitters
-    ]
-    reading = model.read(np.stack([resample(frame, camera, view) for frame, view in pairs]))
-    count, views = len(frames), [view for _, view in pairs]
-    bearings, jacobian = _to_bearings(views, np.asarray(reading.points_px, dtype=float))
-    merged = _merge(reading, bearings, model.permutation, count)
-    main, jacobian = views[:: len(jitters)], jacobian[:: len(jitters)]
+    angular_radius = np.asarray(angular_radius, dtype=float)
+    views = [make_view(camera, c, float(r), model.view_size) for c, r in zip(centers, angular_radius, strict=True)]
+    pictures = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
+    reading = model.read(np.stack(pictures))
+    pairs = [view_to_bearings(view, points) for view, points in zip(views, reading.points_px, strict=True)]
+    bearings, jacobian = np.stack([b for b, _ in pairs]), np.stack([j for _, j in pairs])
     diameter = in_frame_diameter(camera, centers, angular_radius)
-    covariance = map_covariance(jacobian, calibration.point_covariance(merged.raw_px, diameter))
-    inside = in_frame(camera, merged.bearings)
-    poses = solve_poses(merged.bearings, covariance, model.points_body, visible=inside, hypotheses=hypotheses)
-    quality = _quality(main, poses, merged.bearings, merged.peak * inside, model.points_body)
-    front = np.asarray(reading.front_logprob, dtype=float)[:: len(jitters)]
+    covariance = map_covariance(jacobian, calibration.point_covariance(reading.covariance_px, diameter))
+    inside = in_frame(camera, bearings)
+    poses = solve_poses(bearings, covariance, model.points_body, visible=inside, hypotheses=hypotheses)
     return Sightings(
-        main,
-        np.asarray(angular_radius, dtype=float),
+        views,
+        angular_radius,
         diameter,
-        merged.bearings,
-        merged.raw_px,
+        bearings,
+        reading.covariance_px,
         covariance,
-        merged.peak,
+        reading.peak,
         inside,
-        front,
+        reading.front_logprob,
         poses,
-        quality,
-    )
-
-
-def _jittered(
-    camera: Camera, center: Array, angular_radius: float, size: int, jitter: tuple[float, float, float, float]
-) -> View:
-    turn, zoom, shift_x, shift_y = jitter
-    view = make_view(camera, center, float(angular_radius) / zoom, size, roll_rad=turn)
-    if shift_x == 0.0 and shift_y == 0.0:
-        return view
-    moved, _ = view_to_bearings(view, view.K[:2, 2] + size * np.array([shift_x, shift_y]))
-    return make_view(camera, moved, float(angular_radius) / zoom, size, roll_rad=turn)
-
-
-def _to_bearings(views: list[View], points_px: Array) -> tuple[Array, Array]:
-    pairs = [view_to_bearings(view, points) for view, points in zip(views, points_px, strict=True)]
-    return np.stack([b for b, _ in pairs]), np.stack([j for _, j in pairs])
-
-
-@dataclass(frozen=True)
-class _Merged:
-    """Readings of several views a frame as one: bearings [N, K, 2], raw_px [N, K, 2, 2], peak [N, K]."""
-
-    bearings: Array
-    raw_px: Array
-    peak: Array
-
-
-def _merge(reading: Reading, bearings: Array, permutation: NDArray[np.int64], count: int) -> _Merged:
-    """Average the views of each frame, weighted by what the network says; each is labelled as the first one is."""
-    raw, peak = np.asarray(reading.covariance_px, dtype=float), np.asarray(reading.peak, dtype=float)
-    views = len(bearings) // count
-    if views == 1:
-        return _Merged(bearings, raw, peak)
-    bearings = bearings.reshape(count, views, *bearings.shape[1:])
-    raw, peak = raw.reshape(count, views, *raw.shape[1:]), peak.reshape(count, views, *peak.shape[1:])
-    relabelled = bearings[:, :, permutation]  # [N, views, G, K, 2]
-    distance = np.linalg.norm(relabelled - bearings[:, :1, None], axis=-1)
-    element = np.argmin(np.median(distance, axis=-1), axis=-1)
-    order = permutation[element]  # [N, views, K]
-    bearings = np.take_along_axis(bearings, order[..., None], axis=2)
-    raw = np.take_along_axis(raw, order[..., None, None], axis=2)
-    peak = np.take_along_axis(peak, order, axis=2)
-    weight = peak / np.trace(raw, axis1=-2, axis2=-1).clip(1e-9)
-    weight = weight / weight.sum(axis=1, keepdims=True).clip(1e-12)
-    return _Merged(
-        (bearings * weight[..., None]).sum(axis=1), (raw * weight[..., None, None]).sum(axis=1), peak.mean(axis=1)
+        _quality(views, poses, bearings, reading.peak * inside, model.points_body),
     )
 
 

@@ -21,7 +21,7 @@ from vid2phys.risp.follow import Follower, smooth_path
 from vid2phys.risp.geometry import pose_modes
 from vid2phys.risp.pose import Pose
 from vid2phys.risp.search import plausible
-from vid2phys.risp.sight import READING_VIEWS, Sightings, direction_and_size, look
+from vid2phys.risp.sight import Sightings, direction_and_size, look
 from vid2phys.types import Array, Camera, Clip, Observation
 
 if TYPE_CHECKING:
@@ -121,7 +121,6 @@ def _read_again(
                 radii[batch],
                 follower.calibration,
                 hypotheses=_HYPOTHESES,
-                jitters=READING_VIEWS,
             )
         )
         if progress is not None:
