@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ _SEEDS = 3  # frames that are searched before the best of them is followed
 _MORE_SEEDS = 16  # and further ones while nothing was found
 _RECENTER = 0.10  # a reading this far from the middle of its view (share of the view) is repeated
 _RESIZE = 0.20  # or with a size this far from what the view was made for
+_AHEAD = 3  # frames that are read at once while the motion is steady
 _COAST_FRAMES = 3  # a lost object is looked for where it would be for this many frames, then searched only
 _EAGER_FRAMES = 12  # searched in every frame at first, later in every fourth
 
@@ -112,16 +113,22 @@ class Follower:
             self.translation[index], self.quality[index] = found.translation, found.quality
         return found is not None
 
-    def _follow(self, indices: Iterable[int], start: int, *, gaps: bool) -> None:
+    def _follow(self, indices: Sequence[int], start: int, *, gaps: bool) -> None:
         """Frame by frame in the order of `indices`; with `gaps`, search where the object is lost and then fill in."""
-        known, lost = [start], 0
-        for index in indices:
-            if self.quality[index] > 0.0:
-                break
-            found = self._read_predicted(index, known) if lost < _COAST_FRAMES else None
-            if found is None and gaps and (lost < _EAGER_FRAMES or lost % 4 == 0):
-                found = self._search(index)
-            if not self._store(index, found):
+        known, lost, at = [start], 0, 0
+        while at < len(indices) and self.quality[indices[at]] == 0.0:
+            ahead = self._read_ahead(indices[at : at + _AHEAD], known) if not lost and len(known) > 1 else []
+            if ahead:
+                for found in ahead:
+                    self._store(indices[at], found)
+                    known, at = [*known[-3:], indices[at]], at + 1
+                self._tell()
+                continue
+            index, at = indices[at], at + 1
+            single = self._read_predicted(index, known) if lost < _COAST_FRAMES else None
+            if single is None and gaps and (lost < _EAGER_FRAMES or lost % 4 == 0):
+                single = self._search(index)
+            if not self._store(index, single):
                 lost += 1
                 if not gaps and lost >= _COAST_FRAMES:
                     break
@@ -131,8 +138,33 @@ class Follower:
                 self._follow(range(index + step, known[-1], step), index, gaps=False)
                 known = []
             known, lost = [*known[-3:], index], 0
-            if self.progress is not None:
-                self.progress(float((self.quality > 0.0).mean()))
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.progress is not None:
+            self.progress(float((self.quality > 0.0).mean()))
+
+    def _read_ahead(self, indices: Sequence[int], known: list[int]) -> list[Found]:
+        """The next few frames at once, where steady motion puts the object: those, in order, in which it is there."""
+        guesses = np.stack([self._predict(index, known) for index in indices])
+        if (guesses[:, 2] <= self.radius_m).any() or (self.quality[list(indices)] > 0.0).any():
+            return []
+        center, radius = direction_and_size(guesses, self.radius_m)
+        frames = [self.frames[index] for index in indices]
+        seen = look(self.model, self.camera, frames, center, radius, self.calibration)
+        sound = (seen.quality[:, 0] >= self.calibration.min_quality) & plausible(seen, self.radius_m)
+        translation = seen.poses.translation[:, 0]
+        sound &= [self._centered(t, c, r) for t, c, r in zip(translation, center, radius, strict=True)]
+        count = len(sound) if sound.all() else int(np.argmin(sound))
+        return [Found(translation[i], float(seen.quality[i, 0])) for i in range(count)]
+
+    def _centered(self, translation: Array, center: Array, radius: float) -> bool:
+        """Whether a reading lies where its view looked, and is as large as the view was made for."""
+        if translation[2] <= self.radius_m:
+            return False
+        moved, size = direction_and_size(translation, self.radius_m)
+        off_center = float(np.linalg.norm(moved - center)) / np.tan(radius) / 3.0
+        return bool(off_center < _RECENTER and abs(np.log(size / radius)) < _RESIZE)
 
     def _predict(self, index: int, known: list[int]) -> Array:
         """Constant velocity of the direction, and the mean of the last distances."""
@@ -165,9 +197,7 @@ class Follower:
             if quality < self.calibration.min_quality or not plausible(seen, self.radius_m)[0]:
                 return None
             translation = seen.poses.translation[0, 0]
-            moved, size = direction_and_size(translation, self.radius_m)
-            off_center = np.linalg.norm(moved - center) / np.tan(radius) / 3.0
-            if off_center < _RECENTER and abs(np.log(size / radius)) < _RESIZE:
+            if self._centered(translation, center, float(radius)):
                 break
             guess = translation
         return Found(translation, quality)
