@@ -234,8 +234,9 @@ def _correlate_speeds(estimate: PoseLog, mocap: PoseLog) -> tuple[Array, Array]:
     enough = min(len(mask_e), len(mask_m)) // 2
     score = np.zeros(len(mask_e) + len(mask_m) - 1)
     for x, y in zip(signals_e, signals_m, strict=True):
-        score += _masked_correlation(x, mask_e, y, mask_m, max(enough, int(MIN_OVERLAP_S / _GRID_S)))
-    if not np.isfinite(score).any():
+        if _moves(x, mask_e) and _moves(y, mask_m):  # a body that only turns, or only travels, has one of the two
+            score += _masked_correlation(x, mask_e, y, mask_m, max(enough, int(MIN_OVERLAP_S / _GRID_S)))
+    if not score.any() or not np.isfinite(score).any():
         raise InputError(
             f"'{estimate.name}' lasts {len(mask_e) * _GRID_S:.1f} s and the log {len(mask_m) * _GRID_S:.1f} s",
             "at least half of the shorter one to overlap, and motion in both",
@@ -258,6 +259,11 @@ def _speeds(log: PoseLog) -> tuple[float, list[Array], Array]:
     width = _SMOOTHING_S / _GRID_S
     signals = [np.linalg.norm(gaussian_filter1d(value, width, axis=0), axis=1) for value in (turns, steps)]
     return float(times[0]), signals, (seen[:-1] & seen[1:]).astype(float)
+
+
+def _moves(signal: Array, mask: Array) -> bool:
+    """Whether a speed varies by more than rounding."""
+    return bool(mask.sum() > 2 and signal[mask > 0].std() > 1e-4)
 
 
 def _masked_correlation(x: Array, x_mask: Array, y: Array, y_mask: Array, enough: int) -> Array:

@@ -1,0 +1,108 @@
+"""Overlay and report of a made-up result: what is drawn is where it should be, and the page stands alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.flight import Flight
+from tests.synthetic import camera_of, cross_mesh, noisy_result, save_run, short_flight, write_clip
+from vid2phys.io.video import read_clip
+from vid2phys.report.html import _ranges, write_report
+from vid2phys.report.outline import Projected, Window, outline, project_vertices
+from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, write_overlay
+from vid2phys.types import Mesh
+
+
+@pytest.fixture(scope="module")
+def flight() -> Flight:
+    return short_flight()
+
+
+def square(z: float = 2.0) -> Mesh:
+    vertices = np.array([[-0.1, -0.1, z], [0.1, -0.1, z], [0.1, 0.1, z], [-0.1, 0.1, z]])
+    return Mesh(vertices, np.array([[0, 1, 2], [0, 2, 3]]), np.zeros(2, dtype=np.int64))
+
+
+def test_outline_lies_on_the_edge_at_any_zoom() -> None:
+    pixels = np.array([[20.0, 30.0], [60.0, 30.0], [60.0, 50.0], [20.0, 50.0]])
+    seen = Projected(pixels, np.full(4, 2.0))
+    for scale in (1.0, 3.0):
+        window = Window(10.0, 20.0, int(60 * scale), int(40 * scale), scale)
+        cover = outline(seen, square(), window)
+        rows, columns = np.nonzero(cover > 0.5)
+        corner, opposite = window.place(pixels[0]), window.place(pixels[2])
+        assert np.abs([columns.min() - corner[0], rows.min() - corner[1]]).max() <= 2.0
+        assert np.abs([columns.max() - opposite[0], rows.max() - opposite[1]]).max() <= 2.0
+        inside = cover[rows.min() + 5 : rows.max() - 5, columns.min() + 5 : columns.max() - 5]
+        assert inside.max() == 0.0
+
+
+def test_vertices_behind_the_camera_are_left_out(flight: Flight) -> None:
+    camera = camera_of(flight)
+    assert camera.camera_to_world is not None
+    behind = square(-1.0).vertices @ camera.camera_to_world[:3, :3].T + camera.camera_to_world[:3, 3]
+    seen = project_vertices(camera, behind)
+    assert np.isnan(seen.pixels).all()
+    assert outline(seen, square(), Window(0.0, 0.0, 40, 30)).max() == 0.0
+
+
+@pytest.mark.parametrize("distortion", [(), (-0.2, 0.05, 0.0, 0.0)])
+def test_overlay_follows_the_body(tmp_path: Path, flight: Flight, distortion: tuple[float, ...]) -> None:
+    camera = camera_of(flight, distortion=np.array(distortion))
+    result = noisy_result(flight)
+    write_clip(tmp_path / "clip.mp4", flight, camera)
+    lost = np.zeros(len(flight.times_s), dtype=bool)
+    lost[30] = True
+    path = tmp_path / "overlay.mp4"
+    write_overlay(path, read_clip(tmp_path / "clip.mp4"), camera, cross_mesh(), flight.system, result.trajectory, lost)
+    video = read_clip(path)
+    assert len(video.frames) == len(flight.times_s)
+    assert np.allclose(video.times_s, flight.times_s, atol=1e-3)
+    frames = video.frames.sample(np.array([10, 30]))
+    for index, frame, color in ((10, frames[0], FIT_COLOR), (30, frames[1], LOST_COLOR)):
+        right = frame[:, -camera.width :].astype(int)
+        middle = project_vertices(camera, result.trajectory.states[index, :3][None]).pixels[0]
+        near = right[int(middle[1]) - 25 : int(middle[1]) + 25, int(middle[0]) - 25 : int(middle[0]) + 25]
+        strong = np.abs(near - np.array(color)).sum(axis=-1) < 200
+        assert strong.sum() > 10
+        left = frame[: camera.height // 2, : camera.width].astype(int)
+        saturation = left.max(axis=-1) - left.min(axis=-1)
+        assert np.percentile(saturation, 99) < 40
+
+
+def test_report_is_one_offline_file(tmp_path: Path, flight: Flight) -> None:
+    result = noisy_result(flight, lost=(5, 6, 9))
+    (tmp_path / "run").mkdir()
+    summary = save_run(tmp_path / "run", flight, result)
+    (tmp_path / "run" / "overlay.mp4").write_bytes(b"\0" * 1000)
+    path = tmp_path / "run" / "report.html"
+    write_report(path, result, summary, flight.system, camera_of(flight), overlay=tmp_path / "run" / "overlay.mp4")
+    text = path.read_text()
+    assert "0.71 to 0.73" in text
+    assert "not identifiable" in text
+    assert "unbounded" in text
+    assert "5-6, 9" in text
+    assert "drag &lt;b&gt;does not show&lt;/b&gt;" in text
+    assert "data:video/mp4;base64," in text
+    assert text.count("<svg") == 3
+    assert not re.search(r'(src|href)="(?!data:|#)', text)
+
+
+def test_large_videos_are_linked(tmp_path: Path, flight: Flight) -> None:
+    result = noisy_result(flight)
+    (tmp_path / "run").mkdir()
+    summary = save_run(tmp_path / "run", flight, result)
+    video = tmp_path / "run" / "overlay.mp4"
+    with video.open("wb") as stream:
+        stream.truncate(9_000_000)
+    write_report(tmp_path / "run" / "r.html", result, summary, flight.system, camera_of(flight), overlay=video)
+    assert 'src="overlay.mp4"' in (tmp_path / "run" / "r.html").read_text()
+
+
+def test_ranges() -> None:
+    assert _ranges([]) == ""
+    assert _ranges([3, 4, 5, 9, 11, 12]) == "3-5, 9, 11-12"
