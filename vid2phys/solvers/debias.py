@@ -27,6 +27,7 @@ _LOOKS = 15  # frames from which the background and the colours are taken
 _SUPERSAMPLE = 4
 _MEMORY_S = 0.4  # the bias is taken to change no faster than this
 _GAMMA = 2.2
+_RIDGE = 0.1  # renders are averaged, so a mode may be read without shrinking it
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _render(scene: Scene, appearance: Appearance, vertices: Array, camera_to_wor
 def _read_modes(
     scene: Scene, problem: Problem, states: Array, chosen: NDArray[np.int64], pictures: list[NDArray[np.uint8]]
 ) -> Array:
-    """Mode coefficients [N, R] of reading minus projection, most probable under unit variance."""
+    """Mode coefficients [N, R] of reading minus projection by robust least squares; a ridge bounds weak modes."""
     seen, model = problem.observation, scene.model
     projected, _, _ = observe(problem.system, states, seen.points_body, problem.camera_to_world)
     to_camera = invert_transform(problem.camera_to_world)
@@ -131,7 +132,7 @@ def _read_modes(
         residual = (root @ (labelled[element] - projected[n])[..., None]).reshape(-1)
         basis = (root @ seen.shared_basis[frame]).reshape(len(residual), -1)
         weight = 6.0 / (5.0 + np.repeat((residual.reshape(-1, 2) ** 2).sum(axis=1), 2))
-        normal = basis.T @ (weight[:, None] * basis) + np.eye(basis.shape[1])
+        normal = basis.T @ (weight[:, None] * basis) + _RIDGE * np.eye(basis.shape[1])
         modes[n] = np.linalg.solve(normal, basis.T @ (weight * residual))
     return modes
 
