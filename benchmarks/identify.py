@@ -1,0 +1,202 @@
+"""identify and evaluate on the sample and on recorded flights: accuracy, wall time, memory.
+
+    python -m benchmarks.identify --json FILE [--quick]
+
+Each case runs `vid2phys identify` in a process of its own, so its seconds hold the imports and its memory is its own.
+Clips named quad_* in ../shared/clips are used when they are there. `--quick` runs the sample's first case alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLE = ROOT / "samples" / "quadrotor"
+CLIPS = ROOT.parent / "shared" / "clips"
+RECORDED_MASS_KG = 0.0405  # accelerometer and thrust of the same logs, by least squares
+POSE_METRICS = {
+    "position_rmse_m": "m",
+    "lateral_rmse_m": "m",
+    "depth_rmse_m": "m",
+    "rotation_median_deg": "deg",
+    "rotation_median_deg_up_to_symmetry": "deg",
+    "rotation_rmse_deg": "deg",
+    "frames_tracked_fraction": "1",
+    "interval_coverage": "1",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: a clip's folder, its mesh, what is asked, and the true mass [kg]."""
+
+    name: str
+    folder: Path
+    mesh: str
+    arguments: tuple[str, ...]
+    mass_kg: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of the table."""
+
+    case: str
+    metric: str
+    value: float | None
+    unit: str
+
+
+def cases(quick: bool) -> list[Case]:
+    """The runs to make."""
+    mass_kg = float(json.loads((SAMPLE / "truth.json").read_text())["parameters"]["mass"])
+    with_actions = ("--actions", "actions.csv", "--fit", "mass")
+    found = [Case("sample, mass", SAMPLE, "quad.obj", with_actions, mass_kg)]
+    if quick:
+        return found
+    found.append(Case("sample, imitation", SAMPLE, "quad.obj", ("--set", f"mass={mass_kg}"), mass_kg))
+    for folder in sorted(CLIPS.glob("quad_*")):
+        found.append(Case(f"{folder.name}, mass", folder, "mesh.obj", with_actions, RECORDED_MASS_KG))
+        imitation = ("--set", f"mass={RECORDED_MASS_KG}")
+        found.append(Case(f"{folder.name}, imitation", folder, "mesh.obj", imitation, RECORDED_MASS_KG))
+    return found
+
+
+def run_case(case: Case, work: Path) -> list[Row]:
+    """Identify, evaluate, compare. Raises RuntimeError with the command's words when it fails."""
+    out = work / case.name.replace(", ", "-")
+    arguments = [str(case.folder / a) if a.endswith(".csv") else a for a in case.arguments]
+    inputs = [str(case.folder / "clip.mp4"), "--mesh", str(case.folder / case.mesh)]
+    inputs += ["--camera", str(case.folder / "camera.yaml"), "--out", str(out), *arguments]
+    seconds, memory_gb = _measured([sys.executable, "-m", "vid2phys", "identify", *inputs])
+    _measured([sys.executable, "-m", "vid2phys", "evaluate", str(out), "--mocap", str(case.folder / "mocap.csv")])
+    result = json.loads((out / "result.json").read_text())
+    metrics = json.loads((out / "metrics.json").read_text())
+    rows = [(name, metrics[name], unit) for name, unit in POSE_METRICS.items()]
+    if "--fit" in case.arguments:
+        rows += list(_mass(result["parameters"]["mass"], case.mass_kg))
+    elif case.folder == SAMPLE:
+        rows += list(_actions(out / "actions.csv", SAMPLE / "actions.csv", 9.81 * case.mass_kg))
+    rows += [("wall_seconds", seconds, "s"), ("peak_memory", memory_gb, "GB")]
+    return [Row(case.name, *row) for row in rows]
+
+
+def _mass(found: dict[str, Any], true_kg: float) -> Iterator[tuple[str, float | None, str]]:
+    low, high = found["ci95"]
+    yield "mass", found["value"], "kg"
+    yield "mass_ci95_low", low, "kg"
+    yield "mass_ci95_high", high, "kg"
+    yield "mass_error", found["value"] / true_kg - 1.0, "1"
+    inside = (low is None or low <= true_kg) and (high is None or true_kg <= high)
+    yield "mass_in_interval", float(inside), "1"
+
+
+def _actions(fitted_path: Path, true_path: Path, hover_n: float) -> Iterator[tuple[str, float | None, str]]:
+    """Fitted actions against the true ones, averaged over each frame interval."""
+    fitted, truth = _columns(fitted_path), _columns(true_path)
+    ends = np.append(fitted["time_s"], 2 * fitted["time_s"][-1] - fitted["time_s"][-2])
+    names = [name for name in truth if name != "time_s"]
+    error = {name: fitted[name] - _means(truth["time_s"], truth[name], ends) for name in names}
+    yield "thrust_rms_of_hover", float(np.sqrt(np.mean(error["thrust_N"] ** 2))) / hover_n, "1"
+    inside = []
+    for name in names[1:]:
+        stem, unit = name.rsplit("_", 1)
+        yield f"{stem}_rms", float(np.sqrt(np.mean(error[name] ** 2))), "N m"
+        inside.append(np.abs(error[name]) <= 1.96 * fitted[f"{stem}_std_{unit}"])
+    yield "torques_in_interval", float(np.mean(inside)), "1"
+
+
+def _columns(path: Path) -> dict[str, np.ndarray]:
+    header, *lines = path.read_text().splitlines()
+    table = np.array([[float(cell) for cell in line.split(",")] for line in lines])
+    return dict(zip(header.split(","), table.T, strict=True))
+
+
+def _means(times: np.ndarray, values: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Means of a zero-order hold over the intervals between `ends`."""
+    area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
+    return np.diff(np.interp(ends, times, area)) / np.diff(ends)
+
+
+def _measured(command: list[str]) -> tuple[float, float]:
+    """Wall seconds and peak memory [GB] of a command. Exit 4, a fit that says that it failed, still has its files."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+") as words:
+        process = subprocess.Popen(command, stdout=words, stderr=words, text=True, cwd=ROOT)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        words.seek(0)
+        if process.returncode not in (0, 4):
+            raise RuntimeError(f"{' '.join(command)}\n{words.read()}")
+    per_gb = 1e9 if sys.platform == "darwin" else 1e6
+    return time.monotonic() - start, usage.ru_maxrss / per_gb
+
+
+def table(rows: list[Row], command: str, seconds: float, quick: bool) -> dict[str, Any]:
+    """The rows in the form that all tables share: vid2phys.table/1."""
+    return {
+        "schema": "vid2phys.table/1",
+        "name": "identify",
+        "command": command,
+        "seconds": round(seconds, 1),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "quick": quick,
+        "rows": [
+            {
+                "system": "quadrotor",
+                "method": "ours",
+                "case": row.case,
+                "metric": row.metric,
+                "value": row.value,
+                "std": None,
+                "n": 1,
+                "unit": row.unit,
+                "paper": None,
+            }
+            for row in rows
+        ],
+    }
+
+
+def main() -> None:
+    """Run the cases, print a table, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="file to write")
+    parser.add_argument("--quick", action="store_true", help="the sample's first case alone")
+    options = parser.parse_args()
+    start, rows, failed = time.monotonic(), [], []
+    with tempfile.TemporaryDirectory() as work:
+        for case in cases(options.quick):
+            print(case.name, file=sys.stderr, flush=True)
+            try:
+                rows += run_case(case, Path(work))
+            except RuntimeError as error:
+                failed.append(case.name)
+                print(error, file=sys.stderr)
+    for row in rows:
+        value = "-" if row.value is None else f"{row.value:.5g}"
+        print(f"{row.case:28} {row.metric:36} {value:>10} {row.unit}")
+    if options.json is not None:
+        from vid2phys.io.run import write_json
+
+        command = "python -m benchmarks.identify" + (" --quick" if options.quick else "")
+        write_json(options.json, table(rows, command, time.monotonic() - start, options.quick))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
