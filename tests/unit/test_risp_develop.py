@@ -83,6 +83,14 @@ def test_points_are_where_the_picture_shows_them() -> None:
     assert np.median(np.linalg.norm(errors, axis=1)) < 0.6
 
 
+def test_body_may_be_absent() -> None:
+    camera, pose = np.array([[300.0, 0, 47.5], [0, 300.0, 47.5], [0, 0, 1]]), np.eye(4)
+    pose[2, 3] = 1.0
+    render = Primal(dots(np.array([[47.5, 47.5]]), np.ones((1, 3)), 96, sigma=15.0), camera, pose)
+    shown = develop(render, np.zeros((1, 3)), np.random.default_rng(0), size=96, bank=BLACK, absent=True)
+    assert not shown.visible.any()
+
+
 def test_scene_says_where_the_body_is() -> None:
     camera = np.array([[300.0, 0, 47.5], [0, 300.0, 47.5], [0, 0, 1]])
     pose = np.eye(4)

@@ -94,6 +94,17 @@ def test_hidden_points_do_not_count() -> None:
     assert torch.allclose(losses.group_cross_entropy(log_prob, wanted)[:, 0], before)
 
 
+def test_a_picture_without_the_body_wants_flat_maps() -> None:
+    points = random_points(2)
+    wanted = targets(points)
+    wanted.visible[1] = False
+    sharp = torch.cat([logits_at(points), logits_at(points)[:, wanted.front : wanted.front + 1]], dim=1)
+    flat = sharp.clone()
+    flat[1] = 0.0
+    assert losses.keypoint_loss(flat, wanted).cross_entropy < losses.keypoint_loss(sharp, wanted).cross_entropy - 1.0
+    assert losses.keypoint_loss(flat, wanted).front < losses.keypoint_loss(sharp, wanted).front - 1.0
+
+
 @pytest.fixture
 def small() -> tuple[KeypointNetwork, torch.Tensor, torch.Tensor, losses.Targets]:
     torch.manual_seed(0)

@@ -91,11 +91,13 @@ def develop(
     size: int,
     bank: NDArray[np.uint8],
     jitter: bool = True,
+    absent: bool = False,
 ) -> Developed:
     """One training picture of a render.
 
     points_body: [K, 3] m. size: V, px. bank: background pictures, uint8 [N, B, B, 3]. jitter: turn, zoom and shift the
-    render a little beyond the dataset's own variation; off, the view camera is the render's own (scaled to V).
+    render a little beyond the dataset's own variation; off, the view camera is the render's own (scaled to V). absent:
+    leave the body out, so that nothing is visible.
     """
     source = render.radiance.shape[0]
     middle = np.full(2, (size - 1) / 2)
@@ -110,7 +112,7 @@ def develop(
         in_frame / size, grid_turn, middle, np.full(2, (side - 1) / 2) + rng.uniform(-0.5, 0.5, 2)
     )
     points_px = apply_affine(view_from_render, project(render, points_body))
-    frame = _expose(render, compose_affine(frame_from_view, view_from_render), rng, side=side, bank=bank)
+    frame = _expose(render, compose_affine(frame_from_view, view_from_render), rng, side=side, bank=bank, absent=absent)
     in_picture = (points_px >= -0.5).all(-1) & (points_px <= size - 0.5).all(-1)
     cells = np.clip(np.round(apply_affine(frame_from_view, points_px)), 0, side - 1).astype(int)
     view_from_frame = np.asarray(cv2.invertAffineTransform(frame_from_view), dtype=float)
@@ -138,16 +140,22 @@ class _Frame:
 
 
 def _expose(
-    render: RenderLike, frame_from_render: Array, rng: np.random.Generator, *, side: int, bank: NDArray[np.uint8]
+    render: RenderLike,
+    frame_from_render: Array,
+    rng: np.random.Generator,
+    *,
+    side: int,
+    bank: NDArray[np.uint8],
+    absent: bool,
 ) -> _Frame:
     body, derivative = body_in_frame(render, frame_from_render, rng, side=side)
     background = compose_background(rng, bank, side)
     if rng.random() < 0.25:
         background = _like_body(rng, background, body)
-    light = body[..., :3] + (1.0 - body[..., 3:]) * background
-    hidden = np.zeros((side, side), np.bool_)
+    light = background if absent else body[..., :3] + (1.0 - body[..., 3:]) * background
+    hidden = np.full((side, side), absent)
     if rng.random() < 0.12:
-        hidden = _occlude(rng, light)
+        hidden |= _occlude(rng, light)
     soft = min(1.0, side / 75.0)  # a smaller picture of the body is not a blurrier one
     display, slope = expose_light(rng, light, None if derivative is None else derivative * ~hidden[..., None], soft)
     if rng.random() < 0.04:

@@ -77,12 +77,19 @@ def decoded_error_px(logits: Tensor, points_px: Tensor, visible: Tensor) -> Tens
 
 
 def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
-    """Loss of a network's output [B, K + 1, h, w]."""
-    logits = output[:, :-1]
-    cross_entropy, points, visible = best_targets(heatmaps.log_probabilities(logits), targets)
+    """Loss of a network's output [B, K + 1, h, w].
+
+    A picture in which no point is visible should say so: its maps are drawn towards the uniform distribution.
+    """
+    logits, log_prob = output[:, :-1], heatmaps.log_probabilities(output)
+    cross_entropy, points, visible = best_targets(log_prob[:, :-1], targets)
     front_point = targets.points_px[:, targets.front : targets.front + 1]
-    front = heatmaps.cross_entropy(heatmaps.log_probabilities(output[:, -1:]), front_point)[:, 0, 0]
-    seen = targets.visible[:, targets.front].to(front.dtype)
+    front = heatmaps.cross_entropy(log_prob[:, -1:], front_point)[:, 0, 0]
+    absent = ~targets.visible.any(dim=1)
+    uniform = -log_prob.mean(dim=(-1, -2))
+    cross_entropy = torch.where(absent, uniform[:, :-1].mean(dim=1), cross_entropy)
+    front = torch.where(absent, uniform[:, -1], front)
+    seen = (targets.visible[:, targets.front] | absent).to(front.dtype)
     return KeypointLoss(
         cross_entropy.mean(),
         (front * seen).sum() / seen.sum().clamp(min=1.0),

@@ -27,6 +27,7 @@ from vid2phys.types import Array
 Kind = Literal["plain", "gradient", "scene"]
 _KIND_CODE = {"plain": 0, "gradient": 1, "scene": 2}
 BANK_COUNT = 400
+_ABSENT = 0.05  # share of pictures without the body: the maps must be able to say that nothing is there
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class PictureStream(Dataset[dict[str, Any]]):
         if key.kind == "scene":
             return _scene_item(self.primal(key.index), self.settings, rng, bank)
         render = self._open().renders.sample(key.index) if key.kind == "gradient" else self.primal(key.index)
+        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT)
         developed = develop(
             render,
             self.settings.points_body,
@@ -71,6 +73,7 @@ class PictureStream(Dataset[dict[str, Any]]):
             size=self.settings.view_size,
             bank=bank,
             jitter=self.jitter,
+            absent=absent,
         )
         item = {
             "image": torch.from_numpy(developed.image),
