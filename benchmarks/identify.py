@@ -1,6 +1,6 @@
 """identify and evaluate on the sample and on recorded flights: accuracy, wall time, memory.
 
-    python -m benchmarks.identify --json FILE [--quick]
+    python -m benchmarks.identify --json FILE [--quick] [--markdown]
 
 Each case runs `vid2phys identify` in a process of its own, so its seconds hold the imports and its memory is its own.
 Clips named quad_* in ../shared/clips are used when they are there. `--quick` runs the sample's first case alone.
@@ -171,11 +171,39 @@ def table(rows: list[Row], command: str, seconds: float, quick: bool) -> dict[st
     }
 
 
+MARKDOWN = {  # heading -> metric, factor, format
+    "tracked": ("frames_tracked_fraction", 100.0, "{:.0f} %"),
+    "position RMSE": ("position_rmse_m", 100.0, "{:.1f} cm"),
+    "sideways": ("lateral_rmse_m", 1000.0, "{:.1f} mm"),
+    "rotation, median": ("rotation_median_deg", 1.0, "{:.1f} deg"),
+    "mass error": ("mass_error", 100.0, "{:+.1f} %"),
+    "mass in its interval": ("mass_in_interval", 1.0, "{:.0f}"),
+    "thrust RMS of hover": ("thrust_rms_of_hover", 100.0, "{:.1f} %"),
+    "torques in their intervals": ("torques_in_interval", 100.0, "{:.0f} %"),
+    "time": ("wall_seconds", 1.0, "{:.0f} s"),
+    "memory": ("peak_memory", 1.0, "{:.1f} GB"),
+}
+
+
+def markdown(rows: list[Row]) -> str:
+    """The README's table: a line a case."""
+    values = {(row.case, row.metric): row.value for row in rows}
+    lines = [f"| case | {' | '.join(MARKDOWN)} |", "|---" * (len(MARKDOWN) + 1) + "|"]
+    for case in dict.fromkeys(row.case for row in rows):
+        cells = []
+        for metric, factor, form in MARKDOWN.values():
+            value = values.get((case, metric))
+            cells.append("" if value is None else form.format(factor * value))
+        lines.append(f"| {case} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run the cases, print a table, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="file to write")
     parser.add_argument("--quick", action="store_true", help="the sample's first case alone")
+    parser.add_argument("--markdown", action="store_true", help="print the README's table")
     options = parser.parse_args()
     start, rows, failed = time.monotonic(), [], []
     with tempfile.TemporaryDirectory() as work:
@@ -186,7 +214,9 @@ def main() -> None:
             except RuntimeError as error:
                 failed.append(case.name)
                 print(error, file=sys.stderr)
-    for row in rows:
+    if options.markdown:
+        print(markdown(rows))
+    for row in [] if options.markdown else rows:
         value = "-" if row.value is None else f"{row.value:.5g}"
         print(f"{row.case:28} {row.metric:36} {value:>10} {row.unit}")
     if options.json is not None:

@@ -1,0 +1,1 @@
+"""What shows and judges a run: overlay video, plots, report, alignment with motion capture."""

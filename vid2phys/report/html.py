@@ -61,7 +61,8 @@ def write_report(
         lost=_ranges(lost.tolist()),
         lost_count=len(lost),
         sentences=sentences,
-        facts=facts,
+        facts=[(name, text) for name, text in facts if name.replace(" ", "_") not in summary["fit"]],
+        inputs=_inputs(summary["inputs"]),
         plots=[(name, Markup(svg)) for name, svg in plots],  # made here, its texts escaped by matplotlib
         video=_video(overlay),
         summary=summary,
@@ -84,6 +85,21 @@ def split_diagnostics(diagnostics: dict[str, object]) -> tuple[dict[str, list[st
         elif _is_plain(value):
             facts.append((heading, _text(value)))
     return sentences, facts
+
+
+def _inputs(inputs: dict[str, Any]) -> list[tuple[str, str]]:
+    """Inputs as (name, text): paths of files, options that say something."""
+    texts = []
+    for name, value in inputs.items():
+        if isinstance(value, dict) and "path" in value:
+            value = value["path"]
+        elif isinstance(value, dict):
+            value = ", ".join(f"{key}={item}" for key, item in value.items())
+        elif isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value not in ("", None):
+            texts.append((name, str(value)))
+    return texts
 
 
 def _is_plain(value: object) -> bool:
