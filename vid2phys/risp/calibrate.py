@@ -22,6 +22,7 @@ from vid2phys.risp.fit_errors import Residuals, fit, normalised
 from vid2phys.risp.geometry import pose_modes, project_points
 from vid2phys.risp.heldout import HeldOutClip, make_clip
 from vid2phys.risp.pose import known_pose
+from vid2phys.risp.search import plausible
 from vid2phys.risp.sight import Sightings, direction_and_size, look
 from vid2phys.risp.view import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.types import Array
@@ -32,13 +33,16 @@ if TYPE_CHECKING:
 _BANK = 64
 _CENTER, _SIZE = 0.02, 0.03  # spread of where the second pass looks: share of the view, log size
 _QUALITY_SHARE = 0.02  # of true sightings may be missed
+_STILL_SHARE = 0.01  # of searches of an empty picture may end with a sighting
+_PLACES = 6
 _MOST_LOOKS = 120
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Readings of N held-out frames. residuals: labelled as truth is. quality: [N]; empty_quality: [M] of pictures
-    without the body. evidence: [N, G] log-probability of the front map at the places of the group's elements, the true
+    """Readings of N held-out frames. residuals: labelled as truth is. quality: [N]; empty_quality: [M] of searches of
+    pictures without the body. evidence: [N, G] log-probability of the front map at the places of the group's elements,
+    the true
     one first."""
 
     residuals: Residuals
@@ -56,12 +60,14 @@ def calibrate(
     looks = np.unique(measured.residuals.sequence)
     fitting, checking = looks[0::2], looks[1::2]
     quality = sighting_threshold(measured.quality, measured.empty_quality)
+    still = float(np.clip(np.quantile(measured.empty_quality, 1.0 - _STILL_SHARE) + 0.02, quality, 0.9))
     seen = replace(measured, residuals=measured.residuals[measured.quality >= quality])
-    calibration = fit(seen.residuals.of_sequences(fitting), replace(start, min_quality=quality))
+    calibration = fit(seen.residuals.of_sequences(fitting), replace(start, min_quality=quality, still_quality=still))
     divisor = evidence_divisor(measured.evidence, measured.residuals.sequence)
     numbers = normalised(seen.residuals.of_sequences(checking), calibration)
     numbers["frames"] = float((measured.quality >= quality).sum())
     numbers["sighted_share"] = round(float((measured.quality >= quality).mean()), 4)
+    numbers["still_sighted_share"] = round(float((measured.quality >= still).mean()), 4)
     numbers["false_sighting_share"] = round(float((measured.empty_quality >= quality).mean()), 4)
     numbers["branch_right_share"] = branch_right_share(measured.evidence, measured.residuals.sequence)
     return replace(calibration, evidence_divisor=divisor, normalised=numbers)
@@ -102,13 +108,31 @@ def _measure_clip(
         aside = center[i] + error[:2] * _CENTER * 3.0 * np.tan(radius[i])
         size = radius[i] * np.exp(error[2] * _SIZE)
         seen.append(look(model, camera, [frame], aside[None], size[None], calibration))
-    empty = look(model, clip.cameras[0], [clip.background], center[:1], radius[:1], calibration)
+    empty = _best_of_nothing(model, clip, center[0], float(radius[0]), calibration, rng)
     sightings = Sightings.join(seen)
     residuals = _residuals(model, clip, sightings, sequence)
     truth = known_pose(clip.rotation, clip.translation)[:, None]
     body_front = model.points_body[model.front]
     evidence = front_evidence(sightings.front_logprob, sightings.views, truth, model.rotations, body_front)[:, 0]
-    return Measured(residuals, sightings.quality[:, 0], empty.quality[:, 0], evidence)
+    return Measured(residuals, sightings.quality[:, 0], np.array([empty]), evidence)
+
+
+def _best_of_nothing(
+    model: Model, clip: HeldOutClip, center: Array, radius: float, calibration: Calibration, rng: np.random.Generator
+) -> float:
+    """The best quality that a search for the body finds in a picture without it."""
+    camera, picture = clip.cameras[0], clip.background
+    centers = center + rng.uniform(-1.5, 1.5, (_PLACES, 2)) * np.tan(radius)
+    radii = radius * np.exp(rng.normal(0.0, 0.3, _PLACES))
+    first = look(model, camera, [picture] * _PLACES, centers, radii, calibration)
+    score = first.quality[:, 0] * plausible(first, model.radius_m)
+    best = np.argsort(-score)[:2]
+    best = best[score[best] > 0.0]
+    if not len(best):
+        return 0.0
+    places = direction_and_size(first.poses.translation[best, 0], model.radius_m)
+    again = look(model, camera, [picture] * len(best), *places, calibration)
+    return float((again.quality[:, 0] * plausible(again, model.radius_m)).max())
 
 
 def _residuals(model: Model, clip: HeldOutClip, seen: Sightings, sequence: int) -> Residuals:

@@ -29,7 +29,8 @@ class Calibration:
     mode_std: [6] standard deviations at REFERENCE_PX and REFERENCE_QUALITY: rotations [rad], sideways [fraction of the
     sphere's radius], log depth; times (REFERENCE_PX / diameter)^mode_exponent[i] and, for a reading of another quality,
     exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6]. min_quality: a reading below it is
-    not the object (`sight.Sightings.quality`). evidence_divisor: frames of a clip that count as one when front-map
+    not the object (`sight.Sightings.quality`), still_quality: nor one below this where the picture does not differ from
+    the clip's median. evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. normalised: residuals on looks not used for the fit over what the model expects; 1 is honest.
     """
 
@@ -41,6 +42,7 @@ class Calibration:
     mode_doubt: tuple[float, ...] = (4.0,) * 6
     correlation_time_s: tuple[float, ...] = (0.2,) * 6
     min_quality: float = 0.15
+    still_quality: float = 0.75
     evidence_divisor: float = 5.0
     normalised: dict[str, float] = field(default_factory=dict)
 

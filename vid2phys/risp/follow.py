@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.search import Background, Found, plausible, search
-from vid2phys.risp.sight import Image, direction_and_size, look
-from vid2phys.types import Array, Camera, Clip, Frames
-
-if TYPE_CHECKING:
-    from vid2phys.risp.model import Model
+from vid2phys.risp.search import Found, Watch
+from vid2phys.risp.sight import Image, direction_and_size
+from vid2phys.types import Array, Frames
 
 _IN_MEMORY_BYTES = 400e6
 _CHUNK = 24
@@ -23,6 +18,7 @@ _SEEDS = 3  # frames that are searched before the best of them is followed
 _MORE_SEEDS = 16  # and further ones while nothing was found
 _RECENTER = 0.10  # a reading this far from the middle of its view (share of the view) is repeated
 _RESIZE = 0.20  # or with a size this far from what the view was made for
+_REPEATS = 3  # at most
 _AHEAD = 3  # frames that are read at once while the motion is steady
 _COAST_FRAMES = 3  # a lost object is looked for where it would be for this many frames, then searched only
 _EAGER_FRAMES = 12  # searched in every frame at first, later in every fourth
@@ -62,23 +58,14 @@ class FirstPass:
 
 
 class Follower:
-    """Follows one object through a clip; holds what all frames share."""
+    """Follows one object through a clip."""
 
     def __init__(
-        self,
-        clip: Clip,
-        camera: Camera,
-        model: Model,
-        radius_m: float,
-        calibration: Calibration,
-        progress: Callable[[float], None] | None = None,
+        self, frames: FrameStore, times_s: Array, watch: Watch, progress: Callable[[float], None] | None = None
     ) -> None:
-        self.frames = FrameStore(clip.frames, clip.width, clip.height)
-        self.times_s, self.camera, self.model = clip.times_s, camera, model
-        self.radius_m, self.calibration, self.progress = radius_m, calibration, progress
-        self.background = Background.of(self.frames)
-        self.translation = np.full((len(self.frames), 3), np.nan)
-        self.quality = np.zeros(len(self.frames))
+        self.frames, self.times_s, self.watch, self.progress = frames, times_s, watch, progress
+        self.translation = np.full((len(frames), 3), np.nan)
+        self.quality = np.zeros(len(frames))
 
     def run(self) -> FirstPass:
         """Seed, then forwards to the end and backwards to the start."""
@@ -94,19 +81,18 @@ class Follower:
         count = len(self.frames)
         first = np.unique(np.linspace(0, 0.67 * (count - 1), _SEEDS).astype(int))
         more = np.unique(np.linspace(0, count - 1, _MORE_SEEDS).astype(int))
+        scores = np.zeros(count)
         for index in (*first, *np.setdiff1d(more, first)):
-            if index not in first and self.quality.any():
+            if index not in first and scores.any():
                 break
-            self._store(int(index), self._search(int(index)))
-        if not self.quality.any():
-            return None
-        best = int(np.argmax(self.quality))
+            found = self.watch.search(self.frames[int(index)])
+            if found is not None:
+                self._store(int(index), found)
+                scores[index] = found.score
+        best = int(np.argmax(scores))
         others = np.arange(count) != best
         self.translation[others], self.quality[others] = np.nan, 0.0
-        return best
-
-    def _search(self, index: int) -> Found | None:
-        return search(self.model, self.camera, self.background, self.frames[index], self.radius_m, self.calibration)
+        return best if scores.any() else None
 
     def _store(self, index: int, found: Found | None) -> bool:
         if found is not None:
@@ -127,7 +113,7 @@ class Follower:
             index, at = indices[at], at + 1
             single = self._read_predicted(index, known) if lost < _COAST_FRAMES else None
             if single is None and gaps and (lost < _EAGER_FRAMES or lost % 4 == 0):
-                single = self._search(index)
+                single = self.watch.search(self.frames[index])
             if not self._store(index, single):
                 lost += 1
                 if not gaps and lost >= _COAST_FRAMES:
@@ -147,23 +133,29 @@ class Follower:
     def _read_ahead(self, indices: Sequence[int], known: list[int]) -> list[Found]:
         """The next few frames at once, where steady motion puts the object: those, in order, in which it is there."""
         guesses = np.stack([self._predict(index, known) for index in indices])
-        if (guesses[:, 2] <= self.radius_m).any() or (self.quality[list(indices)] > 0.0).any():
+        if (guesses[:, 2] <= self.watch.radius_m).any() or (self.quality[list(indices)] > 0.0).any():
             return []
-        center, radius = direction_and_size(guesses, self.radius_m)
-        frames = [self.frames[index] for index in indices]
-        seen = look(self.model, self.camera, frames, center, radius, self.calibration)
-        sound = (seen.quality[:, 0] >= self.calibration.min_quality) & plausible(seen, self.radius_m)
-        translation = seen.poses.translation[:, 0]
-        sound &= [self._centered(t, c, r) for t, c, r in zip(translation, center, radius, strict=True)]
-        count = len(sound) if sound.all() else int(np.argmin(sound))
-        return [Found(translation[i], float(seen.quality[i, 0])) for i in range(count)]
+        return self._read(indices, guesses)[0]
 
-    def _centered(self, translation: Array, center: Array, radius: float) -> bool:
+    def _read(self, indices: Sequence[int], guesses: Array) -> tuple[list[Found], Array | None]:
+        """Frames read at guesses [N, 3]: the leading ones that show the object in the middle of the view, and where it
+        is in the next one if it is there but not in the middle."""
+        frames = [self.frames[index] for index in indices]
+        seen = self.watch.look(frames, guesses)
+        credible, score = self.watch.judge(frames, seen)
+        found: list[Found] = []
+        for i, place in enumerate(seen.poses.translation[:, 0]):
+            if not credible[i]:
+                return found, None
+            if not self._centered(place, guesses[i]):
+                return found, place
+            found.append(Found(place, float(seen.quality[i, 0]), float(score[i])))
+        return found, None
+
+    def _centered(self, place: Array, guess: Array) -> bool:
         """Whether a reading lies where its view looked, and is as large as the view was made for."""
-        if translation[2] <= self.radius_m:
-            return False
-        moved, size = direction_and_size(translation, self.radius_m)
-        off_center = float(np.linalg.norm(moved - center)) / np.tan(radius) / 3.0
+        (center, radius), (moved, size) = (direction_and_size(x, self.watch.radius_m) for x in (guess, place))
+        off_center = float(np.linalg.norm(moved - center) / np.tan(radius)) / 3.0
         return bool(off_center < _RECENTER and abs(np.log(size / radius)) < _RESIZE)
 
     def _predict(self, index: int, known: list[int]) -> Array:
@@ -180,27 +172,16 @@ class Follower:
         return np.asarray(direction / np.linalg.norm(direction) * distance)
 
     def _read_predicted(self, index: int, known: list[int]) -> Found | None:
+        """A frame read where the object should be, and again where it turned out to be."""
         for guess in (self._predict(index, known), self.translation[known[-1]]):
-            found = self._read(index, guess)
-            if found is not None:
-                return found
+            place: Array | None = guess
+            for _ in range(_REPEATS):
+                if place is None or place[2] <= self.watch.radius_m:
+                    break
+                found, place = self._read([index], place[None])
+                if found:
+                    return found[0]
         return None
-
-    def _read(self, index: int, guess: Array) -> Found | None:
-        """Read a frame where the object should be; once more if it turns out not to be in the middle of the view."""
-        if guess[2] <= self.radius_m:
-            return None
-        for _ in range(2):
-            center, radius = direction_and_size(guess, self.radius_m)
-            seen = look(self.model, self.camera, [self.frames[index]], center[None], radius[None], self.calibration)
-            quality = float(seen.quality[0, 0])
-            if quality < self.calibration.min_quality or not plausible(seen, self.radius_m)[0]:
-                return None
-            translation = seen.poses.translation[0, 0]
-            if self._centered(translation, center, float(radius)):
-                break
-            guess = translation
-        return Found(translation, quality)
 
 
 def smooth_path(times_s: Array, translation: Array, *, reach_s: float = 0.25) -> Array:

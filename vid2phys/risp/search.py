@@ -1,15 +1,17 @@
-"""Where to look when it is not known where the object is: a coarse network, and what moves before a still camera."""
+"""Where the object is when that is not known, and whether what was read there is the object."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import pixels_to_bearings
 from vid2phys.risp.error_model import Calibration
+from vid2phys.risp.motion import Background
 from vid2phys.risp.sight import Image, Sightings, direction_and_size, look
 from vid2phys.risp.view import View, bearings_to_view
 from vid2phys.types import Array, Camera
@@ -17,124 +19,93 @@ from vid2phys.types import Array, Camera
 if TYPE_CHECKING:
     from vid2phys.risp.model import Model
 
-_BACKGROUND_FRAMES = 15
-_WORK_PIXELS = 480 * 640  # motion is looked for in frames shrunk to about this size
-_CANDIDATES = 8  # of each kind
+_CANDIDATES = 8  # of the coarse network
 _FINALISTS = 4
 _BLOB_TO_SPHERE = 1.15  # the sphere is wider than what one sees of a body in it
-
-
-class Indexed(Protocol):
-    """Frames that are found by index."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Image: ...
+_MOVING = 0.1  # share of changed pixels from which on a place is moving
+_MOVING_BONUS = 0.3  # what that is worth against quality
 
 
 @dataclass(frozen=True)
-class Background:
-    """Temporal median of a clip from a still camera, shrunk by `shrink`; image: [h, w, 3]."""
+class Found:
+    """Where the object is in a frame: translation [3] m in camera axes. quality: 0..1. score: to compare frames by."""
 
-    image: Image
-    shrink: int
-    noise: float
-
-    @staticmethod
-    def of(frames: Indexed) -> Background:
-        """From about 15 frames spread over the clip."""
-        indices = np.unique(np.linspace(0, len(frames) - 1, _BACKGROUND_FRAMES).astype(np.int64))
-        height, width = frames[0].shape[:2]
-        shrink = max(1, round(float(np.sqrt(height * width / _WORK_PIXELS))))
-        stack = np.stack([_shrink(frames[int(i)], shrink) for i in indices])
-        ordered = np.partition(stack, len(stack) // 2, axis=0)
-        median = ordered[len(stack) // 2]
-        spread = np.abs(stack[::4].astype(np.int16) - median).max(axis=-1)
-        return Background(median, shrink, float(np.median(spread)))
-
-    def proposals(self, frame: Image) -> tuple[Array, Array]:
-        """Centres [N, 2] px and widths [N] px of what differs from the background, the largest first."""
-        import cv2
-
-        small = _shrink(frame, self.shrink)
-        difference = cv2.absdiff(small, self.image).max(axis=-1)
-        mask = (cv2.blur(difference, (3, 3)) > max(14.0, 5.0 * self.noise)).astype(np.uint8)
-        mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-        _, _, stats, _ = cv2.connectedComponentsWithStats(mask)
-        stats = stats[1:]
-        stats = stats[np.argsort(-stats[:, cv2.CC_STAT_AREA], kind="stable")][:_CANDIDATES]
-        corner, extent = stats[:, :2].astype(float), stats[:, 2:4].astype(float)
-        large = extent.max(axis=1, initial=0.0) >= 5.0
-        center = (corner + 0.5 * extent) * self.shrink - 0.5
-        return center[large], extent.max(axis=1, initial=0.0)[large] * self.shrink
+    translation: Array
+    quality: float
+    score: float
 
 
-def _shrink(frame: Image, factor: int) -> Image:
-    import cv2
+@dataclass(frozen=True)
+class Watch:
+    """What is needed to look for one object in the frames of one clip."""
 
-    if factor == 1:
-        return frame
-    size = (frame.shape[1] // factor, frame.shape[0] // factor)
-    cropped = frame[: size[1] * factor, : size[0] * factor]
-    return np.asarray(cv2.resize(cropped, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+    model: Model
+    camera: Camera
+    background: Background
+    radius_m: float
+    calibration: Calibration
 
+    def look(self, frames: Sequence[Image], translation: Array, *, hypotheses: int = 1) -> Sightings:
+        """Read N frames where the object is thought to be, translation [N, 3] m in camera axes."""
+        centers, radii = direction_and_size(translation, self.radius_m)
+        return look(self.model, self.camera, frames, centers, radii, self.calibration, hypotheses=hypotheses)
 
-def candidates(model: Model, camera: Camera, background: Background, frame: Image) -> tuple[Array, Array]:
-    """Bearings [N, 2] and angular radii [N] worth a look."""
-    found = model.locate(frame)
-    order = np.argsort(-np.asarray(found.score), kind="stable")[:_CANDIDATES]
-    moving, width = background.proposals(frame)
-    center = np.concatenate([np.asarray(found.center_px, dtype=float)[order].reshape(-1, 2), moving])
-    diameter = np.concatenate([np.asarray(found.diameter_px, dtype=float)[order].ravel(), width * _BLOB_TO_SPHERE])
-    sides = center[:, None] + diameter[:, None, None] * np.array([[-0.5, 0.0], [0.5, 0.0], [0.0, -0.5], [0.0, 0.5]])
-    rays = _rays(camera, sides)
-    angles = [np.arccos(np.clip((rays[:, i] * rays[:, i + 1]).sum(-1), -1.0, 1.0)) for i in (0, 2)]
-    bearings, radius = pixels_to_bearings(camera, center), 0.25 * (angles[0] + angles[1])
-    good = np.isfinite(bearings).all(axis=-1) & np.isfinite(radius) & (radius > 1e-4)
-    return bearings[good], np.clip(radius[good], 1e-4, 0.6)
+    def judge(self, frames: Sequence[Image], seen: Sightings) -> tuple[NDArray[np.bool_], Array]:
+        """Whether sightings [N] are the object, and scores to compare them by.
+
+        The pose must lie where the view looked, and the network must be sure of it: a little where the picture differs
+        from the clip's median, much where nothing moves, because whatever stands about looks like the object somewhere.
+        """
+        translation, quality = seen.poses.translation[:, 0], seen.quality[:, 0]
+        share = [
+            self.background.moving(frame, self.camera, place, self.radius_m)
+            for frame, place in zip(frames, translation, strict=True)
+        ]
+        moving = np.array(share) >= _MOVING
+        least = np.where(moving, self.calibration.min_quality, self.calibration.still_quality)
+        credible = plausible(seen, self.radius_m) & (quality >= least)
+        return credible, np.where(credible, quality + _MOVING_BONUS * moving, 0.0)
+
+    def search(self, frame: Image) -> Found | None:
+        """The object in a whole frame, or None.
+
+        Each candidate is read by the fine network, the best again in views centred on what was read.
+        """
+        centers, radii = self._candidates(frame)
+        if not len(centers):
+            return None
+        first = look(self.model, self.camera, [frame] * len(centers), centers, radii, self.calibration)
+        rough = first.quality[:, 0] * plausible(first, self.radius_m)
+        order = np.argsort(-rough, kind="stable")[:_FINALISTS]
+        order = order[rough[order] > 0.2 * self.calibration.min_quality]
+        if not len(order):
+            return None
+        again = self.look([frame] * len(order), first.poses.translation[order, 0])
+        credible, score = self.judge([frame] * len(order), again)
+        best = int(np.argmax(score))
+        if not credible[best]:
+            return None
+        return Found(again.poses.translation[best, 0], float(again.quality[best, 0]), float(score[best]))
+
+    def _candidates(self, frame: Image) -> tuple[Array, Array]:
+        """Bearings [N, 2] and angular radii [N] worth a look: from the coarse network, and from motion."""
+        found = self.model.locate(frame)
+        order = np.argsort(-np.asarray(found.score), kind="stable")[:_CANDIDATES]
+        moving, width = self.background.proposals(frame)
+        center = np.concatenate([np.asarray(found.center_px, dtype=float)[order].reshape(-1, 2), moving])
+        diameter = np.concatenate([np.asarray(found.diameter_px, dtype=float)[order].ravel(), width * _BLOB_TO_SPHERE])
+        sides = center[:, None] + diameter[:, None, None] * np.array([[-0.5, 0.0], [0.5, 0.0], [0.0, -0.5], [0.0, 0.5]])
+        rays = _rays(self.camera, sides)
+        angles = [np.arccos(np.clip((rays[:, i] * rays[:, i + 1]).sum(-1), -1.0, 1.0)) for i in (0, 2)]
+        bearings, radius = pixels_to_bearings(self.camera, center), 0.25 * (angles[0] + angles[1])
+        good = np.isfinite(bearings).all(axis=-1) & np.isfinite(radius) & (radius > 1e-4)
+        return bearings[good], np.clip(radius[good], 1e-4, 0.6)
 
 
 def _rays(camera: Camera, pixels: Array) -> Array:
     bearings = pixels_to_bearings(camera, pixels)
     rays = np.concatenate([bearings, np.ones_like(bearings[..., :1])], axis=-1)
     return np.asarray(rays / np.linalg.norm(rays, axis=-1, keepdims=True))
-
-
-@dataclass(frozen=True)
-class Found:
-    """Where the object is in a frame: translation [3] m in camera axes, and how sure that is, 0..1."""
-
-    translation: Array
-    quality: float
-
-
-def search(
-    model: Model,
-    camera: Camera,
-    background: Background,
-    frame: Image,
-    radius_m: float,
-    calibration: Calibration,
-) -> Found | None:
-    """The object in a whole frame, or None.
-
-    Each candidate is read by the fine network, the best again in views centred on what was read; the reading must then
-    repeat itself and be better than `calibration.min_quality`.
-    """
-    centers, radii = candidates(model, camera, background, frame)
-    if not len(centers):
-        return None
-    first = look(model, camera, [frame] * len(centers), centers, radii, calibration)
-    order = np.argsort(-first.quality[:, 0] * plausible(first, radius_m), kind="stable")[:_FINALISTS]
-    order = order[first.quality[order, 0] > 0.2 * calibration.min_quality]
-    if not len(order):
-        return None
-    translation = first.poses.translation[order, 0]
-    again = look(model, camera, [frame] * len(order), *direction_and_size(translation, radius_m), calibration)
-    score = again.quality[:, 0] * plausible(again, radius_m)
-    best = int(np.argmax(score))
-    if score[best] < calibration.min_quality:
-        return None
-    return Found(again.poses.translation[best, 0], float(score[best]))
 
 
 def plausible(sightings: Sightings, radius_m: float) -> NDArray[np.bool_]:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.risp.branch import Branches, front_evidence, join
 from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.follow import Follower, smooth_path
+from vid2phys.risp.follow import Follower, FrameStore, smooth_path
 from vid2phys.risp.geometry import pose_modes
+from vid2phys.risp.motion import Background
 from vid2phys.risp.pose import Pose
-from vid2phys.risp.search import plausible
-from vid2phys.risp.sight import Sightings, direction_and_size, look
+from vid2phys.risp.search import Watch
+from vid2phys.risp.sight import Sightings
 from vid2phys.types import Array, Camera, Clip, Observation
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def track(
     """
     if calibration is None:
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
-    follower = Follower(clip, camera, model, radius_m, calibration, _part(progress, 0.0, 0.6))
-    first = follower.run()
+    frames = FrameStore(clip.frames, clip.width, clip.height)
+    watch = Watch(model, camera, Background.of(frames), radius_m, calibration)
+    first = Follower(frames, clip.times_s, watch, _part(progress, 0.0, 0.6)).run()
     if not first.found.any():
         raise InputError(
             f"the object was found in none of the {len(clip.times_s)} frames of '{clip.name}'",
@@ -86,12 +88,8 @@ def track(
         )
     path = smooth_path(clip.times_s, first.translation)
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    sightings = _read_again(follower, path[indices], indices, _part(progress, 0.6, 1.0))
-    good = (
-        (sightings.quality[:, 0] >= calibration.min_quality)
-        & plausible(sightings, radius_m)
-        & (sightings.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
-    )
+    sightings, credible = _read_again(watch, frames, path[indices], indices, _part(progress, 0.6, 1.0))
+    good = credible & (sightings.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
     if not good.any():
         raise InputError(
             f"the object in '{clip.name}' could not be read",
@@ -106,26 +104,22 @@ def _part(progress: Callable[[float], None] | None, start: float, stop: float) -
 
 
 def _read_again(
-    follower: Follower, path: Array, indices: NDArray[np.int64], progress: Callable[[float], None] | None
-) -> Sightings:
-    parts = []
-    centers, radii = direction_and_size(path, follower.radius_m)
+    watch: Watch,
+    frames: FrameStore,
+    path: Array,
+    indices: NDArray[np.int64],
+    progress: Callable[[float], None] | None,
+) -> tuple[Sightings, NDArray[np.bool_]]:
+    """All frames in batches, where the smoothed path [N, 3] says: several poses each, and whether to believe them."""
+    parts, credible = [], []
     for start in range(0, len(indices), _BATCH):
         batch = slice(start, start + _BATCH)
-        parts.append(
-            look(
-                follower.model,
-                follower.camera,
-                [follower.frames[int(i)] for i in indices[batch]],
-                centers[batch],
-                radii[batch],
-                follower.calibration,
-                hypotheses=_HYPOTHESES,
-            )
-        )
+        pictures = [frames[int(i)] for i in indices[batch]]
+        parts.append(watch.look(pictures, path[batch], hypotheses=_HYPOTHESES))
+        credible.append(watch.judge(pictures, parts[-1])[0])
         if progress is not None:
-            progress((start + len(indices[batch])) / len(indices))
-    return Sightings.join(parts)
+            progress((start + len(pictures)) / len(indices))
+    return Sightings.join(parts), np.concatenate(credible)
 
 
 def _label(
