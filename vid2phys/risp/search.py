@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CANDIDATES = 8  # of the coarse network
 _FINALISTS = 4
 _BLOB_TO_SPHERE = 1.15  # the sphere is wider than what one sees of a body in it
+_LEAST_PX = 14.0  # in-frame diameter of the bounding sphere; training begins at 20
 _MOVING = 0.1  # share of changed pixels from which on a place is moving
 _MOVING_BONUS = 0.3  # what that is worth against quality
 
@@ -109,7 +110,10 @@ def _rays(camera: Camera, pixels: Array) -> Array:
 
 
 def plausible(sightings: Sightings, radius_m: float) -> NDArray[np.bool_]:
-    """Whether the best pose lies where its view looked, at about the size that the view was made for, [N]."""
+    """Whether the best pose lies where its view looked, at about the size that the view was made for, [N].
+
+    What would be smaller in the frame than the network can tell from other things is never plausible.
+    """
     translation = sightings.poses.translation[:, 0]
     in_front = translation[:, 2] > radius_m
     safe = np.where(in_front[:, None], translation, np.array([0.0, 0.0, 10.0 * radius_m]))
@@ -117,7 +121,7 @@ def plausible(sightings: Sightings, radius_m: float) -> NDArray[np.bool_]:
     center = np.array([_offset(view, b) for view, b in zip(sightings.views, bearings, strict=True)])
     focal = np.array([view.K[0, 0] / view.size for view in sightings.views])
     fill = 2.0 * np.tan(radius) * focal  # share of the view, 2/3 where the view was made for it
-    return in_front & (center < 0.35) & (fill > 0.33) & (fill < 1.2)
+    return in_front & (center < 0.35) & (fill > 0.33) & (fill < 1.2) & (sightings.diameter_px >= _LEAST_PX)
 
 
 def _offset(view: View, bearing: Array) -> float:
