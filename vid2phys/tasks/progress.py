@@ -26,17 +26,26 @@ def silent(stage: str, done: int = 0, total: int = 0) -> None:
 
 
 class _Lines:
-    """One line a stage, for logs and pipes: no spinner, no colour."""
+    """One line a stage, for logs and pipes: no spinner, no colour.
+
+    The first stage is said when the second begins, so that bad input ends in its one line and nothing else.
+    """
 
     def __init__(self) -> None:
-        self._stage = ""
+        self._stage, self._held = "", ""
         self._start = time.monotonic()
 
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
         if stage == self._stage:
             return
+        line = f"[{time.monotonic() - self._start:5.1f} s] {stage}\n"
+        if not self._stage:
+            self._held = line
+        else:
+            sys.stderr.write(self._held + line)
+            sys.stderr.flush()
+            self._held = ""
         self._stage = stage
-        print(f"[{time.monotonic() - self._start:5.1f} s] {stage}", file=sys.stderr, flush=True)
 
 
 @contextmanager
