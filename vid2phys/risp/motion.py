@@ -15,7 +15,9 @@ from vid2phys.types import Array, Camera
 _FRAMES = 15
 _WORK_PIXELS = 480 * 640  # motion is looked for in frames shrunk to about this size
 _LEAST_CHANGE, _LEAST_NOISES = 14.0, 5.0  # grey levels, and multiples of the noise, that count as a change
-_BLOBS = 8
+_BLOBS = 6
+_GAPS = (5, 17)
+_LEAST_WIDTH = 5.0
 _CORE = 0.7  # of the bounding sphere's radius: where a body that moves changes the picture
 
 
@@ -46,18 +48,14 @@ class Background:
         return Background(median, shrink, float(np.median(spread)))
 
     def proposals(self, frame: Image) -> tuple[Array, Array]:
-        """Centres [N, 2] px and widths [N] px of what differs from the background, the largest first."""
-        import cv2
+        """Centres [N, 2] px and widths [N] px of what differs from the background.
 
-        changed = self._changed(_shrunk(frame, self.shrink), self.image)
-        mask = cv2.morphologyEx(changed.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-        _, _, stats, _ = cv2.connectedComponentsWithStats(mask)
-        stats = stats[1:]
-        stats = stats[np.argsort(-stats[:, cv2.CC_STAT_AREA], kind="stable")][:_BLOBS]
-        corner, extent = stats[:, :2].astype(float), stats[:, 2:4].astype(float)
-        width = extent.max(axis=1, initial=0.0)
-        center = (corner + 0.5 * extent) * self.shrink - 0.5
-        return center[width >= 5.0], width[width >= 5.0] * self.shrink
+        Changed pixels are joined over narrow and over wide gaps: a body with thin arms shows as one piece or many.
+        """
+        changed = self._changed(_shrunk(frame, self.shrink), self.image).astype(np.uint8)
+        pieces = [_blobs(changed, gap) for gap in _GAPS]
+        center, width = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
+        return (center + 0.5) * self.shrink - 0.5, width * self.shrink
 
     def moving(self, frame: Image, camera: Camera, translation: Array, radius_m: float) -> float:
         """Share of the picture of a body at `translation` [3] m (camera axes) that is not background, 0..1."""
@@ -85,6 +83,19 @@ class Background:
 
         difference = cv2.blur(cv2.absdiff(small, background).max(axis=-1), (3, 3))
         return np.asarray(difference > max(_LEAST_CHANGE, _LEAST_NOISES * self.noise))
+
+
+def _blobs(mask: Image, gap: int) -> tuple[Array, Array]:
+    """Centres [N, 2] and widths [N] of the largest connected pieces of a mask [h, w] after closing gaps."""
+    import cv2
+
+    closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((gap, gap), np.uint8))
+    _, _, stats, _ = cv2.connectedComponentsWithStats(closed)
+    stats = stats[1:]
+    stats = stats[np.argsort(-stats[:, cv2.CC_STAT_AREA], kind="stable")][:_BLOBS]
+    corner, extent = stats[:, :2].astype(float), stats[:, 2:4].astype(float)
+    width = extent.max(axis=1, initial=0.0)
+    return (corner + 0.5 * (extent - 1.0))[width >= _LEAST_WIDTH], width[width >= _LEAST_WIDTH]
 
 
 def _shrunk(frame: Image, factor: int) -> Image:
