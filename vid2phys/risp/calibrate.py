@@ -68,7 +68,7 @@ def calibrate(
     numbers["frames"] = float((measured.quality >= quality).sum())
     numbers["sighted_share"] = round(float((measured.quality >= quality).mean()), 4)
     numbers["still_sighted_share"] = round(float((measured.quality >= still).mean()), 4)
-    numbers["false_sighting_share"] = round(float((measured.empty_quality >= quality).mean()), 4)
+    numbers["false_still_share"] = round(float((measured.empty_quality >= still).mean()), 4)
     numbers["branch_right_share"] = branch_right_share(measured.evidence, measured.residuals.sequence)
     return replace(calibration, evidence_divisor=divisor, normalised=numbers)
 

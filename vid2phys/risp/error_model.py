@@ -16,6 +16,7 @@ from vid2phys.types import Array
 
 REFERENCE_PX = 40.0  # in-frame diameter of the bounding sphere at which the standard deviations are stated
 REFERENCE_QUALITY = 0.8
+CLIP_FRAMES = 16
 _MOST_RAD = 1.0  # a rotation that is less certain than this is not known at all
 MODE_NAMES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
 
@@ -58,6 +59,13 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    def clip_divisor(self, frames: int) -> float:
+        """Frames of a clip of so many that count as one: `evidence_divisor` was found on clips of CLIP_FRAMES.
+
+        A longer clip shows more of the body, but the same look: its evidence grows with the root of its length.
+        """
+        return self.evidence_divisor * float(np.sqrt(max(1.0, frames / CLIP_FRAMES)))
 
     def point_covariance(self, raw_px: Array, diameter_px: Array) -> Array:
         """Covariance of points [..., K, 2, 2] px^2 in the view, from the network's own; diameter_px: [...]."""

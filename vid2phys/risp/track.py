@@ -136,7 +136,12 @@ def _label(
     evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, model.rotations, front_body)
     tilt = _tilt_nats(seen.poses, model.rotations, camera, tilt_std_rad)
     branches = join(
-        seen.poses, times_s[indices], model.rotations, evidence, tilt, evidence_divisor=calibration.evidence_divisor
+        seen.poses,
+        times_s[indices],
+        model.rotations,
+        evidence,
+        tilt,
+        evidence_divisor=calibration.clip_divisor(len(indices)),
     )
     rows = np.arange(len(indices))
     poses = seen.poses[rows, branches.hypothesis]
