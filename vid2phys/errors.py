@@ -40,4 +40,6 @@ class FitError(Vid2PhysError):
 
 def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...]) -> UsageError:
     """The error for a name that is not in a list, naming the list."""
-    return UsageError(f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", f"choose a {kind} from the list")
+    return UsageError(
+        f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", f"choose a {kind} from the list"
+    )

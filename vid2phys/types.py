@@ -113,10 +113,12 @@ class Parameters:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names in the kernels' order."""
         return tuple(item.name for item in self.items)
 
     @property
     def free_indices(self) -> tuple[int, ...]:
+        """Where the free parameters are."""
         return tuple(i for i, item in enumerate(self.items) if item.free)
 
     @property
@@ -221,6 +223,7 @@ class Status(Enum):
 
     @property
     def key(self) -> str:
+        """The name as result.json writes it."""
         return self.name.lower()
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
+CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
 
 
 def solve(
@@ -44,15 +45,37 @@ def solve(
     solution = smoothing.solve(problem, states, initial.first_inputs(problem, states))
     progress("choosing the branch")
     evidence = tracked.branch_log_likelihood + _branch_evidence(inputs, tracked, problem, solution)
-    if len(evidence) > 1 and np.argmax(evidence):
-        problem, states = _turned(inputs, problem, solution, int(np.argmax(evidence)))
-        solution = smoothing.solve(problem, states, solution.knot_inputs, rounds=1)
+    problem, solution, evidence = _best_branch(inputs, problem, solution, evidence)
     if debias:
         problem, solution = _debiased(inputs, problem, solution, progress)
     if method == "shooting":
         progress("shooting")
         solution = shooting.solve(problem, solution.knot_states)
     return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1])
+
+
+def _best_branch(
+    inputs: Inputs, problem: Problem, solution: Solution, evidence: Array
+) -> tuple[Problem, Solution, Array]:
+    """The fit in the likeliest branch. Recorded torques belong to one branch: they settle what pixels leave open."""
+    from vid2phys.solvers import smoothing
+
+    order = np.argsort(-evidence)
+    open_ones = [int(g) for g in order if evidence[g] > evidence[order[0]] - CLOSE_NATS]
+    if inputs.actions is None:
+        open_ones = open_ones[:1]
+    if open_ones == [0]:
+        return problem, solution, evidence
+    fits = {}
+    for g in open_ones:
+        turned, states = _turned(inputs, problem, solution, g)
+        fits[g] = turned, smoothing.solve(turned, states, solution.knot_inputs, rounds=1)
+    evidence = evidence.copy()
+    if len(fits) > 1:
+        evidence[open_ones] -= np.array([fits[g][1].loss for g in open_ones])
+        evidence[open_ones] += min(fit.loss for _, fit in fits.values())
+    best = max(open_ones, key=lambda g: evidence[g])
+    return *fits[best], evidence
 
 
 def _branch_evidence(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Array:
