@@ -121,6 +121,9 @@ def train_risp(
     samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
     gamma: Annotated[float | None, typer.Option("--gamma", help="Weight of the rendering-gradient loss.")] = None,
+    start: Annotated[
+        Path | None, typer.Option("--start", help="Model of a similar body to begin with: saves epochs.")
+    ] = None,
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
@@ -134,7 +137,7 @@ def train_risp(
         raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
     if out is None:
         out = Path("models") / mesh.stem if mesh else sample_model
-    chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "device": device}
+    chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
     given = {name: value for name, value in chosen.items() if value is not None}
     run_training(mesh or sample_mesh, system, out, mesh_units=mesh_units, resume=resume, seed=seed, **given)  # type: ignore[arg-type]
     print(out)
