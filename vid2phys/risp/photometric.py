@@ -17,8 +17,8 @@ from vid2phys.engine.render.rasterizer import Raster, lambert, rasterize_camera
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Clip, Mesh
 
-FIRST_LOOKS, FINAL_LOOKS = 12, 48  # frames in which all branches are compared, and those that come out close
-_CLOSE_NATS = 60.0
+FIRST_LOOKS, FINAL_LOOKS = 8, 16  # frames in which all branches are compared, and those that come out close
+_CLOSE_NATS = 300.0
 _SUPERSAMPLE = 3
 _BACKDROP_FRAMES = 15
 _MARGIN_PX = 3
@@ -88,7 +88,7 @@ def branch_evidence(
         return [_Look(mesh, camera, down, rotation[i] @ branch.T, translation[i], patch) for i, patch in pairs]
 
     stride = max(1, len(shown) // FIRST_LOOKS)
-    total = _compare([looks(branch, stride) for branch in branches], len(at) / divisor, 1)
+    total = _compare([looks(branch, stride) for branch in branches], len(at) / divisor, _ALIGN_STEPS - 1)
     close = np.flatnonzero(total > -_CLOSE_NATS)
     if len(close) > 1 and stride > 1:
         total[close] = _compare([looks(branches[g], 1) for g in close], len(at) / divisor, _ALIGN_STEPS)

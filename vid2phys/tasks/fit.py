@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
+SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
 
 
 def solve(
@@ -69,7 +70,7 @@ def _best_branch(
     fits = {}
     for g in open_ones:
         turned, states = _turned(inputs, problem, solution, g)
-        fits[g] = turned, smoothing.solve(turned, states, solution.knot_inputs, rounds=1)
+        fits[g] = turned, smoothing.solve(turned, states, rounds=2)
     evidence = evidence.copy()
     if len(fits) > 1:
         evidence[open_ones] -= np.array([fits[g][1].loss for g in open_ones])
@@ -188,13 +189,14 @@ def _diagnostics(
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
 
+    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 else None
     residual = residual_bearings(problem, solution.states)
     to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
     pixels = (to_pixels @ residual[..., None])[..., 0]
     return {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings],
-        "branch_log_ratio": float(evidence[0] - evidence[1]) if len(evidence) > 1 else None,
+        "notes": [*inputs.known.notes, *inputs.warnings, *_branch_notes(ratio)],
+        "branch_log_ratio": ratio,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
         "residual_px": pixels,
@@ -202,6 +204,15 @@ def _diagnostics(
         "iterations": solution.iterations,
         "levels": solution.extra,
     }
+
+
+def _branch_notes(ratio: float | None) -> list[str]:
+    if ratio is None or ratio > SURE_NATS:
+        return []
+    return [
+        f"the body looks almost the same after part of a turn and the clip hardly tells which (log ratio {ratio:.1f}): "
+        "the heading may be off by that turn; mark the front, or film closer"
+    ]
 
 
 def _lost(problem: Problem, tracked: Track) -> Result:
