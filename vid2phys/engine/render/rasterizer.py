@@ -83,7 +83,7 @@ class Raster:
         """
         s, covered = self.supersample, self.faces_seen >= 0
         stacked = np.concatenate([values * covered[..., None], covered[..., None]], axis=-1)
-        mean = sum(stacked[i::s, j::s] for i in range(s) for j in range(s)) / s**2
+        mean = np.sum([stacked[i::s, j::s] for i in range(s) for j in range(s)], axis=0) / s**2
         mean[..., :-1] /= np.maximum(mean[..., -1:], 1e-12)
         return mean
 
