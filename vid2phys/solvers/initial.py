@@ -11,7 +11,6 @@ from vid2phys.rotations import (
     quat_from_matrix,
     quat_from_rotvec,
     quat_multiply,
-    rotate,
     rotvec_from_quat,
 )
 from vid2phys.solvers.assemble import Layout
@@ -98,10 +97,3 @@ def first_inputs(problem: Problem, states: Array) -> Array:
             inputs[:-1, j] = (controls[:, channel.index] - hover[channel.index]) / scale
     inputs[-1] = inputs[-2]
     return inputs
-
-
-def body_from_poses(rotation: Array, translation: Array, camera_to_world: Array) -> tuple[Array, Array]:
-    """World positions [F, 3] and quaternions [F, 4] of poses in camera axes."""
-    to_world = quat_from_matrix(camera_to_world[:3, :3])
-    positions = rotate(to_world, translation) + camera_to_world[:3, 3]
-    return positions, quat_multiply(to_world, quat_from_matrix(rotation))
