@@ -63,6 +63,9 @@ def identify(
     method: Annotated[str, typer.Option("--method", help="smoothing or shooting.")] = "smoothing",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/identify/TIME).")] = None,
     seed: SeedOption = 0,
+    refine: Annotated[
+        bool, typer.Option("--refine/--no-refine", help="Align the mesh to the clip's pixels; needs a camera at rest.")
+    ] = True,
     overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Draw the fit over the frames.")] = True,
     config: Annotated[Path | None, typer.Option("--config", help="Repeat the run of this config.yaml.")] = None,
     json_: JsonOption = False,
@@ -72,7 +75,7 @@ def identify(
         "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
         "actions": actions, "fit": tuple(name.strip() for name in fit.split(",") if name.strip()),
         "set_values": _assignments(set_ or []), "params": params, "mesh_units": mesh_units, "model": model,
-        "method": method, "out": out, "seed": seed, "overlay": overlay,
+        "method": method, "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, options)

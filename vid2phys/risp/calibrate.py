@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.io.photographs import photographs
+from vid2phys.risp import align_errors
 from vid2phys.risp.backgrounds import make_bank
 from vid2phys.risp.branch import front_evidence
 from vid2phys.risp.dataset import FRAMES_PER_SEQUENCE, RenderSet
@@ -25,7 +26,7 @@ from vid2phys.risp.pose import known_pose
 from vid2phys.risp.search import plausible
 from vid2phys.risp.sight import Sightings, direction_and_size, look
 from vid2phys.risp.view import bearings_to_view, in_frame, view_to_bearings
-from vid2phys.types import Array
+from vid2phys.types import Array, Mesh
 
 if TYPE_CHECKING:
     from vid2phys.risp.model import Model
@@ -71,6 +72,27 @@ def calibrate(
     numbers["false_still_share"] = round(float((measured.empty_quality >= still).mean()), 4)
     numbers["branch_right_share"] = branch_right_share(measured.evidence, measured.residuals.sequence)
     return replace(calibration, evidence_divisor=divisor, normalised=numbers)
+
+
+def calibrate_aligning(
+    calibration: Calibration,
+    mesh: Mesh,
+    renders: RenderSet,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Calibration:
+    """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
+    errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
+    looks = np.unique(errors.look)
+    checked, _ = align_errors.fit(errors.of_looks(looks[0::2]))
+    numbers = align_errors.normalised(errors.of_looks(looks[1::2]), checked)
+    scale, correlation_s = align_errors.fit(errors)
+    return replace(
+        calibration,
+        align_scale=tuple(scale.tolist()),
+        align_correlation_s=tuple(correlation_s.tolist()),
+        normalised=calibration.normalised | numbers,
+    )
 
 
 def measure(

@@ -32,7 +32,8 @@ class Calibration:
     exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6]. min_quality: a reading below it is
     not the object (`sight.Sightings.quality`), still_quality: nor one below this where the picture does not differ from
     the clip's median. evidence_divisor: frames of a clip that count as one when front-map
-    evidence is added up. normalised: residuals on looks not used for the fit over what the model expects; 1 is honest.
+    evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and
+    align_correlation_s: [6] their correlation times. normalised: residuals on looks not used for the fit over what the model expects; 1 is honest.
     """
 
     point_scale: float = 0.5
@@ -45,6 +46,8 @@ class Calibration:
     min_quality: float = 0.15
     still_quality: float = 0.75
     evidence_divisor: float = 5.0
+    align_scale: tuple[float, ...] = (1.0,) * 6
+    align_correlation_s: tuple[float, ...] = (0.5,) * 6
     normalised: dict[str, float] = field(default_factory=dict)
 
     @staticmethod

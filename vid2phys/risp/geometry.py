@@ -34,14 +34,19 @@ def pose_modes(rotation: Array, translation: Array, points_body: Array) -> Array
     as a fraction of the range; logarithm of the distance.
     """
     turned = points_body @ np.swapaxes(rotation, -1, -2)
-    x = turned + translation[..., None, :]
-    d_point = np.zeros((*x.shape[:-1], 2, 3))
+    return modes_of_points(turned + translation[..., None, :], translation[..., None, :])
+
+
+def modes_of_points(points_camera: Array, translation: Array) -> Array:
+    """`pose_modes` of points [..., 3] in camera axes of a body at translation [..., 3], [..., 2, 6]."""
+    d_point = np.zeros((*points_camera.shape[:-1], 2, 3))
     d_point[..., 0, 0] = d_point[..., 1, 1] = 1.0
-    d_point[..., 2] = -x[..., :2] / x[..., 2:]
-    d_point /= x[..., 2, None, None]
-    distance = np.linalg.norm(translation, axis=-1)[..., None, None, None]
-    radial = np.einsum("...kij,...j->...ki", d_point, translation)[..., None]
-    return np.concatenate([-d_point @ skew(turned), d_point[..., :2] * distance, radial], axis=-1)
+    d_point[..., 2] = -points_camera[..., :2] / points_camera[..., 2:]
+    d_point /= points_camera[..., 2, None, None]
+    translation = np.broadcast_to(translation, points_camera.shape)
+    distance = np.linalg.norm(translation, axis=-1)[..., None, None]
+    radial = d_point @ translation[..., None]
+    return np.concatenate([-d_point @ skew(points_camera - translation), d_point[..., :2] * distance, radial], axis=-1)
 
 
 def distinct_rotations(

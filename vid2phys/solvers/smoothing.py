@@ -57,14 +57,18 @@ class Smoothed:
     log_evidence: float
 
 
-def fit(problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4) -> Smoothed:
+def fit(
+    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4, levels: Levels | None = None
+) -> Smoothed:
     """Fit from initial states [T, N] at all knots (and input accelerations [T, M]).
 
-    Levels and unknowns are found in turn: the mode for fixed levels, then the levels that explain it best.
+    Levels and unknowns are found in turn: the mode for fixed levels, then the levels that explain it best, `rounds`
+    times. levels: where to start (default: their priors).
     """
     layout = Layout.of(problem)
-    groups = {channel.group for channel in layout.channels}
-    levels = Levels({g: LEVEL_PRIORS[g][0][0] for g in groups}, {g: LEVEL_PRIORS[g][1][0] for g in groups})
+    if levels is None:
+        groups = {channel.group for channel in layout.channels}
+        levels = Levels({g: LEVEL_PRIORS[g][0][0] for g in groups}, {g: LEVEL_PRIORS[g][1][0] for g in groups})
     point, total = initial_unknowns(layout, states, inputs), 0
     for _ in range(rounds):
         point, used, converged = gauss_newton(layout, point, levels)
@@ -204,9 +208,11 @@ def _change(before: Levels, after: Levels) -> float:
     return float(np.abs(_pack(before) - _pack(after)).max())
 
 
-def solve(problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4) -> Solution:
+def solve(
+    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4, levels: Levels | None = None
+) -> Solution:
     """`fit`, and what it means at the frames of the clip."""
-    return solution(fit(problem, states, inputs, rounds=rounds))
+    return solution(fit(problem, states, inputs, rounds=rounds, levels=levels))
 
 
 def solution(smoothed: Smoothed) -> Solution:

@@ -1,4 +1,4 @@
-"""From a track to a result: first fit, branch of a symmetric body, debiasing, final fit, and what it means."""
+"""From a track to a result: first fit, branch of a symmetric body, refinement by pixels, final fit, and what it means."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from vid2phys.risp.align import Stage
     from vid2phys.risp.track import Track
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.solution import Solution
@@ -28,7 +29,7 @@ def solve(
     *,
     fit: tuple[str, ...],
     method: str = "smoothing",
-    debias: bool = False,
+    refine: bool = True,
     progress: Progress = silent,
 ) -> Result:
     """Fit the system to what was tracked; the status of the result says how that went."""
@@ -41,45 +42,54 @@ def solve(
     )
     if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
         return _lost(problem, tracked)
-    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     progress("fitting")
-    solution = smoothing.solve(problem, states, initial.first_inputs(problem, states))
+    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
+    solution = smoothing.solution(first)
     progress("choosing the branch")
-    evidence = tracked.branch_log_likelihood + _branch_evidence(inputs, tracked, problem, solution)
-    problem, solution, evidence = _best_branch(inputs, problem, solution, evidence)
-    if debias:
-        problem, solution = _debiased(inputs, problem, solution, progress)
+    stage = _stage(inputs, tracked, problem, solution)
+    evidence = tracked.branch_log_likelihood + _branch_evidence(inputs, stage, tracked, problem, solution)
+    fits: dict[int, tuple[Problem, Solution]] = {}
+    for g in _open_branches(evidence, known_torques=inputs.actions is not None):
+        turned, states = _turned(inputs, problem, first.point.states, g)
+        if refine:
+            progress("aligning to the pixels")
+            turned = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
+        progress("fitting again")
+        fits[g] = turned, smoothing.solve(turned, states, levels=first.levels)
+    problem, solution, evidence = _likeliest(fits, evidence)
     if method == "shooting":
         progress("shooting")
         solution = shooting.solve(problem, solution.knot_states)
     return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1])
 
 
-def _best_branch(
-    inputs: Inputs, problem: Problem, solution: Solution, evidence: Array
-) -> tuple[Problem, Solution, Array]:
-    """The fit in the likeliest branch. Recorded torques belong to one branch: they settle what pixels leave open."""
-    from vid2phys.solvers import smoothing
-
+def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
+    """Branches that are worth a fit, best first: one, unless recorded torques may settle what pixels leave open."""
     order = np.argsort(-evidence)
-    open_ones = [int(g) for g in order if evidence[g] > evidence[order[0]] - CLOSE_NATS]
-    if inputs.actions is None:
-        open_ones = open_ones[:1]
-    if open_ones == [0]:
-        return problem, solution, evidence
-    fits = {}
-    for g in open_ones:
-        turned, states = _turned(inputs, problem, solution, g)
-        fits[g] = turned, smoothing.solve(turned, states, rounds=2)
+    return [int(g) for g in order if known_torques and evidence[g] > evidence[order[0]] - CLOSE_NATS] or [int(order[0])]
+
+
+def _likeliest(fits: dict[int, tuple[Problem, Solution]], evidence: Array) -> tuple[Problem, Solution, Array]:
+    """The fit in the likeliest branch, and the evidence with that of the dynamics."""
+    tried = list(fits)
     evidence = evidence.copy()
-    if len(fits) > 1:
-        evidence[open_ones] -= np.array([fits[g][1].loss for g in open_ones])
-        evidence[open_ones] += min(fit.loss for _, fit in fits.values())
-    best = max(open_ones, key=lambda g: evidence[g])
-    return *fits[best], evidence
+    if len(tried) > 1:
+        losses = np.array([fits[g][1].loss for g in tried])
+        evidence[tried] += losses.min() - losses
+    return *fits[max(tried, key=lambda g: float(evidence[g]))], evidence
 
 
-def _branch_evidence(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Array:
+def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:
+    """Mesh, camera and the scene behind the body, from the fitted poses of the frames that were tracked."""
+    from vid2phys.risp.align import stage_of
+
+    rotation, translation = _in_camera(problem, solution.states)
+    translation = np.where(tracked.tracked[:, None], translation, np.nan)
+    return stage_of(inputs.clip, inputs.camera, inputs.mesh, rotation, translation)
+
+
+def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
     """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
     from vid2phys.risp.error_model import Calibration
     from vid2phys.risp.photometric import branch_evidence
@@ -88,10 +98,9 @@ def _branch_evidence(inputs: Inputs, tracked: Track, problem: Problem, solution:
         return np.zeros(len(tracked.branch_log_likelihood))
     divisor = Calibration.from_dict(inputs.model.calibration).evidence_divisor
     rotation, translation = _in_camera(problem, solution.states)
-    rotation, translation = rotation[tracked.tracked], translation[tracked.tracked]
     frames = np.flatnonzero(tracked.tracked)
     return branch_evidence(
-        inputs.clip, inputs.camera, inputs.mesh, rotation, translation, frames, inputs.model.rotations, divisor=divisor
+        inputs.clip, stage, rotation[frames], translation[frames], frames, inputs.model.rotations, divisor=divisor
     )
 
 
@@ -104,31 +113,27 @@ def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
     return pose[:, :3, :3], pose[:, :3, 3]
 
 
-def _turned(inputs: Inputs, problem: Problem, solution: Solution, element: int) -> tuple[Problem, Array]:
-    """The problem and the states [T, N] at its knots in another branch: orientations R @ rotations[element]^T."""
+def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
+    """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T."""
     from vid2phys.risp.branch import relabelled
     from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_multiply, rotate
 
     turn = quat_from_matrix(inputs.model.rotations[element])
-    states = solution.knot_states.copy()
+    states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
     states[:, 10:13] = rotate(turn, states[:, 10:13])
     observation = relabelled(problem.observation, inputs.model.permutation[element])
     return replace(problem, observation=observation), states
 
 
-def _debiased(inputs: Inputs, problem: Problem, solution: Solution, progress: Progress) -> tuple[Problem, Solution]:
-    """Fit again without the bias that the network shows on renders of the first fit."""
+def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Problem:
+    """The problem with readings that the clip's own pixels have corrected, near states [F, N]."""
     from vid2phys.risp.error_model import Calibration
-    from vid2phys.solvers import smoothing
-    from vid2phys.solvers.debias import Scene, debiased
+    from vid2phys.solvers.refine import refined
 
-    progress("rendering the fit")
     calibration = Calibration.from_dict(inputs.model.calibration)
-    scene = Scene(inputs.clip, inputs.camera, inputs.mesh, inputs.model, calibration)
-    problem = replace(problem, observation=debiased(scene, problem, solution.states))
-    progress("fitting again")
-    return problem, smoothing.solve(problem, solution.knot_states, solution.knot_inputs, rounds=2)
+    poses = _in_camera(problem, states)
+    return replace(problem, observation=refined(inputs.clip, stage, calibration, problem.observation, *poses))
 
 
 def _result(

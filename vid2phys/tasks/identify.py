@@ -54,8 +54,8 @@ def identify(
     method: str = "smoothing",
     out: str | Path | None = None,
     seed: int = 0,
+    refine: bool = True,
     overlay: bool = True,
-    debias: bool = True,
     progress: Progress = silent,
 ) -> tuple[Result, Path]:
     """Fit a physical system to a clip and write a run folder.
@@ -74,7 +74,7 @@ def identify(
     progress("reading inputs")
     inputs = read_inputs(options)
     tracked = track_clip(inputs, progress)
-    result = solve(inputs, tracked, fit=tuple(fit), method=method, debias=debias, progress=progress)
+    result = solve(inputs, tracked, fit=tuple(fit), method=method, refine=refine, progress=progress)
     folder = create_run("identify", out)
     write_config(folder / "config.yaml", "identify", options | {"out": None})
     if overlay:

@@ -129,7 +129,7 @@ def _calibrated(
     model: Model, body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress
 ) -> Model:
     """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.calibrate import calibrate
+    from vid2phys.risp.calibrate import calibrate, calibrate_aligning
     from vid2phys.risp.dataset import make_dataset
 
     renders = make_dataset(
@@ -145,6 +145,9 @@ def _calibrated(
     )
     calibration = calibrate(
         model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
+    )
+    calibration = calibrate_aligning(
+        calibration, body, renders, options.seed, lambda share: progress.step("aligning", round(100 * share), 100)
     )
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())
