@@ -60,13 +60,13 @@ def factorize(matrix: Arrow) -> Factor:
 
 def _to_band(matrix: Arrow) -> Array:
     steps, size, _ = matrix.diagonal.shape
-    band = np.zeros((2 * size, steps, size), order="F")
+    band = np.zeros((steps, size, 2 * size))  # its transpose is LAPACK's, in Fortran's order
     column = np.arange(size)
     for row in range(size):  # of a block; all knots at once
         below = column[: row + 1]
-        band[row - below, :, below] = matrix.diagonal[:, row, : row + 1].T
-        band[size + row - column, : steps - 1, column] = matrix.lower[:, row].T
-    return band.reshape(2 * size, steps * size)
+        band[:, below, row - below] = matrix.diagonal[:, row, : row + 1]
+        band[: steps - 1, column, size + row - column] = matrix.lower[:, row]
+    return band.reshape(steps * size, 2 * size).T
 
 
 def _solve_chain(band: Array, right: Array) -> Array:

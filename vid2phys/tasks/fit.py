@@ -56,7 +56,7 @@ def solve(
             progress("aligning to the pixels")
             turned = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
         progress("fitting again")
-        fits[g] = turned, smoothing.solve(turned, states, levels=first.levels)
+        fits[g] = turned, smoothing.solve(turned, states, rounds=2, levels=first.levels)
     problem, solution, evidence = _likeliest(fits, evidence)
     if method == "shooting":
         progress("shooting")
