@@ -9,7 +9,7 @@ import pytest
 
 from tests.flight import POINTS, Flight, fly, watch
 from vid2phys.risp.pose import solve_poses
-from vid2phys.solvers import assemble, initial, intervals, smoothing
+from vid2phys.solvers import assemble, initial, intervals, levels, smoothing
 from vid2phys.solvers.problem import Problem, effective_actions
 from vid2phys.types import Observation
 
@@ -62,6 +62,24 @@ def test_actions_without_a_recording() -> None:
     assert np.sqrt(((fitted - true)[:, 0] ** 2).mean()) < 0.05 * hover
     for axis in (1, 2):
         assert np.corrcoef(fitted[:, axis], true[:, axis])[0, 1] > 0.3
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_gradient_of_the_evidence_is_that_of_differences(recorded: bool) -> None:
+    seen = watch(flight())
+    problem = Problem(flight().system, flight().parameters, seen, flight().camera_to_world)
+    problem = mass_problem(seen) if recorded else problem
+    layout = assemble.Layout.of(problem)
+    near = levels.first_levels(layout)
+    point, _, _ = smoothing.gauss_newton(layout, smoothing.initial_unknowns(layout, start(problem), None), near)
+    linear = assemble.linearized(layout, point, near)
+    at = levels.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(levels.pack(near)))
+    _, gradient = levels.evidence_and_gradient(layout, linear, point, levels.unpack(at, near))
+    for i, step in enumerate(1e-4 * np.eye(len(at))):
+        ahead, behind = (
+            levels.log_evidence(layout, linear, point, levels.unpack(at + sign * step, near)) for sign in (1, -1)
+        )
+        assert gradient[i] == pytest.approx((ahead - behind) / 2e-4, rel=1e-4, abs=1e-3)
 
 
 def test_mass_and_thrust_scale_only_as_a_ratio() -> None:

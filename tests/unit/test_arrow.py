@@ -55,9 +55,12 @@ def test_solution_determinant_and_marginals_match_dense(matrix: arrow.Arrow) -> 
     np.testing.assert_allclose(np.concatenate([got_chain.ravel(), got_corner]), expected, rtol=1e-9, atol=1e-12)
     inverse = np.linalg.inv(full)
     np.testing.assert_allclose(covariance, inverse[-3:, -3:], rtol=1e-9, atol=1e-12)
-    blocks = arrow.marginals(matrix, factor, covariance)
+    blocks, below = arrow.marginals(matrix, factor, covariance)
     for k in range(6):
-        np.testing.assert_allclose(blocks[k], inverse[4 * k : 4 * k + 4, 4 * k : 4 * k + 4], rtol=1e-9, atol=1e-12)
+        here, before = slice(4 * k, 4 * k + 4), slice(4 * k - 4, 4 * k)
+        np.testing.assert_allclose(blocks[k], inverse[here, here], rtol=1e-9, atol=1e-12)
+        if k:
+            np.testing.assert_allclose(below[k - 1], inverse[here, before], rtol=1e-9, atol=1e-12)
     total = factor.chain_logdet + np.linalg.slogdet(factor.schur)[1]
     assert total == pytest.approx(np.linalg.slogdet(full)[1], rel=1e-12)
 

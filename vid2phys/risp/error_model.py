@@ -33,7 +33,8 @@ class Calibration:
     not the object (`sight.Sightings.quality`), still_quality: nor one below this where the picture does not differ from
     the clip's median. evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and
-    align_correlation_s: [6] their correlation times. normalised: residuals on looks not used for the fit over what the model expects; 1 is honest.
+    align_correlation_s: [6] their correlation times. normalised: residuals on looks not used for the fit over what the
+    model expects; 1 is honest.
     """
 
     point_scale: float = 0.5

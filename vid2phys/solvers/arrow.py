@@ -112,15 +112,22 @@ def solve(factor: Factor, chain: Array, corner: Array, covariance: Array) -> tup
     return base - factor.arrow_solution @ parameters, parameters
 
 
-def marginals(matrix: Arrow, factor: Factor, covariance: Array) -> Array:
-    """Diagonal blocks of H^-1 for the chain, [T, n, n], parameters' uncertainty included."""
+def marginals(matrix: Arrow, factor: Factor, covariance: Array) -> tuple[Array, Array]:
+    """Blocks of H^-1 of the chain, parameters' uncertainty included: on the diagonal [T, n, n], below [T - 1, n, n].
+
+    Those below are covariances of a knot with the one before it, row k + 1 and column k.
+    """
     steps = len(matrix.diagonal)
     blocks, gain = np.empty_like(matrix.diagonal), np.empty_like(matrix.lower)
+    below = np.empty_like(matrix.lower)
     blocks[0] = np.linalg.inv(matrix.diagonal[0])
     for k in range(1, steps):
         gain[k - 1] = matrix.lower[k - 1] @ blocks[k - 1]
         blocks[k] = np.linalg.inv(matrix.diagonal[k] - gain[k - 1] @ matrix.lower[k - 1].T)
     for k in range(steps - 2, -1, -1):
-        blocks[k] += gain[k].T @ blocks[k + 1] @ gain[k]
+        below[k] = -blocks[k + 1] @ gain[k]
+        blocks[k] -= gain[k].T @ below[k]
     solution = factor.arrow_solution
-    return blocks + np.einsum("kip,pq,kjq->kij", solution, covariance, solution)
+    spread = solution @ covariance
+    blocks += spread @ np.swapaxes(solution, 1, 2)
+    return blocks, below + spread[1:] @ np.swapaxes(solution[:-1], 1, 2)

@@ -1,8 +1,9 @@
 """Refining what the network read by the clip's own pixels, frame by frame, before the last fit.
 
-A network's errors are biases of a look: they do not average out over time. Aligning the mesh to the pixels (`risp/align`)
-errs in other ways and much less, so both are joined by their covariances: what a reading is off as a whole, as
-coefficients of the six pose modes, is replaced by the weighted mean of both, and the shared error that remains by theirs.
+A network's errors are biases of a look: they do not average out over time. Aligning the mesh to the pixels
+(`risp/align`) errs in other ways and much less, so both are joined by their covariances: what a reading is off as a
+whole, as coefficients of the six pose modes, is replaced by the weighted mean of both, and so is the error shared by a
+frame's points.
 """
 
 from __future__ import annotations

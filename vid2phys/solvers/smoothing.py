@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize
 
 from vid2phys.solvers import arrow
 from vid2phys.solvers.assemble import (
     Layout,
     Levels,
-    Linear,
     Normal,
     Unknowns,
     controls_of,
@@ -24,19 +22,12 @@ from vid2phys.solvers.assemble import (
     moved,
     with_priors,
 )
+from vid2phys.solvers.levels import first_levels, improve_levels, level_change, log_evidence
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array
 
-# Medians and spreads (natural logarithm) of the levels before the data speak: (standard deviation, bandwidth).
-LEVEL_PRIORS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
-    "thrust": ((1.0, 1.5), (8.0, 0.8)),  # m/s^2, rad/s
-    "tilt_torque": ((20.0, 1.5), (12.0, 0.8)),  # rad/s^2
-    "yaw_torque": ((5.0, 1.5), (8.0, 0.8)),
-    "force": ((0.2, 1.5), (3.0, 0.8)),
-    "torque": ((10.0, 1.5), (10.0, 0.8)),
-}
-SCALE_PRIOR = 0.3  # spread of the logarithm of point_scale and shared_scale
+ROUNDS = 4  # of levels and unknowns in turn
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class Smoothed:
 
 
 def fit(
-    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4, levels: Levels | None = None
+    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS, levels: Levels | None = None
 ) -> Smoothed:
     """Fit from initial states [T, N] at all knots (and input accelerations [T, M]).
 
@@ -67,14 +58,13 @@ def fit(
     """
     layout = Layout.of(problem)
     if levels is None:
-        groups = {channel.group for channel in layout.channels}
-        levels = Levels({g: LEVEL_PRIORS[g][0][0] for g in groups}, {g: LEVEL_PRIORS[g][1][0] for g in groups})
+        levels = first_levels(layout)
     point, total = initial_unknowns(layout, states, inputs), 0
     for _ in range(rounds):
         point, used, converged = gauss_newton(layout, point, levels)
         total += used
         before, levels = levels, improve_levels(layout, point, levels)
-        if _change(before, levels) < 0.05:
+        if level_change(before, levels) < 0.05:
             break
     point, used, converged = gauss_newton(layout, point, levels)
     linear = linearized(layout, point, levels)
@@ -85,7 +75,7 @@ def fit(
         layout,
         point,
         levels,
-        arrow.marginals(normal.matrix, factor, null.covariance),
+        arrow.marginals(normal.matrix, factor, null.covariance)[0],
         null.covariance,
         null.directions,
         total + used,
@@ -144,72 +134,8 @@ def _step(normal: Normal, damping: float) -> tuple[Array, Array]:
     return arrow.solve(factor, -normal.gradient, -normal.gradient_theta, null.covariance)
 
 
-def log_evidence(layout: Layout, linear: Linear, point: Unknowns, levels: Levels) -> float:
-    """Laplace approximation of the log marginal likelihood of the levels, priors of the levels included.
-
-    The unknowns are re-optimised in the linear model, so the point need not be the mode for these levels.
-    """
-    normal = with_priors(linear, layout, point, levels)
-    factor = arrow.factorize(normal.matrix)
-    null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
-    chain, theta = arrow.solve(factor, normal.gradient, normal.gradient_theta, null.covariance)
-    gained = 0.5 * float((normal.gradient * chain).sum() + normal.gradient_theta @ theta)
-    rank = len(factor.schur) - len(null.directions)
-    information = np.linalg.eigvalsh(factor.schur)[len(factor.schur) - rank :]
-    logdet = factor.chain_logdet + float(np.log(np.maximum(information, 1e-300)).sum())
-    value = -(normal.cost - gained) - 0.5 * logdet + 0.5 * normal.prior_logdet
-    value -= linear.observations * np.log(levels.point_scale)
-    return value + _level_log_prior(levels)
-
-
-def _level_log_prior(levels: Levels) -> float:
-    total = 0.0
-    for group, std in levels.input_std.items():
-        for value, (median, spread) in zip((std, levels.bandwidth_rad_s[group]), LEVEL_PRIORS[group], strict=True):
-            total -= 0.5 * (np.log(value / median) / spread) ** 2
-    scales = np.log([levels.point_scale, levels.shared_scale])
-    return total - 0.5 * float(((scales / SCALE_PRIOR) ** 2).sum())
-
-
-def improve_levels(layout: Layout, point: Unknowns, levels: Levels) -> Levels:
-    """Levels that maximise the evidence of the linear model at a point."""
-    linear = linearized(layout, point, levels)
-    start = _pack(levels)
-
-    def objective(vector: Array) -> float:
-        try:
-            return -log_evidence(layout, linear, point, _unpack(vector, levels))
-        except np.linalg.LinAlgError:
-            return 1e12
-
-    bounds = [(value - 3.0, value + 3.0) for value in start]
-    found = minimize(objective, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 12, "eps": 1e-3})
-    return _unpack(found.x, levels)
-
-
-def _pack(levels: Levels) -> Array:
-    groups = sorted(levels.input_std)
-    values = [levels.input_std[g] for g in groups] + [levels.bandwidth_rad_s[g] for g in groups]
-    return np.log([*values, levels.point_scale, levels.shared_scale])
-
-
-def _unpack(vector: Array, like: Levels) -> Levels:
-    groups, values = sorted(like.input_std), np.exp(vector)
-    count = len(groups)
-    return Levels(
-        dict(zip(groups, values[:count], strict=True)),
-        dict(zip(groups, values[count : 2 * count], strict=True)),
-        float(values[-2]),
-        float(values[-1]),
-    )
-
-
-def _change(before: Levels, after: Levels) -> float:
-    return float(np.abs(_pack(before) - _pack(after)).max())
-
-
 def solve(
-    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = 4, levels: Levels | None = None
+    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS, levels: Levels | None = None
 ) -> Solution:
     """`fit`, and what it means at the frames of the clip."""
     return solution(fit(problem, states, inputs, rounds=rounds, levels=levels))

@@ -1,4 +1,4 @@
-"""From a track to a result: first fit, branch of a symmetric body, refinement by pixels, final fit, and what it means."""
+"""From a track to a result: first fit, branch of a symmetric body, refinement by pixels, last fit, what it means."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.align import Stage
     from vid2phys.risp.track import Track
     from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
     from vid2phys.tasks.identify import Inputs
     from vid2phys.types import Actions, Array, Result, Status
@@ -49,15 +50,29 @@ def solve(
     progress("choosing the branch")
     stage = _stage(inputs, tracked, problem, solution)
     evidence = tracked.branch_log_likelihood + _branch_evidence(inputs, stage, tracked, problem, solution)
-    fits: dict[int, tuple[Problem, Solution]] = {}
+    tried: dict[int, tuple[Problem, Smoothed]] = {}
     for g in _open_branches(evidence, known_torques=inputs.actions is not None):
         turned, states = _turned(inputs, problem, first.point.states, g)
         if refine:
             progress("aligning to the pixels")
             turned = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
         progress("fitting again")
-        fits[g] = turned, smoothing.solve(turned, states, rounds=2, levels=first.levels)
-    problem, solution, evidence = _likeliest(fits, evidence)
+        best = next(iter(tried.values()), None)  # the others at its levels: evidences compare only at the same ones
+        tried[g] = (
+            turned,
+            smoothing.fit(
+                turned,
+                states,
+                levels=first.levels if best is None else best[1].levels,
+                rounds=smoothing.ROUNDS if best is None else 0,
+            ),
+        )
+    evidence = _with_dynamics(evidence, {g: fitted.log_evidence for g, (_, fitted) in tried.items()})
+    chosen = max(tried, key=lambda g: float(evidence[g]))
+    problem, fitted = tried[chosen]
+    if chosen != next(iter(tried)):
+        fitted = smoothing.fit(problem, fitted.point.states, levels=fitted.levels)
+    solution = smoothing.solution(fitted)
     if method == "shooting":
         progress("shooting")
         solution = shooting.solve(problem, solution.knot_states)
@@ -70,14 +85,12 @@ def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
     return [int(g) for g in order if known_torques and evidence[g] > evidence[order[0]] - CLOSE_NATS] or [int(order[0])]
 
 
-def _likeliest(fits: dict[int, tuple[Problem, Solution]], evidence: Array) -> tuple[Problem, Solution, Array]:
-    """The fit in the likeliest branch, and the evidence with that of the dynamics."""
-    tried = list(fits)
-    evidence = evidence.copy()
-    if len(tried) > 1:
-        losses = np.array([fits[g][1].loss for g in tried])
-        evidence[tried] += losses.min() - losses
-    return *fits[max(tried, key=lambda g: float(evidence[g]))], evidence
+def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
+    """The branches' evidence [G] with that of the dynamics, where more than one was fitted."""
+    evidence, best = evidence.copy(), max(of_dynamics.values())
+    for g, value in of_dynamics.items():
+        evidence[g] += value - best
+    return evidence
 
 
 def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:

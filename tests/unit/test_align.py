@@ -1,0 +1,177 @@
+"""Aligning to pixels, the branch by pixels, relabelling, and refining readings, on painted clips with known truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, ListFrames, Scene, make_scene
+from tests.synthetic import cross_mesh
+from vid2phys.engine.observe import project
+from vid2phys.engine.render.rasterizer import rasterize_camera, shade
+from vid2phys.risp.align import Alignment, Stage, align, moved, stage_of
+from vid2phys.risp.align_errors import AlignErrors, difference, fit
+from vid2phys.risp.backdrop import backdrop
+from vid2phys.risp.branch import relabelled
+from vid2phys.risp.error_model import Calibration
+from vid2phys.risp.geometry import pose_modes, project_points
+from vid2phys.risp.photometric import branch_evidence
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.solvers.refine import refined
+from vid2phys.types import Clip, Mesh, Observation
+
+QUARTERS = np.stack([matrix_from_rotvec(np.array([0.0, 0.0, g * np.pi / 2])) for g in range(4)])
+
+
+def wander(count: int) -> np.ndarray:
+    """Camera positions [count, 3] m of a body that moves slowly."""
+    t = np.arange(count)[:, None] / 30.0
+    return np.array([-0.2, 0.1, 1.9]) + t * np.array([0.5, -0.3, 0.2])
+
+
+def photographed(mesh: Mesh, rotation: np.ndarray, translation: np.ndarray) -> Clip:
+    """Frames of a mesh with a red frame and a blue box before a rough grey wall."""
+    rng = np.random.default_rng(3)
+    wall = rng.uniform(60, 180, (CAMERA.height // 8, CAMERA.width // 8, 3)).repeat(8, 0).repeat(8, 1)
+    colors, down = np.array([[0.5, 0.05, 0.05], [0.05, 0.1, 0.6]]), np.array([0.2, 0.9, 0.3])
+    pictures = []
+    for r, t in zip(rotation, translation, strict=True):
+        raster = rasterize_camera(mesh.vertices @ r.T + t, mesh.faces, CAMERA, 3)
+        picture = shade(raster, mesh, colors, down)
+        light, cover = picture[..., :3], picture[..., 3:]
+        light = cover * light + (1.0 - cover) * (wall / 255.0) ** 2.2
+        display = 255.0 * light ** (1 / 2.2) + rng.normal(0.0, 4.0, wall.shape)
+        pictures.append(np.clip(display, 0, 255).astype(np.uint8))
+    return Clip(ListFrames(pictures), np.arange(len(pictures)) / 30.0, CAMERA.width, CAMERA.height, "photographed")
+
+
+def test_pixels_tell_the_branch_from_imperfect_poses() -> None:
+    mesh, rng, count = cross_mesh(0.06), np.random.default_rng(0), 12
+    scene = make_scene(wander(count))
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    seen = scene.rotation @ matrix_from_rotvec(np.radians(1.5) * rng.normal(size=(count, 3)))
+    for wrong in range(4):
+        evidence = branch_evidence(
+            clip,
+            stage(mesh, clip, scene),
+            seen @ QUARTERS[wrong],
+            scene.translation,
+            np.arange(count),
+            QUARTERS,
+            divisor=1,
+        )
+        assert int(np.argmax(evidence)) == wrong
+        assert np.sort(evidence)[-2] < -20.0
+
+
+def test_backdrop_shows_what_was_behind() -> None:
+    truth = np.random.default_rng(0).integers(0, 255, (40, 50, 3)).astype(np.uint8)
+    frames, masks = np.repeat(truth[None], 6, axis=0), np.zeros((6, 40, 50), dtype=bool)
+    for i in range(6):
+        masks[i, 10:20, 6 * i : 6 * i + 14] = True
+    frames[masks] = 255
+    seen = backdrop(frames, masks)
+    np.testing.assert_array_equal(seen.picture, truth)
+    assert seen.known.all()
+
+
+@pytest.mark.parametrize("element", range(4))
+def test_relabelled_points_belong_to_the_turned_body(element: int) -> None:
+    scene = make_scene(wander(3))
+    bearings = project_points(scene.rotation, scene.translation, POINTS)
+    covariance = np.broadcast_to(np.eye(2), (3, 8, 2, 2))
+    basis = pose_modes(scene.rotation, scene.translation, POINTS)
+    seen = Observation(np.arange(3.0), bearings, covariance, basis, np.ones(6), np.ones((3, 8), bool), POINTS)
+    turned = project_points(scene.rotation @ ROTATIONS[element].T, scene.translation, POINTS)
+    np.testing.assert_allclose(relabelled(seen, PERMUTATION[element]).bearings, turned, atol=1e-12)
+
+
+def stage(mesh: Mesh, clip: Clip, scene: Scene) -> Stage:
+    return stage_of(clip, CAMERA, mesh, scene.rotation, scene.translation)
+
+
+def aligned(clip: Clip, mesh: Mesh, scene: Scene, start: np.ndarray) -> tuple[Alignment, np.ndarray]:
+    """Alignment of every frame from poses that are off by `start`, and the errors [N, 6] that are left."""
+    here, looks = stage(mesh, clip, scene), []
+    for i in range(len(scene.translation)):
+        look = here.look(clip.frames.sample(np.array([i]))[0], *moved(scene.rotation[i], scene.translation[i], start))
+        assert look is not None
+        looks.append(look)
+    found = align(looks)
+    poses = [moved(look.rotation, look.translation, step) for look, step in zip(looks, found.steps, strict=True)]
+    truth = zip(scene.rotation, scene.translation, strict=True)
+    return found, np.array([difference(*true, *pose) for true, pose in zip(truth, poses, strict=True)])
+
+
+def test_poses_snap_to_the_pixels() -> None:
+    mesh, scene = cross_mesh(0.06), make_scene(wander(12))
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    found, error = aligned(clip, mesh, scene, np.array([0.03, -0.02, 0.03, 1e-3, -5e-4, 0.03]))
+    assert found.usable.all()
+    assert np.abs(error[:, :3]).mean() < 0.008
+    assert np.abs(error[:, 3:5]).mean() * CAMERA.K[0, 0] < 0.1, "sideways, in pixels"
+    assert np.abs(error[:, 5]).mean() < 0.004
+    assert np.abs(error.mean(axis=0))[5] < 0.002, "no bias of the range"
+
+
+def test_a_body_that_is_partly_hidden_still_aligns() -> None:
+    mesh, scene = cross_mesh(0.06), make_scene(wander(12))
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    hidden = []
+    for frame, place in zip(clip.frames, project(CAMERA, scene.translation), strict=True):
+        covered = frame.copy()
+        u, v = np.round(place + np.array([18.0, 0.0])).astype(int)
+        covered[v - 6 : v + 7, u - 5 : u + 6] = (20, 160, 40)
+        hidden.append(covered)
+    _, error = aligned(replace(clip, frames=ListFrames(hidden)), mesh, scene, np.full(6, 1e-3))
+    assert np.abs(error[:, 5]).mean() < 0.02
+    assert np.abs(error[:, :3]).mean() < 0.03
+
+
+def test_where_the_background_is_not_known_it_does_not_count() -> None:
+    mesh, count = cross_mesh(0.06), 4
+    scene = make_scene(np.repeat(wander(1), count, axis=0))
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    here = stage(mesh, clip, scene)
+    assert not here.backdrop.known.all()
+    look = here.look(clip.frames.sample(np.array([0]))[0], scene.rotation[0], scene.translation[0])
+    assert look is not None
+    known = here.backdrop.known[look.patch.rows, look.patch.columns]
+    assert (look.patch.weight[~known] == 0.0).all()
+
+
+def test_stated_errors_are_scaled_to_those_found() -> None:
+    rng, looks, frames = np.random.default_rng(0), 300, 16
+    decay, noise = np.exp(-1.0 / 30.0 / 0.2), rng.normal(size=(looks, frames, 6))
+    process = noise.copy()
+    for k in range(1, frames):
+        process[:, k] = decay * process[:, k - 1] + np.sqrt(1.0 - decay**2) * noise[:, k]
+    std = np.exp(rng.normal(0.0, 0.3, (looks, frames, 6)))
+    true = np.array([0.5, 1.0, 1.0, 2.0, 3.0, 1.5])
+    process[:2, :, 0] = 50.0  # gross errors do not spoil the scale
+    look, time_s = np.repeat(np.arange(looks), frames), np.tile(np.arange(frames) / 30.0, looks)
+    errors = AlignErrors((process * std * true).reshape(-1, 6), std.reshape(-1, 6), look, time_s)
+    scale, correlation_s = fit(errors)
+    np.testing.assert_allclose(scale, true, rtol=0.06)
+    np.testing.assert_allclose(correlation_s, 0.2, rtol=0.25)
+
+
+def test_refining_takes_the_bias_off_readings() -> None:
+    mesh, count = cross_mesh(0.06), 20
+    scene = make_scene(wander(count))
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    exact = project_points(scene.rotation, scene.translation, POINTS)
+    farther = scene.translation * 1.03  # readings say so, and so does the fit to them
+    basis = pose_modes(scene.rotation, farther, POINTS) * np.array([0.02, 0.02, 0.02, 1e-3, 1e-3, 0.03])
+    seen = Observation(
+        clip.times_s, project_points(scene.rotation, farther, POINTS),
+        np.broadcast_to(np.eye(2) * 1e-7, (count, 8, 2, 2)).copy(), basis, np.full(6, 0.2),
+        np.ones((count, 8), bool), POINTS,
+    )  # fmt: skip
+    better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, scene.rotation, farther)
+    before = np.linalg.norm(seen.bearings - exact, axis=-1).mean()
+    after = np.linalg.norm(better.bearings - exact, axis=-1).mean()
+    assert after < 0.2 * before
+    assert (np.abs(better.shared_basis) <= 1.01 * np.abs(seen.shared_basis)).mean() > 0.95, "and is surer of them"
