@@ -32,12 +32,6 @@ class MissingDependencyError(Vid2PhysError):
     """A library of the machine that this command needs (exit 3)."""
 
 
-class FitError(Vid2PhysError):
-    """The fit did not succeed; its folder is still written (exit 4)."""
-
-    exit_code = 4
-
-
 def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...]) -> UsageError:
     """The error for a name that is not in a list, naming the list."""
     return UsageError(

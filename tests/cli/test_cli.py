@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from vid2phys import cli
-from vid2phys.errors import FitError, InputError
+from vid2phys.errors import InputError
 
 
 def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -38,7 +38,6 @@ def raising(error: BaseException) -> object:
     ("error", "code", "text"),
     [
         (InputError("got a cat", "a dog", "bring a dog"), 3, "got a cat; expected a dog; bring a dog"),
-        (FitError("lost"), 4, "lost"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(errno.ENOSPC, "No space left on device", "runs/x"), 3, "runs/x: No space left on device; free some"),
     ],
@@ -91,11 +90,11 @@ def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     def task(clip: Path, mesh: Path, camera: Path, **options: object) -> None:
         seen.update(options, clip=clip, mesh=mesh, camera=camera)
-        raise FitError("stop here")
+        raise InputError("stop here")
 
     fake_task(monkeypatch, "identify", task)
     options = ("--fit", "mass, drag", "--set", "mass=0.04", "--set", "gravity=9.8", "--no-overlay", "--seed", "3")
-    assert run_cli(monkeypatch, *IDENTIFY, *options) == 4
+    assert run_cli(monkeypatch, *IDENTIFY, *options) == 3
     assert seen["clip"] == Path("clip.mp4")
     assert seen["fit"] == ("mass", "drag")
     assert seen["set_values"] == {"mass": 0.04, "gravity": 9.8}
@@ -109,13 +108,13 @@ def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, t
 
     def task(clip: Path, mesh: Path, camera: Path, **options: object) -> None:
         seen.update(options, clip=clip, mesh=mesh, camera=camera)
-        raise FitError("stop here")
+        raise InputError("stop here")
 
     fake_task(monkeypatch, "identify", task)
     path = tmp_path / "config.yaml"
     options = {"clip": Path("/a/clip.mp4"), "mesh": Path("/a/m.obj"), "camera": Path("/a/c.yaml"), "fit": ("mass",)}
     write_config(path, "identify", {**options, "out": Path("/a/old"), "seed": 5, "set_values": {"drag": 0.1}})
-    assert run_cli(monkeypatch, "identify", "--config", str(path), "--seed", "7") == 4
+    assert run_cli(monkeypatch, "identify", "--config", str(path), "--seed", "7") == 3
     assert (seen["clip"], seen["fit"], seen["seed"]) == (Path("/a/clip.mp4"), ("mass",), 7)
     assert seen["set_values"] == {"drag": 0.1}
     assert seen["out"] is None

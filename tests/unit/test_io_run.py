@@ -246,3 +246,14 @@ def test_photographs_are_pictures() -> None:
         assert picture.shape[2] == 3
         assert min(picture.shape[:2]) >= 256
         assert picture.std() > 5
+
+
+def test_a_run_that_is_interrupted_leaves_no_folder(tmp_path: Path) -> None:
+    def fill() -> None:
+        with run.new_run("identify", tmp_path / "mine") as folder:
+            (folder / "overlay.mp4").write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill()
+    assert not (tmp_path / "mine").exists()

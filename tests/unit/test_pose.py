@@ -63,7 +63,7 @@ def test_covariance_is_that_of_the_errors() -> None:
     error = np.concatenate([rotvec, poses.translation - translation[0]], axis=-1)
     squared = np.einsum("ni,nij,nj->n", error, np.linalg.inv(poses.covariance), error)
     assert 5.0 < np.median(squared) < 6.0  # the median of chi2 with 6 degrees of freedom is 5.35
-    assert 0.9 < poses.reduced_chi2.mean() < 1.1
+    assert 0.9 < (poses.chi2 / (2.0 * poses.inliers.sum(axis=-1) - 6.0)).mean() < 1.1
 
 
 def test_outliers_are_dropped() -> None:

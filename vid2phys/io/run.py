@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -38,6 +41,17 @@ def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     return out
+
+
+@contextmanager
+def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Iterator[Path]:
+    """`create_run` for as long as it is being filled: an error or Ctrl-C leaves no half-written folder."""
+    folder = create_run(command, out, root=root)
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def newest_run(command: str = "identify", *, root: Path = RUNS) -> Path:

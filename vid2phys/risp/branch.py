@@ -40,13 +40,6 @@ class Branches:
     element: NDArray[np.int64]
     log_likelihood: Array
 
-    @property
-    def log_ratio(self) -> float:
-        """Log-likelihood of the chosen branch over the next best, nats; infinite for a body without symmetry."""
-        if len(self.log_likelihood) < 2:
-            return float("inf")
-        return float(self.log_likelihood[0] - np.max(self.log_likelihood[1:]))
-
 
 def composition(rotations: Array) -> NDArray[np.int64]:
     """Table [G, G] of a rotation group: rotations[a] @ rotations[b] = rotations[table[a, b]]."""

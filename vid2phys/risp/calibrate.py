@@ -1,7 +1,8 @@
 """Calibrating a model: its error model, what counts as a sighting, what a clip's evidence for a branch is worth.
 
-Everything is measured on looks held out from training, through the camera chain and the very code that tracks, on half
-of the looks; the other half says whether the numbers are honest (normalised residuals near 1).
+Everything is measured on looks held out from training, through the camera chain and the very code that tracks. Each
+half of the looks is judged by numbers fitted to the other half: that says whether they are honest (normalised residuals
+near 1). What is kept is fitted to all of them.
 """
 
 from __future__ import annotations
@@ -58,14 +59,18 @@ def calibrate(
     """The calibration of a trained model from a sequence dataset of looks that it was not trained on."""
     start = Calibration()
     measured = measure(model, renders, start, seed=seed, progress=progress)
-    looks = np.unique(measured.residuals.sequence)
-    fitting, checking = looks[0::2], looks[1::2]
     quality = sighting_threshold(measured.quality, measured.empty_quality)
     still = float(np.clip(np.quantile(measured.empty_quality, 1.0 - _STILL_SHARE) + 0.02, quality, 0.9))
     seen = replace(measured, residuals=measured.residuals[measured.quality >= quality])
-    calibration = fit(seen.residuals.of_sequences(fitting), replace(start, min_quality=quality, still_quality=still))
+    start = replace(start, min_quality=quality, still_quality=still)
+    calibration = fit(seen.residuals, start)
     divisor = evidence_divisor(measured.evidence, measured.residuals.sequence)
-    numbers = normalised(seen.residuals.of_sequences(checking), calibration)
+    numbers = _cross_validated(
+        np.unique(measured.residuals.sequence),
+        lambda fitting, checking: normalised(
+            seen.residuals.of_sequences(checking), fit(seen.residuals.of_sequences(fitting), start)
+        ),
+    )
     numbers["frames"] = float((measured.quality >= quality).sum())
     numbers["sighted_share"] = round(float((measured.quality >= quality).mean()), 4)
     numbers["still_sighted_share"] = round(float((measured.quality >= still).mean()), 4)
@@ -83,9 +88,12 @@ def calibrate_aligning(
 ) -> Calibration:
     """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
     errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
-    looks = np.unique(errors.look)
-    checked, _ = align_errors.fit(errors.of_looks(looks[0::2]))
-    numbers = align_errors.normalised(errors.of_looks(looks[1::2]), checked)
+    numbers = _cross_validated(
+        np.unique(errors.look),
+        lambda fitting, checking: align_errors.normalised(
+            errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0]
+        ),
+    )
     scale, correlation_s = align_errors.fit(errors)
     return replace(
         calibration,
@@ -93,6 +101,16 @@ def calibrate_aligning(
         align_correlation_s=tuple(correlation_s.tolist()),
         normalised=calibration.normalised | numbers,
     )
+
+
+def _cross_validated(
+    looks: NDArray[np.int64],
+    judge: Callable[[NDArray[np.int64], NDArray[np.int64]], dict[str, float]],
+) -> dict[str, float]:
+    """Root mean squares of judge(fitting, checking) over both halves of the looks."""
+    halves = looks[0::2], looks[1::2]
+    found = judge(*halves), judge(*halves[::-1])
+    return {name: round(float(np.sqrt(np.mean([f[name] ** 2 for f in found]))), 4) for name in found[0]}
 
 
 def measure(

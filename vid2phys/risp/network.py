@@ -119,8 +119,3 @@ def to_input(images: Tensor) -> Tensor:
 
 
 INPUT_SCALE = 1.0 / 62.0  # d input / d picture value, for chaining image derivatives
-
-
-def parameter_count(network: nn.Module) -> int:
-    """Number of weights."""
-    return sum(p.numel() for p in network.parameters())

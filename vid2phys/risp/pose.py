@@ -45,11 +45,6 @@ class Pose:
     def __getitem__(self, index: object) -> Pose:
         return Pose(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
-    @property
-    def reduced_chi2(self) -> Array:
-        """chi2 over its degrees of freedom, [...]."""
-        return self.chi2 / np.maximum(2.0 * self.inliers.sum(axis=-1) - 6.0, 1.0)
-
 
 def known_pose(rotation: Array, translation: Array) -> Pose:
     """A pose known beforehand, [..., 3, 3] and [..., 3]: no covariance, no points."""

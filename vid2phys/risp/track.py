@@ -41,7 +41,7 @@ class Track:
     observation: keypoints with the true labels of the chosen branch. poses: [T] camera_from_body of each frame by
     itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
     the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
-    rotations[g]^T, the chosen branch (g = 0) first; branch_log_ratio: of the chosen one over the next best.
+    rotations[g]^T, the chosen branch (g = 0) first.
     """
 
     observation: Observation
@@ -50,7 +50,6 @@ class Track:
     quality: Array
     element: NDArray[np.int64]
     branch_log_likelihood: Array
-    branch_log_ratio: float
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:
@@ -227,7 +226,6 @@ def _assemble(
         spread(quality, 0.0),
         spread(branches.element, -1),
         branches.log_likelihood,
-        branches.log_ratio,
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
+SURE_QUALITY = 0.5  # readings worse than this may be of something else
 SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
 
 
@@ -104,17 +105,13 @@ def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution)
 
 def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
     """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
-    from vid2phys.risp.error_model import Calibration
     from vid2phys.risp.photometric import branch_evidence
 
     if len(tracked.branch_log_likelihood) < 2:
         return np.zeros(len(tracked.branch_log_likelihood))
-    divisor = Calibration.from_dict(inputs.model.calibration).evidence_divisor
     rotation, translation = _in_camera(problem, solution.states)
     frames = np.flatnonzero(tracked.tracked)
-    return branch_evidence(
-        inputs.clip, stage, rotation[frames], translation[frames], frames, inputs.model.rotations, divisor=divisor
-    )
+    return branch_evidence(inputs.clip, stage, rotation[frames], translation[frames], frames, inputs.model.rotations)
 
 
 def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
@@ -213,7 +210,7 @@ def _diagnostics(
     pixels = (to_pixels @ residual[..., None])[..., 0]
     return {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings, *_branch_notes(ratio)],
+        "notes": [*inputs.known.notes, *inputs.warnings, *_quality_notes(tracked), *_branch_notes(ratio)],
         "branch_log_ratio": ratio,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
@@ -222,6 +219,16 @@ def _diagnostics(
         "iterations": solution.iterations,
         "levels": solution.extra,
     }
+
+
+def _quality_notes(tracked: Track) -> list[str]:
+    quality = float(np.median(tracked.quality[tracked.tracked]))
+    if quality > SURE_QUALITY:
+        return []
+    return [
+        f"the network hardly recognised the object (median quality {quality:.2f} of 1): check the mesh and its units, "
+        "look at the overlay, or film closer"
+    ]
 
 
 def _branch_notes(ratio: float | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.errors import InputError, unknown_name
+from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.tasks.fit import LEAST_FRAMES, solve
 from vid2phys.tasks.progress import Progress, silent
 
@@ -64,10 +64,10 @@ def identify(
     Without `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises
     Vid2PhysError for anything a user can mend; a fit that fails returns a Result whose status says so.
     """
-    from vid2phys.io.run import create_run
+    from vid2phys.io.run import new_run
     from vid2phys.tasks.config import write_config
 
-    options = {key: value for key, value in locals().items() if key not in ("progress", "create_run", "write_config")}
+    options = {key: value for key, value in locals().items() if key not in ("progress", "new_run", "write_config")}
     started = time.perf_counter()
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
@@ -75,11 +75,11 @@ def identify(
     inputs = read_inputs(options)
     tracked = track_clip(inputs, progress)
     result = solve(inputs, tracked, fit=tuple(fit), method=method, refine=refine, progress=progress)
-    folder = create_run("identify", out)
-    write_config(folder / "config.yaml", "identify", options | {"out": None})
-    if overlay:
-        draw_overlay(folder, result, inputs, progress)
-    write_run(folder, result, inputs, options, time.perf_counter() - started)
+    with new_run("identify", out) as folder:
+        write_config(folder / "config.yaml", "identify", options | {"out": None})
+        if overlay:
+            draw_overlay(folder, result, inputs, progress)
+        write_run(folder, result, inputs, options, time.perf_counter() - started)
     return result, folder
 
 
@@ -93,6 +93,8 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     from vid2phys.risp.find import find_model
     from vid2phys.tasks.known_values import known_values, quiet_mass_properties, read_parameters
 
+    if options["method"] == "shooting" and not options["actions"]:
+        raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = load_actions(options["actions"]) if options["actions"] else None
     extra = {"input": actions.kind} if actions is not None else {}
