@@ -17,8 +17,8 @@ from vid2phys.types import Array, Clip
 
 FIRST_LOOKS, FINAL_LOOKS = 8, 16  # frames in which all branches are compared, and those that come out close
 _CLOSE_NATS = 40.0
-# A clip of CLIP_FRAMES counts as one frame, and that as less: lights and materials err alike in all of them. Measured on
-# 60 held-out looks of each of two quadrotors, where 1.5 to 2 made the true branches most probable.
+# A clip of CLIP_FRAMES counts as one frame, and that as less: lights and materials err alike in all of them. Measured
+# on 60 held-out looks of each of two quadrotors, where 1.5 to 2 made the true branches most probable.
 _TEMPERATURE = 1.5
 
 
