@@ -28,6 +28,10 @@ class InputError(Vid2PhysError):
     """A file that is missing, broken or not what its option asks for (exit 3)."""
 
 
+class SimulationError(Vid2PhysError):
+    """A motion that the engine was asked for and cannot compute (exit 3)."""
+
+
 class MissingDependencyError(Vid2PhysError):
     """A library of the machine that this command needs (exit 3)."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from vid2phys.engine.checks import require_finite_states
 from vid2phys.engine.kernels.runtime import wp
 from vid2phys.engine.rollout import fill_states, run_interval
 from vid2phys.engine.system import Integrator, System
@@ -59,6 +60,7 @@ class _Rollout(torch.autograd.Function):
                 integrator=settings.integrator,
                 substeps=settings.substeps,
             )
+        require_finite_states(settings.system, states.cpu().numpy(), settings.intervals_s)
         ctx.save_for_backward(states, controls, parameters)
         ctx.settings = settings
         return states

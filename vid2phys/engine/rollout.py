@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.engine.checks import check_inputs, require_finite_states
 from vid2phys.engine.system import Integrator, System, check_scheme
 from vid2phys.types import Array
 
@@ -41,28 +42,33 @@ def simulate(
     parameters: Array,
     dt_s: float | Array,
     *,
-    integrator: Integrator = "rk4",
+    integrator: Integrator | None = None,
     substeps: int = 1,
     device: str = "cpu",
 ) -> Array:
     """States at the ends of all intervals, controls held over each.
 
     initial_states: [B, N]. controls: [B, S, M]. parameters: [P] or [B, P] in SI. dt_s: length of an interval [s], or
-    one for each, [S]. Every interval is integrated in `substeps` equal steps. Returns [B, S + 1, N], the first state
-    being the one given. Raises UsageError for an unknown integrator, ValueError for shapes that do not fit.
+    one for each, [S] or [B, S]. Every interval is integrated in `substeps` equal steps by `integrator` (None: the
+    system's default). Returns [B, S + 1, N], the first state being the one given. Raises as `check_inputs` does,
+    UsageError for an integrator that the system has not, SimulationError for states that do not stay finite.
     """
     from vid2phys.engine.kernels.runtime import wp
 
     initial_states, controls, parameters = (np.asarray(a, dtype=float) for a in (initial_states, controls, parameters))
     parameters = np.atleast_2d(parameters)
-    intervals = np.broadcast_to(np.asarray(dt_s, dtype=float), controls.shape[1:2])[None]
-    check_shapes(system, initial_states.shape, controls.shape, parameters.shape)
+    dt_s = np.asarray(dt_s, dtype=float)
+    intervals = np.broadcast_to(dt_s, controls.shape[:2] if dt_s.ndim == 2 else (1, *controls.shape[1:2]))
+    scheme = check_scheme(system, integrator, substeps)
+    check_inputs(system, initial_states, controls, parameters, intervals, integrator=scheme, substeps=substeps)
     arrays: list[Any] = [wp.array(a, dtype=wp.float64, device=device) for a in (controls, parameters, intervals)]
     states = np.empty((controls.shape[1] + 1, *initial_states.shape))
     states[0] = initial_states
     buffer: Any = wp.array(states, dtype=wp.float64, device=device)
-    fill_states(system, buffer, *arrays, integrator=check_scheme(integrator, substeps), substeps=substeps)
-    return np.ascontiguousarray(np.swapaxes(buffer.numpy(), 0, 1))
+    fill_states(system, buffer, *arrays, integrator=scheme, substeps=substeps)
+    states = buffer.numpy()
+    require_finite_states(system, states, intervals)
+    return np.ascontiguousarray(np.swapaxes(states, 0, 1))
 
 
 def rollout(
@@ -72,7 +78,7 @@ def rollout(
     parameters: torch.Tensor,
     dt_s: float | Array,
     *,
-    integrator: Integrator = "rk4",
+    integrator: Integrator | None = None,
     substeps: int = 1,
     device: str = "cpu",
 ) -> torch.Tensor:
@@ -84,20 +90,11 @@ def rollout(
     from vid2phys.engine.autograd import differentiable_rollout
 
     intervals = np.broadcast_to(np.asarray(dt_s, dtype=float), controls.shape[1:2])
-    check_shapes(
-        system,
-        tuple(initial_states.shape),
-        tuple(controls.shape),
-        tuple(parameters.reshape(-1, parameters.shape[-1]).shape),
-    )
-    return differentiable_rollout(
-        system,
-        (initial_states, controls, parameters),
-        intervals,
-        integrator=check_scheme(integrator, substeps),
-        substeps=substeps,
-        device=device,
-    )
+    scheme = check_scheme(system, integrator, substeps)
+    initial, given, values = (t.detach().cpu().double().numpy() for t in (initial_states, controls, parameters))
+    check_inputs(system, initial, given, np.atleast_2d(values), intervals, integrator=scheme, substeps=substeps)
+    tensors = initial_states, controls, parameters
+    return differentiable_rollout(system, tensors, intervals, integrator=scheme, substeps=substeps, device=device)
 
 
 def linearize(
@@ -107,20 +104,22 @@ def linearize(
     parameters: Array,
     dt_s: Array,
     *,
-    integrator: Integrator = "rk4",
+    integrator: Integrator | None = None,
     substeps: int = 4,
     device: str = "cpu",
 ) -> Linearization:
     """Exact derivatives of one interval from each of T states.
 
     states: [T, N]. controls: [T, M]. parameters: [P]. dt_s: [T]. Each state is repeated D times and row i of its copies
-    is seeded with output i, so that all rows of all Jacobians come out of one backward pass. Raises as `simulate`.
+    is seeded with output i, so that all rows of all Jacobians come out of one backward pass: for states of at most some
+    hundred numbers. Raises as `simulate`.
     """
     from vid2phys.engine.kernels.runtime import wp
 
     states, controls, parameters = (np.asarray(a, dtype=float) for a in (states, controls, parameters))
-    check_shapes(system, states.shape, (len(states), 1, controls.shape[-1]), (1, parameters.size))
-    check_scheme(integrator, substeps)
+    scheme = check_scheme(system, integrator, substeps)
+    lengths = np.broadcast_to(np.asarray(dt_s, dtype=float), len(states))[:, None]
+    check_inputs(system, states, controls[:, None], parameters[None], lengths, integrator=scheme, substeps=substeps)
     size = len(system.tangent_names)
 
     def tiled(array: Array, *, gradient: bool = True) -> Any:
@@ -128,9 +127,9 @@ def linearize(
         return wp.array(copies, dtype=wp.float64, device=device, requires_grad=gradient)
 
     inputs = tiled(states), tiled(controls[:, None]), tiled(np.broadcast_to(parameters, (len(states), parameters.size)))
-    intervals = tiled(np.broadcast_to(np.asarray(dt_s, dtype=float), len(states))[:, None], gradient=False)
+    intervals = tiled(lengths, gradient=False)
     with wp.Tape() as tape:
-        out = run_interval(system, *inputs, intervals, step=0, integrator=integrator, substeps=substeps)
+        out = run_interval(system, *inputs, intervals, step=0, integrator=scheme, substeps=substeps)
     next_states = out.numpy()[::size].copy()
     seeds = system.cotangent_basis(next_states).reshape(-1, next_states.shape[1])
     tape.backward(grads={out: wp.array(seeds, dtype=wp.float64, device=device)})
@@ -176,19 +175,3 @@ def fill_states(
                 source, controls, parameters, dt_s, out, step=step, fraction=1.0 / substeps, integrator=integrator
             )
             source = out
-
-
-def check_shapes(
-    system: System, states: tuple[int, ...], controls: tuple[int, ...], parameters: tuple[int, ...]
-) -> None:
-    """Raises ValueError when the shapes of states [B, N], controls [B, S, M], parameters [1 or B, P] do not fit."""
-    batch = states[0] if states else 0
-    expected_states = (batch, len(system.state_names))
-    expected_controls = (batch, controls[1] if len(controls) == 3 else 0, len(system.control_names))
-    count = len(system.parameters().items)
-    if states != expected_states:
-        raise ValueError(f"states have shape {states}; expected [B, {len(system.state_names)}]")
-    if controls != expected_controls:
-        raise ValueError(f"controls have shape {controls}; expected [{batch}, S, {len(system.control_names)}]")
-    if parameters not in ((1, count), (batch, count)):
-        raise ValueError(f"parameters have shape {parameters}; expected [{count}] or [{batch}, {count}]")

@@ -2,6 +2,9 @@
 
 Arrays are float64 and batched over leading axes. N is the size of a state, D that of its tangent space, M the number of
 controls, P the number of parameters. States live on a manifold: solvers, Jacobians and covariances know tangents only.
+
+Bodies that bend (soft bodies, cloth) have a state for every vertex. Their points and meshes are given in the shape at
+rest and move with the element they lie in.
 """
 
 from __future__ import annotations
@@ -14,21 +17,21 @@ import numpy as np
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Parameters
 
-Integrator = Literal["rk4", "semi_implicit_euler"]
-INTEGRATORS: tuple[Integrator, ...] = ("rk4", "semi_implicit_euler")
+Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
 
 
 class System(ABC):
     """A physical system with states, controls, parameters and a body that a camera sees."""
 
     name: ClassVar[str]
-    state_names: ClassVar[tuple[str, ...]]  # [N], name and unit
-    tangent_names: ClassVar[tuple[str, ...]]  # [D]
-    # set per instance, because they may depend on the kind of input
+    integrators: ClassVar[tuple[Integrator, ...]]  # those that the system has, the one to be used by default first
+    # those that depend on the kind of input or on the mesh are set per instance
+    state_names: tuple[str, ...]  # [N], name and unit
+    tangent_names: tuple[str, ...]  # [D]
     action_names: tuple[str, ...]  # the first controls: what drives the system
     action_units: tuple[str, ...]
     control_names: tuple[str, ...]  # [M]: actions, then disturbances
-    control_inertia: tuple[str, ...]  # [M]: the parameter that turns an acceleration into this control
+    control_inertia: tuple[str, ...]  # [M]: the parameter that turns an acceleration into this control, "" if none does
     control_groups: tuple[str, ...]  # [M]: controls of one group share the level and bandwidth of their prior
 
     @abstractmethod
@@ -68,7 +71,12 @@ class System(ABC):
 
         states, next_states: [B, N], never the same array. controls: [B, S, M], of which interval `step` is held.
         parameters: [1 or B, P]. dt_s: [1 or B, S], length of the intervals, of which this substep covers `fraction`.
+        What is not a Warp kernel (a sparse solver) records its own adjoint on the tape (`warp.Tape.record_func`).
         """
+
+    @abstractmethod
+    def longest_step_s(self, parameters: Array) -> float:
+        """Longest step of the explicit integrators [s] that is stable near rest, for one vector [P]; inf if any is."""
 
     @abstractmethod
     def body_pose(self, states: Array) -> tuple[Array, Array]:
@@ -95,11 +103,12 @@ class System(ABC):
         """Controls [M] that hold the system at rest (zeros where nothing has to)."""
 
 
-def check_scheme(integrator: str, substeps: int) -> Integrator:
-    """The integrator of that name. Raises UsageError when there is none, or for less than one substep."""
+def check_scheme(system: System, integrator: Integrator | None, substeps: int) -> Integrator:
+    """The integrator, the default for None. Raises UsageError if the system has no such, or for no substep."""
     if substeps < 1:
         raise UsageError(f"{substeps} substeps an interval", "1 or more", "raise substeps")
-    for known in INTEGRATORS:
-        if integrator == known:
-            return known
-    raise unknown_name("integrator", integrator, INTEGRATORS)
+    if integrator is None:
+        return system.integrators[0]
+    if integrator not in system.integrators:
+        raise unknown_name("integrator", integrator, system.integrators)
+    return integrator

@@ -12,7 +12,7 @@ import numpy as np
 
 from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import linearize, simulate
-from vid2phys.errors import UsageError
+from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import arrow
 from vid2phys.solvers.problem import Knots, Problem, effective_actions
 from vid2phys.solvers.solution import Solution
@@ -132,7 +132,10 @@ def _descend(setup: _Setup, point: _Point, frames: int, iterations: int) -> tupl
         while True:
             step = _damped_step(information, gradient, damping)
             candidate = _moved(setup.problem, point, step)
-            new_cost = _evaluate(setup, candidate, frames, False)[0]
+            try:
+                new_cost = _evaluate(setup, candidate, frames, False)[0]
+            except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+                new_cost = np.inf
             if new_cost <= cost or damping > 1e8:
                 break
             damping *= 10.0

@@ -49,6 +49,7 @@ class Quadrotor(System):
     """
 
     name = "quadrotor"
+    integrators = ("rk4", "semi_implicit_euler")
     state_names = (
         *("position_x_m", "position_y_m", "position_z_m"),
         *("orientation_quat_w", "orientation_quat_x", "orientation_quat_y", "orientation_quat_z"),
@@ -138,6 +139,11 @@ class Quadrotor(System):
         kernel = multirotor.step_rk4 if integrator == "rk4" else multirotor.step_semi_implicit_euler
         inputs = [states, controls, parameters, dt_s, step, fraction, 1.0 if self.input == "rotors" else 0.0]
         multirotor.wp.launch(kernel, dim=states.shape[0], inputs=inputs, outputs=[next_states], device=states.device)
+
+    def longest_step_s(self, parameters: Array) -> float:
+        """See `System.longest_step_s`; drag alone bounds it, 2 m / drag."""
+        p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
+        return float(2.0 * p["mass"] / p["drag"]) if p["drag"] > 0.0 else float("inf")
 
     def body_pose(self, states: Array) -> tuple[Array, Array]:
         """See `System.body_pose`."""
