@@ -1,0 +1,151 @@
+"""What bodies made of vertices share: soft bodies, cloth, springs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.systems._flat import FlatSystem
+from vid2phys.errors import InputError
+from vid2phys.types import Array, Parameter
+
+Indices = NDArray[np.int64]
+_NEAREST = 16  # elements by centroid among which the one that holds a point is looked for
+_KEPT = 8  # sets of points whose place in the mesh is remembered
+
+
+class ParticleSystem(FlatSystem):
+    """A body of V vertices joined by elements (tets, triangles, segments).
+
+    State [6 V]: world positions of all vertices (m: x, y, z of vertex 0, of vertex 1 ...), then their velocities (m/s)
+    in the same order. `rest_m` [V, 3] is the shape at rest, `elements` [T, 2, 3 or 4] the vertices of each element,
+    `pinned` the sorted indices of the vertices that never move, `free` [V] 0.0 for those and 1.0 for all others.
+
+    Points and meshes are given in the shape at rest. A point is carried by the nearest element: its barycentric
+    coordinates there stay what they are (an affine motion, also of points outside; of a triangle's or segment's points
+    the part off it is dropped). The pose of the body is the mean of its vertices, never turned.
+    """
+
+    def __init__(self, rest_m: Array, elements: Indices, *, pinned: Indices | tuple[int, ...] = ()) -> None:
+        """Raises InputError for arrays that are no mesh, naming what is wrong with them."""
+        self.rest_m: Array = np.array(rest_m, dtype=float)
+        self.elements: Indices = np.array(elements, dtype=np.int64)
+        _check_mesh(self.rest_m, self.elements)
+        count = len(self.rest_m)
+        self.pinned: Indices = np.unique(np.asarray(pinned, dtype=np.int64))
+        if self.pinned.size and not (0 <= self.pinned[0] and self.pinned[-1] < count):
+            wrong = self.pinned[(self.pinned < 0) | (self.pinned >= count)][0]
+            raise InputError(f"pinned vertex {wrong}", f"0 to {count - 1}", "name vertices of the mesh")
+        self.free: Array = np.ones(count)
+        self.free[self.pinned] = 0.0
+        self.state_names = tuple(
+            f"{quantity}_{axis}_{unit} of vertex {i}"
+            for quantity, unit in (("position", "m"), ("velocity", "m_s"))
+            for i in range(count)
+            for axis in "xyz"
+        )
+        self.tangent_names = self.state_names
+        self._places: dict[bytes, tuple[Indices, Array]] = {}
+
+    def state(self, positions_m: Array, velocities_m_s: Array | float = 0.0) -> Array:
+        """Flat states [..., 6 V] of positions and velocities [..., V, 3]."""
+        x = np.asarray(positions_m, dtype=float)
+        v = np.broadcast_to(np.asarray(velocities_m_s, dtype=float), x.shape)
+        return np.concatenate([x.reshape(*x.shape[:-2], -1), v.reshape(*x.shape[:-2], -1)], axis=-1)
+
+    def positions(self, states: Array) -> Array:
+        """Positions of the vertices [..., V, 3] m."""
+        states = np.asarray(states, dtype=float)
+        return states[..., : self.rest_m.size].reshape(*states.shape[:-1], -1, 3)
+
+    def velocities(self, states: Array) -> Array:
+        """Velocities of the vertices [..., V, 3] m/s."""
+        states = np.asarray(states, dtype=float)
+        return states[..., self.rest_m.size :].reshape(*states.shape[:-1], -1, 3)
+
+    def body_pose(self, states: Array) -> tuple[Array, Array]:
+        """See `System.body_pose`: the mean of the vertices, and no rotation."""
+        centre = self.positions(states).mean(axis=-2)
+        return centre, np.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0]), (*centre.shape[:-1], 4))
+
+    def keypoints(self, states: Array, points_body: Array) -> Array:
+        """See `System.keypoints`; points in the shape at rest."""
+        corners, weights = self._place(points_body)
+        return np.einsum("kc,...kcx->...kx", weights, self.positions(states)[..., corners, :])
+
+    def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
+        """See `System.keypoints_jacobian`; the same for all states."""
+        corners, weights = self._place(points_body)
+        jacobian = np.zeros((len(corners), 3, len(self.state_names)))
+        point = np.arange(len(corners))[:, None]
+        for axis in range(3):
+            jacobian[point, axis, 3 * corners + axis] = weights
+        return np.broadcast_to(jacobian, (*np.shape(states)[:-1], *jacobian.shape))
+
+    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
+        """See `System.vertices`."""
+        return self.keypoints(state, mesh_vertices)
+
+    def hover_controls(self, parameters: Array) -> Array:
+        """See `System.hover_controls`: none is needed."""
+        return np.zeros(len(self.control_names))
+
+    def _place(self, points: Array) -> tuple[Indices, Array]:
+        """`embed`, remembered for the sets of points used last."""
+        points = np.ascontiguousarray(points, dtype=float)
+        key = points.tobytes()
+        if key not in self._places:
+            if len(self._places) == _KEPT:
+                self._places.pop(next(iter(self._places)))
+            self._places[key] = embed(points, self.rest_m, self.elements)
+        return self._places[key]
+
+
+def gravity_parameter() -> Parameter:
+    """Gravity of the scene, along -z."""
+    return Parameter("gravity", "m/s^2", 9.81, 0.0, 30.0)
+
+
+def embed(points: Array, vertices: Array, elements: Indices) -> tuple[Indices, Array]:
+    """Vertices [K, C] and barycentric weights [K, C] (sum 1) of points [K, 3] in their nearest elements [T, C].
+
+    Nearest of the elements whose centroids are nearest, by the distance to the point with its weights clipped.
+    """
+    from scipy.spatial import cKDTree
+
+    corners = vertices[elements]
+    count = min(_NEAREST, len(elements))
+    near = cKDTree(corners.mean(axis=1)).query(points, k=count)[1].reshape(len(points), count)
+    edges = np.swapaxes(corners[near][..., 1:, :] - corners[near][..., :1, :], -1, -2)
+    offset = points[:, None] - corners[near][..., 0, :]
+    inner = np.einsum("knxc,knx->knc", np.swapaxes(np.linalg.pinv(edges), -1, -2), offset)
+    weights = np.concatenate([1.0 - inner.sum(axis=-1, keepdims=True), inner], axis=-1)
+    clipped = np.clip(weights, 0.0, None)
+    clipped /= clipped.sum(axis=-1, keepdims=True)
+    misses = np.linalg.norm(np.einsum("knc,kncx->knx", clipped, corners[near]) - points[:, None], axis=-1)
+    best = misses.argmin(axis=1)
+    row = np.arange(len(points))
+    return elements[near[row, best]], weights[row, best]
+
+
+def _check_mesh(vertices: Array, elements: Indices) -> None:
+    if vertices.ndim != 2 or vertices.shape[1] != 3:
+        raise InputError(f"vertices of shape {vertices.shape}", "[V, 3]", "give positions in metres, a row a vertex")
+    if elements.ndim != 2 or not len(elements):
+        raise InputError(
+            f"elements of shape {elements.shape}", "[T, 2, 3 or 4]", "give vertex indices, a row an element"
+        )
+    if not np.isfinite(vertices).all():
+        raise InputError(f"vertex {np.argwhere(~np.isfinite(vertices))[0][0]} is not finite", "numbers", "correct it")
+    if elements.min() < 0 or elements.max() >= len(vertices):
+        row = int(np.argmax(((elements < 0) | (elements >= len(vertices))).any(axis=1)))
+        raise InputError(
+            f"element {row} names vertices {elements[row].tolist()}", f"0 to {len(vertices) - 1}", "correct the mesh"
+        )
+    unused = np.setdiff1d(np.arange(len(vertices)), elements)
+    if unused.size:
+        raise InputError(
+            f"vertex {unused[0]} ({unused.size} in all) belongs to no element",
+            "a mesh without loose vertices",
+            "remove them, and renumber the elements",
+        )
