@@ -33,7 +33,7 @@ class ParticleSystem(FlatSystem):
         _check_mesh(self.rest_m, self.elements)
         count = len(self.rest_m)
         self.pinned: Indices = np.unique(np.asarray(pinned, dtype=np.int64))
-        if self.pinned.size and not (0 <= self.pinned[0] and self.pinned[-1] < count):
+        if self.pinned.size and (self.pinned[0] < 0 or self.pinned[-1] >= count):
             wrong = self.pinned[(self.pinned < 0) | (self.pinned >= count)][0]
             raise InputError(f"pinned vertex {wrong}", f"0 to {count - 1}", "name vertices of the mesh")
         self.free: Array = np.ones(count)
@@ -132,9 +132,7 @@ def _check_mesh(vertices: Array, elements: Indices) -> None:
     if vertices.ndim != 2 or vertices.shape[1] != 3:
         raise InputError(f"vertices of shape {vertices.shape}", "[V, 3]", "give positions in metres, a row a vertex")
     if elements.ndim != 2 or not len(elements):
-        raise InputError(
-            f"elements of shape {elements.shape}", "[T, 2, 3 or 4]", "give vertex indices, a row an element"
-        )
+        raise InputError(f"elements of shape {elements.shape}", "[T, 2, 3 or 4]", "give vertex indices")
     if not np.isfinite(vertices).all():
         raise InputError(f"vertex {np.argwhere(~np.isfinite(vertices))[0][0]} is not finite", "numbers", "correct it")
     if elements.min() < 0 or elements.max() >= len(vertices):
