@@ -16,14 +16,23 @@ from vid2phys.errors import SimulationError, UsageError
 from vid2phys.types import Array
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
-OPTIONS = {"quadrotor": ({"input": "wrench"}, {"input": "rotors"})}
+OPTIONS: dict[str, tuple[dict, ...]] = {
+    "quadrotor": ({"input": "wrench"}, {"input": "rotors"}),
+    "soft_body": (
+        {},
+        {"moduli": "lame", "pinned": (0, 1, 2, 3), "load_vertices": (8, 9), "muscles": [0, -1] * 6},
+        {"locking": "nodal", "ground": True, "per_vertex_mass": True, "muscles": [0, 1, 1] * 4},
+    ),
+}
 CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]
 SCHEMES = [(*case, integrator) for case in CASES for integrator in systems.get(case[0], **case[1]).integrators]
 LONGEST_S = 0.03
+CONTROL_SIZES = {"soft_body": 1.0}  # what controls that are zero at rest are varied by, where it is not 1e-4
 
 
 def case_name(case: tuple) -> str:
-    return "-".join([case[0], *case[1].values(), *case[2:]])
+    options = (str(key if isinstance(value, list | tuple | bool) else value) for key, value in case[1].items())
+    return "-".join([case[0], *options, *case[2:]])
 
 
 @pytest.fixture(params=CASES, ids=case_name)
@@ -52,13 +61,17 @@ def _verify_array_access() -> Iterator[None]:
     wp.config.verify_autograd_array_access = False
 
 
+def control_size(system: System) -> float:
+    return CONTROL_SIZES.get(system.name, 1e-4)
+
+
 def scene(system: System, batch: int = 3, steps: int = 2, seed: int = 1) -> tuple[Array, Array, Array]:
     """Random states [B, N], controls [B, S, M] about hovering with disturbances, and parameters [P]."""
     rng = np.random.default_rng(seed)
     values = system.parameters().vector
     parameters = np.where(values == 0.0, 0.02, values) * rng.uniform(0.7, 1.4, values.size)
     hover = system.hover_controls(parameters)
-    scale = np.where(hover == 0.0, 1e-4, 0.3 * np.abs(hover))
+    scale = np.where(hover == 0.0, control_size(system), 0.3 * np.abs(hover))
     controls = hover + scale * rng.normal(size=(batch, steps, hover.size))
     return system.sample_state(rng, batch), controls, parameters
 
@@ -72,6 +85,12 @@ def finite_differences(function, point: Array, steps: Array) -> Array:
         near, far = function(point + e) - function(point - e), function(point + 2 * e) - function(point - 2 * e)
         columns.append((8.0 * near - far) / (12.0 * h))
     return np.stack(columns, axis=-1)
+
+
+def parameter_steps(system: System, parameters: Array) -> Array:
+    """Steps of differences in parameters: small against the value and against the way to the upper bound."""
+    upper = np.array([p.upper for p in system.parameters()])
+    return 1e-2 * np.minimum(parameters, upper - parameters)
 
 
 def relative_error(a: Array, b: Array) -> float:
@@ -127,10 +146,10 @@ def test_linearize_agrees_with_finite_differences(scheme: tuple[System, str]) ->
             lambda d, t=t: after(system.retract(states[t], d), controls[t, 0], parameters), zero, zero + 1e-3
         )
         by_control = finite_differences(
-            lambda c, t=t: after(states[t], c, parameters), u, np.maximum(1e-3 * np.abs(u), 1e-6)
+            lambda c, t=t: after(states[t], c, parameters), u, np.maximum(1e-3 * np.abs(u), 1e-2 * control_size(system))
         )
         by_parameter = finite_differences(
-            lambda p, t=t: after(states[t], controls[t, 0], p), parameters, 1e-2 * parameters
+            lambda p, t=t: after(states[t], controls[t, 0], p), parameters, parameter_steps(system, parameters)
         )
         assert relative_error(result.A[t], by_state) < 1e-6
         assert relative_error(result.B[t], by_control) < 1e-6
@@ -168,9 +187,10 @@ def test_reverse_mode_agrees_with_linearize_and_finite_differences(scheme: tuple
     assert relative_error(own_tangent[:, None], by_tangent[:, None]) < 1e-6
     np.testing.assert_allclose(reverse[2], by_parameter, rtol=1e-6)
 
-    numeric = finite_differences(lambda p: np.array([value(states, controls, p)]), parameters, 1e-2 * parameters)[0]
+    steps_p = parameter_steps(system, parameters)
+    numeric = finite_differences(lambda p: np.array([value(states, controls, p)]), parameters, steps_p)[0]
     np.testing.assert_allclose(reverse[2], numeric, rtol=1e-6)
-    direction_u = np.maximum(np.abs(controls), 1e-5) * rng.normal(size=controls.shape)
+    direction_u = np.maximum(np.abs(controls), 0.1 * control_size(system)) * rng.normal(size=controls.shape)
     direction_s = rng.normal(size=(2, len(system.tangent_names)))
 
     def along(e: Array) -> Array:

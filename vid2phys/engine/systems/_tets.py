@@ -1,0 +1,227 @@
+"""What elastic bodies made of tets share: soft bodies, rods, gears."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from vid2phys.engine.system import Integrator
+from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter
+from vid2phys.engine.tets import check_tets, shape_gradients, tet_volumes
+from vid2phys.errors import InputError, UsageError
+from vid2phys.types import Array, Parameter, Parameters
+
+Moduli = Literal["young", "lame"]
+Locking = Literal["none", "nodal"]
+_MARGIN = 0.8  # of the bound that holds near rest: room for compression, which shortens the tets' heights
+
+
+class TetBody(ParticleSystem):
+    """A `ParticleSystem` of stable neo-Hookean tets. `SoftBody` has the equations and says what the options mean."""
+
+    integrators = ("semi_implicit_euler",)
+
+    def __init__(
+        self,
+        vertices: Array,
+        tets: Indices,
+        *,
+        pinned: Indices | tuple[int, ...],
+        load_vertices: Indices | tuple[int, ...] | None,
+        muscles: Indices | None,
+        moduli: Moduli,
+        locking: Locking,
+        ground: bool,
+        per_vertex_mass: bool,
+        values: dict[str, float],
+    ) -> None:
+        for option, value, known in (("moduli", moduli, ("young", "lame")), ("locking", locking, ("none", "nodal"))):
+            if value not in known:
+                raise UsageError(f"{option} '{value}' of '{self.name}'", " or ".join(known), "choose one of them")
+        super().__init__(vertices, tets, pinned=pinned)
+        check_tets(self.rest_m, self.elements)
+        self.moduli: Moduli = moduli
+        self.locking: Locking = locking
+        self.ground, self.per_vertex_mass = ground, per_vertex_mass
+        count = len(self.rest_m)
+        self.gradients = shape_gradients(self.rest_m, self.elements)
+        self.volumes = tet_volumes(self.rest_m, self.elements)
+        self.nodal_volumes = np.bincount(self.elements.ravel(), np.repeat(self.volumes / 4.0, 4), count)
+        self.load_shares = _shares(load_vertices, count)
+        self.muscles: Indices = _muscles(muscles, len(self.elements))
+        self._values = values
+        activations = tuple(f"activation_{g}" for g in range(int(self.muscles.max()) + 1))
+        self.action_names = ("force_x", "force_y", "force_z", *activations)
+        self.action_units = ("N", "N", "N", *("1",) * len(activations))
+        self.control_names = self.action_names
+        inertia = "" if per_vertex_mass else "density"
+        self.control_inertia = (inertia, inertia, inertia, *("",) * len(activations))
+        self.control_groups = ("force", "force", "force", *("activation",) * len(activations))
+        self._on_device: dict[str, tuple[Any, Any]] = {}
+
+    def parameters(self) -> Parameters:
+        """Defaults of a block of soft foam rubber, or the ones that the body was made with."""
+        items = [
+            Parameter("young_modulus", "Pa", 1e5, 1.0, 1e12, "log"),
+            Parameter("poisson_ratio", "1", 0.3, 0.0, 0.4999),
+        ]
+        if self.moduli == "lame":
+            items = [
+                Parameter("lame_mu", "Pa", 4e4, 1.0, 1e12, "log"),
+                Parameter("lame_lambda", "Pa", 6e4, 1e-3, 1e15, "log"),
+            ]
+        items += [Parameter("damping", "Pa s", 10.0, 0.0, 1e9), gravity_parameter()]
+        if self.ground:
+            items += [
+                Parameter("k_e", "N/m", 1e3, 0.0, 1e9),
+                Parameter("k_d", "N s/m", 1.0, 0.0, 1e6),
+                Parameter("k_f", "N s/m", 1.0, 0.0, 1e6),
+                Parameter("mu", "1", 0.5, 0.0, 10.0),
+            ]
+        items += [Parameter(f"rest_{name}", "1", 0.0, -2.0, 2.0) for name in self.action_names[3:]]
+        density = self._values.get("density", 1000.0)
+        if self.per_vertex_mass:
+            masses = density * self.nodal_volumes
+            items += [Parameter(f"mass_{i}", "kg", float(m), 1e-12, 1e6, "log") for i, m in enumerate(masses)]
+        else:
+            items += [Parameter("density", "kg/m^3", density, 1e-3, 1e6, "log")]
+        given = {name: value for name, value in self._values.items() if name != "density"}
+        return Parameters(tuple(items)).with_values(given, source="default")
+
+    def launch_step(
+        self,
+        states: Any,
+        controls: Any,
+        parameters: Any,
+        dt_s: Any,
+        next_states: Any,
+        *,
+        step: int,
+        fraction: float,
+        integrator: Integrator,
+    ) -> None:
+        """See `System.launch_step`; three launches, five with averaged pressure."""
+        from vid2phys.engine.kernels import fem
+
+        wp, rows, device = fem.wp, states.shape[0], states.device
+        layout, mesh = self._device_mesh(device)
+        count, tets = len(self.rest_m), len(self.elements)
+
+        def scratch(*shape: int, dtype: Any = wp.float64) -> Any:
+            return wp.empty((rows, *shape), dtype=dtype, device=device, requires_grad=states.requires_grad)
+
+        averaged = scratch(count if self.locking == "nodal" else 0)
+        if self.locking == "nodal":
+            ratios = scratch(tets)
+            wp.launch(fem.volume_ratios, (rows, tets), [states, mesh], [ratios], device=device)
+            wp.launch(fem.nodal_ratios, (rows, count), [ratios, mesh], [averaged], device=device)
+        corner_forces, forces = scratch(tets, 4, dtype=wp.vec3d), scratch(count, dtype=wp.vec3d)
+        inputs = [states, controls, parameters, averaged, step, layout, mesh]
+        wp.launch(fem.tet_forces, (rows, tets), inputs, [corner_forces], device=device)
+        wp.launch(fem.nodal_forces, (rows, count), [corner_forces, mesh], [forces], device=device)
+        inputs = [states, controls, parameters, dt_s, forces, step, fraction, layout, mesh]
+        wp.launch(fem.step_semi_implicit_euler, (rows, count), inputs, [next_states], device=device)
+
+    def longest_step_s(self, parameters: Array) -> float:
+        """See `System.longest_step_s`.
+
+        The fastest mode of the whole body is no faster than that of any of its elements alone (Irons & Treharne, 1971).
+        Of a tet with Lame's moduli and lumped mass its square is at most 4 / rho (lambda sum |g_i|^2 + 2 mu s^2), where
+        g_i are the gradients of its shape functions (1 / |g_i| its heights) and s their largest singular value.
+        """
+        p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
+        mu, lam = self.lame(parameters)
+        masses = self.masses(parameters)
+        density = (masses / self.nodal_volumes)[self.elements].min(axis=1)
+        all_squared = (self.gradients**2).sum(axis=(1, 2))
+        largest = np.linalg.norm(self.gradients, 2, axis=(1, 2)) ** 2
+        stiffness = float((4.0 * (lam * all_squared + 2.0 * mu * largest) / density).max())
+        damping = float((4.0 * 2.0 * p["damping"] * largest / density).max())
+        if self.ground:
+            stiffness += p["k_e"] / float(masses.min())
+            damping += max(p["k_d"], p["k_f"]) / float(masses.min())
+        return _MARGIN * 4.0 / (damping + np.sqrt(damping**2 + 4.0 * stiffness))
+
+    def lame(self, parameters: Array) -> tuple[float, float]:
+        """Lame's moduli mu, lambda [Pa] of linear elasticity for one vector of parameters [P]."""
+        first, second = (float(value) for value in np.asarray(parameters, dtype=float)[:2])
+        if self.moduli == "lame":
+            return first, second
+        mu = first / (2.0 * (1.0 + second))
+        return mu, 2.0 * mu * second / (1.0 - 2.0 * second)
+
+    def masses(self, parameters: Array) -> Array:
+        """Mass of every vertex [V] kg for one vector of parameters [P]."""
+        values = np.asarray(parameters, dtype=float)
+        if self.per_vertex_mass:
+            return values[-len(self.rest_m) :]
+        return np.asarray(values[-1] * self.nodal_volumes)
+
+    def layout(self) -> dict[str, int]:
+        """Where parameters begin and which options hold, as the kernels want it (`fem.Layout`)."""
+        contact = 4 if self.ground else -1
+        muscle = 8 if self.ground else 4
+        groups = len(self.action_names) - 3
+        return {
+            "contact": contact,
+            "muscle": muscle,
+            "mass": muscle + groups,
+            "mass_by_vertex": int(self.per_vertex_mass),
+            "lame": int(self.moduli == "lame"),
+            "nodal": int(self.locking == "nodal"),
+        }
+
+    def corners_of_vertices(self) -> tuple[Indices, Indices]:
+        """starts [V + 1], slots [4 T]: the corners 4 tet + corner of vertex v are slots[starts[v] : starts[v + 1]]."""
+        flat = self.elements.ravel()
+        counts = np.bincount(flat, minlength=len(self.rest_m))
+        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(flat, kind="stable")
+
+    def _device_mesh(self, device: Any) -> tuple[Any, Any]:
+        from vid2phys.engine.kernels import fem
+
+        wp, key = fem.wp, str(device)
+        if key not in self._on_device:
+            mesh, layout = fem.Mesh(), fem.Layout()
+            starts, slots = self.corners_of_vertices()
+            for name, array, dtype in (
+                ("tets", self.elements, wp.int32),
+                ("gradients", self.gradients, wp.vec3d),
+                ("volumes", self.volumes, wp.float64),
+                ("muscles", self.muscles, wp.int32),
+                ("starts", starts, wp.int32),
+                ("slots", slots, wp.int32),
+                ("nodal_volumes", self.nodal_volumes, wp.float64),
+                ("free", self.free, wp.float64),
+                ("load_shares", self.load_shares, wp.float64),
+            ):
+                setattr(mesh, name, wp.array(array, dtype=dtype, device=device))
+            for name, value in self.layout().items():
+                setattr(layout, name, value)
+            self._on_device[key] = layout, mesh
+        return self._on_device[key]
+
+
+def _shares(load_vertices: Indices | tuple[int, ...] | None, count: int) -> Array:
+    """Share of the external force that each vertex gets, [V]: equal ones, of all vertices if none are named."""
+    shares = np.zeros(count)
+    loaded = np.arange(count) if load_vertices is None else np.unique(np.asarray(load_vertices, dtype=np.int64))
+    if not loaded.size or loaded[0] < 0 or loaded[-1] >= count:
+        raise InputError(f"load vertices {loaded.tolist()[:5]}", f"one or more of 0 to {count - 1}", "correct them")
+    shares[loaded] = 1.0 / len(loaded)
+    return shares
+
+
+def _muscles(muscles: Indices | None, count: int) -> Indices:
+    """The muscle of each tet, [T], -1 for none."""
+    if muscles is None:
+        return np.full(count, -1, dtype=np.int64)
+    groups = np.asarray(muscles, dtype=np.int64)
+    if groups.shape != (count,) or groups.min() < -1 or set(range(int(groups.max()) + 1)) - set(groups.tolist()):
+        raise InputError(
+            f"muscles of shape {groups.shape}, {groups.min() if groups.size else 0} to {groups.max(initial=-1)}",
+            f"a number for each of {count} tets: 0, 1, 2 ... without gaps, or -1 for none",
+            "correct them",
+        )
+    return groups

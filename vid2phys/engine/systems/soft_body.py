@@ -1,0 +1,105 @@
+"""A soft body: a volume of tets of stable neo-Hookean material."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys import rotations
+from vid2phys.engine.systems._particles import Indices
+from vid2phys.engine.systems._tets import Locking, Moduli, TetBody
+from vid2phys.engine.tets import box_tets
+from vid2phys.errors import UsageError
+from vid2phys.types import Array
+
+_SIZE_M, _CELLS = (0.4, 0.2, 0.2), (2, 1, 1)
+
+
+class SoftBody(TetBody):
+    """Elastic volume of linear tets, explicit in time.
+
+    State [6 V]: positions (world, m), then velocities (m/s) of the V vertices. Controls: a force (world, N), shared
+    equally by `load_vertices` (all if none are named), then the activation of each muscle.
+
+        m_i v_i' = - sum_tets V P grad N_i - m_i g e_z + contact + share_i f,   x_i' = v_i,
+        P = mu k F + (lambda (J - 1 + a) - 3/4 mu) cof F + eta F (F^T F' + F'^T F),   k = 1 - 1 / (I_C + 1)
+
+    the first three terms of P belong to the energy mu/2 (I_C - 3) + lambda/2 (J - alpha + a)^2 - mu/2 log(I_C + 1) of
+    Smith, de Goes and Kim ("Stable Neo-Hookean Flesh Simulation", 2018; gradSim's appendix), alpha = 1 + 3/4 mu/lambda,
+    I_C = tr(F^T F): no force at rest however turned, a finite one when a tet is flat or inverted. Its mu and lambda are
+    4/3 mu and lambda + 5/6 mu of linear elasticity's (their section 3.4), so `young_modulus` and `poisson_ratio` (or,
+    with `moduli="lame"`, `lame_mu` and `lame_lambda`) mean what they mean in a tension test. gradSim's mu and lambda
+    are the energy's: its mu = lambda = 1000 is lame_mu = 750, lame_lambda = 375.
+
+    `muscles` [T] names the muscle of each tet (-1: none). Its activation a = control + `rest_activation_i` adds to the
+    volume term as in gradSim: a tet at rest with a > 0 wants to shrink. `damping` eta is a viscosity: a stress in
+    the rate of Green's strain, zero in every rigid motion. `ground=True` lets vertices press on the plane z = 0, each
+    with gradSim's contact law (`kernels/contact.py`; constants are those of one vertex, so a finer mesh needs smaller
+    ones). `pinned` vertices never move. `per_vertex_mass=True` has `mass_i` of every vertex in place of `density`.
+
+    `locking="nodal"` averages the pressure lambda (J - 1) over nodes (Bonet & Burton, "A simple average nodal pressure
+    tetrahedral element", 1998) where lambda is linear elasticity's, and leaves 5/6 mu (J - 1) to each tet, without
+    which pure averages have modes of no energy: still the gradient of an energy, and smooth.
+
+    Raises InputError for meshes that are no volume: surfaces, flat or inverted tets, loose vertices.
+
+    Limits: linear tets are too stiff in bending, and near poisson_ratio = 0.5 in everything unless locking="nodal"; the
+    mass is lumped; the body does not touch itself nor bodies other than the ground; no plasticity, no fracture; the
+    viscosity is linear. Steps are bounded by the time that sound takes across the thinnest tet.
+    """
+
+    name = "soft_body"
+
+    def __init__(
+        self,
+        vertices: Array | None = None,
+        tets: Indices | None = None,
+        *,
+        pinned: Indices | tuple[int, ...] = (),
+        load_vertices: Indices | tuple[int, ...] | None = None,
+        muscles: Indices | None = None,
+        moduli: Moduli = "young",
+        locking: Locking = "none",
+        ground: bool = False,
+        per_vertex_mass: bool = False,
+        values: dict[str, float] | None = None,
+    ) -> None:
+        """vertices [V, 3] m and tets [T, 4] of the shape at rest; a box of 0.4 x 0.2 x 0.2 m when neither is given.
+
+        values: defaults of the parameters, by name.
+        """
+        if (vertices is None) != (tets is None):
+            raise UsageError("vertices without tets, or tets without vertices", "both or neither", "give both")
+        if vertices is None or tets is None:
+            vertices, tets = box_tets(_SIZE_M, _CELLS)
+        super().__init__(
+            vertices,
+            tets,
+            pinned=pinned,
+            load_vertices=load_vertices,
+            muscles=muscles,
+            moduli=moduli,
+            locking=locking,
+            ground=ground,
+            per_vertex_mass=per_vertex_mass,
+            values=values or {},
+        )
+
+    def sample_state(self, rng: np.random.Generator, n: int) -> Array:
+        """See `System.sample_state`: turned and stretched by about a tenth, vertices off by a fiftieth of an edge.
+
+        With pins nothing turns; on the ground the lowest vertices have sunk in by a third of the shortest edge.
+        """
+        count = len(self.rest_m)
+        edges = self.rest_m[self.elements[:, 1:]] - self.rest_m[self.elements[:, :1]]
+        shortest = float(np.linalg.norm(edges, axis=-1).min())
+        centre = self.rest_m.mean(axis=0)
+        stretch = np.eye(3) + rng.normal(0.0, 0.05, (n, 3, 3))
+        if not (self.pinned.size or self.ground):
+            stretch = rotations.matrix_from_quat(rotations.quat_from_rotvec(rng.normal(0.0, 1.0, (n, 3)))) @ stretch
+        x = centre + np.einsum("nij,vj->nvi", stretch, self.rest_m - centre)
+        x += rng.normal(0.0, 0.02 * shortest, (n, count, 3))
+        v = rng.normal(0.0, 0.3, (n, 1, 3)) + rng.normal(0.0, 0.1, (n, count, 3))
+        if self.ground:
+            x[..., 2] -= x[..., 2].min(axis=1, keepdims=True) + 0.35 * shortest
+        x[:, self.pinned], v[:, self.pinned] = self.rest_m[self.pinned], 0.0
+        return self.state(x, v)
