@@ -170,7 +170,44 @@ def test_refining_takes_the_bias_off_readings() -> None:
         np.ones((count, 8), bool), POINTS,
     )  # fmt: skip
     better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, scene.rotation, farther)
+    assert better is not None
     before = np.linalg.norm(seen.bearings - exact, axis=-1).mean()
     after = np.linalg.norm(better.bearings - exact, axis=-1).mean()
     assert after < 0.2 * before
     assert (np.abs(better.shared_basis) <= 1.01 * np.abs(seen.shared_basis)).mean() > 0.95, "and is surer of them"
+
+
+def test_a_large_body_aligns_in_a_smaller_picture() -> None:
+    mesh, scene = cross_mesh(0.06), make_scene(np.array([0.0, 0.0, 0.36]) + (wander(12) - wander(1)) * 0.7)
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    assert stage(mesh, clip, scene).reduction >= 2
+    found, error = aligned(clip, mesh, scene, np.array([0.03, -0.02, 0.03, 1e-3, -5e-4, 0.03]))
+    std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
+    assert found.usable.all()
+    assert np.abs(error[:, :3]).mean() < 0.004
+    assert np.abs(error[:, 5]).mean() < 0.002
+    assert (np.abs(error / std).mean(axis=0) < 2.5).all()
+
+
+def test_between_aligned_frames_readings_are_only_as_sure_as_errors_are_correlated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vid2phys.solvers.refine._MOST_FRAMES", 5)
+    mesh, count = cross_mesh(0.06), 17
+    scene = make_scene(wander(count))
+    clip = photographed(mesh, scene.rotation, scene.translation)
+    std = np.array([0.02, 0.02, 0.02, 1e-3, 1e-3, 0.03])
+    basis = pose_modes(scene.rotation, scene.translation, POINTS) * std
+    left = {}
+    for correlation_s in (0.001, 100.0):
+        seen = Observation(
+            clip.times_s, project_points(scene.rotation, scene.translation, POINTS),
+            np.broadcast_to(np.eye(2) * 1e-7, (count, 8, 2, 2)).copy(), basis, np.full(6, correlation_s),
+            np.ones((count, 8), bool), POINTS,
+        )  # fmt: skip
+        better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, scene.rotation, scene.translation)
+        assert better is not None
+        left[correlation_s] = np.linalg.norm(better.shared_basis, axis=(1, 2)) / np.linalg.norm(basis, axis=(1, 2))
+    assert (left[0.001][::4] < 0.7).all(), "aligned frames"
+    np.testing.assert_allclose(left[0.001][2::4], 1.0, rtol=1e-6)
+    assert (left[100.0][2::4] < 0.7).all()

@@ -9,7 +9,7 @@ Nothing here is learned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ _LENS_PX = 0.7  # blur of an ordinary camera and codec, of the body alone
 _SOFT_PX = (2.0, 1.2, 0.8)  # blur of picture and prediction, a round: wide first
 _BACKDROP_FRAMES = 24
 _COLOR_FRAMES = 16
+_MOST_PX = 120.0  # of the body; a larger one is looked at in a smaller picture, where a step is a pixel or two
 _COLOR_RIDGE = 1e-3
 _GAIN_STD = 0.15  # of the body's brightness from frame to frame
 _ROBUST_SIGMA = 2.5  # residuals beyond count less (Cauchy)
@@ -41,11 +42,15 @@ _DARK = 0.02  # linear light below which the tone curve is taken as straight
 
 @dataclass(frozen=True)
 class Stage:
-    """What stays the same through a clip: mesh, camera, what is behind the body."""
+    """What stays the same through a clip: mesh, camera, what is behind the body.
+
+    camera: of the pictures that are compared, `reduction` times smaller than the clip's and the backdrop's.
+    """
 
     mesh: Mesh
     camera: Camera
     backdrop: Backdrop
+    reduction: int = 1
 
     def look(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> Look | None:
         """A frame [H, W, 3] with the body at about a pose camera_from_body; None where that is out of the picture."""
@@ -54,10 +59,12 @@ class Stage:
             return None
         rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-        light, behind = _linear(frame[box]), _linear(self.backdrop.picture[box])
+        whole = tuple(slice(part.start * self.reduction, part.stop * self.reduction) for part in box)
+        size = box[1].stop - box[1].start, box[0].stop - box[0].start
+        light, behind = (_reduced(_linear(picture[whole]), size) for picture in (frame, self.backdrop.picture))
         level = 0.5 * (_blurred(light, 1.5) + _blurred(behind, 1.5)).mean(axis=-1)
         slope = (level + _DARK) ** (1.0 / _GAMMA - 1.0) / _GAMMA
-        known = mask[box] & self.backdrop.known[box]
+        known = mask[box] & (_reduced(self.backdrop.known[whole].astype(np.float32), size) > 1.0 - 1e-3)
         patch = Patch(*box, light, behind, (slope * known).astype(np.float32))
         return Look(self, patch, rotation, translation)
 
@@ -67,8 +74,28 @@ def stage_of(clip: Clip, camera: Camera, mesh: Mesh, rotation: Array, translatio
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1))
     chosen = known[np.unique(np.linspace(0, len(known) - 1, _BACKDROP_FRAMES).astype(int))]
     drawn = [draw(mesh, camera, rotation[i], translation[i], 1) for i in chosen]
-    masks = np.stack([grown(raster.mask, MARGIN_PX) for raster in drawn])
-    return Stage(mesh, camera, backdrop(clip.frames.sample(chosen), masks))
+    size_px = np.median([max(part.stop - part.start for part in raster.window) for raster in drawn])
+    reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
+    masks = np.stack([grown(raster.mask, MARGIN_PX * reduction) for raster in drawn])
+    return Stage(mesh, _smaller(camera, reduction), backdrop(clip.frames.sample(chosen), masks), reduction)
+
+
+def _smaller(camera: Camera, reduction: int) -> Camera:
+    """The camera of pictures whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
+    K = np.asarray(camera.K, dtype=float).copy()
+    K[:2, 2] += 0.5  # pixel centres are at integers
+    K[:2] /= reduction
+    K[:2, 2] -= 0.5
+    return replace(camera, K=K, width=camera.width // reduction, height=camera.height // reduction)
+
+
+def _reduced(picture: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+    """Means over blocks; size: (width, height)."""
+    import cv2
+
+    if picture.shape[1::-1] == size:
+        return picture
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.float32)
 
 
 def draw(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, supersample: int) -> Raster:
@@ -124,7 +151,8 @@ def align(looks: Sequence[Look], *, prior_std: Array = PRIOR_STD) -> Alignment:
     information, usable = np.zeros((count, MODES, MODES)), np.zeros(count, dtype=bool)
     colors: Array | None = None
     for soft in _SOFT_PX:
-        colors = _solve_colors([looks[i].at(steps[i]) for i in some], soft, colors, level[some])
+        drawn = (looks[i].at(steps[i]) for i in some)  # one at a time
+        colors = _solve_colors(drawn, len(looks[0].stage.mesh.part_names), soft, colors, level[some])
         for i, look in enumerate(looks):
             found = _gauss_newton(look.at(steps[i]), colors, soft, steps[i], prior_std)
             usable[i] = found is not None
@@ -193,10 +221,10 @@ class _Step:
     level: float
 
 
-def _solve_colors(looks: Sequence[Look], soft: float, before: Array | None, level: Array) -> Array:
+def _solve_colors(looks: Iterable[Look], parts: int, soft: float, before: Array | None, level: Array) -> Array:
     """Colours [4 * parts, 3] in linear light by least squares over frames; pixels that the last ones did not explain
     count less."""
-    size = 4 * len(looks[0].stage.mesh.part_names)
+    size = 4 * parts
     normal, right = np.zeros((size, size)), np.zeros((size, 3))
     for look, mean_square in zip(looks, level, strict=True):
         patch = look.patch

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_FRAMES = 15
+_ROWS = 64  # at a time
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,23 @@ def backdrop(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> Backdrop:
     """Medians over frames [N, H, W, 3] outside masks [N, H, W]."""
     import cv2
 
-    picture = np.median(frames[:: max(1, len(frames) // _FRAMES)], axis=0).astype(np.uint8)
-    touched = np.flatnonzero(masks.any(axis=0).ravel())
-    pixels = frames.reshape(len(frames), -1, 3)[:, touched].astype(np.float32)
-    pixels[masks.reshape(len(frames), -1)[:, touched]] = np.nan
-    never = np.isnan(pixels[..., 0]).all(axis=0)
-    picture.reshape(-1, 3)[touched[~never]] = np.nanmedian(pixels[:, ~never], axis=0).astype(np.uint8)
-    hole = np.zeros(picture.shape[:2], np.uint8)
-    hole.ravel()[touched[never]] = 1
+    picture, hole = np.empty(frames.shape[1:], np.uint8), np.zeros(frames.shape[1:3], np.uint8)
+    for start in range(0, len(picture), _ROWS):
+        rows = slice(start, start + _ROWS)
+        picture[rows], hole[rows] = _median(frames[:, rows], masks[:, rows])
     if hole.any():
         picture = np.asarray(cv2.inpaint(picture, hole, 5, cv2.INPAINT_TELEA), np.uint8)
     return Backdrop(picture, hole == 0)
+
+
+def _median(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Medians over frames outside masks, and where no frame is: [h, W, 3], [h, W]."""
+    sorted_values = np.sort(np.where(masks[..., None], np.uint8(255), frames), axis=0)  # what is masked comes last
+    count = len(frames) - masks.sum(axis=0)
+    low, high = (np.maximum(count - 1, 0) // 2)[None, ..., None], (count // 2)[None, ..., None]
+    high = np.minimum(high, len(frames) - 1)
+    middle = [np.take_along_axis(sorted_values, index, axis=0)[0].astype(np.uint16) for index in (low, high)]
+    return ((middle[0] + middle[1]) // 2).astype(np.uint8), count == 0
 
 
 def grown(mask: NDArray[np.bool_], pixels: int = 3) -> NDArray[np.bool_]:

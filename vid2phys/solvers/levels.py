@@ -49,9 +49,13 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels) -> Levels:
             value, gradient = evidence_and_gradient(layout, linear, point, unpack(vector, levels))
         except np.linalg.LinAlgError:
             return 1e12, np.zeros(len(vector))
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):  # a NaN passes LAPACK's factorisation
+            return 1e12, np.zeros(len(vector))
         return -value, -gradient
 
     bounds = [(value - _REACH, value + _REACH) for value in start]
+    # an error that the trajectory takes up (a bias of depth) leaves no residual: never below what was calibrated
+    bounds[-1] = (min(0.0, start[-1]), max(bounds[-1][1], 0.0))
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return unpack(found.x, levels)

@@ -18,9 +18,9 @@ from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.geometry import pose_modes, project_points
 from vid2phys.types import Array, Clip, Observation
 
-_MOST_FRAMES = 90  # that are aligned; the others lie between two of them
+_MOST_FRAMES = 600  # that are aligned; the others lie between two of them
 _LEAST_FRAMES = 4
-_CHUNK = 30
+_CHUNK_BYTES = 2**28  # of decoded frames
 _WORST_LEVEL = 4.0  # frames that fit this many times worse than the median are not aligned
 _READING_STD_FLOOR = 1e-4
 _RIDGE_SIGMA = 20.0
@@ -28,25 +28,30 @@ _RIDGE_SIGMA = 20.0
 
 def refined(
     clip: Clip, stage: Stage, calibration: Calibration, seen: Observation, rotation: Array, translation: Array
-) -> Observation:
-    """The observation refined by the clip's pixels near fitted poses camera_from_body [T, 3, 3] and [T, 3]."""
+) -> Observation | None:
+    """The observation refined by the clip's pixels near fitted poses camera_from_body [T, 3, 3] and [T, 3].
+
+    None when too few frames show the body against a background known from other frames.
+    """
     tracked = np.flatnonzero(seen.visible.any(axis=1))
     chosen = tracked[np.unique(np.linspace(0, len(tracked) - 1, _MOST_FRAMES).astype(int))]
     looks, used = [], []
-    for start in range(0, len(chosen), _CHUNK):
-        part = chosen[start : start + _CHUNK]
+    size = max(1, min(30, _CHUNK_BYTES // (3 * clip.width * clip.height)))
+    for start in range(0, len(chosen), size):
+        part = chosen[start : start + size]
         for frame, i in zip(clip.frames.sample(part), part, strict=True):
             look = stage.look(frame, rotation[i], translation[i])
             if look is not None:
                 looks.append(look)
                 used.append(i)
+        del frame  # a view that would keep its chunk beside the next one
     if len(looks) < _LEAST_FRAMES:
-        return seen
+        return None
     found = align(looks)
     sound = found.usable & (found.level < _WORST_LEVEL * np.median(found.level))
     at = np.array(used)[sound]
     if len(at) < _LEAST_FRAMES:
-        return seen
+        return None
     scale = np.array(calibration.align_scale)
     covariance = scale[:, None] * found.covariance[sound] * scale
     shift, std = _joined(seen, at, rotation[at], translation[at], found.steps[sound], covariance)
@@ -86,12 +91,26 @@ def _moved(
     seen: Observation, at: NDArray[np.int64], rotation: Array, translation: Array, shift: Array, std: Array,
     calibration: Calibration,
 ) -> Observation:  # fmt: skip
-    """Bearings moved by the shifts, interpolated in time; the shared error that is left."""
+    """Bearings moved by the shifts, bridged in time; the shared error that is left.
+
+    A shift is what the network erred by: between aligned frames that is known as far as it is correlated with theirs.
+    """
     known = np.flatnonzero(seen.visible.any(axis=1))
     modes = pose_modes(rotation[known], translation[known], seen.points_body)
     times, given = seen.times_s[known], seen.times_s[at]
-    shifts = np.stack([np.interp(times, given, shift[:, m]) for m in range(MODES)], axis=-1)
-    stds = np.stack([np.interp(times, given, std[:, m]) for m in range(MODES)], axis=-1)
+    first = np.clip(np.searchsorted(given, times, side="right") - 1, 0, len(given) - 2)
+
+    def correlation(lag_s: Array) -> Array:
+        return np.asarray(np.exp(-np.abs(lag_s)[:, None] / np.maximum(seen.correlation_time_s, 1e-9)))
+
+    across = correlation(given[first + 1] - given[first])
+    left, right = correlation(times - given[first]), correlation(given[first + 1] - times)
+    weights = (left - right * across) / (1.0 - across**2), (right - left * across) / (1.0 - across**2)
+    shifts = weights[0] * shift[first] + weights[1] * shift[first + 1]
+    unknown = np.maximum(1.0 - weights[0] * left - weights[1] * right, 0.0)
+    stds = np.sqrt(
+        unknown * _mode_std(seen, known, modes) ** 2 + (weights[0] * std[first] + weights[1] * std[first + 1]) ** 2
+    )
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     bearings[known] += np.einsum("nkim,nm->nki", modes, shifts)
     basis[known] = modes * stds[:, None, None, :]

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
     from vid2phys.tasks.identify import Inputs
-    from vid2phys.types import Actions, Array, Result, Status
+    from vid2phys.types import Actions, Array, Observation, Result, Status
 
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
 SURE_QUALITY = 0.5  # readings worse than this may be of something else
 SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
+UNREFINED = "the object hardly moved against its background: pixels could not refine the network's readings"
 
 
 def solve(
@@ -48,15 +49,20 @@ def solve(
     states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
     solution = smoothing.solution(first)
-    progress("choosing the branch")
-    stage = _stage(inputs, tracked, problem, solution)
-    evidence = tracked.branch_log_likelihood + _branch_evidence(inputs, stage, tracked, problem, solution)
+    evidence, stage = tracked.branch_log_likelihood, None
+    if refine or len(evidence) > 1:
+        progress("choosing the branch")
+        stage = _stage(inputs, tracked, problem, solution)
+        evidence = evidence + _branch_evidence(inputs, stage, tracked, problem, solution)
     tried: dict[int, tuple[Problem, Smoothed]] = {}
+    unrefined = False
     for g in _open_branches(evidence, known_torques=inputs.actions is not None):
         turned, states = _turned(inputs, problem, first.point.states, g)
-        if refine:
+        if refine and stage is not None:
             progress("aligning to the pixels")
-            turned = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
+            readings = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
+            turned = turned if readings is None else replace(turned, observation=readings)
+            unrefined |= readings is None
         progress("fitting again")
         best = next(iter(tried.values()), None)  # the others at its levels: evidences compare only at the same ones
         tried[g] = (
@@ -77,7 +83,8 @@ def solve(
     if method == "shooting":
         progress("shooting")
         solution = shooting.solve(problem, solution.knot_states)
-    return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1])
+    notes = [UNREFINED] if unrefined else []
+    return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes)
 
 
 def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
@@ -136,18 +143,23 @@ def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tu
     return replace(problem, observation=observation), states
 
 
-def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Problem:
-    """The problem with readings that the clip's own pixels have corrected, near states [F, N]."""
+def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
+    """The readings corrected by the clip's own pixels near states [F, N]; None where pixels cannot."""
     from vid2phys.risp.error_model import Calibration
     from vid2phys.solvers.refine import refined
 
     calibration = Calibration.from_dict(inputs.model.calibration)
-    poses = _in_camera(problem, states)
-    return replace(problem, observation=refined(inputs.clip, stage, calibration, problem.observation, *poses))
+    return refined(inputs.clip, stage, calibration, problem.observation, *_in_camera(problem, states))
 
 
 def _result(
-    inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, fit: tuple[str, ...], evidence: Array
+    inputs: Inputs,
+    tracked: Track,
+    problem: Problem,
+    solution: Solution,
+    fit: tuple[str, ...],
+    evidence: Array,
+    notes: list[str],
 ) -> Result:
     from vid2phys.solvers import intervals
     from vid2phys.solvers.solution import degrees_of_freedom
@@ -173,7 +185,7 @@ def _result(
         actions,
         std,
         problem.observation,
-        _diagnostics(inputs, tracked, problem, solution, lines, evidence),
+        _diagnostics(inputs, tracked, problem, solution, lines, evidence, notes),
     )
 
 
@@ -199,7 +211,13 @@ def _actions(inputs: Inputs, solution: Solution, times_s: Array) -> tuple[Action
 
 
 def _diagnostics(
-    inputs: Inputs, tracked: Track, problem: Problem, solution: Solution, lines: list[str], evidence: Array
+    inputs: Inputs,
+    tracked: Track,
+    problem: Problem,
+    solution: Solution,
+    lines: list[str],
+    evidence: Array,
+    notes: list[str],
 ) -> dict[str, object]:
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
@@ -210,7 +228,7 @@ def _diagnostics(
     pixels = (to_pixels @ residual[..., None])[..., 0]
     return {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings, *_quality_notes(tracked), *_branch_notes(ratio)],
+        "notes": [*inputs.known.notes, *inputs.warnings, *_quality_notes(tracked), *_branch_notes(ratio), *notes],
         "branch_log_ratio": ratio,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
