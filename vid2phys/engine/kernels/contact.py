@@ -1,0 +1,53 @@
+"""Compliant contact of a point against a surface, for kernels, double precision.
+
+The law of gradSim's appendix (Jatavallabhula et al., ICLR 2021) and of RISP's simulator: a spring and a dashpot along
+the normal, relaxed Coulomb friction across it.
+"""
+
+# Warp's language in Python's clothes: annotations are calls, and Warp checks the types itself.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from vid2phys.engine.kernels.runtime import wp
+
+
+@wp.struct
+class ContactLaw:
+    """Stiffness k_e [N/m], damping k_d and friction k_f [N s/m], all of one contact point; friction coefficient mu."""
+
+    k_e: wp.float64
+    k_d: wp.float64
+    k_f: wp.float64
+    mu: wp.float64
+
+
+@wp.func
+def contact_force(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d, law: ContactLaw) -> wp.vec3d:
+    """Force [N] on a point `depth` [m] inside a surface with outward unit `normal`; zero outside.
+
+    velocity: of the point relative to the surface [m/s]. Along the normal max(k_e d - k_d v_n, 0), which never pulls;
+    across it min(k_f |v_t|, mu f_n) against v_t.
+    """
+    force = wp.vec3d(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
+    if depth > wp.float64(0.0):
+        rate = wp.dot(velocity, normal)
+        slip = velocity - rate * normal
+        push = wp.max(law.k_e * depth - law.k_d * rate, wp.float64(0.0))
+        largest = law.mu * push
+        grip = law.k_f
+        # squares: a point that does not slip has no direction, and no derivative of its speed
+        if law.k_f * law.k_f * wp.length_sq(slip) > largest * largest:
+            grip = largest / wp.length(slip)
+        force = push * normal - grip * slip
+    return force
+
+
+@wp.func
+def plane_contact_force(position: wp.vec3d, velocity: wp.vec3d, plane: wp.vec4d, law: ContactLaw) -> wp.vec3d:
+    """Force [N] on a point at `position` [m] that moves at `velocity` [m/s] against a plane at rest.
+
+    plane: outward unit normal n and offset c [m]; what has n . x < c is inside.
+    """
+    normal = wp.vec3d(plane[0], plane[1], plane[2])
+    return contact_force(plane[3] - wp.dot(normal, position), velocity, normal, law)
