@@ -27,6 +27,12 @@ EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
 UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
 SystemOption = Annotated[str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.")]
+CameraOption = Annotated[Path | None, typer.Option("--camera", help="Calibration: ROS, Kalibr or OpenCV file.")]
+PoseOption = Annotated[Path | None, typer.Option("--camera-pose", help="File with camera_to_world.")]
+ActionsOption = Annotated[Path | None, typer.Option("--actions", help="CSV of recorded actions.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="A known value, name=SI value; repeatable.")]
+ParamsOption = Annotated[Path | None, typer.Option("--params", help="YAML file of known values, SI.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Repeat the run of this config.yaml.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda (default: auto)")]
@@ -51,13 +57,13 @@ def identify(
     context: typer.Context,
     clip: Annotated[Path | None, typer.Argument(help="The video.", show_default=False)] = None,
     mesh: MeshOption = None,
-    camera: Annotated[Path | None, typer.Option("--camera", help="Calibration: ROS, Kalibr or OpenCV file.")] = None,
-    camera_pose: Annotated[Path | None, typer.Option("--camera-pose", help="File with camera_to_world.")] = None,
+    camera: CameraOption = None,
+    camera_pose: PoseOption = None,
     system: SystemOption = "quadrotor",
-    actions: Annotated[Path | None, typer.Option("--actions", help="CSV of recorded actions.")] = None,
+    actions: ActionsOption = None,
     fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ...")] = "",
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A known value, name=SI value; repeatable.")] = None,
-    params: Annotated[Path | None, typer.Option("--params", help="YAML file of known values, SI.")] = None,
+    set_: SetOption = None,
+    params: ParamsOption = None,
     mesh_units: UnitsOption = "m",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
     method: Annotated[str, typer.Option("--method", help="smoothing or shooting.")] = "smoothing",
@@ -67,18 +73,18 @@ def identify(
         bool, typer.Option("--refine/--no-refine", help="Align the mesh to the clip's pixels; needs a camera at rest.")
     ] = True,
     overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Draw the fit over the frames.")] = True,
-    config: Annotated[Path | None, typer.Option("--config", help="Repeat the run of this config.yaml.")] = None,
+    config: ConfigOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Actions, trajectory and physical parameters of the object in a clip."""
     options: dict[str, Any] = {
         "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
         "actions": actions, "fit": tuple(name.strip() for name in fit.split(",") if name.strip()),
-        "set_values": _assignments(set_ or []), "params": params, "mesh_units": mesh_units, "model": model,
+        "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
         "method": method, "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
-        options = _merge_config(context, config, options)
+        options = _merge_config(context, config, "identify", options)
     for name, flag in (("clip", "a CLIP"), ("mesh", "--mesh"), ("camera", "--camera")):
         if options[name] is None:
             raise UsageError(f"no {name} given", flag, "see `vid2phys identify --help`")
@@ -147,11 +153,63 @@ def train_risp(
 
 
 @app.command()
-def systems() -> None:
-    """List the physical systems and their parameters."""
+def simulate(
+    context: typer.Context,
+    system: Annotated[str | None, typer.Argument(help="System; `vid2phys systems` lists them.")] = None,
+    set_: SetOption = None,
+    params: ParamsOption = None,
+    actions: ActionsOption = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="How long (default: as long as the actions, or 2).")
+    ] = None,
+    initial: Annotated[
+        list[str] | None, typer.Option("--initial", help="A state at the start, name=SI value (default: at rest).")
+    ] = None,
+    rate: Annotated[float, typer.Option("--rate", help="Rows of trajectory.csv a second.")] = 100.0,
+    step: Annotated[
+        float | None, typer.Option("--step", help="Longest time step, s (default: stable, at most 1/rate).")
+    ] = None,
+    integrator: Annotated[
+        str | None, typer.Option("--integrator", help="rk4, semi_implicit_euler or implicit_euler (default: its own).")
+    ] = None,
+    mesh: MeshOption = None,
+    mesh_units: UnitsOption = "m",
+    camera: CameraOption = None,
+    camera_pose: PoseOption = None,
+    fps: Annotated[float, typer.Option("--fps", help="Frames of the clip a second.")] = 30.0,
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/simulate/TIME).")] = None,
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Roll a system out in time: trajectory.csv and, with a camera and a mesh, a rendered clip."""
+    options: dict[str, Any] = {
+        "system": system, "set_values": _assignments("--set", set_), "params": params, "actions": actions,
+        "seconds": seconds, "initial": _assignments("--initial", initial), "rate": rate, "step": step,
+        "integrator": integrator, "mesh": mesh, "mesh_units": mesh_units, "camera": camera,
+        "camera_pose": camera_pose, "fps": fps, "out": out,
+    }  # fmt: skip
+    if config is not None:
+        options = _merge_config(context, config, "simulate", options)
+    if options["system"] is None:
+        raise UsageError("no system given", "a SYSTEM", "`vid2phys systems` lists them")
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_simulation
+    from vid2phys.tasks.simulate import simulate as run_simulation
+
+    with show_progress() as progress:
+        simulation, folder = run_simulation(options.pop("system"), **options, progress=progress)
+    print_simulation(simulation, folder, as_json=json_)
+
+
+@app.command()
+def systems(
+    name: Annotated[str | None, typer.Argument(help="One system (default: all).", show_default=False)] = None,
+    json_: JsonOption = False,
+) -> None:
+    """List the physical systems: parameters, units, domains, states, actions, limits."""
     from vid2phys.tasks.show import print_systems
 
-    print_systems()
+    print_systems(name, as_json=json_)
 
 
 @app.command()
@@ -163,27 +221,28 @@ def doctor() -> None:
     print_doctor(run_doctor())
 
 
-def _assignments(items: list[str]) -> dict[str, float]:
+def _assignments(flag: str, items: list[str] | None) -> dict[str, float]:
     """`name=value` texts as a dictionary. Raises UsageError for what is not of that form."""
     values: dict[str, float] = {}
-    for item in items:
+    for item in items or []:
         name, equals, text = item.partition("=")
         try:
             values[name.strip()] = float(text)
         except ValueError:
             equals = ""
         if not equals or not name.strip():
-            raise UsageError(f"--set {item}", "name=value with a number in SI units", "for example --set mass=0.04")
+            example = "mass=0.04" if flag == "--set" else "position_z_m=1.5"
+            raise UsageError(f"{flag} {item}", "name=value with a number in SI units", f"for example {flag} {example}")
     return values
 
 
-def _merge_config(context: typer.Context, config: Path, options: dict[str, Any]) -> dict[str, Any]:
+def _merge_config(context: typer.Context, config: Path, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a config file, with those given on the command line over them."""
     from vid2phys.tasks.config import read_config
 
     merged = dict(options)
     names = {"set_values": "set_"}
-    for name, value in read_config(config, "identify", set(options)).items():
+    for name, value in read_config(config, command, set(options)).items():
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own

@@ -154,13 +154,14 @@ class Parameters:
 class Actions:
     """Recorded or fitted actions, zero-order hold: values[i] holds from times_s[i] to times_s[i + 1].
 
-    values: [N, M] in SI. kind: `rotors` (4 thrusts, N) or `wrench` (collective thrust N, body torques N m).
+    values: [N, M] in SI. kind: `rotors` (4 thrusts, N), `wrench` (collective thrust N, body torques N m), or `other`
+    (what `names` and `units` say).
     per_kilogram: True when divided by an unknown mass.
     """
 
     times_s: Array
     values: Array
-    kind: Literal["rotors", "wrench"]
+    kind: Literal["rotors", "wrench", "other"]
     names: tuple[str, ...]
     units: tuple[str, ...]
     per_kilogram: bool = False

@@ -73,6 +73,10 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (["nonsense"], "nonsense"),
         (["evaluate"], "no --mocap given"),
         (["train-risp", "--epochs", "many"], "--epochs"),
+        (["simulate"], "no system given"),
+        (["simulate", "quadcopter"], "unknown system 'quadcopter'"),
+        (["simulate", "pendulum", "--initial", "angle_rad"], "--initial angle_rad; expected name=value"),
+        (["systems", "quadcopter"], "unknown system 'quadcopter'"),
     ],
 )
 def test_usage_errors(
@@ -140,3 +144,45 @@ def test_json_goes_to_stdout_alone(
     fake_task(monkeypatch, "evaluate", lambda *_, **__: (metrics, tmp_path))
     assert run_cli(monkeypatch, "evaluate", "--mocap", "log.csv", "--json") == 0
     assert json.loads(capsys.readouterr().out) == metrics
+
+
+def test_simulate_writes_and_repeats(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    options = ("--set", "length=0.5", "--initial", "angle_rad=1", "--seconds", "0.1", "--integrator", "rk4")
+    assert run_cli(monkeypatch, "simulate", "pendulum", *options, "--out", str(first), "--json") == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert (result["system"], result["rows"], result["integrator"]) == ("pendulum", 11, "rk4")
+    assert result["parameters"]["length"] == 0.5
+    assert result["files"]["trajectory"] == str(first / "trajectory.csv")
+    assert "simulating, 10 steps" in err
+    config = ("--config", str(first / "config.yaml"))
+    assert run_cli(monkeypatch, "simulate", *config, "--out", str(again)) == 0
+    assert (again / "trajectory.csv").read_bytes() == (first / "trajectory.csv").read_bytes()
+    out = capsys.readouterr().out
+    assert out.startswith("pendulum: 0.1 s, rk4, steps of 0.01 s\n")
+    assert f"trajectory: {again / 'trajectory.csv'}\n" in out
+    assert run_cli(monkeypatch, "simulate", "pendulum", "--out", str(again)) == 3
+    assert "is not an empty folder" in capsys.readouterr().err
+
+
+def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(monkeypatch, "systems") == 0
+    table = capsys.readouterr().out
+    for text in (
+        "mass           kg       0.027      0.001 to 100",
+        "thrust (N)",
+        "rk4 (default)",
+        "limits: no motor lag",
+    ):
+        assert text in table
+    assert "position_x_m of vertex i (" in table
+    assert "vertex 7" not in table
+    assert run_cli(monkeypatch, "systems", "pendulum", "--json") == 0
+    (pendulum,) = json.loads(capsys.readouterr().out)
+    assert pendulum["state"] == ["angle_rad", "angular_velocity_rad_s"]
+    assert pendulum["actions"] == [{"name": "torque", "unit": "N m"}]
+    assert pendulum["parameters"][0] == {"name": "length", "unit": "m", "default": 1.0, "lower": 0.001, "upper": 100.0}
+    assert pendulum["limits"].startswith("the pivot is fixed")

@@ -2,6 +2,7 @@
 
     time_s,thrust_N,torque_x_Nm,torque_y_Nm,torque_z_Nm        collective thrust along body z, body torques
     time_s,rotor_0_N,rotor_1_N,rotor_2_N,rotor_3_N             one thrust a rotor
+    time_s,torque_Nm                                           of other systems: their inputs, by name
 
 Forces may be in N, mN, kN, g, gf or kgf (gram- and kilogram-force), torques in Nm, mNm, uNm, Ncm or Nmm; `_per_kg`
 after the unit marks actions divided by an unknown mass. Columns of other quantities are ignored.
@@ -10,6 +11,7 @@ after the unit marks actions divided by an unknown mass. Columns of other quanti
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +33,10 @@ _FORCE = {
 }
 _TORQUE = {"Nm": 1.0, "mNm": 1e-3, "uNm": 1e-6, "Ncm": 1e-2, "Nmm": 1e-3}
 _TIME = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_LAYOUTS: dict[Literal["rotors", "wrench"], dict[str, dict[str, float]]] = {
+_UNITS = {"N": _FORCE, "Nm": _TORQUE}
+_Kind = Literal["rotors", "wrench", "other"]
+_Layouts = dict[_Kind, dict[str, dict[str, float]]]
+_LAYOUTS: _Layouts = {
     "wrench": {"thrust": _FORCE, "torque_x": _TORQUE, "torque_y": _TORQUE, "torque_z": _TORQUE},
     "rotors": {f"rotor_{i}": _FORCE for i in range(4)},
 }
@@ -39,19 +44,24 @@ _EXAMPLE = "time_s,thrust_N,torque_x_Nm,torque_y_Nm,torque_z_Nm or time_s,rotor_
 _REMEDY = "name the columns with their units"
 
 
-def load_actions(path: str | Path) -> Actions:
-    """Reads recorded actions, in SI.
+def load_actions(path: str | Path, inputs: Mapping[str, str] | None = None) -> Actions:
+    """Reads recorded actions, in SI: those of a quadrotor, or `inputs`, name -> SI unit, of another system.
 
     Raises InputError for missing columns and unknown units, and by row for values and times that are not finite, and
     times that do not increase.
     """
-    lines = read_text(path, f"an actions CSV ({_EXAMPLE})").splitlines()
+    layouts, example = _LAYOUTS, _EXAMPLE
+    if inputs is not None:
+        plain = {name: re.sub(r"[ *]", "", unit) for name, unit in inputs.items()}
+        layouts = {"other": {name: _UNITS.get(unit, {unit: 1.0}) for name, unit in plain.items()}}
+        example = ",".join(["time_s", *(f"{name}_{unit}" for name, unit in plain.items())])
+    lines = read_text(path, f"an actions CSV ({example})").splitlines()
     kept = [(i, line) for i, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")]
     if not kept:
-        raise InputError(f"'{path}' has no header", _EXAMPLE, _REMEDY)
+        raise InputError(f"'{path}' has no header", example, _REMEDY)
     header = split_csv(kept[0][1])
     time_column, time_scale = _time_column(path, header)
-    kind, columns, scales, per_kilogram = _action_columns(path, header)
+    kind, columns, scales, per_kilogram = _action_columns(path, header, layouts, example)
     rows = [split_csv(line) for _, line in kept[1:]]
     if not rows:
         raise InputError(f"'{path}' has a header and no rows", "one row an action", "record or export it again")
@@ -60,8 +70,8 @@ def load_actions(path: str | Path) -> Actions:
     times_s = table[:, 0] * time_scale
     require_increasing(path, times_s, row_of)
     require_finite(path, table[:, 1:], [header[c] for c in columns], row_of)
-    units = ("N",) * 4 if kind == "rotors" else ("N", "Nm", "Nm", "Nm")
-    return Actions(times_s, table[:, 1:] * scales, kind, tuple(_LAYOUTS[kind]), units, per_kilogram)
+    units = tuple(next(iter(known)) for known in layouts[kind].values())
+    return Actions(times_s, table[:, 1:] * scales, kind, tuple(layouts[kind]), units, per_kilogram)
 
 
 def save_actions(actions: Actions, path: str | Path, std: Array | None = None) -> None:
@@ -104,17 +114,19 @@ def _time_column(path: str | Path, header: list[str]) -> tuple[int, float]:
     )
 
 
-def _action_columns(path: str | Path, header: list[str]) -> tuple[Literal["rotors", "wrench"], list[int], Array, bool]:
-    """Kind, columns and factors to SI of the four actions, and whether they are per kilogram."""
-    found = {kind: [_find(header, quantity) for quantity in layout] for kind, layout in _LAYOUTS.items()}
+def _action_columns(
+    path: str | Path, header: list[str], layouts: _Layouts, example: str
+) -> tuple[_Kind, list[int], Array, bool]:
+    """Kind, columns and factors to SI of the actions, and whether they are per kilogram."""
+    found = {kind: [_find(header, quantity) for quantity in layout] for kind, layout in layouts.items()}
     complete = [kind for kind, columns in found.items() if None not in columns]
     if len(complete) != 1:
         what = "both a wrench and rotor thrusts" if complete else f"the columns {', '.join(header)[:120]}"
-        raise InputError(f"'{path}' has {what}", _EXAMPLE, _REMEDY if not complete else "keep one of them")
+        raise InputError(f"'{path}' has {what}", example, _REMEDY if not complete else "keep one of them")
     kind = complete[0]
     columns = [column for column in found[kind] if column is not None]
     scales, per_kilogram = [], []
-    for column, (quantity, units) in zip(columns, _LAYOUTS[kind].items(), strict=True):
+    for column, (quantity, units) in zip(columns, layouts[kind].items(), strict=True):
         unit = header[column][len(quantity) :].strip("_ []()")
         per_kilogram.append(unit.endswith("_per_kg"))
         unit = unit.removesuffix("_per_kg").replace("_", "").replace("*", "")

@@ -60,8 +60,7 @@ def known_values(
 ) -> Known:
     """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
     parameters = system.parameters()
-    _check_names(parameters, given, fit)
-    _check_values(parameters, given)
+    check_given(parameters, given, fit)
     notes: list[str] = []
     mass_known = "mass" in given
     if actions is not None and not mass_known and "mass" not in fit:
@@ -101,13 +100,11 @@ def quiet_mass_properties(mesh_properties: object) -> tuple[MassProperties, list
     return properties, [str(item.message) for item in caught if issubclass(item.category, UserWarning)]
 
 
-def _check_names(parameters: Parameters, given: dict[str, float], fit: tuple[str, ...]) -> None:
+def check_given(parameters: Parameters, given: dict[str, float], fit: tuple[str, ...] = ()) -> None:
+    """Raises UsageError for unknown names, listing the known ones, and for values outside their limits."""
     for name in (*given, *fit):
         if name not in parameters.names:
             raise unknown_name("parameter", name, parameters.names)
-
-
-def _check_values(parameters: Parameters, given: dict[str, float]) -> None:
     for name, value in given.items():
         parameter = parameters[name]
         if not (np.isfinite(value) and parameter.lower <= value <= parameter.upper):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vid2phys.tasks.doctor import Finding
+    from vid2phys.tasks.simulate import Simulation
     from vid2phys.types import Estimate, Result
 
 FITTED = ("fitted", "nuisance")
@@ -50,15 +53,63 @@ def print_metrics(metrics: dict[str, object], folder: Path, *, as_json: bool = F
     print(f"metrics: {folder / 'metrics.json'}")
 
 
-def print_systems() -> None:
-    """Print every registered system with its parameters."""
-    from vid2phys.engine import systems
+def print_simulation(simulation: Simulation, folder: Path, *, as_json: bool = False) -> None:
+    """Print what `simulate` wrote and with which steps."""
+    times_s = simulation.trajectory.times_s
+    names = ("trajectory.csv", "actions.csv", "clip.mp4", "config.yaml")
+    files = {name.split(".")[0]: str(folder / name) for name in names if (folder / name).exists()}
+    step_s = float((times_s[1:] - times_s[:-1]).max()) / simulation.substeps
+    if as_json:
+        data = {
+            "system": simulation.system.name,
+            "seconds": float(times_s[-1]),
+            "rows": len(times_s),
+            "integrator": simulation.integrator,
+            "step_s": step_s,
+            "step_change": simulation.step_change,
+            "parameters": {p.name: p.value for p in simulation.parameters},
+            "frames": simulation.frames,
+            "frames_in_view": simulation.frames_in_view,
+            "notes": list(simulation.notes),
+            "files": files,
+        }
+        print(json.dumps(data, indent=2))
+        return
+    print(f"{simulation.system.name}: {times_s[-1]:g} s, {simulation.integrator}, steps of {format_value(step_s)} s")
+    if simulation.frames:
+        print(f"frames: {simulation.frames}, the body in {simulation.frames_in_view} of them")
+    for note_ in simulation.notes:
+        print(f"note: {note_}")
+    for name, path in files.items():
+        print(f"{name}: {path}")
 
-    rows = []
-    for name in systems.available():
-        for parameter in systems.get(name).parameters():
-            rows.append([name, parameter.name, parameter.unit, f"{parameter.value:g}"])
-    _print_table(("system", "parameter", "unit", "default"), rows)
+
+def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
+    """Print one system, or all: parameters, states, actions and limits. Raises UsageError for an unknown name."""
+    from vid2phys.engine.systems import available
+    from vid2phys.io.run import to_json
+    from vid2phys.tasks.describe import describe, summarise
+
+    found = [describe(each) for each in ((name,) if name else available())]
+    if as_json:
+        print(json.dumps(to_json(found), indent=2))
+        return
+    for index, system in enumerate(found):
+        print(f"{'' if index == 0 else chr(10)}{system['name']}: {system['summary']}")
+        rows = [
+            [p["name"], p["unit"], f"{p['default']:g}", f"{p['lower']:g} to {p['upper']:g}"]
+            for p in system["parameters"]
+        ]
+        _print_table(("parameter", "unit", "default", "domain"), _grouped(rows))
+        actions = [f"{action['name']} ({action['unit']})" for action in system["actions"]]
+        texts = {
+            f"state ({len(system['state'])})": summarise(system["state"]),
+            f"actions ({len(actions)})": summarise(actions) or "none",
+            "integrators": ", ".join([f"{system['integrators'][0]} (default)", *system["integrators"][1:]]),
+            "limits": system["limits"],
+        }
+        for title, text in texts.items():
+            print(textwrap.fill(f"{title}: {text}", 118, initial_indent="  ", subsequent_indent="    "))
 
 
 def print_doctor(findings: list[Finding]) -> None:
@@ -89,6 +140,19 @@ def note(estimate: Estimate) -> str:
     if estimate.at_bound:
         return "at its bound"
     return "" if estimate.source == "fitted" else estimate.source
+
+
+def _grouped(rows: list[list[str]], most: int = 16) -> list[list[str]]:
+    """Rows of parameters; of more than `most`, those that differ in a number within the name alone are one row."""
+    if len(rows) <= most:
+        return rows
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, *rest in rows:
+        groups.setdefault((re.sub(r"\d+", "#", name), *rest), []).append(name)
+    return [
+        [names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)})", *rest]
+        for (_, *rest), names in groups.items()
+    ]
 
 
 def _cell(column: dict[str, object], name: str) -> str:

@@ -1,0 +1,46 @@
+"""`vid2phys systems`: what each physical system is, has and cannot do."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+
+def describe(name: str) -> dict[str, Any]:
+    """A system as made without options: summary, parameters, state, actions, integrators, limits. For JSON.
+
+    Raises UsageError for an unknown name.
+    """
+    from vid2phys.engine import systems
+
+    system = systems.get(name)
+    paragraphs = [" ".join(text.split()) for text in inspect.getdoc(type(system)).split("\n\n")]  # type: ignore[union-attr]
+    limits = next((text for text in paragraphs if text.startswith("Limits:")), "")
+    return {
+        "name": name,
+        "summary": paragraphs[0].replace("`", ""),
+        "parameters": [
+            {"name": p.name, "unit": p.unit, "default": p.value, "lower": p.lower, "upper": p.upper}
+            for p in system.parameters()
+        ],
+        "state": list(system.state_names),
+        "actions": [
+            {"name": action, "unit": unit}
+            for action, unit in zip(system.action_names, system.action_units, strict=True)
+        ],
+        "integrators": list(system.integrators),
+        "limits": limits.removeprefix("Limits:").strip().replace("`", ""),
+    }
+
+
+def summarise(names: list[str], most: int = 16) -> str:
+    """Names as one text. More than `most` that differ in their numbers alone are told once, with how many there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    patterns: dict[str, int] = {}
+    for name in names:
+        pattern = re.sub(r"(?<=[_ ])\d+(?=[_ ]|$)", "i", name)
+        patterns[pattern] = patterns.get(pattern, 0) + 1
+    texts = [name if count == 1 else f"{name} ({count})" for name, count in patterns.items()]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
