@@ -12,11 +12,13 @@ from vid2phys.engine import systems
 from vid2phys.engine.kernels.runtime import wp
 from vid2phys.engine.rollout import linearize, rollout, run_interval, simulate
 from vid2phys.engine.system import System
+from vid2phys.engine.systems.rigid_contact import Box, Sphere
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.types import Array
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 OPTIONS: dict[str, tuple[dict, ...]] = {
+    "rigid_contact": ({}, {"bodies": (Sphere(0.1), Box((0.1, 0.2, 0.3))), "driven": False}),
     "quadrotor": ({"input": "wrench"}, {"input": "rotors"}),
     "soft_body": (
         {},

@@ -1,0 +1,150 @@
+"""Shapes of rigid bodies in contact: what touches, and the mass properties of uniform density."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from vid2phys.errors import UsageError
+from vid2phys.types import Array, Mesh
+
+_FLAT = 1e-6  # points this near to a face, as a share of the body's reach, lie in it
+_OFF_CENTER = 0.02  # of the reach (squared for inertia): what a mesh may be off its centre and axes
+_STIFFEST = 24  # faces of a hull that are kept for the longest step
+
+
+class Shape(ABC):
+    """A body's shape about its centre of mass, along its principal axes of inertia.
+
+    points: [K, 3] m, what touches surfaces. radius: of a ball about each of them, m. volume: m^3. inertia_per_mass: [3]
+    m^2, principal moments at uniform density.
+    """
+
+    points: Array
+    radius: float
+    volume: float
+    inertia_per_mass: Array
+
+    @abstractmethod
+    def faces(self) -> list[tuple[Array, Array]]:
+        """What the body can lie on: the outward normal [3] of each face and the points [k, 3] m that touch then."""
+
+    @property
+    def reach(self) -> float:
+        """Largest distance of any part from the centre [m]."""
+        return float(np.linalg.norm(self.points, axis=1).max()) + self.radius
+
+
+class Sphere(Shape):
+    """A ball. Raises UsageError for a radius that is not positive."""
+
+    def __init__(self, radius: float) -> None:
+        _require_positive("sphere's radius", [radius])
+        self.points, self.radius = np.zeros((1, 3)), float(radius)
+        self.volume = 4.0 / 3.0 * np.pi * self.radius**3
+        self.inertia_per_mass = np.full(3, 0.4 * self.radius**2)
+
+    def faces(self) -> list[tuple[Array, Array]]:
+        """See `Shape.faces`: one along each axis, since moments of inertia may differ."""
+        return [(axis, self.radius * axis[None]) for axis in np.eye(3)]
+
+
+class Box(Shape):
+    """A box with half its sides along x, y and z [m]; points of its surface touch, `points_per_edge` squared a face.
+
+    Two are its corners, which is all that planes, balls and larger boxes need. Boxes of about the same size on top of
+    each other need more (4): a corner beyond the other's side finds nothing, one right at it is pushed sideways.
+    Raises UsageError for sides that are not positive and less than two points.
+    """
+
+    def __init__(self, half_extents: Sequence[float], points_per_edge: int = 2) -> None:
+        _require_positive("box's half extents", half_extents, count=3)
+        if points_per_edge < 2:
+            raise UsageError(f"{points_per_edge} points an edge", "2 or more", "leave points_per_edge out")
+        self.half_extents = np.asarray(half_extents, dtype=float)
+        grid = np.array(list(product(np.linspace(-1.0, 1.0, points_per_edge), repeat=3)))
+        self.points = grid[np.abs(grid).max(axis=1) == 1.0] * self.half_extents
+        self.radius, self.volume = 0.0, float(8.0 * np.prod(self.half_extents))
+        self.inertia_per_mass = (np.square(self.half_extents).sum() - np.square(self.half_extents)) / 3.0
+
+    def faces(self) -> list[tuple[Array, Array]]:
+        """See `Shape.faces`."""
+        axes = (*np.eye(3), *-np.eye(3))
+        return [(axis, self.points[self.points @ axis == np.abs(axis) @ self.half_extents]) for axis in axes]
+
+
+class Points(Shape):
+    """Any body by its points of contact [K, 3] m, its origin being its centre of mass.
+
+    Volume [m^3] and inertia per mass [3] m^2 are those of the points' convex hull unless given; `of_mesh` takes all of
+    them from a mesh. Raises UsageError for points that span no volume.
+    """
+
+    def __init__(self, points: Array, *, volume: float | None = None, inertia_per_mass: Array | None = None) -> None:
+        self.points, self.radius = np.asarray(points, dtype=float).reshape(-1, 3), 0.0
+        self._hull = _convex_hull(self.points)
+        self.volume = float(self._hull.volume) if volume is None else volume
+        own = self._hull.moment_inertia.diagonal() / self._hull.volume if inertia_per_mass is None else inertia_per_mass
+        self.inertia_per_mass = np.asarray(own, dtype=float)
+
+    @classmethod
+    def of_mesh(cls, mesh: Mesh) -> Points:
+        """The vertices of a mesh in the axes of its file.
+
+        Raises UsageError, saying how to move it, for a mesh that is not about its centre of mass and along its
+        principal axes (to 2 % of its size).
+        """
+        from vid2phys.io.mesh import mass_properties
+
+        properties = mass_properties(mesh)
+        body = cls(
+            mesh.vertices, volume=properties.volume, inertia_per_mass=np.diagonal(properties.inertia_per_mass).copy()
+        )
+        center, products = properties.center_of_mass, properties.inertia_per_mass - np.diag(body.inertia_per_mass)
+        if np.linalg.norm(center) > _OFF_CENTER * body.reach:
+            where = ", ".join(f"{c:.4g}" for c in center)
+            raise UsageError(
+                f"mesh '{mesh.name}' has its centre of mass at ({where}) m", "the origin", "move the mesh there"
+            )
+        if np.abs(products).max() > _OFF_CENTER * body.reach**2:
+            raise UsageError(
+                f"mesh '{mesh.name}' has products of inertia of {np.abs(products).max():.3g} m^2 a kilogram",
+                "axes that are its principal axes",
+                "turn the mesh",
+            )
+        return body
+
+    def faces(self) -> list[tuple[Array, Array]]:
+        """See `Shape.faces`: those of the hull with the most points, which are the stiffest."""
+        normals = np.unique(np.round(self._hull.face_normals, 9), axis=0)
+        heights = self.points @ normals.T
+        lying = heights > heights.max(axis=0) - _FLAT * self.reach
+        order = np.argsort(-lying.sum(axis=0), kind="stable")[:_STIFFEST]
+        return [(normals[i], self.points[lying[:, i]]) for i in order]
+
+
+def _convex_hull(points: Array) -> Any:
+    """The hull as a trimesh."""
+    import trimesh
+    from scipy.spatial import QhullError
+
+    try:
+        if not np.isfinite(points).all():
+            raise ValueError("not finite")
+        return trimesh.convex.convex_hull(points)
+    except (QhullError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"{len(points)} points of contact that span no volume",
+            "finite points that are not in one plane",
+            "give the vertices of a solid body",
+        ) from error
+
+
+def _require_positive(what: str, values: Sequence[float], count: int = 1) -> None:
+    if len(values) != count or not all(np.isfinite(v) and v > 0.0 for v in values):
+        given = ", ".join(f"{v:g}" for v in values)
+        raise UsageError(f"a {what} of {given} m", f"{count} positive number(s)", "correct it")

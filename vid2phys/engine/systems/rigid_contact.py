@@ -1,0 +1,292 @@
+"""Rigid bodies that touch planes and each other: compliant contact with relaxed Coulomb friction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys import rotations
+from vid2phys.engine.constants import RISP_CUBE
+from vid2phys.engine.system import Integrator
+from vid2phys.engine.systems._rigid import RigidBodies, state_names, suffixes, tangent_names
+from vid2phys.engine.systems._shapes import Box as Box
+from vid2phys.engine.systems._shapes import Points as Points
+from vid2phys.engine.systems._shapes import Shape
+from vid2phys.engine.systems._shapes import Sphere as Sphere
+from vid2phys.errors import UsageError
+from vid2phys.types import Array, Parameter, Parameters
+
+_CUBE = Box((0.5 * RISP_CUBE.side_m,) * 3)
+_GROUND = (0.0, 0.0, 1.0, 0.0)
+_AXES = ("x", "y", "z")
+_PLANE, _SPHERE, _BOX = 0, 1, 2  # kinds of surfaces, as in the kernels
+_WORLD = -1  # the body that a plane belongs to
+_PILE = 8.0  # how much stiffer than on a plane a body may sit among others, see `longest_step_s`
+
+
+class RigidContact(RigidBodies):
+    """Rigid bodies in compliant contact with planes at rest and with each other. The default is RISP's cube.
+
+    State, tangent: `RigidBodies`. Controls [12 a body]: force (world, N) and torque (body, N m) on each body as
+    actions, then the same for each as disturbances; `driven=False` leaves the actions out (a body that is thrown).
+
+        p' = v,  q' = q * (0, omega) / 2,  m v' = f + sum f_c - m g e_z,
+        J omega' = tau + R^T sum (x_c - p) x f_c - omega x J omega
+
+    A contact is a point of a body (a mesh's vertex, a box's corner, the lowest point of a ball) that is a depth d > 0
+    inside a surface of outward normal n and moves against it at v_c:
+
+        f_c = f_n n - min(k_f |v_t|, mu f_n) v_t / |v_t|,  f_n = max(k_e d - k_d n . v_c, 0),  v_t = v_c - (n . v_c) n
+
+    (gradSim's appendix, Jatavallabhula et al., ICLR 2021; RISP, Ma et al., ICLR 2022), never adhesive. k_e, k_d, k_f
+    are of one point: a box flat on the ground has four of each. Restitution is not a parameter but follows from them:
+    `restitution`. Balls touch balls and boxes, boxes touch boxes (the corners of each against the other's signed
+    distance), meshes touch balls and boxes by their vertices, and all touch the planes.
+
+    Parameters: mass, inertia_xx, inertia_yy, inertia_zz of each body (`mass_0`, ... if there are several), then those
+    of contact and gravity, which all bodies share.
+
+    Derivatives across a contact event are those of the steps as they were taken, with the event in the same step. As
+    steps get shorter they tend to those of the motion where the force is continuous: at release, between grip and slip,
+    and at touch-down if k_d = 0. With k_d > 0 the force jumps to k_d v_n at touch-down, and derivatives miss what
+    touching later changes: k_d / m of velocity for a metre of height (of a ball; at the end of its bounce the
+    restitution times that). Where k_d / m times the seconds that follow is not small, use differences over more than
+    the height of a step, or a smaller k_d.
+
+    Limits: forces are springs, so a body at rest sinks in by m g / (k_e * points), and what grips creeps at f_t / k_f;
+    contacts share one set of parameters and have no rolling resistance and no stiction above mu; edges that cross
+    while no point is inside the other box, and what passes through a thin body within a step, are missed, and a corner
+    nearer to a side face than it is deep is pushed sideways (see `Box`); two meshes do not feel each other (refused);
+    a body's origin is its centre of mass, its axes are principal axes; no drag of the air.
+    """
+
+    name = "rigid_contact"
+    integrators = ("semi_implicit_euler", "rk4")
+
+    def __init__(
+        self,
+        bodies: Sequence[Shape] = (_CUBE,),
+        planes: Sequence[Sequence[float]] = (_GROUND,),
+        *,
+        driven: bool = True,
+    ) -> None:
+        """bodies: `Sphere`, `Box` or `Points` each. planes: (n_x, n_y, n_z, c) each, free where n . x >= c [m].
+
+        Raises UsageError for no body, two meshes, and planes without a normal.
+        """
+        if not bodies:
+            raise UsageError("no bodies", "one or more", "give bodies=(Box((0.05, 0.05, 0.05)),)")
+        self.bodies, self.count = tuple(bodies), len(bodies)
+        self.planes = _unit_planes(planes)
+        self.state_names, self.tangent_names = state_names(self.count), tangent_names(self.count)
+        ends = suffixes(self.count)
+        wrench = [(f"{kind}_{axis}", unit) for kind, unit in (("force", "N"), ("torque", "N m")) for axis in _AXES]
+        actions = [(f"{name}{end}", unit) for end in ends for name, unit in wrench] if driven else []
+        self.action_names, self.action_units = tuple(a for a, _ in actions), tuple(u for _, u in actions)
+        disturbances = [f"disturbance_{name}{end}_{unit.replace(' ', '')}" for end in ends for name, unit in wrench]
+        self.control_names = (*self.action_names, *disturbances)
+        inertia = [f"{name}{end}" for end in ends for name in (*["mass"] * 3, *(f"inertia_{2 * a}" for a in _AXES))]
+        self.control_inertia = (*(inertia if driven else ()), *inertia)
+        kinds = (*["force"] * 3, *["torque"] * 3) * self.count
+        self.control_groups = (*(tuple(f"action_{k}" for k in kinds) if driven else ()), *kinds)
+        self._contacts = _contact_table(self.bodies, self.planes)
+        self._on_device: dict[str, Any] = {}
+        self._faces = [_face_matrices(shape) for shape in self.bodies]
+
+    def parameters(self) -> Parameters:
+        """Defaults: contact and density of RISP's cube (`constants.RISP_CUBE`); inertia of uniform density."""
+        items = []
+        for shape, end in zip(self.bodies, suffixes(self.count), strict=True):
+            mass = RISP_CUBE.density_kg_m3 * shape.volume
+            items.append(Parameter(f"mass{end}", "kg", mass, 1e-6, 1e6, "log"))
+            for axis, moment in zip(_AXES, mass * shape.inertia_per_mass, strict=True):
+                items.append(Parameter(f"inertia_{2 * axis}{end}", "kg m^2", float(moment), 1e-12, 1e6, "log"))
+        return Parameters(
+            (
+                *items,
+                Parameter("k_e", "N/m", RISP_CUBE.k_e, 1e-2, 1e9, "log"),
+                Parameter("k_d", "N s/m", RISP_CUBE.k_d, 0.0, 1e6),
+                Parameter("k_f", "N s/m", RISP_CUBE.k_f, 0.0, 1e6),
+                Parameter("mu", "1", RISP_CUBE.mu, 0.0, 10.0),
+                Parameter("gravity", "m/s^2", RISP_CUBE.gravity_m_s2, 0.0, 30.0),
+            )
+        )
+
+    def restitution(self, parameters: Array, *, points: int = 1, body: int = 0) -> float:
+        """Rebound over approach speed of a central impact on a plane with `points` points at once, gravity neglected.
+
+        With m x'' = -k x - c x', zeta = c / (2 sqrt(k m)) and contact until the force is zero (before the spring is
+        at rest: nothing pulls), e = exp(-2 zeta acos(zeta) / sqrt(1 - zeta^2)) (Schwager and Poeschel, Granular Matter
+        2007). `points` points make k = points k_e, c = points k_d.
+        """
+        p = self._named(parameters)
+        stiffness, damping, mass = points * p["k_e"], points * p["k_d"], p[f"mass{suffixes(self.count)[body]}"]
+        zeta = damping / (2.0 * np.sqrt(stiffness * mass))
+        off = np.sqrt(abs(1.0 - zeta**2))
+        if off < 1e-6:
+            return float(np.exp(-2.0))
+        return float(np.exp(-2.0 * zeta * (np.arccos(zeta) if zeta < 1.0 else np.arccosh(zeta)) / off))
+
+    def launch_step(
+        self,
+        states: Any,
+        controls: Any,
+        parameters: Any,
+        dt_s: Any,
+        next_states: Any,
+        *,
+        step: int,
+        fraction: float,
+        integrator: Integrator,
+    ) -> None:
+        """See `System.launch_step`; two launches, or thirteen with rk4: its stages need those of all bodies."""
+        from vid2phys.engine.kernels import rigid_contact as kernels
+
+        wp, contacts, driven = kernels.wp, self._table_on(states.device), float(bool(self.action_names))
+        each_body = states.shape[0], self.count
+
+        def launch(kernel: Any, dim: tuple[int, ...], inputs: list[Any], out: Any) -> Any:
+            wp.launch(kernel, dim, inputs=inputs, outputs=[out], device=states.device)
+            return out
+
+        def fresh(columns: int = states.shape[1]) -> Any:
+            shape, gradient = (states.shape[0], columns), states.requires_grad
+            return wp.empty(shape, dtype=wp.float64, device=states.device, requires_grad=gradient)
+
+        def wrenches_at(now: Any) -> Any:
+            return launch(kernels.contact_wrenches, each_body, [now, parameters, contacts], fresh(6 * self.count))
+
+        def slope_at(now: Any) -> Any:
+            inputs = [now, wrenches_at(now), controls, parameters, step, driven]
+            return launch(kernels.slope_at, each_body, inputs, fresh())
+
+        def ahead(slope: Any, share: float) -> Any:
+            return launch(kernels.advance, states.shape, [states, slope, dt_s, step, share * fraction], fresh())
+
+        if integrator == "semi_implicit_euler":
+            inputs = [states, wrenches_at(states), controls, parameters, dt_s, step, fraction, driven]
+            launch(kernels.step_semi_implicit_euler, each_body, inputs, next_states)
+            return
+        slopes = [slope_at(states)]
+        for share in (0.5, 0.5, 1.0):
+            slopes.append(slope_at(ahead(slopes[-1], share)))
+        mean = launch(kernels.mean_slope_rk4, states.shape, slopes, fresh())
+        launch(kernels.normalized, each_body, [ahead(mean, 1.0)], next_states)
+
+    def longest_step_s(self, parameters: Array) -> float:
+        """See `System.longest_step_s`: the stiffest face that a body can lie on, all its points gripping.
+
+        For x'' = -w^2 x - c x' the step of semi-implicit Euler is stable below (sqrt(c^2 + 4 w^2) - c) / w^2. Among
+        several bodies there may be a face below and one above, with points of both partners, each of which moves: 2 * 2
+        * 2 times as stiff.
+        """
+        if self.count == 1 and not len(self.planes):
+            return float("inf")
+        p = self._named(parameters)
+        steps = []
+        for end, (normal, sliding) in zip(suffixes(self.count), self._faces, strict=True):
+            mobility = np.array([*[p[f"mass{end}"]] * 3, *(p[f"inertia_{2 * axis}{end}"] for axis in _AXES)]) ** -0.5
+            scale = mobility[:, None] * mobility * (_PILE if self.count > 1 else 1.0)
+            squares = np.linalg.eigvalsh(p["k_e"] * scale * normal)[:, -1]
+            rates = np.linalg.eigvalsh(scale * (p["k_d"] * normal + p["k_f"] * sliding))[:, -1]
+            steps.append(((np.sqrt(rates**2 + 4.0 * squares) - rates) / squares).min())
+        return float(min(steps))
+
+    def sample_state(self, rng: np.random.Generator, n: int) -> Array:
+        """See `System.sample_state`: in free flight, turned any way, side by side, clear of all planes."""
+        reach = max(shape.reach for shape in self.bodies)
+        states = np.zeros((n, self.count, 13))
+        states[..., 0] = 4.0 * reach * np.arange(self.count)
+        states[..., :3] += rng.uniform(-0.5, 0.5, (n, self.count, 3)) * reach
+        for plane in self.planes:
+            clear = reach * rng.uniform(2.0, 4.0, (n, self.count))
+            lift = np.maximum(clear - (states[..., :3] @ plane[:3] - plane[3]), 0.0)
+            states[..., :3] += lift[..., None] * plane[:3]
+        states[..., 3:7] = rotations.quat_normalize(rng.normal(size=(n, self.count, 4)))
+        states[..., 7:10] = rng.normal(0.0, 0.5, (n, self.count, 3))
+        states[..., 10:] = rng.normal(0.0, 3.0, (n, self.count, 3))
+        return states.reshape(n, -1)
+
+    def hover_controls(self, parameters: Array) -> Array:
+        """See `System.hover_controls`: nothing has to hold a body that lies."""
+        return np.zeros(len(self.control_names))
+
+    def _named(self, parameters: Array) -> dict[str, float]:
+        return dict(zip(self.parameters().names, np.asarray(parameters, dtype=float), strict=True))
+
+    def _table_on(self, device: Any) -> Any:
+        """The table of contacts as Warp arrays, kept for each device."""
+        from vid2phys.engine.kernels import rigid_contact as kernels
+
+        if str(device) not in self._on_device:
+            contacts, wp = kernels.Contacts(), kernels.wp
+            kinds, shapes, first = self._contacts
+            contacts.kinds = wp.array(kinds, dtype=wp.int32, device=device)
+            contacts.shapes = wp.array(shapes, dtype=wp.float64, device=device)
+            contacts.first = wp.array(first, dtype=wp.int32, device=device)
+            self._on_device[str(device)] = contacts
+        return self._on_device[str(device)]
+
+
+def _unit_planes(planes: Sequence[Sequence[float]]) -> Array:
+    """Planes [number, 4] with normals of unit length."""
+    rows = np.array([np.asarray(plane, dtype=float) for plane in planes]) if len(planes) else np.zeros((0, 4))
+    lengths = np.linalg.norm(rows[:, :3], axis=1, keepdims=True)
+    if rows.shape[1] != 4 or not np.isfinite(rows).all() or (lengths == 0.0).any():
+        raise UsageError(f"planes {rows.tolist()}", "(n_x, n_y, n_z, offset in m) each", "for example (0, 0, 1, 0)")
+    return rows / lengths
+
+
+def _contact_table(bodies: tuple[Shape, ...], planes: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """`kinds`, `shapes` and `first` of `kernels/rigid_contact.py`."""
+    contacts = []
+    for a, shape in enumerate(bodies):
+        for plane in planes:
+            contacts += [(_PLANE, a, _WORLD, point, shape.radius, plane) for point in shape.points]
+        for b in range(a):
+            contacts += _between(bodies, a, b)
+    kinds, shapes, first = [], [], [0]
+    for body in range(len(bodies)):
+        for kind, a, b, point, radius, surface in contacts:
+            if body in (a, b):
+                kinds.append([kind, a, b, 1 if body == a else -1])
+                shapes.append([*point, radius, *surface])
+        first.append(len(kinds))
+    return np.array(kinds, dtype=np.int32).reshape(-1, 4), np.array(shapes, float).reshape(-1, 8), np.array(first)
+
+
+def _between(bodies: tuple[Shape, ...], a: int, b: int) -> list[tuple[int, int, int, Array, float, Array]]:
+    """Contacts of two bodies: (kind, whose point, whose surface, point, radius, surface)."""
+    pairs = [(mover, other) for mover, other in ((a, b), (b, a)) if _surface(bodies[other]) is not None]
+    if not pairs:
+        raise UsageError(f"bodies {b} and {a} are both meshes", "balls and boxes but for one", "replace one by a Box")
+    balls = [pair for pair in pairs if isinstance(bodies[pair[0]], Sphere)]
+    found = []
+    for mover, other in balls[:1] or pairs:  # a ball's one point tells all
+        shape, surface = bodies[mover], _surface(bodies[other])
+        assert surface is not None
+        found += [(surface[0], mover, other, point, shape.radius, surface[1]) for point in shape.points]
+    return found
+
+
+def _surface(shape: Shape) -> tuple[int, Array] | None:
+    """Kind and numbers of a shape with a signed distance."""
+    if isinstance(shape, Sphere):
+        return _SPHERE, np.array([shape.radius, 0.0, 0.0, 0.0])
+    if isinstance(shape, Box):
+        return _BOX, np.array([*shape.half_extents, 0.0])
+    return None
+
+
+def _face_matrices(shape: Shape) -> tuple[Array, Array]:
+    """Sums of J^T J over the points of each face, along its normal and across it, [F, 6, 6]; J [3, 6] of a point."""
+    along, across = [], []
+    for normal, points in shape.faces():
+        jacobian = np.concatenate([np.broadcast_to(np.eye(3), (len(points), 3, 3)), -rotations.skew(points)], axis=-1)
+        by_normal = np.einsum("i,kij->kj", normal, jacobian)
+        along.append(by_normal.T @ by_normal)
+        across.append(np.einsum("kij,kil->jl", jacobian, jacobian) - along[-1])
+    return np.array(along), np.array(across)
