@@ -1,0 +1,384 @@
+"""What articulated bodies share: a tree of revolute and prismatic joints on a fixed or free base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys import rotations
+from vid2phys.engine.system import Integrator, System
+from vid2phys.io.robot import Robot
+from vid2phys.types import Array, Parameter, Parameters
+
+_LIMIT_RATE = 100.0  # rad/s, the frequency of a joint against its stop
+_WIDEST_SAMPLE = {"revolute": 0.5 * np.pi, "prismatic": 0.1}  # rad, m, for joints without limits
+_FINER = 1e3  # trimesh takes distances as equal whose squares differ by less than 1e-8: that is 0.1 mm in metres
+_BASE_STATES = (
+    *("position_x_m", "position_y_m", "position_z_m"),
+    *("orientation_quat_w", "orientation_quat_x", "orientation_quat_y", "orientation_quat_z"),
+)
+_BASE_TURNS = ("rotation_x_rad", "rotation_y_rad", "rotation_z_rad")
+_BASE_RATES = (
+    *("velocity_x_m_s", "velocity_y_m_s", "velocity_z_m_s"),
+    *("angular_velocity_x_rad_s", "angular_velocity_y_rad_s", "angular_velocity_z_rad_s"),
+)
+_BASE_DISTURBANCES = (
+    *("disturbance_force_x_N", "disturbance_force_y_N", "disturbance_force_z_N"),
+    *("disturbance_torque_x_Nm", "disturbance_torque_y_Nm", "disturbance_torque_z_Nm"),
+)
+
+
+class JointTree(System):
+    """Links on revolute and prismatic joints. See `articulated.Articulated` for the equations and layouts."""
+
+    integrators = ("rk4", "semi_implicit_euler")
+
+    def __init__(self, robot: Robot, groups: Sequence[Sequence[str]] | None = None) -> None:
+        """`groups`: names of the joints that share stiffness, damping and friction; None: every joint has its own."""
+        self.robot = robot
+        names, count = robot.joint_names, len(robot.joint_names)
+        self.group_names = names if groups is None else tuple(str(g) for g in range(len(groups)))
+        members = [[name] for name in names] if groups is None else groups
+        self._group = np.array([next(g for g, member in enumerate(members) if name in member) for name in names])
+        units = ["rad" if kind == "revolute" else "m" for kind in robot.joint_types]
+        free = robot.free_base
+        angles = tuple(f"{name}_{unit}" for name, unit in zip(names, units, strict=True))
+        rates = tuple(f"{name}_{unit}_s" for name, unit in zip(names, units, strict=True))
+        self.state_names = (*(_BASE_STATES if free else ()), *angles, *(_BASE_RATES if free else ()), *rates)
+        turns = (*_BASE_STATES[:3], *_BASE_TURNS) if free else ()
+        self.tangent_names = (*turns, *angles, *(_BASE_RATES if free else ()), *rates)
+        self.action_names = tuple(
+            f"torque_{n}" if u == "rad" else f"force_{n}" for n, u in zip(names, units, strict=True)
+        )
+        self.action_units = tuple("N m" if unit == "rad" else "N" for unit in units)
+        disturbances = tuple(f"disturbance_{name}" for name in self.action_names)
+        self.control_names = (*self.action_names, *disturbances, *(_BASE_DISTURBANCES if free else ()))
+        self.control_inertia = ("",) * len(self.control_names)
+        driven = tuple("joint_torque" if unit == "rad" else "joint_force" for unit in units)
+        base = (*("force",) * 3, *("torque",) * 3) if free else ()
+        self.control_groups = (*driven, *("torque",) * count, *base)
+        self._base = 6 if free else 0
+        self._configuration = count + (7 if free else 0)
+        self._heavy = np.flatnonzero((robot.masses > 0.0) & ((np.arange(count + 1) > 0) | free))
+        effective = 1.0 / np.diag(np.linalg.inv(self._mass_matrix(robot.masses)))[self._base :]
+        self._limit_stiffness = _LIMIT_RATE**2 * effective
+        self._trees: dict[str, Any] = {}
+        self._scratch: dict[str, Any] = {}
+
+    def parameters(self) -> Parameters:
+        """Gravity; stiffness, damping and dry friction of every joint or group of joints; the mass of every link.
+
+        Defaults are the robot's. A link's inertia scales with its mass.
+        """
+        robot = self.robot
+        items = [Parameter("gravity", "m/s^2", robot.gravity, 0.0, 30.0)]
+        first = [int(np.argmax(self._group == g)) for g in range(len(self.group_names))]
+        columns = (
+            ("stiffness", "/{}", robot.stiffness),
+            ("damping", " s/{}", robot.damping),
+            ("friction", "", robot.friction),
+        )
+        for what, per, values in columns:
+            for name, joint in zip(self.group_names, first, strict=True):
+                turns = robot.joint_types[joint] == "revolute"
+                unit = ("N m" if turns else "N") + per.format("rad" if turns else "m")
+                items.append(Parameter(f"{what}_{name}", unit, float(values[joint]), 0.0, 1e6))
+        for link in self._heavy:
+            mass = float(robot.masses[link])
+            items.append(Parameter(f"mass_{robot.link_names[link]}", "kg", mass, 1e-3 * mass, 1e3 * mass, "log"))
+        return Parameters(tuple(items))
+
+    def retract(self, states: Array, tangent: Array) -> Array:
+        """See `System.retract`; a free base's quaternion moves by right multiplication with exp(dtheta)."""
+        s, t = np.asarray(states, dtype=float), np.asarray(tangent, dtype=float)
+        if not self._base:
+            return s + t
+        turn = rotations.quat_from_rotvec(t[..., 3:6])
+        quat = rotations.quat_normalize(rotations.quat_multiply(s[..., 3:7], turn))
+        return np.concatenate([s[..., :3] + t[..., :3], quat, s[..., 7:] + t[..., 6:]], axis=-1)
+
+    def local(self, a: Array, b: Array) -> Array:
+        """See `System.local`; the shorter way round."""
+        a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
+        if not self._base:
+            return b - a
+        turn = rotations.quat_multiply(rotations.quat_conjugate(a[..., 3:7]), b[..., 3:7])
+        parts = [b[..., :3] - a[..., :3], rotations.rotvec_from_quat(turn), b[..., 7:] - a[..., 7:]]
+        return np.concatenate(parts, axis=-1)
+
+    def tangent_basis(self, states: Array) -> Array:
+        """See `System.tangent_basis`."""
+        size = len(self.tangent_names)
+        if not self._base:
+            return np.broadcast_to(np.eye(size), (*np.shape(states)[:-1], size, size))
+        basis = np.zeros((*np.shape(states)[:-1], size + 1, size))
+        quat = np.asarray(states, dtype=float)[..., 3:7]
+        columns = [rotations.quat_multiply(quat, np.eye(4)[i]) for i in (1, 2, 3)]
+        basis[..., :3, :3] = np.eye(3)
+        basis[..., 3:7, 3:6] = 0.5 * np.stack(columns, axis=-1)
+        basis[..., 7:, 6:] = np.eye(size - 6)
+        return basis
+
+    def cotangent_basis(self, states: Array) -> Array:
+        """See `System.cotangent_basis`: the transposed tangent basis but for a quaternion's factor of four."""
+        basis = np.swapaxes(self.tangent_basis(states), -1, -2).copy()
+        if self._base:
+            basis[..., 3:6, 3:7] *= 4.0
+        return basis
+
+    def launch_step(
+        self,
+        states: Any,
+        controls: Any,
+        parameters: Any,
+        dt_s: Any,
+        next_states: Any,
+        *,
+        step: int,
+        fraction: float,
+        integrator: Integrator,
+    ) -> None:
+        """See `System.launch_step`; one launch, and one for its adjoint, which is recorded on the tape."""
+        from vid2phys.engine.kernels import articulation_launch
+
+        device = str(states.device)
+        if device not in self._trees:
+            self._trees[device] = articulation_launch.device_tree(self._constants(), device)
+        tree = self._trees[device]
+        scratch = self._scratch.get(device)
+        if scratch is None or scratch.rows != states.shape[0]:
+            scratch = self._scratch[device] = articulation_launch.Scratch(
+                tree, states.shape[0], states.shape[1], device
+            )
+        inputs = states, controls, parameters, dt_s
+        articulation_launch.launch(tree, scratch, *inputs, next_states, step, fraction, integrator)
+
+    def longest_step_s(self, parameters: Array) -> float:
+        """See `System.longest_step_s`: springs and stops, damping and friction below its smoothing rate, at rest."""
+        from vid2phys.engine.kernels.articulation import FRICTION_RATE
+
+        values = np.asarray(parameters, dtype=float)
+        count = len(self.group_names)
+        stiffness, damping, friction = values[1 : 1 + 3 * count].reshape(3, count)[:, self._group]
+        inverse = np.linalg.inv(self._mass_matrix(self._masses(values)))[self._base :, self._base :]
+        limited = np.isfinite(self.robot.lower) | np.isfinite(self.robot.upper)
+        stops = np.where(limited, self._limit_stiffness, 0.0)
+        frequency = np.sqrt(_largest_eigenvalue(inverse, stiffness + stops))
+        rate = _largest_eigenvalue(inverse, damping + friction / float(FRICTION_RATE))
+        return float(2.0 / max(frequency, rate, 1e-300))
+
+    def body_pose(self, states: Array) -> tuple[Array, Array]:
+        """See `System.body_pose`: the base."""
+        states = np.asarray(states, dtype=float)
+        if self._base:
+            return states[..., :3], states[..., 3:7]
+        quat = np.broadcast_to([1.0, 0.0, 0.0, 0.0], (*states.shape[:-1], 4))
+        return np.zeros((*states.shape[:-1], 3)), quat
+
+    def links_of(self, points_body: Array) -> NDArray[np.int64]:
+        """The link [K] whose surface is nearest to each of the points [K, 3] m, given in the base's axes at rest."""
+        from trimesh import Trimesh, proximity
+
+        mesh = self.robot.mesh
+        points = np.asarray(points_body, dtype=float)
+        if not len(mesh.faces) or not len(points):
+            return np.zeros(len(points), dtype=np.int64)
+        surface = Trimesh(_FINER * mesh.vertices, mesh.faces, process=False)
+        return np.asarray(mesh.part[proximity.closest_point(surface, _FINER * points)[2]], dtype=np.int64)
+
+    def keypoints(self, states: Array, points_body: Array) -> Array:
+        """See `System.keypoints`: points in the base's axes at rest, each carried by the link nearest to it."""
+        return self.keypoints_on(states, points_body, self.links_of(points_body))
+
+    def keypoints_on(self, states: Array, points_body: Array, links: NDArray[np.int64]) -> Array:
+        """`keypoints` of points [K, 3] m in the base's axes at rest that are carried by the links [K]."""
+        turned, placed = self._frames(states)
+        return (
+            np.einsum("...kij,kj->...ki", turned[..., links, :, :], self._in_links(points_body, links))
+            + placed[..., links, :]
+        )
+
+    def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
+        """See `System.keypoints_jacobian`."""
+        states, links = np.asarray(states, dtype=float), self.links_of(points_body)
+        turned, placed = self._frames(states)
+        points = self.keypoints_on(states, points_body, links)
+        jacobian = np.zeros((*points.shape, len(self.tangent_names)))
+        if self._base:
+            base = rotations.matrix_from_quat(states[..., 3:7])
+            jacobian[..., :3] = np.eye(3)
+            arms = np.einsum("...ji,...kj->...ki", base, points - states[..., None, :3])
+            jacobian[..., 3:6] = -base[..., None, :, :] @ rotations.skew(arms)
+        moves = self._ancestry()[links]
+        for i in range(1, len(self.robot.parents)):
+            axis = (turned[..., i, :, :] @ self.robot.axes[i])[..., None, :]
+            arms = points - placed[..., i, None, :]
+            column = np.cross(axis, arms) if self._turns[i] else np.broadcast_to(axis, arms.shape)
+            jacobian[..., self._base + i - 1] = moves[:, i, None] * column
+        return jacobian
+
+    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
+        """See `System.vertices`: each is carried by the link nearest to it at rest."""
+        return self.keypoints_on(state, mesh_vertices, self._links_of_mesh(mesh_vertices))
+
+    def sample_state(self, rng: np.random.Generator, n: int) -> Array:
+        """See `System.sample_state`: joints in the middle half of their range, a base at the origin."""
+        robot = self.robot
+        widest = np.array([_WIDEST_SAMPLE[kind] for kind in robot.joint_types])
+        lower = np.where(np.isfinite(robot.lower), robot.lower, robot.reference - widest)
+        upper = np.where(np.isfinite(robot.upper), robot.upper, np.maximum(lower, robot.reference) + widest)
+        share = rng.uniform(0.25, 0.75, (n, len(widest)))
+        scale = np.array([1.0 if kind == "revolute" else 0.5 for kind in robot.joint_types])
+        joints, rates = lower + share * (upper - lower), scale * rng.normal(0.0, 1.0, (n, len(widest)))
+        if not self._base:
+            return np.concatenate([joints, rates], axis=1)
+        quat = rotations.quat_normalize(rng.normal(size=(n, 4)))
+        return np.concatenate([np.zeros((n, 3)), quat, joints, rng.normal(0.0, 1.0, (n, 6)), rates], axis=1)
+
+    def hover_controls(self, parameters: Array) -> Array:
+        """See `System.hover_controls`: what holds the joints at 0 on a fixed base; a free one falls anyway."""
+        controls = np.zeros(len(self.control_names))
+        if self._base:
+            return controls
+        values, robot = np.asarray(parameters, dtype=float), self.robot
+        count = len(robot.joint_names)
+        turned, placed = self._frames(np.zeros(2 * count))
+        coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
+        stiffness = values[1 : 1 + len(self.group_names)][self._group]
+        lower, upper = np.minimum(robot.upper, np.maximum(robot.lower, 0.0)), 0.0
+        controls[:count] = -stiffness * robot.spring_reference + self._limit_stiffness * (upper - lower)
+        lift = values[0] * self._masses(values)[:, None] * np.array([0.0, 0.0, 1.0])
+        moves = self._ancestry()
+        for i in range(1, count + 1):
+            axis = turned[i] @ robot.axes[i]
+            velocity = np.cross(axis, coms - placed[i]) if self._turns[i] else np.broadcast_to(axis, coms.shape)
+            controls[i - 1] += float((moves[:, i, None] * velocity * lift).sum())
+        return controls
+
+    @property
+    def _turns(self) -> NDArray[np.bool_]:
+        """[L], whether a link's joint is revolute; False for the base."""
+        return np.array([False, *(kind == "revolute" for kind in self.robot.joint_types)])
+
+    def _ancestry(self) -> NDArray[np.bool_]:
+        """[L, L], whether joint of link j moves link i."""
+        moves = np.eye(len(self.robot.parents), dtype=bool)
+        for i in range(1, len(moves)):
+            moves[i] |= moves[self.robot.parents[i]]
+        moves[:, 0] = False
+        return moves
+
+    def _masses(self, parameters: Array) -> Array:
+        """Mass of every link [L] for one vector of parameters."""
+        masses = np.zeros(len(self.robot.masses))
+        masses[self._heavy] = parameters[1 + 3 * len(self.group_names) :]
+        return masses
+
+    def _frames(self, states: Array) -> tuple[Array, Array]:
+        """Rotation [..., L, 3, 3] and position [..., L, 3] of every link in the world."""
+        states, robot = np.asarray(states, dtype=float), self.robot
+        first = self._configuration - len(robot.joint_names)
+        base, quat = self.body_pose(states)
+        turned = np.empty((*states.shape[:-1], len(robot.parents), 3, 3))
+        placed = np.empty((*states.shape[:-1], len(robot.parents), 3))
+        turned[..., 0, :, :], placed[..., 0, :] = rotations.matrix_from_quat(quat), base
+        for i in range(1, len(robot.parents)):
+            up, q = int(robot.parents[i]), states[..., first + i - 1] - robot.reference[i - 1]
+            rotation = turned[..., up, :, :] @ robot.rotations[i]
+            position = placed[..., up, :] + turned[..., up, :, :] @ robot.offsets[i]
+            along = q[..., None] * robot.axes[i]
+            if self._turns[i]:
+                rotation = rotation @ rotations.matrix_from_rotvec(along)
+            else:
+                position = position + np.einsum("...ij,...j->...i", rotation, along)
+            turned[..., i, :, :], placed[..., i, :] = rotation, position
+        return turned, placed
+
+    def _rest_state(self) -> Array:
+        base = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0] if self._base else []
+        rates = np.zeros(self._base + len(self.robot.joint_names))
+        return np.concatenate([base, self.robot.reference, rates])
+
+    def _in_links(self, points_body: Array, links: NDArray[np.int64]) -> Array:
+        """Points at rest, base's axes, in the axes of the links that carry them."""
+        turned, placed = self._frames(self._rest_state())
+        return np.einsum("kji,kj->ki", turned[links], np.asarray(points_body, dtype=float) - placed[links])
+
+    def _links_of_mesh(self, vertices: Array) -> NDArray[np.int64]:
+        """`links_of`, remembered for the mesh that was asked for last."""
+        vertices = np.asarray(vertices, dtype=float)
+        known = self._carried
+        if known is None or not np.array_equal(known[0], vertices):
+            known = self._carried = vertices.copy(), self.links_of(vertices)
+        return known[1]
+
+    _carried: tuple[Array, NDArray[np.int64]] | None = None
+
+    def _mass_matrix(self, masses: Array) -> Array:
+        """Mass matrix [V, V] at rest for link masses [L]."""
+        robot = self.robot
+        turned, placed = self._frames(self._rest_state())
+        coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
+        per_mass = robot.inertias / np.where(robot.masses > 0.0, robot.masses, 1.0)[:, None, None]
+        inertias = masses[:, None, None] * (turned @ per_mass @ np.swapaxes(turned, 1, 2))
+        moves, size = self._ancestry(), self._base + len(robot.joint_names)
+        linear, angular = np.zeros((len(masses), 3, size)), np.zeros((len(masses), 3, size))
+        if self._base:
+            linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -rotations.skew(coms), np.eye(3)
+        for i in range(1, len(masses)):
+            axis, column = turned[i] @ robot.axes[i], self._base + i - 1
+            if self._turns[i]:
+                angular[moves[:, i], :, column] = axis
+                linear[moves[:, i], :, column] = np.cross(axis, coms[moves[:, i]] - placed[i])
+            else:
+                linear[moves[:, i], :, column] = axis
+        matrix = np.einsum("l,lia,lib->ab", masses, linear, linear) + np.einsum(
+            "lia,lij,ljb->ab", angular, inertias, angular
+        )
+        return matrix + np.diag(np.concatenate([np.zeros(self._base), robot.armature]))
+
+    def _constants(self) -> dict[str, Any]:
+        """The fields of the kernels' `Tree`, in NumPy."""
+        robot, count, base = self.robot, len(self.robot.joint_names), self._base
+        per_joint = {
+            "group": self._group,
+            "reference": robot.reference,
+            "spring_reference": robot.spring_reference,
+            "armature": robot.armature,
+            "lower": robot.lower,
+            "upper": robot.upper,
+            "limit_stiffness": self._limit_stiffness,
+        }
+        columns = np.full(count + 1, -1)
+        columns[self._heavy] = 1 + 3 * len(self.group_names) + np.arange(len(self._heavy))
+        dof_parent = [*range(-1, base - 1), *(base + int(p) - 1 for p in robot.parents[1:])]
+        depth: list[int] = []
+        for parent in dof_parent:
+            depth.append(0 if parent < 0 else depth[parent] + 1)
+        return {
+            "links": count + 1,
+            "base": base,
+            "configuration": self._configuration,
+            "groups": len(self.group_names),
+            "parent": robot.parents,
+            "revolute": self._turns.astype(int),
+            "mass_column": columns,
+            "offset": robot.offsets,
+            "turned": robot.rotations,
+            "axis": robot.axes,
+            "com": robot.coms,
+            "inertia": robot.inertias / np.where(robot.masses > 0.0, robot.masses, 1.0)[:, None, None],
+            **{name: np.concatenate([[0], values]) for name, values in per_joint.items()},
+            "dof_parent": np.array(dof_parent),
+            "dof_depth": np.array(depth),
+            "row_start": np.cumsum([0, *(d + 1 for d in depth)]),
+        }
+
+
+def _largest_eigenvalue(inverse: NDArray[Any], diagonal: Array) -> float:
+    """Largest eigenvalue of M^-1 diag(d), by the symmetric matrix it is similar to; d >= 0."""
+    root = np.sqrt(np.maximum(diagonal, 0.0))
+    return float(np.linalg.eigvalsh(root[:, None] * inverse * root).max())
