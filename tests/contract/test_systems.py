@@ -18,8 +18,10 @@ from vid2phys.types import Array
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 OPTIONS: dict[str, tuple[dict, ...]] = {
+    "cloth": ({}, {"ground": True, "load_vertices": (0, 4), "per_vertex_mass": True, "per_edge_rest_angle": True}),
     "rigid_contact": ({}, {"bodies": (Sphere(0.1), Box((0.1, 0.2, 0.3))), "driven": False}),
     "quadrotor": ({"input": "wrench"}, {"input": "rotors"}),
+    "articulated": ({}, {"base": "free"}),
     "soft_body": (
         {},
         {"moduli": "lame", "pinned": (0, 1, 2, 3), "load_vertices": (8, 9), "muscles": [0, -1] * 6},
@@ -29,7 +31,7 @@ OPTIONS: dict[str, tuple[dict, ...]] = {
 CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]
 SCHEMES = [(*case, integrator) for case in CASES for integrator in systems.get(case[0], **case[1]).integrators]
 LONGEST_S = 0.03
-CONTROL_SIZES = {"soft_body": 1.0}  # what controls that are zero at rest are varied by, where it is not 1e-4
+CONTROL_SIZES = {"cloth": 0.1, "soft_body": 1.0}  # what controls that are zero at rest vary by, where it is not 1e-4
 
 
 def case_name(case: tuple) -> str:
