@@ -82,17 +82,17 @@ def sign_of(x: wp.float64) -> wp.float64:
 @wp.func
 def box_surface(y: wp.vec3d, half: wp.vec3d) -> wp.vec4d:
     """Outward normal and signed distance of a point from a box about the origin; inside, of the nearest face."""
-    zero, one = wp.float64(0.0), wp.float64(1.0)
+    zero = wp.float64(0.0)
     x0, x1, x2 = wp.abs(y[0]) - half[0], wp.abs(y[1]) - half[1], wp.abs(y[2]) - half[2]
     s0, s1, s2 = sign_of(y[0]), sign_of(y[1]), sign_of(y[2])
     out = wp.vec4d(zero, zero, zero, zero)
     if x0 <= zero and x1 <= zero and x2 <= zero:
         if x0 >= x1 and x0 >= x2:
-            out = wp.vec4d(s0 * one, zero, zero, x0)
+            out = wp.vec4d(s0, zero, zero, x0)
         elif x1 >= x2:
-            out = wp.vec4d(zero, s1 * one, zero, x1)
+            out = wp.vec4d(zero, s1, zero, x1)
         else:
-            out = wp.vec4d(zero, zero, s2 * one, x2)
+            out = wp.vec4d(zero, zero, s2, x2)
     else:
         beyond = wp.vec3d(s0 * wp.max(x0, zero), s1 * wp.max(x1, zero), s2 * wp.max(x2, zero))
         n = wp.normalize(beyond)
