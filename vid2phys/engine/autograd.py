@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from vid2phys.engine.checks import require_finite_states
 from vid2phys.engine.kernels.runtime import wp
 from vid2phys.engine.rollout import fill_states, run_interval
-from vid2phys.engine.system import Integrator, System
+from vid2phys.engine.system import CompiledIntervals, Integrator, Precision, System, compiled_intervals
 from vid2phys.types import Array
 
 
@@ -23,6 +23,8 @@ class _Settings:
     intervals_s: Array
     integrator: Integrator
     substeps: int
+    compiled: CompiledIntervals | None
+    precision: Precision
 
 
 def differentiable_rollout(
@@ -33,11 +35,14 @@ def differentiable_rollout(
     integrator: Integrator,
     substeps: int,
     device: str,
+    precision: Precision = "double",
 ) -> torch.Tensor:
     """See `rollout.rollout`. tensors: initial states [B, N], controls [B, S, M], parameters [P] or [B, P]."""
     initial, controls, parameters = (t.to(device=device, dtype=torch.float64) for t in tensors)
-    settings = _Settings(system, intervals_s, integrator, substeps)
-    states: torch.Tensor = _Rollout.apply(initial, controls, parameters.reshape(-1, parameters.shape[-1]), settings)
+    compiled = compiled_intervals(system, integrator, device, precision)
+    settings = _Settings(system, intervals_s, integrator, substeps, compiled, precision)
+    function = _Rollout if compiled is None else _CompiledRollout
+    states: torch.Tensor = function.apply(initial, controls, parameters.reshape(-1, parameters.shape[-1]), settings)
     return states.transpose(0, 1)
 
 
@@ -90,6 +95,40 @@ class _Rollout(torch.autograd.Function):
                 tape.backward(grads={out: wp.from_torch(adjoint, dtype=wp.float64, requires_grad=False)})
                 adjoint = grad_states[step] + wp.to_torch(x.grad)
             return adjoint, wp.to_torch(u.grad), wp.to_torch(p.grad), None
+
+
+class _CompiledRollout(torch.autograd.Function):
+    """`_Rollout` by the system's compiled loops."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, initial: torch.Tensor, controls: torch.Tensor, parameters: torch.Tensor, settings: _Settings
+    ) -> torch.Tensor:
+        assert settings.compiled is not None
+        states = initial.new_empty((controls.shape[1] + 1, *initial.shape))
+        states[0] = initial
+        filled, u, p = (t.detach().contiguous().numpy() for t in (states, controls, parameters))
+        lengths = np.asarray(settings.intervals_s)[None]
+        settings.compiled.forward(filled, u, p, lengths, substeps=settings.substeps, precision=settings.precision)
+        require_finite_states(settings.system, filled, settings.intervals_s)
+        ctx.save_for_backward(states, controls, parameters)
+        ctx.settings = settings
+        return states
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
+        settings: _Settings = ctx.settings
+        assert settings.compiled is not None
+        states, controls, parameters = (t.detach().contiguous().numpy() for t in ctx.saved_tensors)
+        lengths, cotangents = np.asarray(settings.intervals_s)[None], grad_states.contiguous().numpy()
+        gradients = settings.compiled.backward(
+            *(states, cotangents, controls, parameters, lengths),
+            substeps=settings.substeps,
+            precision=settings.precision,
+        )
+        initial, by_controls, by_parameters = (torch.from_numpy(g) for g in gradients)
+        return initial, by_controls, by_parameters, None
 
 
 def _to_warp(tensor: torch.Tensor, *, gradient: bool = False) -> Any:

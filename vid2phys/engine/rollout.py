@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vid2phys.engine.checks import check_inputs, require_finite_states
-from vid2phys.engine.system import Integrator, System, check_scheme
+from vid2phys.engine.system import Integrator, Precision, System, check_scheme, compiled_intervals
 from vid2phys.types import Array
 
 if TYPE_CHECKING:
@@ -45,13 +45,15 @@ def simulate(
     integrator: Integrator | None = None,
     substeps: int = 1,
     device: str = "cpu",
+    precision: Precision = "double",
 ) -> Array:
     """States at the ends of all intervals, controls held over each.
 
     initial_states: [B, N]. controls: [B, S, M]. parameters: [P] or [B, P] in SI. dt_s: length of an interval [s], or
     one for each, [S] or [B, S]. Every interval is integrated in `substeps` equal steps by `integrator` (None: the
-    system's default). Returns [B, S + 1, N], the first state being the one given. Raises as `check_inputs` does,
-    UsageError for an integrator that the system has not, SimulationError for states that do not stay finite.
+    system's default). precision: what is computed in; single for systems with compiled loops only. Returns
+    [B, S + 1, N], the first state being the one given. Raises as `check_inputs` does, UsageError for an integrator or a
+    precision that the system has not, SimulationError for states that do not stay finite.
     """
     from vid2phys.engine.kernels.runtime import wp
 
@@ -61,12 +63,16 @@ def simulate(
     intervals = np.broadcast_to(dt_s, controls.shape[:2] if dt_s.ndim == 2 else (1, *controls.shape[1:2]))
     scheme = check_scheme(system, integrator, substeps)
     check_inputs(system, initial_states, controls, parameters, intervals, integrator=scheme, substeps=substeps)
-    arrays: list[Any] = [wp.array(a, dtype=wp.float64, device=device) for a in (controls, parameters, intervals)]
     states = np.empty((controls.shape[1] + 1, *initial_states.shape))
     states[0] = initial_states
-    buffer: Any = wp.array(states, dtype=wp.float64, device=device)
-    fill_states(system, buffer, *arrays, integrator=scheme, substeps=substeps)
-    states = buffer.numpy()
+    compiled = compiled_intervals(system, scheme, device, precision)
+    if compiled is not None:
+        compiled.forward(states, controls, parameters, intervals, substeps=substeps, precision=precision)
+    else:
+        arrays: list[Any] = [wp.array(a, dtype=wp.float64, device=device) for a in (controls, parameters, intervals)]
+        buffer: Any = wp.array(states, dtype=wp.float64, device=device)
+        fill_states(system, buffer, *arrays, integrator=scheme, substeps=substeps)
+        states = buffer.numpy()
     require_finite_states(system, states, intervals)
     return np.ascontiguousarray(np.swapaxes(states, 0, 1))
 
@@ -81,11 +87,12 @@ def rollout(
     integrator: Integrator | None = None,
     substeps: int = 1,
     device: str = "cpu",
+    precision: Precision = "double",
 ) -> torch.Tensor:
     """`simulate` on tensors, with gradients for initial states, controls and parameters (reverse mode, first order).
 
     The states returned are the checkpoints of the backward pass, so it needs memory for the substeps of one interval
-    only. Computes in float64 on `device` and returns float64 there. Raises as `simulate` does.
+    only. Computes in `precision` on `device` and returns float64 there. Raises as `simulate` does.
     """
     from vid2phys.engine.autograd import differentiable_rollout
 
@@ -94,7 +101,10 @@ def rollout(
     initial, given, values = (t.detach().cpu().double().numpy() for t in (initial_states, controls, parameters))
     check_inputs(system, initial, given, np.atleast_2d(values), intervals, integrator=scheme, substeps=substeps)
     tensors = initial_states, controls, parameters
-    return differentiable_rollout(system, tensors, intervals, integrator=scheme, substeps=substeps, device=device)
+    compiled_intervals(system, scheme, device, precision)
+    return differentiable_rollout(
+        system, tensors, intervals, integrator=scheme, substeps=substeps, device=device, precision=precision
+    )
 
 
 def linearize(

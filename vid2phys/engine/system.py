@@ -10,7 +10,7 @@ rest and move with the element they lie in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,40 @@ from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Parameters
 
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
+Precision = Literal["double", "single"]
+
+
+class CompiledIntervals(Protocol):
+    """Whole rollouts on the CPU in compiled loops of a system's own, where launches of kernels would be slow.
+
+    States are [S + 1, B, N], controls [B, S, M], parameters [1 or B, P], dt_s [1 or B, S], all float64 whatever the
+    precision computed in. The numbers are those of `launch_step` but for rounding.
+    """
+
+    @property
+    def integrators(self) -> tuple[Integrator, ...]:
+        """Those that have such loops."""
+        ...
+
+    def forward(
+        self, states: Array, controls: Array, parameters: Array, dt_s: Array, *, substeps: int, precision: Precision
+    ) -> None:
+        """Fill states[1:] from states[0]."""
+        ...
+
+    def backward(
+        self,
+        states: Array,
+        cotangents: Array,
+        controls: Array,
+        parameters: Array,
+        dt_s: Array,
+        *,
+        substeps: int,
+        precision: Precision,
+    ) -> tuple[Array, Array, Array]:
+        """Gradients by initial states, controls and parameters (shapes as given) from those by all states."""
+        ...
 
 
 class System(ABC):
@@ -33,6 +67,7 @@ class System(ABC):
     control_names: tuple[str, ...]  # [M]: actions, then disturbances
     control_inertia: tuple[str, ...]  # [M]: the parameter that turns an acceleration into this control, "" if none does
     control_groups: tuple[str, ...]  # [M]: controls of one group share the level and bandwidth of their prior
+    compiled: CompiledIntervals | None = None  # what rollouts on the CPU use instead of launches, if there is any
 
     @abstractmethod
     def parameters(self) -> Parameters:
@@ -112,3 +147,21 @@ def check_scheme(system: System, integrator: Integrator | None, substeps: int) -
     if integrator not in system.integrators:
         raise unknown_name("integrator", integrator, system.integrators)
     return integrator
+
+
+def compiled_intervals(
+    system: System, integrator: Integrator, device: str, precision: Precision
+) -> CompiledIntervals | None:
+    """The system's compiled loops if they do the job, None for launches. Raises UsageError for a precision not had."""
+    if precision not in ("double", "single"):
+        raise unknown_name("precision", precision, ("double", "single"))
+    compiled = system.compiled
+    if compiled is not None and integrator in compiled.integrators and str(device) == "cpu":
+        return compiled
+    if precision == "single":
+        raise UsageError(
+            f"single precision for '{system.name}' with {integrator} on {device}",
+            "double, or a system with compiled loops on the CPU",
+            "leave precision at double",
+        )
+    return None

@@ -82,7 +82,8 @@ def read_material(parameters: wp.array2d(dtype=wp.float64), i: int, layout: Layo
     moduli = linear_moduli(parameters[i, 0], parameters[i, 1], layout)
     mu, lam = moduli[0], moduli[1]
     shared = wp.float64(layout.nodal) * lam
-    return Material(wp.float64(4.0 / 3.0) * mu, lam - shared + wp.float64(5.0 / 6.0) * mu, shared, parameters[i, 2])
+    third = wp.float64(1.0) / wp.float64(3.0)  # divided in double precision, unlike a quotient of literals
+    return Material(wp.float64(4.0) * third * mu, lam - shared + wp.float64(2.5) * third * mu, shared, parameters[i, 2])
 
 
 @wp.func

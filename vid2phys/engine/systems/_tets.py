@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from vid2phys.engine.implicit import launch_implicit_euler
 from vid2phys.engine.system import Integrator
 from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter
+from vid2phys.engine.systems._tets_compiled import TetIntervals
+from vid2phys.engine.systems._tet_matrix import TetStepMatrix
 from vid2phys.engine.tets import check_tets, shape_gradients, tet_volumes
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
@@ -20,7 +24,7 @@ _MARGIN = 0.8  # of the bound that holds near rest: room for compression, which 
 class TetBody(ParticleSystem):
     """A `ParticleSystem` of stable neo-Hookean tets. `SoftBody` has the equations and says what the options mean."""
 
-    integrators = ("semi_implicit_euler",)
+    integrators = ("semi_implicit_euler", "implicit_euler")
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class TetBody(ParticleSystem):
         self.control_inertia = (inertia, inertia, inertia, *("",) * len(activations))
         self.control_groups = ("force", "force", "force", *("activation",) * len(activations))
         self._on_device: dict[str, tuple[Any, Any]] = {}
+        self.compiled = TetIntervals(self)
 
     def parameters(self) -> Parameters:
         """Defaults of a block of soft foam rubber, or the ones that the body was made with."""
@@ -101,7 +106,11 @@ class TetBody(ParticleSystem):
         fraction: float,
         integrator: Integrator,
     ) -> None:
-        """See `System.launch_step`; three launches, five with averaged pressure."""
+        """See `System.launch_step`; explicit: three launches, five with averaged pressure."""
+        if integrator == "implicit_euler":
+            inputs = [states, controls, parameters, dt_s, next_states]
+            launch_implicit_euler(self, *inputs, step=step, fraction=fraction)
+            return
         from vid2phys.engine.kernels import fem
 
         wp, rows, device = fem.wp, states.shape[0], states.device
@@ -142,6 +151,11 @@ class TetBody(ParticleSystem):
             stiffness += p["k_e"] / float(masses.min())
             damping += max(p["k_d"], p["k_f"]) / float(masses.min())
         return _MARGIN * 4.0 / (damping + np.sqrt(damping**2 + 4.0 * stiffness))
+
+    @cached_property
+    def step_matrix(self) -> TetStepMatrix:
+        """The matrix of implicit steps."""
+        return TetStepMatrix(self)
 
     def lame(self, parameters: Array) -> tuple[float, float]:
         """Lame's moduli mu, lambda [Pa] of linear elasticity for one vector of parameters [P]."""

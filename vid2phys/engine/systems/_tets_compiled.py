@@ -1,0 +1,217 @@
+"""Rollouts of elastic bodies by the compiled loops of `kernels/fem_cpu.py`, one row of a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.engine.system import Integrator, Precision
+from vid2phys.types import Array
+
+if TYPE_CHECKING:
+    from vid2phys.engine.systems._tets import TetBody
+
+_TETS_A_THREAD = 400  # below this a thread costs more than it brings
+_TETS_A_ROW = 20_000  # tet steps of a row from which rows are worth a thread of their own
+
+
+class TetIntervals:
+    """`CompiledIntervals` of a `TetBody`. Reverse mode keeps the states of one interval's substeps."""
+
+    integrators: tuple[Integrator, ...] = ("semi_implicit_euler",)
+
+    def __init__(self, body: TetBody) -> None:
+        self._body = body
+        self._meshes: dict[Precision, Any] = {}
+
+    def forward(
+        self, states: Array, controls: Array, parameters: Array, dt_s: Array, *, substeps: int, precision: Precision
+    ) -> None:
+        """See `CompiledIntervals.forward`."""
+        from vid2phys.engine.kernels import fem_cpu
+
+        mesh, chunks = self._mesh(precision), self._chunks(states.shape[1])
+        step_on = fem_cpu.forward if chunks == 1 else fem_cpu.forward_shared_out
+        real, size = mesh.volumes.dtype, self._body.rest_m.size
+
+        def run(row: int) -> None:
+            x, v = (part.astype(real) for part in (states[0, row, :size], states[0, row, size:]))
+            for step in range(controls.shape[1]):
+                h = _of(dt_s, row)[step] / substeps
+                scene = self._scene(_of(parameters, row), controls[row, step], h, real)
+                step_on(x, v, np.empty((0, 0), real), mesh, scene, real.type(h), substeps, chunks)
+                states[step + 1, row, :size], states[step + 1, row, size:] = x, v
+
+        self._each_row(run, states.shape[1], controls.shape[1] * substeps)
+
+    def backward(
+        self,
+        states: Array,
+        cotangents: Array,
+        controls: Array,
+        parameters: Array,
+        dt_s: Array,
+        *,
+        substeps: int,
+        precision: Precision,
+    ) -> tuple[Array, Array, Array]:
+        """See `CompiledIntervals.backward`."""
+        from vid2phys.engine.kernels import fem_cpu
+
+        mesh, chunks = self._mesh(precision), self._chunks(states.shape[1])
+        parallel = chunks > 1
+        step_on = fem_cpu.forward_shared_out if parallel else fem_cpu.forward
+        step_back = fem_cpu.backward_shared_out if parallel else fem_cpu.backward
+        real, size = mesh.volumes.dtype, self._body.rest_m.size
+        by_initial, by_controls = np.empty_like(states[0]), np.zeros_like(controls)
+        by_parameters = np.zeros((states.shape[1], parameters.shape[1]))
+
+        def run(row: int) -> None:
+            x_bar, v_bar = np.zeros(size, real), np.zeros(size, real)
+            path = np.empty((substeps + 1, 2 * size), real)
+            for step in reversed(range(controls.shape[1])):
+                x_bar += cotangents[step + 1, row, :size].astype(real)
+                v_bar += cotangents[step + 1, row, size:].astype(real)
+                h, values = _of(dt_s, row)[step] / substeps, _of(parameters, row)
+                scene = self._scene(values, controls[row, step], h, real)
+                x, v = (part.astype(real) for part in (states[step, row, :size], states[step, row, size:]))
+                if substeps == 1:
+                    path[0], path[1] = states[step, row], states[step + 1, row]
+                else:
+                    step_on(x, v, path[:-1], mesh, scene, real.type(h), substeps, chunks)
+                    path[-1, :size], path[-1, size:] = x, v
+                extra_bar, by_dof = np.zeros_like(scene.extra), np.zeros((3, size), real)
+                sums = np.zeros(8)
+                step_back(*(x_bar, v_bar, path, mesh, scene, real.type(h), substeps, chunks, extra_bar, by_dof, sums))
+                self._collect(
+                    *(values, controls[row, step], h, extra_bar.astype(float), by_dof.astype(float), sums),
+                    by_controls[row, step],
+                    by_parameters[row],
+                )
+            by_initial[row, :size], by_initial[row, size:] = x_bar, v_bar
+
+        self._each_row(run, states.shape[1], controls.shape[1] * substeps)
+        by_initial += cotangents[0]
+        if len(parameters) == 1:
+            by_parameters = by_parameters.sum(axis=0, keepdims=True)
+        return by_initial, by_controls, by_parameters
+
+    def _mesh(self, precision: Precision) -> Any:
+        from vid2phys.engine.kernels import fem_cpu
+
+        if precision not in self._meshes:
+            body, real = self._body, np.float64 if precision == "double" else np.float32
+            self._meshes[precision] = fem_cpu.Mesh(
+                fem_cpu.in_blocks((3 * body.elements).astype(np.uint32)),
+                fem_cpu.in_blocks(body.gradients[:, 1:].reshape(-1, 9).astype(real)),
+                fem_cpu.in_blocks(body.volumes[:, None].astype(real)),
+                body.nodal_volumes.astype(real),
+            )
+        return self._meshes[precision]
+
+    def _scene(self, values: Array, control: Array, h: float, real: Any) -> Any:
+        """`fem_cpu.Scene` of one vector of parameters and of controls."""
+        from vid2phys.engine.kernels import fem_cpu
+
+        body = self._body
+        mu, lam, shared = self._moduli(values)
+        number = real.type
+        weights = body.free / body.masses(values)
+        acceleration = (weights * body.load_shares)[:, None] * control[:3]
+        acceleration[:, 2] -= body.free * values[3]
+        law = values[4:8] if body.ground else np.zeros(4)
+        extra = fem_cpu.in_blocks(((lam + shared) * self._activation(values, control))[:, None].astype(real))
+        return fem_cpu.Scene(
+            (number(mu), number(lam), number(values[2])),
+            number(shared),
+            tuple(number(c) for c in law),
+            extra,
+            np.repeat(body.free, 3).astype(real),
+            np.repeat(h * weights, 3).astype(real),
+            (h * acceleration).ravel().astype(real),
+            body.locking == "nodal",
+            body.ground,
+        )
+
+    def _moduli(self, values: Array) -> tuple[float, float, float]:
+        """mu, lambda of each tet, lambda averaged over nodes, of the energy (`fem.read_material`)."""
+        mu, lam = self._body.lame(values)
+        shared = lam if self._body.locking == "nodal" else 0.0
+        return 4.0 / 3.0 * mu, lam - shared + 5.0 / 6.0 * mu, shared
+
+    def _activation(self, values: Array, control: Array) -> Array:
+        muscles, first = self._body.muscles, self._body.layout()["muscle"]
+        active = np.append(control[3:] + values[first : first + len(control) - 3], 0.0)
+        return np.asarray(active[muscles])
+
+    def _collect(
+        self,
+        values: Array,
+        control: Array,
+        h: float,
+        extra_bar: Array,
+        by_dof: Array,
+        sums: Array,
+        by_control: Array,
+        by_values: Array,
+    ) -> None:
+        """Add an interval's gradients by controls and parameters, from what `fem_cpu.backward` summed up."""
+        from vid2phys.engine.kernels.fem_cpu import LANES
+
+        body, layout = self._body, self._body.layout()
+        _, lam, shared = self._moduli(values)
+        by_extra = extra_bar.reshape(-1, LANES).ravel()[: len(body.elements)]
+        by_activation = np.bincount(body.muscles + 1, (lam + shared) * by_extra, len(control) - 2)[1:]
+        first = layout["muscle"]
+        by_values[first : first + len(by_activation)] += by_activation
+        increments, forces, moments = by_dof.reshape(3, -1, 3)
+        by_control[:3] += body.load_shares @ forces
+        by_control[3:] += by_activation
+
+        by_active_lam = float(self._activation(values, control) @ by_extra)
+        by_mu = 4.0 / 3.0 * sums[0] + 5.0 / 6.0 * (sums[1] + by_active_lam)
+        by_lam = (sums[3] if body.locking == "nodal" else sums[1]) + by_active_lam
+        by_values[:2] += self._by_first_moduli(values, by_mu, by_lam)
+        by_values[2] += sums[2]
+        by_values[3] -= h * increments[:, 2].sum()
+        if body.ground:
+            by_values[4:8] += sums[4:]
+        # the increment of velocity that forces make is h F / m = v' - v + h g e_z
+        by_mass = -(moments.sum(axis=1) / h + values[3] * forces[:, 2])
+        if body.per_vertex_mass:
+            by_values[layout["mass"] :] += by_mass
+        else:
+            by_values[layout["mass"]] += body.nodal_volumes @ by_mass
+
+    def _by_first_moduli(self, values: Array, by_mu: float, by_lam: float) -> Array:
+        if self._body.moduli == "lame":
+            return np.array([by_mu, by_lam])
+        (mu, lam), (young, poisson) = self._body.lame(values), values[:2]
+        slope = young * (1.0 + 2.0 * poisson**2) / ((1.0 + poisson) * (1.0 - 2.0 * poisson)) ** 2
+        return np.array([(mu * by_mu + lam * by_lam) / young, slope * by_lam - mu / (1.0 + poisson) * by_mu])
+
+    def _chunks(self, rows: int) -> int:
+        """Threads that share out the tets of a row: only of a single one."""
+        import numba
+
+        if rows > 1:
+            return 1
+        return max(1, min(numba.get_num_threads(), len(self._body.elements) // _TETS_A_THREAD))
+
+    def _each_row(self, run: Callable[[int], None], rows: int, steps: int) -> None:
+        import numba
+
+        if rows == 1 or steps * len(self._body.elements) < _TETS_A_ROW:
+            for row in range(rows):
+                run(row)
+            return
+        with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+            list(pool.map(run, range(rows)))
+
+
+def _of(rows: Array, row: int) -> Array:
+    """This row, or the only one."""
+    return np.asarray(rows[min(row, len(rows) - 1)])
