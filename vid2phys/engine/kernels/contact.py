@@ -44,6 +44,18 @@ def contact_force(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d, law: 
 
 
 @wp.func
+def slowed_at_touch_down(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d, step_s: wp.float64) -> wp.vec3d:
+    """`velocity`, approaching no faster than what reaches `depth` in one step, for `contact_force`.
+
+    A point that touched down within the last step felt the dashpot for a share of it, d / (|v_n| h). With that share
+    the dashpot's force starts from zero, and derivatives of the steps know of the time of touch-down; after the first
+    step nothing changes.
+    """
+    excess = -depth / step_s - wp.dot(velocity, normal)
+    return velocity + wp.max(excess, wp.float64(0.0)) * normal
+
+
+@wp.func
 def plane_contact_force(position: wp.vec3d, velocity: wp.vec3d, plane: wp.vec4d, law: ContactLaw) -> wp.vec3d:
     """Force [N] on a point at `position` [m] that moves at `velocity` [m/s] against a plane at rest.
 

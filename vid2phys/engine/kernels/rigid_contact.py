@@ -16,7 +16,7 @@ Rows of body i are `first[i]` to `first[i + 1] - 1`.
 
 from __future__ import annotations
 
-from vid2phys.engine.kernels.contact import ContactLaw, contact_force, plane_contact_force
+from vid2phys.engine.kernels.contact import ContactLaw, contact_force, slowed_at_touch_down
 from vid2phys.engine.kernels.multirotor import read_vec3, read_vec4
 from vid2phys.engine.kernels.rigid_body import angular_acceleration, linear_acceleration
 from vid2phys.engine.kernels.rotations import quat_derivative, quat_rotate
@@ -102,20 +102,24 @@ def box_surface(y: wp.vec3d, half: wp.vec3d) -> wp.vec4d:
 
 @wp.func
 def touch(
-    states: wp.array2d(dtype=wp.float64), row: int, contacts: Contacts, i: int, body: int, law: ContactLaw
+    states: wp.array2d(dtype=wp.float64),
+    row: int,
+    contacts: Contacts,
+    i: int,
+    body: int,
+    law: ContactLaw,
+    step_s: wp.float64,
 ) -> wp.spatial_vectord:
     """Force and torque about the centre of `body`, both in the world, of contact i."""
-    kind, b = contacts.kinds[i, 0], contacts.kinds[i, 2]
+    kind = contacts.kinds[i, 0]
     mover = read_pose(states, row, contacts.kinds[i, 1])
     radius = contacts.shapes[i, 3]
     centre = mover.p + quat_rotate(mover.q, read_vec3(contacts.shapes, i, 0))
-    force = wp.vec3d(wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
-    where = centre
-    if kind == PLANE:
-        where = centre - radius * read_vec3(contacts.shapes, i, 4)
-        force = plane_contact_force(where, velocity_at(mover, where), read_vec4(contacts.shapes, i, 4), law)
-    else:
-        other = read_pose(states, row, b)
+    normal = read_vec3(contacts.shapes, i, 4)
+    distance = wp.dot(normal, centre) - contacts.shapes[i, 7]
+    moving = wp.vec3d()
+    if kind != PLANE:
+        other = read_pose(states, row, contacts.kinds[i, 2])
         local = quat_rotate(quat_conjugate(other.q), centre - other.p)
         surface = wp.vec4d()
         if kind == SPHERE:
@@ -123,18 +127,22 @@ def touch(
         else:
             surface = box_surface(local, read_vec3(contacts.shapes, i, 4))
         normal = quat_rotate(other.q, wp.vec3d(surface[0], surface[1], surface[2]))
-        where = centre - radius * normal
-        velocity = velocity_at(mover, where) - velocity_at(other, where)
-        force = contact_force(radius - surface[3], velocity, normal, law)
-    signed = wp.float64(contacts.kinds[i, 3]) * force
-    moment = wp.cross(where - read_vec3(states, row, 13 * body), signed)
-    return wp.spatial_vectord(signed[0], signed[1], signed[2], moment[0], moment[1], moment[2])
+        distance = surface[3]
+        moving = velocity_at(other, centre - radius * normal)
+    where, depth = centre - radius * normal, radius - distance
+    velocity = slowed_at_touch_down(depth, velocity_at(mover, where) - moving, normal, step_s)
+    force = wp.float64(contacts.kinds[i, 3]) * contact_force(depth, velocity, normal, law)
+    moment = wp.cross(where - read_vec3(states, row, 13 * body), force)
+    return wp.spatial_vectord(force[0], force[1], force[2], moment[0], moment[1], moment[2])
 
 
 @wp.kernel
 def contact_wrenches(
     states: wp.array2d(dtype=wp.float64),
     parameters: wp.array2d(dtype=wp.float64),
+    dt_s: wp.array2d(dtype=wp.float64),
+    step: int,
+    fraction: wp.float64,
     contacts: Contacts,
     wrenches: wp.array2d(dtype=wp.float64),
 ) -> None:
@@ -143,9 +151,10 @@ def contact_wrenches(
     i = wp.min(row, parameters.shape[0] - 1)
     k = 4 * (contacts.first.shape[0] - 1)
     law = ContactLaw(parameters[i, k], parameters[i, k + 1], parameters[i, k + 2], parameters[i, k + 3])
+    h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     wrench = wp.spatial_vectord()
     for contact in range(contacts.first[body], contacts.first[body + 1]):
-        wrench += touch(states, row, contacts, contact, body, law)
+        wrench += touch(states, row, contacts, contact, body, law, h)
     for j in range(6):
         wrenches[row, 6 * body + j] = wrench[j]
 

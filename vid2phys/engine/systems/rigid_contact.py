@@ -49,12 +49,10 @@ class RigidContact(RigidBodies):
     Parameters: mass, inertia_xx, inertia_yy, inertia_zz of each body (`mass_0`, ... if there are several), then those
     of contact and gravity, which all bodies share.
 
-    Derivatives across a contact event are those of the steps as they were taken, with the event in the same step. As
-    steps get shorter they tend to those of the motion where the force is continuous: at release, between grip and slip,
-    and at touch-down if k_d = 0. With k_d > 0 the force jumps to k_d v_n at touch-down, and derivatives miss what
-    touching later changes: k_d / m of velocity for a metre of height (of a ball; at the end of its bounce the
-    restitution times that). Where k_d / m times the seconds that follow is not small, use differences over more than
-    the height of a step, or a smaller k_d.
+    In the step in which a point touches down, its dashpot acts for the share of it that the point was inside (-v_n is
+    at most d / step). So forces are continuous, and derivatives across contact events, which are those of the steps as
+    they were taken, tend to those of the motion as steps get shorter: of first order in the step. With a jump to
+    k_d v_n they would miss what touching later changes, k_d / m of velocity for a metre of height.
 
     Limits: forces are springs, so a body at rest sinks in by m g / (k_e * points), and what grips creeps at f_t / k_f;
     contacts share one set of parameters and have no rolling resistance and no stiction above mu; edges that cross
@@ -157,7 +155,8 @@ class RigidContact(RigidBodies):
             return wp.empty(shape, dtype=wp.float64, device=states.device, requires_grad=gradient)
 
         def wrenches_at(now: Any) -> Any:
-            return launch(kernels.contact_wrenches, each_body, [now, parameters, contacts], fresh(6 * self.count))
+            inputs = [now, parameters, dt_s, step, fraction, contacts]
+            return launch(kernels.contact_wrenches, each_body, inputs, fresh(6 * self.count))
 
         def slope_at(now: Any) -> Any:
             inputs = [now, wrenches_at(now), controls, parameters, step, driven]
