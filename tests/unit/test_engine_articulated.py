@@ -11,9 +11,12 @@ import pytest
 import torch
 
 from vid2phys import rotations
+from vid2phys.engine import systems
+from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.kernels.articulation import FRICTION_RATE
 from vid2phys.engine.rollout import rollout, simulate
 from vid2phys.engine.systems.articulated import Articulated
+from vid2phys.engine.systems.hand import hand_mjcf
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.robot import load_robot, parse_robot
 from vid2phys.types import Array
@@ -304,11 +307,52 @@ def test_link_masses_scale_inertias_along() -> None:
 
 
 def test_hover_controls_hold_a_fixed_base_robot_still() -> None:
-    for system in (Articulated(), Articulated(parse_robot(BRANCHED, Path("branched.xml")))):
+    for system in (Articulated(), Articulated(parse_robot(BRANCHED, Path("branched.xml"))), systems.get("hand")):
         parameters = system.parameters().vector
         controls = np.tile(system.hover_controls(parameters), (1, 20, 1))
         still = simulate(system, np.zeros((1, len(system.state_names))), controls, parameters, 0.001)
         np.testing.assert_allclose(still, 0.0, atol=1e-9)
+
+
+def risp_torques(rng: np.random.Generator, batch: int, largest: bool) -> Array:
+    """RISP's action curves, m sin(2 pi clip((t - d) / 40, 0, 1)), as controls [batch, 90, 26] of the hand."""
+    size = np.ones((batch, 1, 13)) if largest else rng.uniform(0.0, 1.0, (batch, 1, 13))
+    delay = rng.uniform(0.0, 40.0, (batch, 1, 13))
+    curve = np.sin(2.0 * np.pi * np.clip((np.arange(90)[:, None] - delay) / 40.0, 0.0, 1.0))
+    controls = np.zeros((batch, 90, 26))
+    controls[..., :13] = RISP_HAND.torque * size * curve
+    return controls
+
+
+def test_the_hand_has_thirteen_joints_in_five_fingers_and_keeps_off_its_limits() -> None:
+    hand = systems.get("hand")
+    names, rng = hand.parameters().names, np.random.default_rng(9)
+    assert len(hand.action_names) == 13
+    assert [name for name in names if name.startswith("stiffness")] == [f"stiffness_{i}" for i in range(5)]
+    np.testing.assert_allclose([hand.robot.upper, -hand.robot.lower], 0.25 * np.pi)
+    controls = np.concatenate([risp_torques(rng, 60, largest) for largest in (False, True)])
+    motion = simulate(hand, np.zeros((120, 26)), controls, hand.parameters().vector, RISP_HAND.step_s, substeps=2)
+    peaks = np.abs(motion[..., :13]).max(axis=1)
+    assert peaks.max() < 0.9 * 0.25 * np.pi  # measured 0.68 over 500 draws
+    assert peaks[60:].min() > 0.4
+    # positive is towards the underside, for the thumb too
+    tips = hand.keypoints(np.concatenate([np.full(13, 0.3), np.zeros(13)]), [[0.14, 0.011, 0.0], [0.039, 0.085, 0.0]])
+    assert (tips[:, 2] < -0.01).all()
+
+
+def test_the_hand_moves_as_in_mujoco() -> None:
+    hand = systems.get("hand")
+    model = mujoco_model(hand_mjcf(RISP_HAND))
+    names = hand.parameters().names
+    stiffness = {f"stiffness_{i}": 0.4 * (0.8 + 0.2 * i) for i in range(5)}
+    still = {name: 0.0 for name in names if name.startswith("friction")}
+    parameters = hand.parameters().with_values(stiffness | still).vector
+    model.jnt_stiffness[:] = [stiffness[f"stiffness_{name[6]}"] for name in hand.robot.joint_names]
+    controls = risp_torques(np.random.default_rng(10), 1, largest=True)
+    theirs = mujoco_motion(model, np.zeros(13), np.zeros(13), controls[0, :, :13], 0.01, 40)
+    mine = simulate(hand, np.zeros((1, 26)), controls, parameters, 0.01, substeps=20)[0]
+    assert np.abs(theirs[:, :13]).max() < 0.25 * np.pi  # its limits are off
+    np.testing.assert_allclose(mine[:, :13], theirs[:, :13], atol=1e-7)
 
 
 def test_gradients_of_a_long_rollout_match_differences() -> None:

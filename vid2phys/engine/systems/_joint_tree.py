@@ -15,6 +15,7 @@ from vid2phys.types import Array, Parameter, Parameters
 
 _LIMIT_RATE = 100.0  # rad/s, the frequency of a joint against its stop
 _WIDEST_SAMPLE = {"revolute": 0.5 * np.pi, "prismatic": 0.1}  # rad, m, for joints without limits
+_FASTEST_SAMPLE = {"revolute": 4.0, "prismatic": 1.0}  # rad/s, m/s
 _FINER = 1e3  # trimesh takes distances as equal whose squares differ by less than 1e-8: that is 0.1 mm in metres
 _BASE_STATES = (
     *("position_x_m", "position_y_m", "position_z_m"),
@@ -225,14 +226,18 @@ class JointTree(System):
         return self.keypoints_on(state, mesh_vertices, self._links_of_mesh(mesh_vertices))
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
-        """See `System.sample_state`: joints in the middle half of their range, a base at the origin."""
+        """See `System.sample_state`: a base at the origin, joints in the middle half of their range.
+
+        None is nearly at rest, where dry friction changes its sign.
+        """
         robot = self.robot
         widest = np.array([_WIDEST_SAMPLE[kind] for kind in robot.joint_types])
         lower = np.where(np.isfinite(robot.lower), robot.lower, robot.reference - widest)
         upper = np.where(np.isfinite(robot.upper), robot.upper, np.maximum(lower, robot.reference) + widest)
         share = rng.uniform(0.25, 0.75, (n, len(widest)))
-        scale = np.array([1.0 if kind == "revolute" else 0.5 for kind in robot.joint_types])
-        joints, rates = lower + share * (upper - lower), scale * rng.normal(0.0, 1.0, (n, len(widest)))
+        fastest = np.array([_FASTEST_SAMPLE[kind] for kind in robot.joint_types])
+        rates = fastest * rng.uniform(0.5, 1.0, share.shape) * rng.choice([-1.0, 1.0], share.shape)
+        joints = lower + share * (upper - lower)
         if not self._base:
             return np.concatenate([joints, rates], axis=1)
         quat = rotations.quat_normalize(rng.normal(size=(n, 4)))
