@@ -40,8 +40,8 @@ def tet_volumes(vertices: Array, tets: Indices) -> Array:
     return np.asarray(np.linalg.det(corners[..., 1:, :] - corners[..., :1, :]) / 6.0)
 
 
-def check_tets(vertices: Array, tets: Indices) -> None:
-    """Raises InputError for a surface mesh, and for flat or inverted tets at rest."""
+def check_volume(tets: Indices) -> None:
+    """Raises InputError for a surface mesh, or what is no mesh of tets at all."""
     if tets.ndim == 2 and tets.shape[1] == 3:
         raise InputError(
             "a surface mesh (triangles)",
@@ -50,6 +50,10 @@ def check_tets(vertices: Array, tets: Indices) -> None:
         )
     if tets.ndim != 2 or tets.shape[1] != 4:
         raise InputError(f"tets of shape {tets.shape}", "[T, 4]", "give four vertex indices a tet")
+
+
+def check_tets(vertices: Array, tets: Indices) -> None:
+    """Raises InputError for flat or inverted tets at rest."""
     corners, volumes = vertices[tets], tet_volumes(vertices, tets)
     longest = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max(axis=(1, 2))
     flat = np.abs(volumes) <= _FLAT * longest**3

@@ -42,12 +42,12 @@ class Mesh(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What holds over an interval: mu, lambda, eta of the energy, the part of lambda that is averaged over nodes, the
+    """What holds over an interval: mu, lambda, eta of the energy [3], the part of lambda averaged over nodes, the
     law of contact; extra pressure of the tets; by number of the state's positions [3 V]: 0 where pinned, h / m, and
     the increment of velocity that gravity and the external force make.
     """
 
-    material: tuple[float, float, float]
+    material: Reals
     shared: float
     law: tuple[float, float, float, float]
     extra: Reals
@@ -124,16 +124,16 @@ def _add(values, corners, tile, r):
 
 
 @_compiled
-def add_forces(x, v, mesh, material, extra, tile, forces, first, last):
+def add_forces(x, v, tets, gradients_of, volumes_of, material, extra, tile, forces, first, last):
     """Add the forces of blocks first to last to `forces` [3 V]; extra: pressure of activation and neighbours."""
-    mu, lam, eta = material
+    mu, lam, eta = material[0], material[1], material[2]
     one = lam / lam  # of the arrays' precision: a literal would make everything double
     half = one / (one + one)
     rest = mu * half * (one + half)
     for block in range(first, last):
-        corners = mesh.corners[block * 4 * LANES : (block + 1) * 4 * LANES]
-        gradients = mesh.gradients[block * 9 * LANES : (block + 1) * 9 * LANES]
-        volumes = mesh.volumes[block * LANES : (block + 1) * LANES]
+        corners = tets[block * 4 * LANES : (block + 1) * 4 * LANES]
+        gradients = gradients_of[block * 9 * LANES : (block + 1) * 9 * LANES]
+        volumes = volumes_of[block * LANES : (block + 1) * LANES]
         pressures = extra[block * LANES : (block + 1) * LANES]
         _fill(tile, _X, x, corners)
         if eta > 0.0:
@@ -151,25 +151,27 @@ def add_forces(x, v, mesh, material, extra, tile, forces, first, last):
 
 
 @_compiled
-def add_adjoint(x, v, w, mesh, material, extra, back, tile, x_bar, v_bar, extra_bar, first, last):
+def add_adjoint(
+    x, v, w, tets, gradients_of, volumes_of, material, extra, back, tile, x_bar, v_bar, extra_bar, first, last
+):
     """Add the gradient of g by positions and velocities; by mu, lambda and eta to the tile; by `extra`, written.
 
     back: what comes to J of every tet from pressures averaged over nodes.
     """
-    mu, lam, eta = material
+    mu, lam, eta = material[0], material[1], material[2]
     one = lam / lam
     half = one / (one + one)
     rest = mu * half * (one + half)
     for block in range(first, last):
-        corners = mesh.corners[block * 4 * LANES : (block + 1) * 4 * LANES]
-        gradients = mesh.gradients[block * 9 * LANES : (block + 1) * 9 * LANES]
+        corners = tets[block * 4 * LANES : (block + 1) * 4 * LANES]
+        gradients = gradients_of[block * 9 * LANES : (block + 1) * 9 * LANES]
         _fill(tile, _X, x, corners)
         _fill(tile, _W, w, corners)
         if eta > 0.0:
             _fill(tile, _V, v, corners)
         for i in range(LANES):
             at = block * LANES + i
-            tile[_VOLUME * LANES + i] = mesh.volumes[at]
+            tile[_VOLUME * LANES + i] = volumes_of[at]
             tile[_EXTRA * LANES + i] = extra[at]
             tile[_BACK * LANES + i] = back[at]
         for i in range(LANES):
@@ -299,13 +301,16 @@ def add_contact_adjoint(x, v, w, law, x_bar, v_bar, sums):
 
 def _loops(parallel):
     """The loops over the substeps of an interval, on one thread or with the blocks of tets shared out to threads."""
-    compiled = numba.njit(fastmath=True, error_model="numpy", nogil=True, cache=True, parallel=parallel)
+    others = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
+    threads = {"prange": True, **dict.fromkeys(others, False)} if parallel else False
+    compiled = numba.njit(fastmath=True, error_model="numpy", nogil=True, cache=True, parallel=threads)
 
     @compiled
     def forward(x, v, path, mesh, scene, h, steps, chunks):
         """Advance x, v [3 V] in place; rows of `path` [steps or 0, 6 V] take the states before each step."""
         count, blocks, size = (chunks if parallel else 1), mesh.volumes.shape[0] // LANES, x.shape[0]
         tile = np.zeros((count, TILE), x.dtype)
+        tets, gradients, volumes, material = mesh.corners, mesh.gradients, mesh.volumes, scene.material
         forces = np.zeros((count, size), x.dtype)
         averaged, extra = np.zeros(size // 3, x.dtype), scene.extra.copy()
         for step in range(steps):
@@ -316,7 +321,7 @@ def _loops(parallel):
                 average_pressure(x, mesh, scene.shared, scene.extra, tile[0], averaged, extra)
             for c in numba.prange(count):
                 first, last = blocks * c // count, blocks * (c + 1) // count
-                add_forces(x, v, mesh, scene.material, extra, tile[c], forces[c], first, last)
+                add_forces(x, v, tets, gradients, volumes, material, extra, tile[c], forces[c], first, last)
             for c in range(1, count):
                 for k in range(size):
                     forces[0, k] += forces[c, k]
@@ -338,6 +343,7 @@ def _loops(parallel):
         """
         count, blocks, size = (chunks if parallel else 1), mesh.volumes.shape[0] // LANES, x_bar.shape[0]
         tile = np.zeros((count, TILE), x_bar.dtype)
+        tets, gradients, volumes, material = mesh.corners, mesh.gradients, mesh.volumes, scene.material
         by_x, by_v = np.zeros((count, size), x_bar.dtype), np.zeros((count, size), x_bar.dtype)
         w, extra_now = np.zeros_like(x_bar), np.zeros_like(extra_bar)
         averaged, extra = np.zeros(size // 3, x_bar.dtype), scene.extra.copy()
@@ -356,7 +362,23 @@ def _loops(parallel):
             for c in numba.prange(count):
                 first, last = blocks * c // count, blocks * (c + 1) // count
                 add_adjoint(
-                    *(x, v, w, mesh, scene.material, extra, back, tile[c], by_x[c], by_v[c], extra_now, first, last)
+                    *(
+                        x,
+                        v,
+                        w,
+                        tets,
+                        gradients,
+                        volumes,
+                        material,
+                        extra,
+                        back,
+                        tile[c],
+                        by_x[c],
+                        by_v[c],
+                        extra_now,
+                        first,
+                        last,
+                    )
                 )
             for t in range(extra_bar.shape[0]):
                 extra_bar[t] += extra_now[t]

@@ -12,7 +12,7 @@ from vid2phys.engine.system import Integrator
 from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter
 from vid2phys.engine.systems._tets_compiled import TetIntervals
 from vid2phys.engine.systems._tet_matrix import TetStepMatrix
-from vid2phys.engine.tets import check_tets, shape_gradients, tet_volumes
+from vid2phys.engine.tets import check_tets, check_volume, shape_gradients, tet_volumes
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -43,6 +43,7 @@ class TetBody(ParticleSystem):
         for option, value, known in (("moduli", moduli, ("young", "lame")), ("locking", locking, ("none", "nodal"))):
             if value not in known:
                 raise UsageError(f"{option} '{value}' of '{self.name}'", " or ".join(known), "choose one of them")
+        check_volume(np.asarray(tets))
         super().__init__(vertices, tets, pinned=pinned)
         check_tets(self.rest_m, self.elements)
         self.moduli: Moduli = moduli

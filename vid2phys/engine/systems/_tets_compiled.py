@@ -125,7 +125,7 @@ class TetIntervals:
         law = values[4:8] if body.ground else np.zeros(4)
         extra = fem_cpu.in_blocks(((lam + shared) * self._activation(values, control))[:, None].astype(real))
         return fem_cpu.Scene(
-            (number(mu), number(lam), number(values[2])),
+            np.array([mu, lam, values[2]], real),
             number(shared),
             tuple(number(c) for c in law),
             extra,
