@@ -16,6 +16,7 @@ from vid2phys.types import Array, Parameter, Parameters
 _LIMIT_RATE = 100.0  # rad/s, the frequency of a joint against its stop
 _WIDEST_SAMPLE = {"revolute": 0.5 * np.pi, "prismatic": 0.1}  # rad, m, for joints without limits
 _FASTEST_SAMPLE = {"revolute": 4.0, "prismatic": 1.0}  # rad/s, m/s
+_REMEMBERED = 4
 _FINER = 1e3  # trimesh takes distances as equal whose squares differ by less than 1e-8: that is 0.1 mm in metres
 _BASE_STATES = (
     *("position_x_m", "position_y_m", "position_z_m"),
@@ -64,10 +65,12 @@ class JointTree(System):
         self._base = 6 if free else 0
         self._configuration = count + (7 if free else 0)
         self._heavy = np.flatnonzero((robot.masses > 0.0) & ((np.arange(count + 1) > 0) | free))
+        self._matrix_per_mass = self._rest_matrices()
         effective = 1.0 / np.diag(np.linalg.inv(self._mass_matrix(robot.masses)))[self._base :]
         self._limit_stiffness = _LIMIT_RATE**2 * effective
         self._trees: dict[str, Any] = {}
         self._scratch: dict[str, Any] = {}
+        self._carried: list[tuple[Array, NDArray[np.int64]]] = []
 
     def parameters(self) -> Parameters:
         """Gravity; stiffness, damping and dry friction of every joint or group of joints; the mass of every link.
@@ -192,7 +195,7 @@ class JointTree(System):
 
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`: points in the base's axes at rest, each carried by the link nearest to it."""
-        return self.keypoints_on(states, points_body, self.links_of(points_body))
+        return self.keypoints_on(states, points_body, self._remembered_links(points_body))
 
     def keypoints_on(self, states: Array, points_body: Array, links: NDArray[np.int64]) -> Array:
         """`keypoints` of points [K, 3] m in the base's axes at rest that are carried by the links [K]."""
@@ -204,7 +207,7 @@ class JointTree(System):
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`."""
-        states, links = np.asarray(states, dtype=float), self.links_of(points_body)
+        states, links = np.asarray(states, dtype=float), self._remembered_links(points_body)
         turned, placed = self._frames(states)
         points = self.keypoints_on(states, points_body, links)
         jacobian = np.zeros((*points.shape, len(self.tangent_names)))
@@ -223,7 +226,7 @@ class JointTree(System):
 
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
         """See `System.vertices`: each is carried by the link nearest to it at rest."""
-        return self.keypoints_on(state, mesh_vertices, self._links_of_mesh(mesh_vertices))
+        return self.keypoints_on(state, mesh_vertices, self._remembered_links(mesh_vertices))
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: a base at the origin, joints in the middle half of their range.
@@ -312,38 +315,45 @@ class JointTree(System):
         turned, placed = self._frames(self._rest_state())
         return np.einsum("kji,kj->ki", turned[links], np.asarray(points_body, dtype=float) - placed[links])
 
-    def _links_of_mesh(self, vertices: Array) -> NDArray[np.int64]:
-        """`links_of`, remembered for the mesh that was asked for last."""
-        vertices = np.asarray(vertices, dtype=float)
-        known = self._carried
-        if known is None or not np.array_equal(known[0], vertices):
-            known = self._carried = vertices.copy(), self.links_of(vertices)
-        return known[1]
-
-    _carried: tuple[Array, NDArray[np.int64]] | None = None
+    def _remembered_links(self, points: Array) -> NDArray[np.int64]:
+        """`links_of`, remembered for the few sets of points that were asked for last."""
+        points = np.asarray(points, dtype=float)
+        for known, links in self._carried:
+            if np.array_equal(known, points):
+                return links
+        links = self.links_of(points)
+        self._carried = [(points.copy(), links), *self._carried][:_REMEMBERED]
+        return links
 
     def _mass_matrix(self, masses: Array) -> Array:
         """Mass matrix [V, V] at rest for link masses [L]."""
+        drives = np.concatenate([np.zeros(self._base), self.robot.armature])
+        return np.tensordot(masses, self._matrix_per_mass, 1) + np.diag(drives)
+
+    def _rest_matrices(self) -> Array:
+        """The mass matrix at rest that each link gives per kilogram, [L, V, V]."""
         robot = self.robot
         turned, placed = self._frames(self._rest_state())
         coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
-        per_mass = robot.inertias / np.where(robot.masses > 0.0, robot.masses, 1.0)[:, None, None]
-        inertias = masses[:, None, None] * (turned @ per_mass @ np.swapaxes(turned, 1, 2))
+        inertias = turned @ self._inertia_per_mass() @ np.swapaxes(turned, 1, 2)
         moves, size = self._ancestry(), self._base + len(robot.joint_names)
-        linear, angular = np.zeros((len(masses), 3, size)), np.zeros((len(masses), 3, size))
+        linear, angular = np.zeros((len(coms), 3, size)), np.zeros((len(coms), 3, size))
         if self._base:
             linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -rotations.skew(coms), np.eye(3)
-        for i in range(1, len(masses)):
+        for i in range(1, len(coms)):
             axis, column = turned[i] @ robot.axes[i], self._base + i - 1
             if self._turns[i]:
                 angular[moves[:, i], :, column] = axis
                 linear[moves[:, i], :, column] = np.cross(axis, coms[moves[:, i]] - placed[i])
             else:
                 linear[moves[:, i], :, column] = axis
-        matrix = np.einsum("l,lia,lib->ab", masses, linear, linear) + np.einsum(
-            "lia,lij,ljb->ab", angular, inertias, angular
-        )
-        return matrix + np.diag(np.concatenate([np.zeros(self._base), robot.armature]))
+        turning = np.einsum("lia,lij,ljb->lab", angular, inertias, angular)
+        return np.asarray(np.einsum("lia,lib->lab", linear, linear) + turning)
+
+    def _inertia_per_mass(self) -> Array:
+        """[L, 3, 3] m^2, zero for links without mass."""
+        masses = self.robot.masses
+        return self.robot.inertias / np.where(masses > 0.0, masses, 1.0)[:, None, None]
 
     def _constants(self) -> dict[str, Any]:
         """The fields of the kernels' `Tree`, in NumPy."""
@@ -375,7 +385,7 @@ class JointTree(System):
             "turned": robot.rotations,
             "axis": robot.axes,
             "com": robot.coms,
-            "inertia": robot.inertias / np.where(robot.masses > 0.0, robot.masses, 1.0)[:, None, None],
+            "inertia": self._inertia_per_mass(),
             **{name: np.concatenate([[0], values]) for name, values in per_joint.items()},
             "dof_parent": np.array(dof_parent),
             "dof_depth": np.array(depth),
