@@ -31,7 +31,8 @@ OPTIONS: dict[str, tuple[dict, ...]] = {
 CASES = [(name, options) for name in systems.available() for options in OPTIONS.get(name, ({},))]
 SCHEMES = [(*case, integrator) for case in CASES for integrator in systems.get(case[0], **case[1]).integrators]
 LONGEST_S = 0.03
-CONTROL_SIZES = {"cloth": 0.1, "soft_body": 1.0}  # what controls that are zero at rest vary by, where it is not 1e-4
+# what controls that are zero at rest are varied by, where it is not 1e-4
+CONTROL_SIZES = {"cloth": 0.1, "soft_body": 1.0, "walker": 0.01}
 
 
 def case_name(case: tuple) -> str:
