@@ -11,6 +11,7 @@ import torch
 from tests.oracles.neo_hookean import Tets
 from vid2phys import rotations
 from vid2phys.engine.rollout import linearize, rollout, simulate
+from vid2phys.engine.systems._tets_compiled import TetIntervals
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import box_tets, tet_volumes
 from vid2phys.errors import InputError, UsageError
@@ -151,19 +152,24 @@ def test_compiled_loops_are_warps_kernels_and_their_adjoint(options: dict) -> No
 
 
 def test_threads_share_out_a_large_mesh() -> None:
-    body = SoftBody(*box_tets((0.4, 0.2, 0.2), (7, 5, 4)))  # 840 tets: two threads where there are two
-    loops = body.compiled
-    parameters, state = body.parameters().vector, body.sample_state(np.random.default_rng(5), 1)
-    numbers = state, np.ones((1, 2, 3)), parameters, 1e-3
+    from vid2phys.engine.kernels.fem_cpu import LOOPS
+
+    body = SoftBody(*box_tets((0.4, 0.2, 0.2), (7, 5, 4)))  # 840 tets: two chunks
+    assert isinstance(body.compiled, TetIntervals)
+    parameters, states = body.parameters().vector, body.sample_state(np.random.default_rng(5), 2)
+    controls = np.ones((2, 2, 3))
     results = []
-    for threads in (1, 2):
-        loops._chunks = lambda rows, n=threads: n  # type: ignore[attr-defined]
-        tensors = [torch.tensor(a, requires_grad=True) for a in numbers[:3]]
+    for threads in (False, True):
+        body.compiled._loop = lambda name, *_, t=threads: LOOPS[name, t]  # type: ignore[method-assign]
+        tensors = [torch.tensor(a, requires_grad=True) for a in (states[:1], controls[:1], parameters)]
         out = rollout(body, *tensors, 1e-3, substeps=4)
         (out**2).sum().backward()
         results.append([out.detach().numpy(), *(t.grad.numpy() for t in tensors)])
+    del body.compiled._loop
     for one, two in zip(*results, strict=True):
-        np.testing.assert_allclose(two, one, rtol=1e-10, atol=1e-11 * np.abs(one).max())
+        np.testing.assert_allclose(two, one, rtol=1e-10, atol=1e-12 * np.abs(one).max())
+    together = simulate(body, states, controls, parameters, 1e-3, substeps=4)
+    np.testing.assert_allclose(together[:1], results[0][0], rtol=1e-12)
 
 
 def test_the_longest_step_is_stable_and_not_timid() -> None:

@@ -300,15 +300,18 @@ def add_contact_adjoint(x, v, w, law, x_bar, v_bar, sums):
 
 
 def _loops(parallel):
-    """The loops over the substeps of an interval, on one thread or with the blocks of tets shared out to threads."""
+    """The loops over the substeps of an interval; the chunks that the tets are divided into in turn or on threads.
+
+    Each chunk has sums of its own, so that results depend on the number of chunks and never on that of threads.
+    """
     others = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
     threads = {"prange": True, **dict.fromkeys(others, False)} if parallel else False
     compiled = numba.njit(fastmath=True, error_model="numpy", nogil=True, cache=True, parallel=threads)
 
     @compiled
-    def forward(x, v, path, mesh, scene, h, steps, chunks):
+    def forward(steps, chunks, x, v, path, mesh, scene, h):
         """Advance x, v [3 V] in place; rows of `path` [steps or 0, 6 V] take the states before each step."""
-        count, blocks, size = (chunks if parallel else 1), mesh.volumes.shape[0] // LANES, x.shape[0]
+        count, blocks, size = chunks, mesh.volumes.shape[0] // LANES, x.shape[0]
         tile = np.zeros((count, TILE), x.dtype)
         tets, gradients, volumes, material = mesh.corners, mesh.gradients, mesh.volumes, scene.material
         forces = np.zeros((count, size), x.dtype)
@@ -334,14 +337,14 @@ def _loops(parallel):
                 forces[0, k] = 0.0
 
     @compiled
-    def backward(x_bar, v_bar, path, mesh, scene, h, steps, chunks, extra_bar, by_dof, sums):
+    def backward(steps, chunks, x_bar, v_bar, path, mesh, scene, h, extra_bar, by_dof, sums):
         """Turn the cotangents of the states after the interval into those before it, in place.
 
         path: [steps + 1, 6 V]. Added to: extra_bar [tets], the gradient by extra pressure; by_dof [3, 3 V], the
         cotangents of the accelerations' increments, of the forces, and those times the increments over h; sums [8] by
         mu, lambda, eta, shared and the law of contact.
         """
-        count, blocks, size = (chunks if parallel else 1), mesh.volumes.shape[0] // LANES, x_bar.shape[0]
+        count, blocks, size = chunks, mesh.volumes.shape[0] // LANES, x_bar.shape[0]
         tile = np.zeros((count, TILE), x_bar.dtype)
         tets, gradients, volumes, material = mesh.corners, mesh.gradients, mesh.volumes, scene.material
         by_x, by_v = np.zeros((count, size), x_bar.dtype), np.zeros((count, size), x_bar.dtype)
@@ -399,5 +402,9 @@ def _loops(parallel):
     return forward, backward
 
 
-forward, backward = _loops(False)
-forward_shared_out, backward_shared_out = _loops(True)
+# by name and by whether chunks run on threads
+LOOPS = {
+    (name, threads): loop
+    for threads in (False, True)
+    for name, loop in zip(("forward", "backward"), _loops(threads), strict=True)
+}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,8 +15,31 @@ from vid2phys.types import Array
 if TYPE_CHECKING:
     from vid2phys.engine.systems._tets import TetBody
 
-_TETS_A_THREAD = 400  # below this a thread costs more than it brings
+_TETS_A_CHUNK, _MOST_CHUNKS = 400, 8  # smaller shares of the tets are not worth a thread
+_FADING = 0.98  # of what is known of the slower way, an interval: now and then it is tried again
 _TETS_A_ROW = 20_000  # tet steps of a row from which rows are worth a thread of their own
+
+
+class _Pace:
+    """Calls one of two equal functions, the one that was faster of late.
+
+    Threads that wait for each other at every step lose everything when other programs keep the cores busy.
+    """
+
+    def __init__(self, in_turn: Callable[..., None], on_threads: Callable[..., None]) -> None:
+        self._functions = in_turn, on_threads
+        self._seconds = [0.0, 0.0]
+        self._calls = 0
+
+    def __call__(self, steps: int, *arguments: Any) -> None:
+        choice = int(self._seconds[1] <= self._seconds[0])
+        start = perf_counter()
+        self._functions[choice](steps, *arguments)
+        self._seconds[choice] = (perf_counter() - start) / steps
+        self._seconds[1 - choice] *= _FADING
+        self._calls += 1
+        if self._calls == 2:  # both were compiled, or loaded: what they took says nothing
+            self._seconds = [0.0, 0.0]
 
 
 class TetIntervals:
@@ -26,23 +50,22 @@ class TetIntervals:
     def __init__(self, body: TetBody) -> None:
         self._body = body
         self._meshes: dict[Precision, Any] = {}
+        self._loops: dict[tuple[str, Precision], _Pace] = {}
+        self._chunks = max(1, min(_MOST_CHUNKS, len(body.elements) // _TETS_A_CHUNK))
 
     def forward(
         self, states: Array, controls: Array, parameters: Array, dt_s: Array, *, substeps: int, precision: Precision
     ) -> None:
         """See `CompiledIntervals.forward`."""
-        from vid2phys.engine.kernels import fem_cpu
-
-        mesh, chunks = self._mesh(precision), self._chunks(states.shape[1])
-        step_on = fem_cpu.forward if chunks == 1 else fem_cpu.forward_shared_out
+        mesh, step_on = self.mesh(precision), self._loop("forward", precision, states.shape[1])
         real, size = mesh.volumes.dtype, self._body.rest_m.size
 
         def run(row: int) -> None:
             x, v = (part.astype(real) for part in (states[0, row, :size], states[0, row, size:]))
             for step in range(controls.shape[1]):
                 h = _of(dt_s, row)[step] / substeps
-                scene = self._scene(_of(parameters, row), controls[row, step], h, real)
-                step_on(x, v, np.empty((0, 0), real), mesh, scene, real.type(h), substeps, chunks)
+                scene = self.scene(_of(parameters, row), controls[row, step], h, real)
+                step_on(substeps, self._chunks, x, v, np.empty((0, 0), real), mesh, scene, real.type(h))
                 states[step + 1, row, :size], states[step + 1, row, size:] = x, v
 
         self._each_row(run, states.shape[1], controls.shape[1] * substeps)
@@ -59,12 +82,8 @@ class TetIntervals:
         precision: Precision,
     ) -> tuple[Array, Array, Array]:
         """See `CompiledIntervals.backward`."""
-        from vid2phys.engine.kernels import fem_cpu
-
-        mesh, chunks = self._mesh(precision), self._chunks(states.shape[1])
-        parallel = chunks > 1
-        step_on = fem_cpu.forward_shared_out if parallel else fem_cpu.forward
-        step_back = fem_cpu.backward_shared_out if parallel else fem_cpu.backward
+        mesh, step_on = self.mesh(precision), self._loop("forward", precision, states.shape[1])
+        step_back = self._loop("backward", precision, states.shape[1])
         real, size = mesh.volumes.dtype, self._body.rest_m.size
         by_initial, by_controls = np.empty_like(states[0]), np.zeros_like(controls)
         by_parameters = np.zeros((states.shape[1], parameters.shape[1]))
@@ -76,16 +95,18 @@ class TetIntervals:
                 x_bar += cotangents[step + 1, row, :size].astype(real)
                 v_bar += cotangents[step + 1, row, size:].astype(real)
                 h, values = _of(dt_s, row)[step] / substeps, _of(parameters, row)
-                scene = self._scene(values, controls[row, step], h, real)
+                scene = self.scene(values, controls[row, step], h, real)
                 x, v = (part.astype(real) for part in (states[step, row, :size], states[step, row, size:]))
                 if substeps == 1:
                     path[0], path[1] = states[step, row], states[step + 1, row]
                 else:
-                    step_on(x, v, path[:-1], mesh, scene, real.type(h), substeps, chunks)
+                    step_on(substeps, self._chunks, x, v, path[:-1], mesh, scene, real.type(h))
                     path[-1, :size], path[-1, size:] = x, v
                 extra_bar, by_dof = np.zeros_like(scene.extra), np.zeros((3, size), real)
                 sums = np.zeros(8)
-                step_back(*(x_bar, v_bar, path, mesh, scene, real.type(h), substeps, chunks, extra_bar, by_dof, sums))
+                step_back(
+                    *(substeps, self._chunks, x_bar, v_bar, path, mesh, scene, real.type(h), extra_bar, by_dof, sums)
+                )
                 self._collect(
                     *(values, controls[row, step], h, extra_bar.astype(float), by_dof.astype(float), sums),
                     by_controls[row, step],
@@ -99,7 +120,7 @@ class TetIntervals:
             by_parameters = by_parameters.sum(axis=0, keepdims=True)
         return by_initial, by_controls, by_parameters
 
-    def _mesh(self, precision: Precision) -> Any:
+    def mesh(self, precision: Precision) -> Any:
         from vid2phys.engine.kernels import fem_cpu
 
         if precision not in self._meshes:
@@ -112,7 +133,7 @@ class TetIntervals:
             )
         return self._meshes[precision]
 
-    def _scene(self, values: Array, control: Array, h: float, real: Any) -> Any:
+    def scene(self, values: Array, control: Array, h: float, real: Any) -> Any:
         """`fem_cpu.Scene` of one vector of parameters and of controls."""
         from vid2phys.engine.kernels import fem_cpu
 
@@ -193,13 +214,18 @@ class TetIntervals:
         slope = young * (1.0 + 2.0 * poisson**2) / ((1.0 + poisson) * (1.0 - 2.0 * poisson)) ** 2
         return np.array([(mu * by_mu + lam * by_lam) / young, slope * by_lam - mu / (1.0 + poisson) * by_mu])
 
-    def _chunks(self, rows: int) -> int:
-        """Threads that share out the tets of a row: only of a single one."""
+    def _loop(self, name: Literal["forward", "backward"], precision: Precision, rows: int) -> Callable[..., None]:
+        """A loop of `fem_cpu`: chunks in turn if small or if rows have the threads, else as `_Pace` says."""
         import numba
 
-        if rows > 1:
-            return 1
-        return max(1, min(numba.get_num_threads(), len(self._body.elements) // _TETS_A_THREAD))
+        from vid2phys.engine.kernels.fem_cpu import LOOPS
+
+        in_turn: Callable[..., None] = LOOPS[name, False]
+        if rows > 1 or self._chunks == 1 or numba.get_num_threads() == 1:
+            return in_turn
+        if (name, precision) not in self._loops:
+            self._loops[name, precision] = _Pace(in_turn, LOOPS[name, True])
+        return self._loops[name, precision]
 
     def _each_row(self, run: Callable[[int], None], rows: int, steps: int) -> None:
         import numba

@@ -1,0 +1,206 @@
+"""The engine's speed: steps a second forward and backward, beside other ways to compute the same, in one run.
+
+    python -m benchmarks.engine --json FILE [--quick] [--device cpu]
+
+`soft_body`: boxes of tets with viscosity, free fall, 32 substeps an interval. `forward_hz` counts steps of a rollout,
+`backward_hz` those of the backward pass alone; ours recomputes an interval's substeps in it. Methods: `ours` (what
+`rollout` runs), `warp` (straight kernels of the same force), `torch` (the tests' oracle). Best of several rounds, the
+methods in turn: other work on the machine slows each the same way. `reverse_memory` is the peak of a process that takes
+a gradient through 4,000 steps of 1,000 tets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.straight_warp import StraightWarp
+from tests.oracles.neo_hookean import Tets
+from vid2phys.engine.kernels.runtime import wp
+from vid2phys.engine.rollout import rollout
+from vid2phys.engine.systems.soft_body import SoftBody
+from vid2phys.engine.tets import box_tets
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZE_M = (0.4, 0.2, 0.2)
+CELLS = {100: (4, 4, 1), 1_000: (7, 6, 4), 5_000: (12, 10, 7), 10_000: (17, 10, 10)}  # 96, 1,008, 5,040, 10,200 tets
+SUBSTEPS = 32
+MEMORY_STEPS = 4_000
+Timing = tuple[int, float, float]  # steps, seconds forward, seconds backward
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of the table."""
+
+    system: str
+    method: str
+    precision: str
+    tets: int
+    metric: str
+    value: float
+    n: int
+    unit: str
+
+
+def make(size: int) -> SoftBody:
+    """A box of about `size` tets."""
+    return SoftBody(*box_tets(SIZE_M, CELLS[size]))
+
+
+def ours(body: SoftBody, intervals: int, precision: Any, device: str) -> Timing:
+    """What a user runs: `rollout` and its backward pass."""
+    dt_s = SUBSTEPS * 0.3 * body.longest_step_s(body.parameters().vector)
+    tensors = [body.state(1.02 * body.rest_m)[None], np.zeros((1, intervals, 3)), body.parameters().vector]
+    state, controls, parameters = (torch.tensor(t, requires_grad=True) for t in tensors)
+    start = time.perf_counter()
+    out = rollout(body, state, controls, parameters, dt_s, substeps=SUBSTEPS, device=device, precision=precision)
+    middle = time.perf_counter()
+    out[0, -1].sum().backward()
+    return intervals * SUBSTEPS, middle - start, time.perf_counter() - middle
+
+
+def straight_warp(body: SoftBody, steps: int, device: str) -> Timing:
+    """Straight Warp kernels, single precision."""
+    p = body.parameters()
+    mu, lam = body.lame(p.vector)
+    material = (4.0 / 3.0 * mu, lam + 5.0 / 6.0 * mu, p["damping"].value)
+    h = 0.3 * body.longest_step_s(p.vector)
+    other = StraightWarp(body.rest_m, body.elements, body.masses(p.vector), material, h, device)
+    start_x, ones = 1.02 * body.rest_m, np.ones_like(body.rest_m)
+    other.run(other.points(start_x), other.points(), 2)
+    wp.synchronize()
+    start = time.perf_counter()
+    other.run(other.points(start_x), other.points(), steps)
+    wp.synchronize()
+    forward = time.perf_counter() - start
+    with wp.Tape() as tape:
+        x, _ = other.run(other.points(start_x, True), other.points(gradient=True), steps, gradient=True)
+    seeds = {x: other.points(ones)}
+    wp.synchronize()
+    start = time.perf_counter()
+    tape.backward(grads=seeds)
+    wp.synchronize()
+    return steps, forward, time.perf_counter() - start
+
+
+def plain_torch(body: SoftBody, steps: int, device: str) -> Timing:
+    """The oracle, single precision."""
+    p = body.parameters()
+    names = ("young_modulus", "poisson_ratio", "damping", "density")
+    numbers = (torch.tensor(p[name].value, dtype=torch.float32, device=device) for name in names)
+    rest = torch.tensor(body.rest_m, dtype=torch.float32, device=device)
+    oracle = Tets(rest, torch.tensor(body.elements, device=device), *numbers)
+    h, masses = 0.3 * body.longest_step_s(p.vector), oracle.masses()
+    x = initial = (1.02 * rest).requires_grad_(True)
+    v = torch.zeros_like(rest)
+    start = time.perf_counter()
+    for _ in range(steps):
+        x, v = oracle.step(x, v, masses, 9.81, h)
+    middle = time.perf_counter()
+    torch.autograd.grad(x.sum(), initial)
+    return steps, middle - start, time.perf_counter() - middle
+
+
+def soft_body(device: str, quick: bool) -> Iterator[Row]:
+    """Rows of all sizes and methods."""
+    for size in (100, 1_000) if quick else CELLS:
+        body = make(size)
+        tets = len(body.elements)
+        intervals = max(2, int((1e5 if quick else 1e6) / tets / SUBSTEPS))
+        steps, few = max(20, int(2e5 / tets)), max(5, min(100, int(3e4 / tets)))
+        methods: dict[tuple[str, str], Callable[[], Timing]] = {
+            ("ours", "double"): lambda b=body, n=intervals: ours(b, n, "double", device),
+            ("warp", "single"): lambda b=body, n=steps: straight_warp(b, n, device),
+            ("torch", "single"): lambda b=body, n=few: plain_torch(b, n, device),
+        }
+        if device == "cpu":
+            methods["ours", "single"] = lambda b=body, n=intervals: ours(b, n, "single", device)
+        yield from _fastest(tets, methods, rounds=2 if quick else 6)
+
+
+def _fastest(tets: int, methods: dict[tuple[str, str], Callable[[], Timing]], rounds: int) -> Iterator[Row]:
+    best = {key: (0.0, 0.0) for key in methods}
+    for turn in range(rounds + 1):
+        for key, method in methods.items():
+            steps, forward_s, backward_s = method()
+            if turn:  # the first one compiles
+                best[key] = max(best[key][0], steps / forward_s), max(best[key][1], steps / backward_s)
+    for (name, precision), rates in best.items():
+        for metric, rate in zip(("forward_hz", "backward_hz"), rates, strict=True):
+            yield Row("soft_body", name, precision, tets, metric, round(rate, 1), rounds, "Hz")
+
+
+def memory() -> Iterator[Row]:
+    """Peak memory that a gradient through `MEMORY_STEPS` steps of 1,000 tets takes, in a process of its own."""
+    for precision in ("double", "single"):
+        code = f"from benchmarks import engine; print(engine.peak_memory_gb({precision!r}))"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        tets = len(make(1_000).elements)
+        yield Row("soft_body", "ours", precision, tets, "reverse_memory", float(done.stdout), 1, "GB")
+
+
+def peak_memory_gb(precision: str) -> float:
+    """This process's peak memory after the gradient: Python, PyTorch, Warp and Numba in it."""
+    ours(make(1_000), MEMORY_STEPS // SUBSTEPS, precision, "cpu")
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6), 3)
+
+
+def table(rows: list[Row], command: str, seconds: float, quick: bool, device: str) -> dict[str, Any]:
+    """The rows in the form that all tables share: vid2phys.table/1."""
+    return {
+        "schema": "vid2phys.table/1",
+        "name": "engine",
+        "command": command,
+        "seconds": round(seconds, 1),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "device": device if device == "cpu" else wp.get_device(device).name,
+        "quick": quick,
+        "rows": [{**asdict(row), "std": None, "paper": None} for row in rows],
+    }
+
+
+def markdown(rows: list[Row]) -> str:
+    """One line a method and size."""
+    lines = ["| tets | method | precision | forward Hz | backward Hz |", "|---|---|---|---|---|"]
+    values = {(r.tets, r.method, r.precision, r.metric): r.value for r in rows if r.unit == "Hz"}
+    for tets, method, precision in dict.fromkeys(key[:3] for key in values):
+        rates = (values[tets, method, precision, metric] for metric in ("forward_hz", "backward_hz"))
+        lines.append(f"| {tets:,} | {method} | {precision} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |")
+    lines += [f"\nGradient through {MEMORY_STEPS} steps: {r.value} GB, {r.precision}" for r in rows if r.unit == "GB"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="where the table goes")
+    parser.add_argument("--quick", action="store_true", help="two sizes, few steps")
+    parser.add_argument("--device", default="cpu", help="Warp's name of the device")
+    arguments = parser.parse_args()
+    start = time.monotonic()
+    rows = list(soft_body(arguments.device, arguments.quick))
+    if arguments.device == "cpu":
+        rows += memory()
+    print(markdown(rows))
+    if arguments.json:
+        command = f"python -m benchmarks.engine {'--quick ' if arguments.quick else ''}--device {arguments.device}"
+        result = table(rows, command, time.monotonic() - start, arguments.quick, arguments.device)
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
