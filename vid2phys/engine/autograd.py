@@ -16,6 +16,8 @@ from vid2phys.engine.rollout import fill_states, run_interval
 from vid2phys.engine.system import CompiledIntervals, Integrator, Precision, System, compiled_intervals
 from vid2phys.types import Array
 
+_RECORDED_BYTES = 2**26  # of states and their gradients that a rollout may keep instead of making steps again
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -53,18 +55,24 @@ class _Rollout(torch.autograd.Function):
     def forward(
         ctx: Any, initial: torch.Tensor, controls: torch.Tensor, parameters: torch.Tensor, settings: _Settings
     ) -> torch.Tensor:
-        states = initial.new_empty((controls.shape[1] + 1, *initial.shape))
-        states[0] = initial
+        substeps_bytes = 2 * initial.numel() * initial.element_size() * controls.shape[1] * settings.substeps
+        ctx.recorded = None
         with _same_stream(initial):
-            fill_states(
-                settings.system,
-                _to_warp(states),
-                _to_warp(controls),
-                _to_warp(parameters),
-                _intervals(settings, initial.device),
-                integrator=settings.integrator,
-                substeps=settings.substeps,
-            )
+            if any(ctx.needs_input_grad) and substeps_bytes <= _RECORDED_BYTES:
+                ctx.recorded = _Recorded(settings, initial, controls, parameters)
+                states = ctx.recorded.states()
+            else:
+                states = initial.new_empty((controls.shape[1] + 1, *initial.shape))
+                states[0] = initial
+                fill_states(
+                    settings.system,
+                    _to_warp(states),
+                    _to_warp(controls),
+                    _to_warp(parameters),
+                    _intervals(settings, initial.device),
+                    integrator=settings.integrator,
+                    substeps=settings.substeps,
+                )
         require_finite_states(settings.system, states.cpu().numpy(), settings.intervals_s)
         ctx.save_for_backward(states, controls, parameters)
         ctx.settings = settings
@@ -75,6 +83,9 @@ class _Rollout(torch.autograd.Function):
     def backward(ctx: Any, grad_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         states, controls, parameters = ctx.saved_tensors
         settings: _Settings = ctx.settings
+        if ctx.recorded is not None:
+            with _same_stream(states):
+                return (*ctx.recorded.backward(grad_states), None)
         with _same_stream(states):
             u, p = _to_warp(controls, gradient=True), _to_warp(parameters, gradient=True)
             dt_s = _intervals(settings, states.device)
@@ -95,6 +106,43 @@ class _Rollout(torch.autograd.Function):
                 tape.backward(grads={out: wp.from_torch(adjoint, dtype=wp.float64, requires_grad=False)})
                 adjoint = grad_states[step] + wp.to_torch(x.grad)
             return adjoint, wp.to_torch(u.grad), wp.to_torch(p.grad), None
+
+
+class _Recorded:
+    """A rollout with all its substeps on one tape: no step has to be made again for the backward pass."""
+
+    def __init__(
+        self, settings: _Settings, initial: torch.Tensor, controls: torch.Tensor, parameters: torch.Tensor
+    ) -> None:
+        self.inputs = [_to_warp(t, gradient=True) for t in (initial, controls, parameters)]
+        state, u, p = self.inputs
+        dt_s = _intervals(settings, initial.device)
+        self.trajectory = [state]
+        with wp.Tape() as self.tape:
+            for step in range(controls.shape[1]):
+                state = run_interval(
+                    settings.system,
+                    state,
+                    u,
+                    p,
+                    dt_s,
+                    step=step,
+                    integrator=settings.integrator,
+                    substeps=settings.substeps,
+                )
+                self.trajectory.append(state)
+
+    def states(self) -> torch.Tensor:
+        """[S + 1, B, N]."""
+        return torch.stack([wp.to_torch(state, requires_grad=False) for state in self.trajectory])
+
+    def backward(self, grad_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Gradients for initial states, controls and parameters."""
+        given = [wp.from_torch(g, dtype=wp.float64, requires_grad=False) for g in grad_states.contiguous()]
+        self.tape.backward(grads=dict(zip(self.trajectory, given, strict=True)))
+        gradients = tuple(wp.to_torch(a.grad, requires_grad=False).clone() for a in self.inputs)
+        self.tape.zero()
+        return gradients
 
 
 class _CompiledRollout(torch.autograd.Function):

@@ -91,8 +91,8 @@ def rollout(
 ) -> torch.Tensor:
     """`simulate` on tensors, with gradients for initial states, controls and parameters (reverse mode, first order).
 
-    The states returned are the checkpoints of the backward pass, so it needs memory for the substeps of one interval
-    only. Computes in `precision` on `device` and returns float64 there. Raises as `simulate` does.
+    Up to 64 MB of substeps are kept for the backward pass; beyond that the states returned are its checkpoints, and it
+    makes the substeps of one interval at a time again. Computes in `precision` on `device` and returns float64 there. Raises as `simulate` does.
     """
     from vid2phys.engine.autograd import differentiable_rollout
 
