@@ -115,9 +115,14 @@ class _Recorded:
         self, settings: _Settings, initial: torch.Tensor, controls: torch.Tensor, parameters: torch.Tensor
     ) -> None:
         self.inputs = [_to_warp(t, gradient=True) for t in (initial, controls, parameters)]
+        self.used = False
         state, u, p = self.inputs
         dt_s = _intervals(settings, initial.device)
         self.trajectory = [state]
+        # one array for all substeps: allocating each costs as much as its launch
+        shape = (controls.shape[1] * settings.substeps, *initial.shape)
+        made = wp.empty(shape, dtype=wp.float64, device=state.device, requires_grad=True)
+        fresh = iter([made[k] for k in range(shape[0])])
         with wp.Tape() as self.tape:
             for step in range(controls.shape[1]):
                 state = run_interval(
@@ -129,6 +134,7 @@ class _Recorded:
                     step=step,
                     integrator=settings.integrator,
                     substeps=settings.substeps,
+                    fresh=fresh,
                 )
                 self.trajectory.append(state)
 
@@ -138,11 +144,12 @@ class _Recorded:
 
     def backward(self, grad_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients for initial states, controls and parameters."""
+        if self.used:
+            self.tape.zero()
+        self.used = True
         given = [wp.from_torch(g, dtype=wp.float64, requires_grad=False) for g in grad_states.contiguous()]
         self.tape.backward(grads=dict(zip(self.trajectory, given, strict=True)))
-        gradients = tuple(wp.to_torch(a.grad, requires_grad=False).clone() for a in self.inputs)
-        self.tape.zero()
-        return gradients
+        return tuple(wp.to_torch(a.grad, requires_grad=False).clone() for a in self.inputs)
 
 
 class _CompiledRollout(torch.autograd.Function):

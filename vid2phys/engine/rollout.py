@@ -7,6 +7,7 @@ by a linear recursion).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,8 @@ def rollout(
     """`simulate` on tensors, with gradients for initial states, controls and parameters (reverse mode, first order).
 
     Up to 64 MB of substeps are kept for the backward pass; beyond that the states returned are its checkpoints, and it
-    makes the substeps of one interval at a time again. Computes in `precision` on `device` and returns float64 there. Raises as `simulate` does.
+    makes the substeps of one interval at a time again. Computes in `precision` on `device` and returns float64 there.
+    Raises as `simulate` does.
     """
     from vid2phys.engine.autograd import differentiable_rollout
 
@@ -157,12 +159,16 @@ def run_interval(
     step: int,
     integrator: Integrator,
     substeps: int,
+    fresh: Iterator[Any] | None = None,
 ) -> Any:
-    """Warp arrays in, the states after interval `step` out, a fresh array a substep: a tape may record it."""
+    """Warp arrays in, the states after interval `step` out, a fresh array a substep: a tape may record it.
+
+    fresh: where those arrays [B, N] come from, if not made here.
+    """
     from vid2phys.engine.kernels.runtime import wp
 
     for _ in range(substeps):
-        out = wp.empty_like(states, requires_grad=states.requires_grad)
+        out = wp.empty_like(states, requires_grad=states.requires_grad) if fresh is None else next(fresh)
         system.launch_step(
             states, controls, parameters, dt_s, out, step=step, fraction=1.0 / substeps, integrator=integrator
         )
