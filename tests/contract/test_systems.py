@@ -33,6 +33,8 @@ SCHEMES = [(*case, integrator) for case in CASES for integrator in systems.get(c
 LONGEST_S = 0.03
 # what controls that are zero at rest are varied by, where it is not 1e-4
 CONTROL_SIZES = {"cloth": 0.1, "soft_body": 1.0, "walker": 0.01}
+# of steps of differences along rollouts, for systems that stay clear of friction's kinks by less than 1
+DIFFERENCE_SIZES = {"soft_body": 0.3}
 
 
 def case_name(case: tuple) -> str:
@@ -95,7 +97,7 @@ def finite_differences(function, point: Array, steps: Array) -> Array:
 def parameter_steps(system: System, parameters: Array) -> Array:
     """Steps of differences in parameters: small against the value and against the way to the upper bound."""
     upper = np.array([p.upper for p in system.parameters()])
-    return 1e-2 * np.minimum(parameters, upper - parameters)
+    return 1e-2 * DIFFERENCE_SIZES.get(system.name, 1.0) * np.minimum(parameters, upper - parameters)
 
 
 def relative_error(a: Array, b: Array) -> float:
@@ -201,7 +203,8 @@ def test_reverse_mode_agrees_with_linearize_and_finite_differences(scheme: tuple
     def along(e: Array) -> Array:
         return np.array([value(system.retract(states, e[0] * direction_s), controls + e[1] * direction_u, parameters)])
 
-    numeric = finite_differences(along, np.zeros(2), np.array([1e-3, 1e-3]))[0]
+    steps = np.full(2, 1e-3 * DIFFERENCE_SIZES.get(system.name, 1.0))
+    numeric = finite_differences(along, np.zeros(2), steps)[0]
     analytic = [(own_tangent * direction_s).sum(), (reverse[1] * direction_u).sum()]
     np.testing.assert_allclose(analytic, numeric, rtol=1e-6)
 

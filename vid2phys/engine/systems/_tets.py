@@ -10,8 +10,8 @@ import numpy as np
 from vid2phys.engine.implicit import launch_implicit_euler
 from vid2phys.engine.system import Integrator
 from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter
+from vid2phys.engine.systems._tet_implicit import TetStepEquations
 from vid2phys.engine.systems._tets_compiled import TetIntervals
-from vid2phys.engine.systems._tet_matrix import TetStepMatrix
 from vid2phys.engine.tets import check_tets, check_volume, shape_gradients, tet_volumes
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
@@ -51,6 +51,8 @@ class TetBody(ParticleSystem):
         self.ground, self.per_vertex_mass = ground, per_vertex_mass
         count = len(self.rest_m)
         self.gradients = shape_gradients(self.rest_m, self.elements)
+        self._all_squared = (self.gradients**2).sum(axis=(1, 2))
+        self._largest_squared = np.linalg.norm(self.gradients, 2, axis=(1, 2)) ** 2
         self.volumes = tet_volumes(self.rest_m, self.elements)
         self.nodal_volumes = np.bincount(self.elements.ravel(), np.repeat(self.volumes / 4.0, 4), count)
         self.load_shares = _shares(load_vertices, count)
@@ -144,19 +146,17 @@ class TetBody(ParticleSystem):
         mu, lam = self.lame(parameters)
         masses = self.masses(parameters)
         density = (masses / self.nodal_volumes)[self.elements].min(axis=1)
-        all_squared = (self.gradients**2).sum(axis=(1, 2))
-        largest = np.linalg.norm(self.gradients, 2, axis=(1, 2)) ** 2
-        stiffness = float((4.0 * (lam * all_squared + 2.0 * mu * largest) / density).max())
-        damping = float((4.0 * 2.0 * p["damping"] * largest / density).max())
+        stiffness = float((4.0 * (lam * self._all_squared + 2.0 * mu * self._largest_squared) / density).max())
+        damping = float((4.0 * 2.0 * p["damping"] * self._largest_squared / density).max())
         if self.ground:
             stiffness += p["k_e"] / float(masses.min())
             damping += max(p["k_d"], p["k_f"]) / float(masses.min())
         return _MARGIN * 4.0 / (damping + np.sqrt(damping**2 + 4.0 * stiffness))
 
     @cached_property
-    def step_matrix(self) -> TetStepMatrix:
-        """The matrix of implicit steps."""
-        return TetStepMatrix(self)
+    def step_equations(self) -> TetStepEquations:
+        """What implicit steps solve."""
+        return TetStepEquations(self)
 
     def lame(self, parameters: Array) -> tuple[float, float]:
         """Lame's moduli mu, lambda [Pa] of linear elasticity for one vector of parameters [P]."""

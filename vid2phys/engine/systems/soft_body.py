@@ -15,7 +15,7 @@ _SIZE_M, _CELLS = (0.4, 0.2, 0.2), (2, 1, 1)
 
 
 class SoftBody(TetBody):
-    """Elastic volume of linear tets, explicit in time.
+    """Elastic volume of linear tets.
 
     State [6 V]: positions (world, m), then velocities (m/s) of the V vertices. Controls: a force (world, N), shared
     equally by `load_vertices` (all if none are named), then the activation of each muscle.
@@ -44,7 +44,8 @@ class SoftBody(TetBody):
 
     Limits: linear tets are too stiff in bending, and near poisson_ratio = 0.5 in everything unless locking="nodal"; the
     mass is lumped; the body does not touch itself nor bodies other than the ground; no plasticity, no fracture; the
-    viscosity is linear. Steps are bounded by the time that sound takes across the thinnest tet.
+    viscosity is linear. Explicit steps are bounded by the time that sound takes across the thinnest tet; implicit ones
+    are not, but damp what is faster than a few of them.
     """
 
     name = "soft_body"

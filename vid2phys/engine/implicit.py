@@ -1,0 +1,355 @@
+"""Implicit Euler for bodies made of vertices: steps as long as a frame, whatever the stiffness.
+
+A step from positions x0 and velocities v0 over h solves, for the velocities w of the vertices that are not pinned,
+
+    r(w) = v0 + h a(x0 + h w, w) - w = 0,    x1 = x0 + h w,  v1 = w,
+
+where a = f / m is the body's own explicit acceleration. Newton's method takes the matrix A = M - h df/dv - h^2 df/dx
+from the body and factorises it. A factor serves as long as each correction is a small part of the one before; the
+correction that the same factor would take next decides on damping, too (Deuflhard, "Newton Methods for Nonlinear
+Problems", 2004, section 3.3). The first factor is the one at rest, shared by all steps of the same length.
+
+The adjoint solves with the transpose of the same matrix at the new state; derivatives of the forces by state, controls
+and parameters come from the adjoint of the explicit kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.system import Integrator
+from vid2phys.errors import SimulationError
+from vid2phys.types import Array
+
+_EPS = float(np.finfo(float).eps)
+_CONTRACTION = 0.1  # a factor that shrinks corrections less than this is replaced
+_SHORTEST = 2.0**-12  # of a Newton step
+_ITERATIONS = 200
+_BAND_BYTES = 5e8  # wider bands are left to SuperLU, which is slower on what fits
+_KEPT = 2  # factors at rest, by length of step and parameters
+
+Solve = Callable[..., Array]  # right-hand sides [n, K], transposed: bool -> [n, K]
+
+
+class Body(Protocol):
+    """What implicit Euler asks of a body with states [6 V]: positions, then velocities."""
+
+    @property
+    def name(self) -> str:
+        """The system's name."""
+
+    @property
+    def free(self) -> Array:
+        """[V], 0 for the vertices that are pinned and 1 for all others."""
+
+    @property
+    def rest_m(self) -> Array:
+        """Vertices [V, 3] at rest."""
+
+    @property
+    def step_equations(self) -> StepEquations:
+        """What its steps solve."""
+
+    def masses(self, parameters: Array) -> Array:
+        """[V] kg for one vector of parameters."""
+
+    def launch_step(
+        self,
+        states: Any,
+        controls: Any,
+        parameters: Any,
+        dt_s: Any,
+        next_states: Any,
+        *,
+        step: int,
+        fraction: float,
+        integrator: Integrator,
+    ) -> None:
+        """See `System.launch_step`: here called for "semi_implicit_euler"."""
+
+
+class StepEquations(Protocol):
+    """a and A = M - h df/dv - h^2 df/dx of a body with V vertices, the rows and columns of pinned ones replaced by M's.
+
+    `pattern` gives the places of A's entries. Unknowns after the first 3 V help to keep it sparse: eliminating them
+    (with zeros on the right-hand side) must leave A.
+    """
+
+    pattern: Pattern
+
+    def explicit_step(self, controls: Array, parameters: Array, step_s: float) -> Callable[[Array], Array]:
+        """From a state [6 V] to the velocities [3 V] after an explicit step: v + h a, zero for pinned vertices."""
+
+    def entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
+        """The entries' values at a state [6 V] for controls [M] and parameters [P]."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Places of a square sparse matrix's entries, by column (CSC): rows `indices`, columns' ends `starts` [size + 1].
+
+    Symmetric as a pattern.
+    """
+
+    indices: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def _order(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
+        """Reverse Cuthill-McKee: the unknowns' new order, the half width of the band, the entries' places in it."""
+        from scipy.sparse import csc_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        graph = csc_array((np.ones(len(self.indices)), self.indices, self.starts))
+        order = reverse_cuthill_mckee(graph.tocsr(), symmetric_mode=True).astype(np.int64)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(self.size)
+        rows = rank[self.indices]
+        columns = rank[np.repeat(np.arange(self.size), np.diff(self.starts))]
+        half = int(np.abs(rows - columns).max())
+        return order, half, columns * (3 * half + 1) + 2 * half + rows - columns
+
+    def factorise(self, entries: Array) -> Solve:
+        """A solver for these entries; of a singular matrix, its solutions are NaN."""
+        order, half, places = self._order
+        if (3 * half + 1) * self.size * 8 > _BAND_BYTES:
+            return self._factorise_sparse(entries)
+        from scipy.linalg.lapack import dgbtrf, dgbtrs
+
+        band = np.zeros((3 * half + 1, self.size), order="F")
+        band.ravel(order="K")[places] = entries
+        factor, pivots, info = dgbtrf(band, half, half, overwrite_ab=1)
+        if info != 0:
+            return _no_solution
+
+        def solve(right: Array, *, transposed: bool = False) -> Array:
+            out = np.empty_like(right)
+            out[order] = dgbtrs(factor, half, half, right[order], pivots, trans=int(transposed), overwrite_b=1)[0]
+            return out
+
+        return solve
+
+    def _factorise_sparse(self, entries: Array) -> Solve:
+        from scipy.sparse import csc_array
+        from scipy.sparse.linalg import splu
+
+        try:
+            factor = splu(csc_array((entries, self.indices, self.starts)), permc_spec="MMD_AT_PLUS_A")
+        except RuntimeError:  # exactly singular
+            return _no_solution
+        return lambda right, *, transposed=False: np.asarray(factor.solve(right, "T" if transposed else "N"))
+
+
+def _no_solution(right: Array, *, transposed: bool = False) -> Array:
+    return np.full_like(right, np.nan)
+
+
+def pattern_of_blocks(dofs: NDArray[np.int64], size: int) -> tuple[Pattern, NDArray[np.int64]]:
+    """Pattern of a sum of dense blocks on the unknowns dofs [T, K], and where their entries go, [T, K, K]."""
+    keys = dofs[:, None, :] * size + dofs[:, :, None]  # by column, then row
+    unique, places = np.unique(keys, return_inverse=True)
+    starts = np.searchsorted(unique, np.arange(size + 1) * size)
+    return Pattern(unique % size, starts), places.reshape(keys.shape)
+
+
+def launch_implicit_euler(
+    body: Body,
+    states: Any,
+    controls: Any,
+    parameters: Any,
+    dt_s: Any,
+    next_states: Any,
+    *,
+    step: int,
+    fraction: float,
+) -> None:
+    """`System.launch_step` of implicit Euler; rows that are copies of each other are solved once.
+
+    Records its adjoint on the active tape; the lengths of steps are not differentiated. Raises SimulationError when
+    Newton's method does not converge.
+    """
+    from vid2phys.engine.kernels.runtime import wp
+
+    runtime: Any = wp._src.context.runtime
+    tape, runtime.tape = runtime.tape, None
+    try:
+        steps, copies = _distinct_steps(body, states, controls, parameters, dt_s, step, fraction)
+        with _blas_on_one_thread():
+            velocities = np.stack([_solve(s) for s in steps])
+        positions = np.stack([s.positions + s.step_s * w for s, w in zip(steps, velocities, strict=True)])
+        ends = np.concatenate([positions, velocities], axis=1)
+        next_states.assign(ends[copies])
+    finally:
+        runtime.tape = tape
+    if tape is None or not next_states.requires_grad:
+        return
+    if wp.config.verify_autograd_array_access:
+        next_states.mark_write(arg_name="next_states", kernel_name="implicit_euler", filename=__file__, lineno=0)
+        for array in (states, controls, parameters):
+            array.mark_read()
+
+    def backward() -> None:
+        seeds = next_states.grad.numpy().reshape(len(copies), 2, -1)
+        by_rate = np.empty_like(seeds[:, 0])  # what the loss gains with v0 + h a
+        with _blas_on_one_thread():
+            for k, (one, end) in enumerate(zip(steps, ends, strict=True)):
+                rows = np.flatnonzero(copies == k)
+                by_rate[rows] = one.adjoint(end, seeds[rows, 1] + one.step_s * seeds[rows, 0])
+        at: Any = wp.array(ends[copies], dtype=wp.float64, device=states.device, requires_grad=True)
+        out = wp.empty_like(at, requires_grad=True)
+        with wp.Tape() as forces:
+            body.launch_step(
+                at, controls, parameters, dt_s, out, step=step, fraction=fraction, integrator="semi_implicit_euler"
+            )
+        seed = np.concatenate([np.zeros_like(by_rate), by_rate], axis=1)
+        forces.backward(grads={out: wp.array(seed, dtype=wp.float64, device=states.device)})
+        if states.requires_grad:
+            through_forces = at.grad.numpy()[:, : by_rate.shape[1]]
+            states.grad.assign(states.grad.numpy() + np.hstack([seeds[:, 0] + through_forces, by_rate]))
+
+    tape.record_func(backward, [a for a in (states, controls, parameters, next_states) if a.requires_grad])
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of one row. positions, velocities: [3 V], those of pinned vertices zero. mass: [3 V]."""
+
+    body: Body
+    positions: Array
+    velocities: Array
+    controls: Array
+    parameters: Array
+    step_s: float
+
+    @cached_property
+    def mass(self) -> Array:
+        return np.repeat(self.body.masses(self.parameters), 3)
+
+    @cached_property
+    def _explicit(self) -> Callable[[Array], Array]:
+        return self.body.step_equations.explicit_step(self.controls, self.parameters, self.step_s)
+
+    def state(self, w: Array) -> Array:
+        """The state that velocities w lead to."""
+        return np.concatenate([self.positions + self.step_s * w, w])
+
+    def residual(self, w: Array) -> Array:
+        """v0 + h a - w."""
+        return self.velocities - w + (self._explicit(self.state(w)) - w)
+
+    def factorise(self, state: Array) -> Solve:
+        equations = self.body.step_equations
+        return equations.pattern.factorise(equations.entries(state, self.controls, self.parameters, self.step_s))
+
+    def correction(self, solve: Solve, residual: Array) -> Array:
+        """A^-1 M r."""
+        right = np.zeros((self.body.step_equations.pattern.size, 1))
+        right[: residual.size, 0] = self.mass * residual
+        return solve(right)[: residual.size, 0]
+
+    def adjoint(self, end: Array, gradients: Array) -> Array:
+        """M A^-T g for gradients [K, 3 V] by the new velocities; zero for pinned vertices."""
+        solve = self.factorise(end)
+        right = np.zeros((self.body.step_equations.pattern.size, len(gradients)))
+        count = gradients.shape[1]
+        free = np.repeat(self.body.free, 3)
+        right[:count] = (free * gradients).T
+        return (self.mass * free) * solve(right, transposed=True)[:count].T
+
+
+def _distinct_steps(
+    body: Body, states: Any, controls: Any, parameters: Any, dt_s: Any, step: int, fraction: float
+) -> tuple[list[_Step], NDArray[np.int64]]:
+    """The steps that differ, and the one that each row takes."""
+    x, p, dt = states.numpy(), parameters.numpy(), dt_s.numpy()[:, step : step + 1] * fraction
+    rows = len(x)
+    u = controls.numpy()[:, step]
+    p, dt = (np.broadcast_to(a, (rows, a.shape[1])) for a in (p, dt))
+    table = np.ascontiguousarray(np.hstack([x, u, p, dt]))
+    _, first, copies = np.unique(table.view(f"V{table.shape[1] * 8}").ravel(), return_index=True, return_inverse=True)
+    half, free = x.shape[1] // 2, np.repeat(body.free, 3)
+    return [
+        _Step(body, x[r, :half].copy(), free * x[r, half:], u[r].copy(), p[r], float(dt[r, 0])) for r in first
+    ], copies.astype(np.int64)
+
+
+def _solve(step: _Step) -> Array:
+    """The velocities [3 V] at the end of a step."""
+    w = step.velocities
+    scale = float(np.abs(w).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
+    tolerance, rounding = 2.0 * _EPS * scale, 1e5 * _EPS * scale
+    residual, damping = step.residual(w), 1.0
+    solve, current = _factor_at_rest(step), False  # current: the factor is that of w
+    correction = step.correction(solve, residual)
+    for _ in range(_ITERATIONS):
+        size = float(np.abs(correction).max())
+        if size <= tolerance:
+            return w + correction
+        trial = w + damping * correction
+        trial_residual = step.residual(trial)
+        following = step.correction(solve, trial_residual)
+        left = float(np.abs(following).max())
+        if damping == 1.0 and left <= _CONTRACTION * size:
+            w, residual, correction, current = trial, trial_residual, following, False
+            continue
+        if current and max(size, left) <= rounding:
+            return trial
+        if not current:
+            current = True
+        elif left <= (1.0 - 0.25 * damping) * size:
+            w, residual, damping = trial, trial_residual, min(1.0, 2.0 * damping)
+        else:
+            damping *= 0.5
+            if damping < _SHORTEST:
+                break
+            continue
+        solve = step.factorise(step.state(w))
+        correction = step.correction(solve, residual)
+    raise _failure(step, "does not converge")
+
+
+def _factor_at_rest(step: _Step) -> Solve:
+    """The factor at rest under no control, kept with the body's matrix for the steps that come."""
+    equations: Any = step.body.step_equations
+    kept: dict[tuple[float, bytes], Solve] = equations.__dict__.setdefault("_factors_at_rest", {})
+    key = step.step_s, step.parameters.tobytes()
+    if key not in kept:
+        if len(kept) == _KEPT:
+            kept.pop(next(iter(kept)))
+        rest = np.concatenate([step.body.rest_m.ravel(), np.zeros_like(step.velocities)])
+        idle = np.zeros_like(step.controls)
+        kept[key] = equations.pattern.factorise(equations.entries(rest, idle, step.parameters, step.step_s))
+    return kept[key]
+
+
+def _blas_on_one_thread() -> AbstractContextManager[Any]:
+    """A band is too narrow for threads to pay, and on a busy machine waiting for them costs ten times the work."""
+    return _thread_pools().limit(limits=1, user_api="blas")
+
+
+@cache
+def _thread_pools() -> Any:
+    import scipy.linalg  # noqa: F401  whose libraries have to be loaded to be found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _failure(step: _Step, what: str) -> SimulationError:
+    return SimulationError(
+        f"an implicit step of {step.step_s:.3g} s of '{step.body.name}' {what}",
+        "a motion that changes little from step to step",
+        "take more substeps, or check the initial state and the controls",
+    )
