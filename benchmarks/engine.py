@@ -120,7 +120,7 @@ def soft_body(device: str, quick: bool) -> Iterator[Row]:
     for size in (100, 1_000) if quick else CELLS:
         body = make(size)
         tets = len(body.elements)
-        intervals = max(2, int((1e5 if quick else 1e6) / tets / SUBSTEPS))
+        intervals = max(2, int((2e5 if quick else 4e6) / tets / SUBSTEPS))
         steps, few = max(20, int(2e5 / tets)), max(5, min(100, int(3e4 / tets)))
         methods: dict[tuple[str, str], Callable[[], Timing]] = {
             ("ours", "double"): lambda b=body, n=intervals: ours(b, n, "double", device),
@@ -129,7 +129,7 @@ def soft_body(device: str, quick: bool) -> Iterator[Row]:
         }
         if device == "cpu":
             methods["ours", "single"] = lambda b=body, n=intervals: ours(b, n, "single", device)
-        yield from _fastest(tets, methods, rounds=2 if quick else 6)
+        yield from _fastest(tets, methods, rounds=2 if quick else 5)
 
 
 def _fastest(tets: int, methods: dict[tuple[str, str], Callable[[], Timing]], rounds: int) -> Iterator[Row]:

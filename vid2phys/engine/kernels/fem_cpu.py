@@ -306,7 +306,10 @@ def _loops(parallel):
     """
     others = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil", "fusion")
     threads = {"prange": True, **dict.fromkeys(others, False)} if parallel else False
-    compiled = numba.njit(fastmath=True, error_model="numpy", nogil=True, cache=True, parallel=threads)
+
+    def compiled(function):
+        function.__qualname__ += " on threads" if parallel else ""  # what the cache on disk knows a function by
+        return numba.njit(fastmath=True, error_model="numpy", nogil=True, cache=True, parallel=threads)(function)
 
     @compiled
     def forward(steps, chunks, x, v, path, mesh, scene, h):
