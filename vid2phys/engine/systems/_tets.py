@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _MARGIN = 0.8  # of the bound that holds near rest: room for compression, which 
 class TetBody(ParticleSystem):
     """A `ParticleSystem` of stable neo-Hookean tets. `SoftBody` has the equations and says what the options mean."""
 
-    integrators = ("semi_implicit_euler", "implicit_euler")
+    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler")
 
     def __init__(
         self,
