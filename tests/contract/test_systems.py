@@ -135,6 +135,15 @@ def test_retract_and_local_are_inverse(system: System) -> None:
         np.testing.assert_allclose(bases, numeric, atol=1e-11)
 
 
+def test_a_motion_can_start_at_rest(system: System) -> None:
+    rest = system.rest_state()
+    assert rest.shape == (len(system.state_names),)
+    np.testing.assert_allclose(system.retract(rest, np.zeros(len(system.tangent_names))), rest, atol=1e-15)
+    parameters = system.parameters().vector
+    controls = np.tile(system.hover_controls(parameters), (1, 20, 1))
+    assert np.isfinite(simulate(system, rest[None], controls, parameters, interval_s(system, parameters))).all()
+
+
 def test_linearize_agrees_with_finite_differences(scheme: tuple[System, str]) -> None:
     system, integrator = scheme
     states, controls, parameters = scene(system, batch=3, steps=1)

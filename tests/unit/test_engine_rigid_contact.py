@@ -186,8 +186,46 @@ def test_mesh_of_a_cube_moves_as_the_box() -> None:
     np.testing.assert_allclose(
         *(motion(s, start, box.parameters().vector, 5e-3, 60, substeps=4) for s in (box, from_mesh)), atol=1e-9
     )
-    with pytest.raises(UsageError, match="centre of mass"):
-        Points.of_mesh(Mesh(corners + 0.01 * np.eye(3)[2], faces, np.zeros(12, dtype=int)))
+
+
+def test_a_mesh_off_its_centre_and_turned_moves_as_the_box() -> None:
+    """A flat box somewhere, askew: its own coordinates are filmed, whatever its centre and axes are."""
+    half, turn, offset = np.array([0.03, 0.02, 0.01]), rotations.matrix_from_rotvec([0.4, -0.3, 0.2]), [0.3, 0.1, -0.2]
+    solid = trimesh.creation.box(2.0 * half).subdivide().subdivide()
+    corners = np.asarray(solid.vertices)
+    mesh = Mesh(corners @ turn.T + offset, np.asarray(solid.faces), np.zeros(len(solid.faces), dtype=int))
+    box, from_mesh = RigidContact((Box(half),)), RigidContact((Points.of_mesh(mesh, most=256),))
+    values = box.parameters().vector
+    assert len(from_mesh.bodies[0].points) == 8
+    np.testing.assert_allclose(from_mesh.parameters().vector, values, rtol=1e-12)
+    rest = from_mesh.rest_state()
+    lying = from_mesh.vertices(rest, mesh.vertices)
+    np.testing.assert_allclose(lying, mesh.vertices - offset - [0, 0, (corners @ turn.T).min(axis=0)[2]], atol=1e-15)
+    start = body([0.1, 0, 0.08], turn=[0.4, 0.3, 0.1], velocity=[0.3, 0, -1], spin=[3, 0, 2])
+    ends = [motion(s, start, values, 5e-3, 60, substeps=4)[-1] for s in (box, from_mesh)]
+    np.testing.assert_allclose(from_mesh.vertices(ends[1], mesh.vertices), box.vertices(ends[0], corners), atol=1e-9)
+
+
+def test_round_meshes_touch_with_some_of_their_vertices() -> None:
+    ball = trimesh.creation.icosphere(4, 0.1)
+    mesh = Mesh(np.asarray(ball.vertices), np.asarray(ball.faces), np.zeros(len(ball.faces), dtype=int))
+    points = Points.of_mesh(mesh, most=256)
+    assert points.points.shape == (256, 3)
+    flattest = trimesh.convex.convex_hull(points.points)
+    depth = (flattest.face_normals * flattest.triangles_center).sum(axis=1).min()
+    assert 0.98 < depth / 0.1 < 1.0
+    assert points.volume == pytest.approx(ball.volume)
+
+
+def test_rest_states_lie_on_the_planes() -> None:
+    turned = np.array([0.6, 0.0, 0.8])
+    system = RigidContact((Sphere(0.1), Box((0.1, 0.2, 0.3))), planes=((0, 0, 1, 0.5), (*turned, 0.2)))
+    bodies = system.split(system.rest_state())
+    for row, shape in zip(bodies, system.bodies, strict=True):
+        points = row[:3] + shape.points
+        gaps = [points[:, 2].min() - shape.radius - 0.5, (points @ turned).min() - shape.radius - 0.2]
+        assert min(gaps) == pytest.approx(0.0, abs=1e-12)
+    assert np.linalg.norm(bodies[1, :3] - bodies[0, :3]) > 0.1 + np.linalg.norm([0.1, 0.2, 0.3])
 
 
 def test_bad_shapes_are_refused() -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from vid2phys.errors import UsageError, unknown_name
-from vid2phys.types import Array, Parameters
+from vid2phys.types import Array, Mesh, Parameters
 
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
 Precision = Literal["double", "single"]
@@ -67,6 +67,7 @@ class System(ABC):
     control_names: tuple[str, ...]  # [M]: actions, then disturbances
     control_inertia: tuple[str, ...]  # [M]: the parameter that turns an acceleration into this control, "" if none does
     control_groups: tuple[str, ...]  # [M]: controls of one group share the level and bandwidth of their prior
+    surface: Mesh | None = None  # the body's own, in the axes of its points: what is filmed when no other mesh is given
     compiled: CompiledIntervals | None = None  # what rollouts on the CPU use instead of launches, if there is any
 
     @abstractmethod
@@ -128,6 +129,13 @@ class System(ABC):
     @abstractmethod
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
         """World positions of the vertices [V, 3] m of the body's mesh for one state [N]."""
+
+    @abstractmethod
+    def rest_state(self) -> Array:
+        """The state [N] that a simulation starts from when nothing is said.
+
+        The shape at rest, unit quaternions, joints at zero, nothing moves; what would be inside the ground lies on it.
+        """
 
     @abstractmethod
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:

@@ -78,12 +78,12 @@ def with_inertia(parameters: Parameters, mesh: Mesh | None) -> Parameters:
 
 
 def initial_state(system: System, given: dict[str, float]) -> Array:
-    """The state [N] with these values by name, at rest in what is not given: at the origin, upright, undeformed.
+    """The state [N] with these values by name, in what is not given that of `System.rest_state`.
 
     Of a body made of points, a name without `of vertex ...` moves or speeds up all of it. Raises UsageError for unknown
     names, values that are not finite and a quaternion that is not of unit length.
     """
-    state, names = rest_state(system), system.state_names
+    state, names = system.rest_state(), system.state_names
     quaternions = _quaternions(names)
     for each in quaternions:
         if any(names[i] in given for i in each):
@@ -104,20 +104,6 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
             listed = ", ".join(names[i] for i in each)
             raise UsageError(f"an --initial quaternion of length {length:.4g}", "length 1", f"give all of {listed}")
         state[each] /= length
-    return state
-
-
-def rest_state(system: System) -> Array:
-    """The state [N] to begin with: the shape at rest of what is made of points, else zeros and unit quaternions."""
-    from vid2phys.engine.systems._particles import ParticleSystem
-    from vid2phys.engine.systems.mass_spring import MassSpring
-
-    state = np.zeros(len(system.state_names))
-    for each in _quaternions(system.state_names):
-        state[each[0]] = 1.0
-    if isinstance(system, ParticleSystem | MassSpring):
-        points = system.rest_m if isinstance(system, ParticleSystem) else system.points
-        state[: points.size] = points.ravel()
     return state
 
 

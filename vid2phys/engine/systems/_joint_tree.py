@@ -228,6 +228,10 @@ class JointTree(System):
         """See `System.vertices`: each is carried by the link nearest to it at rest."""
         return self.keypoints_on(state, mesh_vertices, self._remembered_links(mesh_vertices))
 
+    def rest_state(self) -> Array:
+        """See `System.rest_state`: joints at zero, or at the limit nearest to it; a free base at the origin."""
+        return self._standing(np.clip(0.0, self.robot.lower, self.robot.upper))
+
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: a base at the origin, joints in the middle half of their range.
 
@@ -247,17 +251,17 @@ class JointTree(System):
         return np.concatenate([np.zeros((n, 3)), quat, joints, rng.normal(0.0, 1.0, (n, 6)), rates], axis=1)
 
     def hover_controls(self, parameters: Array) -> Array:
-        """See `System.hover_controls`: what holds the joints at 0 on a fixed base; a free one falls anyway."""
+        """See `System.hover_controls`: what holds the joints in the rest state on a fixed base; a free one falls."""
         controls = np.zeros(len(self.control_names))
         if self._base:
             return controls
         values, robot = np.asarray(parameters, dtype=float), self.robot
         count = len(robot.joint_names)
-        turned, placed = self._frames(np.zeros(2 * count))
+        rest = self.rest_state()
+        turned, placed = self._frames(rest)
         coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
         stiffness = values[1 : 1 + len(self.group_names)][self._group]
-        lower, upper = np.minimum(robot.upper, np.maximum(robot.lower, 0.0)), 0.0
-        controls[:count] = -stiffness * robot.spring_reference + self._limit_stiffness * (upper - lower)
+        controls[:count] = stiffness * (rest[:count] - robot.spring_reference)
         lift = values[0] * self._masses(values)[:, None] * np.array([0.0, 0.0, 1.0])
         moves = self._ancestry()
         for i in range(1, count + 1):
@@ -305,14 +309,18 @@ class JointTree(System):
             turned[..., i, :, :], placed[..., i, :] = rotation, position
         return turned, placed
 
-    def _rest_state(self) -> Array:
+    def _drawn_state(self) -> Array:
+        """The state in which the file draws the robot."""
+        return self._standing(self.robot.reference)
+
+    def _standing(self, joints: Array) -> Array:
+        """The state with these joint coordinates, a free base at the origin and nothing that moves."""
         base = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0] if self._base else []
-        rates = np.zeros(self._base + len(self.robot.joint_names))
-        return np.concatenate([base, self.robot.reference, rates])
+        return np.concatenate([base, joints, np.zeros(self._base + len(joints))])
 
     def _in_links(self, points_body: Array, links: NDArray[np.int64]) -> Array:
         """Points at rest, base's axes, in the axes of the links that carry them."""
-        turned, placed = self._frames(self._rest_state())
+        turned, placed = self._frames(self._drawn_state())
         return np.einsum("kji,kj->ki", turned[links], np.asarray(points_body, dtype=float) - placed[links])
 
     def _remembered_links(self, points: Array) -> NDArray[np.int64]:
@@ -333,7 +341,7 @@ class JointTree(System):
     def _rest_matrices(self) -> Array:
         """The mass matrix at rest that each link gives per kilogram, [L, V, V]."""
         robot = self.robot
-        turned, placed = self._frames(self._rest_state())
+        turned, placed = self._frames(self._drawn_state())
         coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
         inertias = turned @ self._inertia_per_mass() @ np.swapaxes(turned, 1, 2)
         moves, size = self._ancestry(), self._base + len(robot.joint_names)

@@ -26,6 +26,8 @@ class ParticleSystem(FlatSystem):
     the part off it is dropped). The pose of the body is the mean of its vertices, never turned.
     """
 
+    ground: bool = False  # whether vertices press on the plane z = 0
+
     def __init__(self, rest_m: Array, elements: Indices, *, pinned: Indices | tuple[int, ...] = ()) -> None:
         """Raises InputError for arrays that are no mesh, naming what is wrong with them."""
         self.rest_m: Array = np.array(rest_m, dtype=float)
@@ -67,6 +69,11 @@ class ParticleSystem(FlatSystem):
         """See `System.body_pose`: the mean of the vertices, and no rotation."""
         centre = self.positions(states).mean(axis=-2)
         return centre, np.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0]), (*centre.shape[:-1], 4))
+
+    def rest_state(self) -> Array:
+        """See `System.rest_state`: the shape at rest where it was given, raised onto the ground unless it is pinned."""
+        below = max(0.0, -float(self.rest_m[:, 2].min())) if self.ground and not self.pinned.size else 0.0
+        return self.state(self.rest_m + np.array([0.0, 0.0, below]))
 
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`; points in the shape at rest."""

@@ -24,6 +24,10 @@ class PlanarPendulum(FlatSystem):
         zero = np.zeros_like(half)
         return np.zeros((*half.shape, 3)), np.stack([np.cos(half), zero, np.sin(half), zero], axis=-1)
 
+    def rest_state(self) -> Array:
+        """See `System.rest_state`: hanging."""
+        return np.zeros(len(self.state_names))
+
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
         """See `System.vertices`."""
         return self.keypoints(state, mesh_vertices)

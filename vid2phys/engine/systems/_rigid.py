@@ -22,10 +22,13 @@ class RigidBodies(System):
 
     State [13 a body]: position (world, m), orientation quaternion wxyz (body to world), velocity (world, m/s), angular
     velocity (body, rad/s). Tangent [12 a body]: dp (world), dtheta (body, q * exp(dtheta)), dv (world), domega (body).
-    Named points and the mesh that the camera sees belong to the first body.
+    Named points and the mesh that the camera sees belong to the first body; they are given in axes of their own, in
+    which the body's origin is at `origin` and its axes are the columns of `axes` (the same axes, if nothing is said).
     """
 
     count: int  # number of bodies
+    origin: Array = np.zeros(3)
+    axes: Array = np.eye(3)
 
     def retract(self, states: Array, tangent: Array) -> Array:
         """See `System.retract`; quaternions move by right multiplication with exp(dtheta)."""
@@ -71,7 +74,7 @@ class RigidBodies(System):
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`."""
         positions, quats = self.body_pose(states)
-        turned = np.asarray(points_body, float) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
+        turned = self._in_body(points_body) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
         return positions[..., None, :] + turned
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
@@ -79,12 +82,15 @@ class RigidBodies(System):
         rotation = rotations.matrix_from_quat(self.body_pose(states)[1])
         jacobian = np.zeros((*np.shape(states)[:-1], len(points_body), 3, 12 * self.count))
         jacobian[..., :3] = np.eye(3)
-        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(points_body)
+        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(self._in_body(points_body))
         return jacobian
 
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
         """See `System.vertices`."""
         return self.keypoints(state, mesh_vertices)
+
+    def _in_body(self, points: Array) -> Array:
+        return (np.asarray(points, dtype=float) - self.origin) @ self.axes
 
 
 def state_names(count: int) -> tuple[str, ...]:

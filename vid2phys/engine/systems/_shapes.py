@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from vid2phys.errors import UsageError
 from vid2phys.types import Array, Mesh
 
 _FLAT = 1e-6  # points this near to a face, as a share of the body's reach, lie in it
-_OFF_CENTER = 0.02  # of the reach (squared for inertia): what a mesh may be off its centre and axes
+_ROUND = 1e-6  # of the reach squared: products of inertia per mass below this are rounding
 _STIFFEST = 24  # faces of a hull that are kept for the longest step
 
 
@@ -21,8 +21,13 @@ class Shape(ABC):
     """A body's shape about its centre of mass, along its principal axes of inertia.
 
     points: [K, 3] m, what touches surfaces. radius: of a ball about each of them, m. volume: m^3. inertia_per_mass: [3]
-    m^2, principal moments at uniform density.
+    m^2, principal moments at uniform density. origin: [3] m, axes: [3, 3], the centre of mass and (columns) the
+    principal axes in the axes in which the user gives points and meshes; `mesh` is the body's own one, in those too.
     """
+
+    origin: Array = np.zeros(3)
+    axes: Array = np.eye(3)
+    mesh: Mesh | None = None
 
     points: Array
     radius: float
@@ -92,30 +97,26 @@ class Points(Shape):
         self.inertia_per_mass = np.asarray(own, dtype=float)
 
     @classmethod
-    def of_mesh(cls, mesh: Mesh) -> Points:
-        """The vertices of a mesh in the axes of its file.
+    def of_mesh(cls, mesh: Mesh, most: int | None = None) -> Points:
+        """A body by the vertices of its mesh, wherever the mesh has its origin and however it is turned.
 
-        Raises UsageError, saying how to move it, for a mesh that is not about its centre of mass and along its
-        principal axes (to 2 % of its size).
+        The body's frame is the mesh's, moved to the centre of mass and turned by as little as makes its axes principal
+        ones; keypoints and meshes stay in the axes of the mesh. most: touch with the corners of the convex hull only
+        (all that a plane can meet), `most` of them at most, spread evenly: a ball of 256 is flattened by 1 % of its
+        radius. Mass properties are those of `io.mesh.mass_properties`.
         """
         from vid2phys.io.mesh import mass_properties
 
         properties = mass_properties(mesh)
+        reach = float(np.linalg.norm(mesh.vertices - properties.center_of_mass, axis=1).max())
+        axes = _principal_axes(properties.inertia_per_mass, _ROUND * reach**2)
+        points = mesh.vertices if most is None else _outermost(mesh.vertices, most)
         body = cls(
-            mesh.vertices, volume=properties.volume, inertia_per_mass=np.diagonal(properties.inertia_per_mass).copy()
+            (points - properties.center_of_mass) @ axes,
+            volume=properties.volume,
+            inertia_per_mass=np.diagonal(axes.T @ properties.inertia_per_mass @ axes).copy(),
         )
-        center, products = properties.center_of_mass, properties.inertia_per_mass - np.diag(body.inertia_per_mass)
-        if np.linalg.norm(center) > _OFF_CENTER * body.reach:
-            where = ", ".join(f"{c:.4g}" for c in center)
-            raise UsageError(
-                f"mesh '{mesh.name}' has its centre of mass at ({where}) m", "the origin", "move the mesh there"
-            )
-        if np.abs(products).max() > _OFF_CENTER * body.reach**2:
-            raise UsageError(
-                f"mesh '{mesh.name}' has products of inertia of {np.abs(products).max():.3g} m^2 a kilogram",
-                "axes that are its principal axes",
-                "turn the mesh",
-            )
+        body.origin, body.axes, body.mesh = properties.center_of_mass, axes, mesh
         return body
 
     def faces(self) -> list[tuple[Array, Array]]:
@@ -142,6 +143,28 @@ def _convex_hull(points: Array) -> Any:
             "finite points that are not in one plane",
             "give the vertices of a solid body",
         ) from error
+
+
+def _principal_axes(inertia: Array, rounding: float) -> Array:
+    """Principal axes [3, 3] (columns, right-handed), turned by as little as can be."""
+    if np.abs(inertia - np.diag(np.diagonal(inertia))).max() <= rounding:
+        return np.eye(3)
+    found = np.linalg.eigh(inertia)[1]
+    signed = [found[:, order] * signs for order in permutations(range(3)) for signs in product((1.0, -1.0), repeat=3)]
+    return max((axes for axes in map(np.asarray, signed) if np.linalg.det(axes) > 0.0), key=np.trace)
+
+
+def _outermost(points: Array, most: int) -> Array:
+    """Corners of the convex hull, `most` at most: each the farthest from those before it."""
+    corners = np.asarray(_convex_hull(points).vertices, dtype=float)
+    if len(corners) <= most:
+        return corners
+    kept = [int(np.linalg.norm(corners - corners.mean(axis=0), axis=1).argmax())]
+    distance = np.full(len(corners), np.inf)
+    while len(kept) < most:
+        distance = np.minimum(distance, np.linalg.norm(corners - corners[kept[-1]], axis=1))
+        kept.append(int(distance.argmax()))
+    return corners[kept]
 
 
 def _require_positive(what: str, values: Sequence[float], count: int = 1) -> None:

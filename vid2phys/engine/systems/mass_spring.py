@@ -171,6 +171,10 @@ class MassSpring(FlatSystem):
         """See `System.vertices`."""
         return self.keypoints(state, mesh_vertices)
 
+    def rest_state(self) -> Array:
+        """See `System.rest_state`."""
+        return np.concatenate([self.points.ravel(), np.zeros(self.points.size)])
+
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: sheared and stretched about the pins, then each point moved a little."""
         centre = self.points[self.pinned if self.pinned.size else slice(None)].mean(axis=0)

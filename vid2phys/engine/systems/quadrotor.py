@@ -168,6 +168,10 @@ class Quadrotor(System):
         """See `System.vertices`."""
         return self.keypoints(state, mesh_vertices)
 
+    def rest_state(self) -> Array:
+        """See `System.rest_state`: upright at the origin."""
+        return np.eye(13)[3]
+
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: at the origin, any yaw, tilt mostly below 30 deg and at most about 60 deg."""
         yaw, towards = rng.uniform(-np.pi, np.pi, n), rng.uniform(-np.pi, np.pi, n)

@@ -58,7 +58,8 @@ class RigidContact(RigidBodies):
     contacts share one set of parameters and have no rolling resistance and no stiction above mu; edges that cross
     while no point is inside the other box, and what passes through a thin body within a step, are missed, and a corner
     nearer to a side face than it is deep is pushed sideways (see `Box`); two meshes do not feel each other (refused);
-    a body's origin is its centre of mass, its axes are principal axes; no drag of the air.
+    a body's origin is its centre of mass, its axes are principal axes (`Points.of_mesh` finds those of a mesh, whose
+    points and vertices stay in its own axes); no drag of the air.
     """
 
     name = "rigid_contact"
@@ -70,14 +71,18 @@ class RigidContact(RigidBodies):
         planes: Sequence[Sequence[float]] = (_GROUND,),
         *,
         driven: bool = True,
+        values: dict[str, float] | None = None,
     ) -> None:
         """bodies: `Sphere`, `Box` or `Points` each. planes: (n_x, n_y, n_z, c) each, free where n . x >= c [m].
+
+        values: defaults of the parameters, by name.
 
         Raises UsageError for no body, two meshes, and planes without a normal.
         """
         if not bodies:
             raise UsageError("no bodies", "one or more", "give bodies=(Box((0.05, 0.05, 0.05)),)")
-        self.bodies, self.count = tuple(bodies), len(bodies)
+        self.bodies, self.count, self._values = tuple(bodies), len(bodies), values or {}
+        self.origin, self.axes, self.surface = bodies[0].origin, bodies[0].axes, bodies[0].mesh
         self.planes = _unit_planes(planes)
         self.state_names, self.tangent_names = state_names(self.count), tangent_names(self.count)
         ends = suffixes(self.count)
@@ -102,7 +107,7 @@ class RigidContact(RigidBodies):
             items.append(Parameter(f"mass{end}", "kg", mass, 1e-6, 1e6, "log"))
             for axis, moment in zip(_AXES, mass * shape.inertia_per_mass, strict=True):
                 items.append(Parameter(f"inertia_{2 * axis}{end}", "kg m^2", float(moment), 1e-12, 1e6, "log"))
-        return Parameters(
+        defaults = Parameters(
             (
                 *items,
                 Parameter("k_e", "N/m", RISP_CUBE.k_e, 1e-2, 1e9, "log"),
@@ -112,6 +117,7 @@ class RigidContact(RigidBodies):
                 Parameter("gravity", "m/s^2", RISP_CUBE.gravity_m_s2, 0.0, 30.0),
             )
         )
+        return defaults.with_values(self._values, source="default")
 
     def restitution(self, parameters: Array, *, points: int = 1, body: int = 0) -> float:
         """Rebound over approach speed of a central impact on a plane with `points` points at once, gravity neglected.
@@ -193,6 +199,18 @@ class RigidContact(RigidBodies):
             rates = np.linalg.eigvalsh(scale * (p["k_d"] * normal + p["k_f"] * sliding))[:, -1]
             steps.append(((np.sqrt(rates**2 + 4.0 * squares) - rates) / squares).min())
         return float(min(steps))
+
+    def rest_state(self) -> Array:
+        """See `System.rest_state`: side by side along x, turned as their meshes are, moved until no plane holds any."""
+        states, before = np.zeros((self.count, 13)), 0.0
+        for state, shape in zip(states, self.bodies, strict=True):
+            before += shape.reach if before else 0.0
+            state[0], before = before, before + shape.reach
+            state[3:7] = rotations.quat_from_matrix(shape.axes)
+            for plane in self.planes:
+                depth = plane[3] - ((state[:3] + shape.points @ shape.axes.T) @ plane[:3]).min() + shape.radius
+                state[:3] += max(float(depth), 0.0) * plane[:3]
+        return states.ravel()
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: in free flight, turned any way, side by side, clear of all planes."""

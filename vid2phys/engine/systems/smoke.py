@@ -162,6 +162,10 @@ class Smoke(FlatSystem):
         """Density as a picture, highest row first, [..., N] -> [..., n, n]; of NumPy, or of PyTorch with gradients."""
         return states[..., self._picture]
 
+    def rest_state(self) -> Array:
+        """See `System.rest_state`: still, and no smoke."""
+        return np.zeros(len(self.state_names))
+
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: round puffs in a drift of about 1 m/s along each axis with gentle eddies.
 
