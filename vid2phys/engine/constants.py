@@ -127,3 +127,29 @@ GRADSIM_WALKER = WalkerBody(
 Numbers of vertices, triangles and steps are the paper's code's. Shape, material and contact are ours: 0.45 m wide,
 0.4 m tall, 0.39 kg, stiff enough to stand (its legs shorten by about 2 % under its weight) in steps of 1/1920 s.
 """
+
+
+@dataclass(frozen=True)
+class RodBody:
+    """A bar clamped at both ends. cells: of its mesh, six tets each. load_share: see `Rod.load_n`."""
+
+    size_m: tuple[float, float, float]
+    cells: tuple[int, int, int]
+    values: dict[str, float]
+    load_share: float
+    step_s: float
+
+
+RISP_ROD = RodBody(
+    size_m=(0.32, 0.08, 0.08),
+    cells=(32, 8, 8),
+    values={"young_modulus": 1e6, "poisson_ratio": 0.45, "density": 1e3, "damping": 300.0},
+    load_share=0.12,
+    step_s=0.01,
+)
+"""The rod of RISP (Ma et al., ICLR 2022), after the cantilever of its simulator DiffPD (Du et al., TOG 2021).
+
+DiffPD's cantilever has 32 x 8 x 8 cells of 1 cm (hexahedra there, tets here), E = 1e6 Pa, nu = 0.45, 1000 kg/m^3 and
+steps of 10 ms. RISP publishes no constants of its own; that its rod has these is an assumption. The viscosity (DiffPD
+has none: its steps damp) and the load are ours.
+"""

@@ -28,8 +28,8 @@ from vid2phys.engine.system import Integrator
 from vid2phys.errors import SimulationError
 from vid2phys.types import Array
 
-_EPS = float(np.finfo(float).eps)
 _CONTRACTION = 0.1  # a factor that shrinks corrections less than this is replaced
+_TOLERANCE = 1e-13  # of a last correction, as a share of velocities that matter; what is left is a tenth of it or less
 _SHORTEST = 2.0**-12  # of a Newton step
 _ITERATIONS = 200
 _BAND_BYTES = 5e8  # wider bands are left to SuperLU, which is slower on what fits
@@ -289,7 +289,7 @@ def _solve(step: _Step) -> Array:
     """The velocities [3 V] at the end of a step."""
     w = step.velocities
     scale = float(np.abs(w).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
-    tolerance, rounding = 2.0 * _EPS * scale, 1e5 * _EPS * scale
+    tolerance, rounding = _TOLERANCE * scale, 1e3 * _TOLERANCE * scale
     residual, damping = step.residual(w), 1.0
     solve, current = _factor_at_rest(step), False  # current: the factor is that of w
     correction = step.correction(solve, residual)
