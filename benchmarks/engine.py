@@ -7,6 +7,9 @@
 `rollout` runs), `warp` (straight kernels of the same force), `torch` (the tests' oracle). Best of several rounds, the
 methods in turn: other work on the machine slows each the same way. `reverse_memory` is the peak of a process that takes
 a gradient through 4,000 steps of 1,000 tets.
+
+Rigid and articulated systems: `rollouts_per_s` of rollouts of 200 steps in batches, and `gradient_cost`: the time of a
+rollout with its gradient for states, controls and parameters, as a multiple of a rollout without.
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ import torch
 
 from benchmarks.straight_warp import StraightWarp
 from tests.oracles.neo_hookean import Tets
+from vid2phys.engine import systems
 from vid2phys.engine.kernels.runtime import wp
 from vid2phys.engine.rollout import rollout
+from vid2phys.engine.system import System
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import box_tets
 
@@ -39,6 +44,8 @@ SIZE_M = (0.4, 0.2, 0.2)
 CELLS = {100: (4, 4, 1), 1_000: (7, 6, 4), 5_000: (12, 10, 7), 10_000: (17, 10, 10)}  # 96, 1,008, 5,040, 10,200 tets
 SUBSTEPS = 32
 MEMORY_STEPS = 4_000
+BATCHES = (1, 16, 256)
+SMALL_SYSTEMS = ("quadrotor", "rigid_contact", "articulated", "hand", "pendulum")
 Timing = tuple[int, float, float]  # steps, seconds forward, seconds backward
 
 
@@ -54,6 +61,7 @@ class Row:
     value: float
     n: int
     unit: str
+    batch: int = 1
 
 
 def make(size: int) -> SoftBody:
@@ -144,6 +152,33 @@ def _fastest(tets: int, methods: dict[tuple[str, str], Callable[[], Timing]], ro
             yield Row("soft_body", name, precision, tets, metric, round(rate, 1), rounds, "Hz")
 
 
+def small_systems(device: str, quick: bool) -> Iterator[Row]:
+    """Rollouts a second and the cost of their gradient, 50 intervals of 4 substeps, the system's own integrator."""
+    for name in SMALL_SYSTEMS:
+        system, rng = systems.get(name), np.random.default_rng(0)
+        values = system.parameters().vector
+        dt_s = min(0.01, 2.0 * system.longest_step_s(values))
+        for batch in BATCHES[:2] if quick else BATCHES:
+            controls = np.broadcast_to(system.hover_controls(values), (batch, 50, len(system.control_names)))
+            given = [torch.tensor(a) for a in (system.sample_state(rng, batch), controls, values)]
+
+            def seconds(
+                gradient: bool, given: list[torch.Tensor] = given, dt_s: float = dt_s, system: System = system
+            ) -> float:
+                inputs = [t.clone().requires_grad_(gradient) for t in given]
+                start = time.perf_counter()
+                states = rollout(system, *inputs, dt_s, substeps=4, device=device)
+                if gradient:
+                    states.sum().backward()
+                return time.perf_counter() - start
+
+            rounds = 2 if quick else 7
+            timings = np.array([[seconds(False), seconds(True)] for _ in range(rounds + 1)])[1:].min(axis=0)
+            common = name, "ours", "double", 0
+            yield Row(*common, "rollouts_per_s", round(batch / timings[0], 1), rounds, "1/s", batch)
+            yield Row(*common, "gradient_cost", round(timings[1] / timings[0], 2), rounds, "1", batch)
+
+
 def memory() -> Iterator[Row]:
     """Peak memory that a gradient through `MEMORY_STEPS` steps of 1,000 tets takes, in a process of its own."""
     for precision in ("double", "single"):
@@ -180,6 +215,11 @@ def markdown(rows: list[Row]) -> str:
     for tets, method, precision in dict.fromkeys(key[:3] for key in values):
         rates = (values[tets, method, precision, metric] for metric in ("forward_hz", "backward_hz"))
         lines.append(f"| {tets:,} | {method} | {precision} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |")
+    lines += ["", "| system | batch | rollouts a second | cost with gradient |", "|---|---|---|---|"]
+    found = {(r.system, r.batch, r.metric): r.value for r in rows if r.metric in ("rollouts_per_s", "gradient_cost")}
+    for system, batch in dict.fromkeys(key[:2] for key in found):
+        rate, cost = (found[system, batch, metric] for metric in ("rollouts_per_s", "gradient_cost"))
+        lines.append(f"| {system} | {batch} | {rate:,.0f} | {cost:.1f} |")
     lines += [f"\nGradient through {MEMORY_STEPS} steps: {r.value} GB, {r.precision}" for r in rows if r.unit == "GB"]
     return "\n".join(lines)
 
@@ -192,6 +232,7 @@ def main() -> None:
     arguments = parser.parse_args()
     start = time.monotonic()
     rows = list(soft_body(arguments.device, arguments.quick))
+    rows += small_systems(arguments.device, arguments.quick)
     if arguments.device == "cpu":
         rows += memory()
     print(markdown(rows))
