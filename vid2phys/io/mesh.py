@@ -41,11 +41,11 @@ class MassProperties:
     watertight: bool
 
 
-def load_mesh(path: str | Path, units: str = "m") -> Mesh:
+def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units") -> Mesh:
     """Reads a mesh written in `units` (m, cm, mm, in, ft); parts are its groups, else materials, else connected pieces.
 
     Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller than 1 mm: then the
-    units are most likely others. Raises UsageError for an unknown unit.
+    units are most likely others (`units_flag` is how to say so). Raises UsageError for an unknown unit.
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
@@ -55,7 +55,7 @@ def load_mesh(path: str | Path, units: str = "m") -> Mesh:
     vertices, faces, part = _weld(vertices * UNITS_M[units], faces, part)
     if not len(faces):
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
-    _check_size(path, vertices, units)
+    check_size(path, vertices, units, units_flag)
     if _signed_volume(vertices, faces) < 0.0 and _trimesh(vertices, faces).is_watertight:
         faces = faces[:, ::-1]
     if len(names) < 2:
@@ -140,13 +140,14 @@ def _check_arrays(path: Path, vertices: Array, faces: NDArray[np.int64]) -> None
         raise InputError(f"vertex {row} of '{path}' is not finite", "numbers", "export it again")
 
 
-def _check_size(path: Path, vertices: Array, units: str) -> None:
+def check_size(path: Path, vertices: Array, units: str, units_flag: str) -> None:
+    """Raises InputError for what is larger than 10 m or smaller than 1 mm: its units are most likely others."""
     extent = float(np.ptp(vertices, axis=0).max())
     if extent > LARGEST_M:
-        remedy = "if it is in millimetres give --mesh-units mm"
+        remedy = f"if it is in millimetres give {units_flag} mm"
         raise InputError(f"mesh '{path}' has an extent of {extent:.4g} m", f"at most {LARGEST_M:g} m", remedy)
     if extent < SMALLEST_M:
-        remedy = "if it is in metres give --mesh-units m" if units != "m" else "scale it to metres"
+        remedy = f"if it is in metres give {units_flag} m" if units != "m" else "scale it to metres"
         raise InputError(f"mesh '{path}' has an extent of {extent:.2g} m", f"at least {SMALLEST_M:g} m", remedy)
 
 
