@@ -156,6 +156,10 @@ def train_risp(
 def simulate(
     context: typer.Context,
     system: Annotated[str | None, typer.Argument(help="System; `vid2phys systems` lists them.")] = None,
+    body: Annotated[
+        Path | None, typer.Option("--body", help="File of your own body: a mesh, tets or a robot, by the system.")
+    ] = None,
+    body_units: Annotated[str, typer.Option("--body-units", help="Units of the body: m, cm or mm.")] = "m",
     set_: SetOption = None,
     params: ParamsOption = None,
     actions: ActionsOption = None,
@@ -181,11 +185,11 @@ def simulate(
     config: ConfigOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Roll a system out in time: trajectory.csv and, with a camera and a mesh, a rendered clip."""
+    """Roll a system out in time: trajectory.csv and, with a camera and a mesh or body, a rendered clip."""
     options: dict[str, Any] = {
-        "system": system, "set_values": _assignments("--set", set_), "params": params, "actions": actions,
-        "seconds": seconds, "initial": _assignments("--initial", initial), "rate": rate, "step": step,
-        "integrator": integrator, "mesh": mesh, "mesh_units": mesh_units, "camera": camera,
+        "system": system, "body": body, "body_units": body_units, "set_values": _assignments("--set", set_),
+        "params": params, "actions": actions, "seconds": seconds, "initial": _assignments("--initial", initial),
+        "rate": rate, "step": step, "integrator": integrator, "mesh": mesh, "mesh_units": mesh_units, "camera": camera,
         "camera_pose": camera_pose, "fps": fps, "out": out,
     }  # fmt: skip
     if config is not None:
@@ -246,7 +250,7 @@ def _merge_config(context: typer.Context, config: Path, command: str, options: d
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
-        is_path = name in ("clip", "mesh", "camera", "camera_pose", "actions", "params", "model")
+        is_path = name in ("clip", "body", "mesh", "camera", "camera_pose", "actions", "params", "model")
         merged[name] = Path(str(value)) if is_path else tuple(value) if name == "fit" else value  # type: ignore[arg-type]
     return merged
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import trimesh
 
 from vid2phys import cli
 from vid2phys.errors import InputError
@@ -75,6 +76,7 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (["train-risp", "--epochs", "many"], "--epochs"),
         (["simulate"], "no system given"),
         (["simulate", "quadcopter"], "unknown system 'quadcopter'"),
+        (["simulate", "pendulum", "--body", "box.stl"], "one of articulated, cloth, rigid_contact, soft_body"),
         (["simulate", "pendulum", "--initial", "angle_rad"], "--initial angle_rad; expected name=value"),
         (["systems", "quadcopter"], "unknown system 'quadcopter'"),
     ],
@@ -168,6 +170,22 @@ def test_simulate_writes_and_repeats(
     assert "is not an empty folder" in capsys.readouterr().err
 
 
+def test_simulate_repeats_a_body_from_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    monkeypatch.chdir(tmp_path)
+    trimesh.creation.box([100.0, 100.0, 100.0]).export("box.stl")
+    options = ("--body", "box.stl", "--body-units", "mm", "--seconds", "0.05")
+    assert run_cli(monkeypatch, "simulate", "rigid_contact", *options, "--out", str(first), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["mass"] == pytest.approx(0.3)
+    monkeypatch.chdir(first)
+    assert run_cli(monkeypatch, "simulate", "--config", "config.yaml", "--out", str(again)) == 0
+    assert (again / "trajectory.csv").read_bytes() == (first / "trajectory.csv").read_bytes()
+    assert run_cli(monkeypatch, "simulate", "soft_body", "--body", str(tmp_path / "none.msh")) == 3
+    assert "none.msh' does not exist; expected a mesh of tets" in capsys.readouterr().err
+
+
 def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(monkeypatch, "systems") == 0
     table = capsys.readouterr().out
@@ -176,6 +194,7 @@ def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: 
         "thrust (N)",
         "rk4 (default)",
         "limits: no motor lag",
+        "--body: A sheet by a triangle mesh (OBJ, STL, PLY ...)",
     ):
         assert text in table
     assert "position_x_m of vertex i (" in table

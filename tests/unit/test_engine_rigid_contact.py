@@ -197,6 +197,8 @@ def test_a_mesh_off_its_centre_and_turned_moves_as_the_box() -> None:
     box, from_mesh = RigidContact((Box(half),)), RigidContact((Points.of_mesh(mesh, most=256),))
     values = box.parameters().vector
     assert len(from_mesh.bodies[0].points) == 8
+    rounded = Mesh(mesh.vertices.astype(np.float32).astype(float), mesh.faces, mesh.part)  # as in an STL
+    assert len(Points.of_mesh(rounded, most=256).points) == 8
     np.testing.assert_allclose(from_mesh.parameters().vector, values, rtol=1e-12)
     rest = from_mesh.rest_state()
     lying = from_mesh.vertices(rest, mesh.vertices)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import cv2
+import meshio
 import numpy as np
 import pytest
+import trimesh
 from scipy.special import ellipk
 
 from vid2phys.engine import systems
+from vid2phys.engine.systems.cloth import sheet
+from vid2phys.engine.systems.soft_body import SoftBody
+from vid2phys.engine.tets import box_tets
 from vid2phys.errors import Vid2PhysError
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
@@ -198,6 +204,151 @@ def test_frames_and_states_between_rows() -> None:
     trajectory = Trajectory(np.array([0.0, 1.0]), np.array([start, turned]), system.state_names)
     half = states_at(system, trajectory, np.array([0.5]))[0]
     np.testing.assert_allclose(half[3:7], [np.cos(0.25), 0, 0, np.sin(0.25)], atol=1e-12)
+
+
+NEAR_CAMERA = """image_width: 320
+image_height: 240
+camera_matrix: {rows: 3, cols: 3, data: [400, 0, 160, 0, 400, 120, 0, 0, 1]}
+distortion_model: plumb_bob
+distortion_coefficients: {rows: 1, cols: 5, data: [0.1, 0, 0, 0, 0]}
+camera_to_world: {rows: 4, cols: 4, data: [1, 0, 0, 0, 0, -0.28, 0.96, -1.2, 0, -0.96, -0.28, 0.45, 0, 0, 0, 1]}
+"""
+URDF = """<robot name="arm"><link name="base"/>
+<link name="rod"><inertial><origin xyz="0 0 -0.1"/><mass value="0.5"/>
+<inertia ixx="1e-3" iyy="1e-3" izz="1e-4" ixy="0" ixz="0" iyz="0"/></inertial>
+<visual><origin xyz="0 0 -0.1"/><geometry>SHAPE</geometry></visual></link>
+<joint name="pivot" type="continuous"><parent link="base"/><child link="rod"/><origin xyz="0 0 0.3"/><axis xyz="0 1 0"/>
+</joint></robot>"""
+
+
+def near_camera(folder: Path) -> Path:
+    (folder / "camera.yaml").write_text(NEAR_CAMERA)
+    return folder / "camera.yaml"
+
+
+def box_file(folder: Path) -> Path:
+    """A flat box in mm, 80 x 60 x 20, off its origin, in triangles of 10 mm."""
+    solid = trimesh.creation.box([80.0, 60.0, 20.0]).subdivide().subdivide().subdivide()
+    solid.apply_translation([300.0, -40.0, 1000.0])
+    solid.export(folder / "box.stl")
+    return folder / "box.stl"
+
+
+def bar_file(folder: Path) -> Path:
+    """Tets of 0.3 x 0.1 x 0.1 m, half in the ground."""
+    vertices, tets = box_tets((0.3, 0.1, 0.1), (3, 1, 1))
+    meshio.Mesh(vertices - [0.15, 0.05, 0.05], [("tetra", tets)]).write(folder / "bar.msh")
+    return folder / "bar.msh"
+
+
+def sheet_file(folder: Path) -> Path:
+    vertices, triangles = sheet(0.4, 0.4, 4, 4, bottom_m=-0.2)
+    trimesh.Trimesh(vertices[:, [0, 2, 1]] + [0.0, 0.0, 0.3], triangles).export(folder / "sheet.obj")
+    return folder / "sheet.obj"
+
+
+def robot_file(folder: Path, shape: str = '<box size="0.04 0.04 0.2"/>') -> Path:
+    (folder / "arm.urdf").write_text(URDF.replace("SHAPE", shape))
+    return folder / "arm.urdf"
+
+
+def filmed_box(frame: Array) -> Array:
+    """Left, right, top, bottom [px] of what is colourful."""
+    rows, columns = np.nonzero(np.ptp(frame, axis=-1) > 60.0)
+    return np.array([columns.min(), columns.max(), rows.min(), rows.max()])
+
+
+OWN_BODIES = [("rigid_contact", box_file, "mm"), ("soft_body", bar_file, "m"), ("cloth", sheet_file, "m")]
+OWN_BODIES += [("articulated", robot_file, "m")]
+
+
+@pytest.mark.parametrize(("name", "write", "units"), OWN_BODIES, ids=[name for name, *_ in OWN_BODIES])
+def test_a_body_from_a_file_moves_and_is_filmed_where_it_is(tmp_path: Path, name: str, write: Any, units: str) -> None:
+    options = {"body": write(tmp_path), "body_units": units, "camera": near_camera(tmp_path), "fps": 10}
+    simulation = run(tmp_path, name, seconds=0.2, **options)
+    assert np.isfinite(simulation.trajectory.states).all()
+    assert (simulation.frames, simulation.frames_in_view) == (2, 2)
+    clip, camera = read_clip(tmp_path / "run" / "clip.mp4"), load_camera(tmp_path / "camera.yaml")
+    surface = simulation.system.surface
+    assert camera.camera_to_world is not None
+    assert surface is not None
+    to_camera = np.linalg.inv(camera.camera_to_world)
+    turn, last = cv2.Rodrigues(to_camera[:3, :3])[0], np.array(list(clip.frames), dtype=float)[-1]
+    vertices = simulation.system.vertices(
+        states_at(simulation.system, simulation.trajectory, np.array([0.1]))[0], surface.vertices
+    )
+    pixels = cv2.projectPoints(vertices, turn, to_camera[:3, 3], camera.K, camera.distortion)[0][:, 0]
+    expected = np.stack([pixels.min(axis=0), pixels.max(axis=0)]).T.ravel()
+    np.testing.assert_allclose(filmed_box(last), expected, rtol=0, atol=2.0)  # the video's colours: at half its size
+
+
+def test_a_rigid_body_from_a_file_lies_still(tmp_path: Path) -> None:
+    """On its four lower corners, sunk in by its weight over their springs; a given mass takes the inertia along."""
+    values = {"mass": 0.3, "k_d": 10.0}  # about critical
+    simulation = run(
+        tmp_path, "rigid_contact", body=box_file(tmp_path), body_units="mm", seconds=1.0, set_values=values
+    )
+    p = simulation.parameters
+    sides = np.array([0.08, 0.06, 0.02])
+    inertia = 0.3 / 12.0 * (np.square(sides).sum() - np.square(sides))
+    np.testing.assert_allclose([p[f"inertia_{axis}"].value for axis in ("xx", "yy", "zz")], inertia, rtol=1e-5)
+    assert simulation.notes[-1].startswith("inertia_xx, inertia_yy, inertia_zz of the mesh")
+    sunk = 0.3 * p["gravity"].value / (4.0 * p["k_e"].value)
+    assert sunk < 0.1 * sides[2]
+    heights = simulation.trajectory.states[:, 2]
+    assert heights[0] == pytest.approx(0.5 * sides[2], rel=1e-6)
+    assert heights[-1] == pytest.approx(0.5 * sides[2] - sunk, abs=1e-3 * sunk)
+
+
+def test_a_soft_body_from_a_file_comes_to_rest_on_the_ground(tmp_path: Path) -> None:
+    simulation = run(tmp_path, "soft_body", body=bar_file(tmp_path), seconds=1.0, set_values={"damping": 100.0})
+    body = simulation.system
+    assert isinstance(body, SoftBody)
+    start, end = body.positions(simulation.trajectory.states)[[0, -1]]
+    np.testing.assert_allclose(start - body.rest_m, np.tile([0.0, 0.0, 0.05], (len(start), 1)), atol=1e-12)
+    p, lowest = simulation.parameters, end[:, 2] < 0.05
+    weight = float(body.masses(p.vector).sum()) * p["gravity"].value
+    assert p["k_e"].value * -end[lowest, 2].sum() == pytest.approx(weight, rel=0.1)
+    assert -end[:, 2].min() < 0.01  # a tenth of its height
+
+
+def test_what_reading_a_body_brings_up_is_noted(tmp_path: Path) -> None:
+    solid = trimesh.creation.box([0.1, 0.1, 0.1])
+    trimesh.Trimesh(solid.vertices, solid.faces[:-1]).export(tmp_path / "open.obj")
+    notes = run(tmp_path, "rigid_contact", body=tmp_path / "open.obj", seconds=0.02).notes
+    assert "mesh 'open' is not watertight" in notes[0]
+    assert any("the mass of 0.3 kg is that of a density nobody gave" in note for note in notes)
+
+
+WRONG_BODIES: list[tuple[str, Any, dict[str, Any], int, str]] = [
+    ("soft_body", box_file, {"body_units": "mm"}, 3, "is a surface"),
+    ("soft_body", sheet_file, {}, 3, "pip install 'vid2phys[volume]'"),
+    ("rigid_contact", box_file, {}, 3, "if it is in millimetres give --body-units mm"),
+    ("rigid_contact", sheet_file, {}, 2, "that span no volume"),
+    ("articulated", lambda f: robot_file(f, '<mesh filename="rod.stl"/>'), {}, 3, "mesh 'rod.stl' of"),
+    ("articulated", robot_file, {"body_units": "mm"}, 2, "URDF and MJCF are in SI"),
+    ("articulated", box_file, {}, 3, "is not a text file"),
+    ("cloth", robot_file, {}, 3, "cannot be read"),
+    ("cloth", lambda f: f / "none.obj", {}, 3, "none.obj' does not exist"),
+    ("pendulum", box_file, {}, 2, "one of articulated, cloth, rigid_contact, soft_body"),
+    ("quadcopter", box_file, {}, 2, "unknown system 'quadcopter'"),
+    ("cloth", lambda f: None, {"body_units": "mm"}, 2, "--body-units without --body"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "options", "code", "text"), WRONG_BODIES, ids=[f"{w[0]}-{w[-1]}" for w in WRONG_BODIES]
+)
+def test_files_that_make_no_body_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: Any, options: Any, code: int, text: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pytetwild", None)
+    with pytest.raises(Vid2PhysError) as caught:
+        run(tmp_path, name, body=write(tmp_path), **options)
+    assert text in str(caught.value)
+    assert caught.value.exit_code == code
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
 
 
 REFUSED: list[tuple[dict[str, Any], int, str]] = [

@@ -71,6 +71,13 @@ def check_tets(vertices: Array, tets: Indices) -> None:
         )
 
 
+def boundary_faces(tets: Indices) -> Indices:
+    """Faces [F, 3] that one tet alone has, counter-clockwise seen from outside."""
+    faces = tets[:, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]].reshape(-1, 3)
+    _, first, count = np.unique(np.sort(faces, axis=1), axis=0, return_index=True, return_counts=True)
+    return np.asarray(faces[np.sort(first[count == 1])])
+
+
 def shape_gradients(vertices: Array, tets: Indices) -> Array:
     """Gradients [T, 4, 3] 1/m of the barycentric coordinates of each tet at rest."""
     corners = vertices[tets]

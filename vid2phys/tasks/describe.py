@@ -8,7 +8,7 @@ from typing import Any
 
 
 def describe(name: str) -> dict[str, Any]:
-    """A system as made without options: summary, parameters, state, actions, integrators, limits. For JSON.
+    """A system as made without options: summary, parameters, state, actions, integrators, file, limits. For JSON.
 
     Raises UsageError for an unknown name.
     """
@@ -16,6 +16,7 @@ def describe(name: str) -> dict[str, Any]:
 
     system = systems.get(name)
     paragraphs = [" ".join(text.split()) for text in inspect.getdoc(type(system)).split("\n\n")]  # type: ignore[union-attr]
+    reader = systems.file_reader(name)
     limits = next((text for text in paragraphs if text.startswith("Limits:")), "")
     return {
         "name": name,
@@ -30,6 +31,7 @@ def describe(name: str) -> dict[str, Any]:
             for action, unit in zip(system.action_names, system.action_units, strict=True)
         ],
         "integrators": list(system.integrators),
+        "body": " ".join((inspect.getdoc(reader) or "").split("\n\n")[0].split()) if reader else "",
         "limits": limits.removeprefix("Limits:").strip().replace("`", ""),
     }
 

@@ -22,6 +22,7 @@ _FLOOR, _FLOOR_OTHER = np.array([0.30, 0.29, 0.27]), np.array([0.40, 0.39, 0.37]
 _HORIZON, _ZENITH, _OUTSIDE = np.array([0.55, 0.60, 0.66]), np.array([0.20, 0.30, 0.48]), np.zeros(3)
 _NODES_PX = 4  # rays are exact on a grid this fine and linear in between
 _BAND_ROWS = 64
+_SUNK = 0.05  # of the size of a body: how far it may be in the floor
 
 
 def write_clip(
@@ -111,13 +112,13 @@ def backdrop(camera: Camera, floor_z_m: float, cell_m: float) -> Array:
 
 
 def _backdrop_of(camera: Camera, world: list[Array]) -> Array:
-    """A floor below all that moves (at z = 0 when nothing goes lower), with cells that suit the distance."""
+    """A floor at z = 0, below all that moves if that goes lower than what lies sinks, in cells of a fitting size."""
     assert camera.camera_to_world is not None
     lowest = min(float(vertices[:, 2].min()) for vertices in world)
     size = float(np.ptp(world[0], axis=0).max())
     middle = np.mean([vertices.mean(axis=0) for vertices in world], axis=0)
     distance = float(np.linalg.norm(middle - camera.camera_to_world[:3, 3]))
-    floor_z_m = min(0.0, lowest - 0.1 * size)
+    floor_z_m = 0.0 if lowest > -_SUNK * size else lowest - 0.1 * size
     return backdrop(camera, floor_z_m, 2.0 ** round(np.log2(max(distance, 1e-3) / 6.0)))
 
 

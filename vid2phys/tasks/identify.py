@@ -91,7 +91,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.video import read_clip
     from vid2phys.risp.find import find_model
-    from vid2phys.tasks.known_values import known_values, quiet_mass_properties, read_parameters
+    from vid2phys.tasks.known_values import known_values, listen, read_parameters
 
     if options["method"] == "shooting" and not options["actions"]:
         raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
@@ -100,7 +100,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     extra = {"input": actions.kind} if actions is not None else {}
     system = systems.get(options["system"], **extra)
     mesh = load_mesh(options["mesh"], options["mesh_units"])
-    properties, warned = quiet_mass_properties(lambda: mass_properties(mesh))
+    properties, warned = listen(lambda: mass_properties(mesh))
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from vid2phys.io.files import read_text
 from vid2phys.io.mesh import MassProperties
 from vid2phys.types import Actions, Parameters
 
+T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
@@ -92,12 +95,12 @@ def known_values(
     return Known(parameters, priors, nuisance, per_kilogram, tuple(notes))
 
 
-def quiet_mass_properties(mesh_properties: object) -> tuple[MassProperties, list[str]]:
-    """Call `mesh_properties()` and return what it warned of as text, for the result."""
+def listen(function: Callable[[], T]) -> tuple[T, list[str]]:
+    """Call `function` and return its result and what it warned of as text, for a reader."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        properties: MassProperties = mesh_properties()  # type: ignore[operator]
-    return properties, [str(item.message) for item in caught if issubclass(item.category, UserWarning)]
+        result = function()
+    return result, [str(item.message) for item in caught if issubclass(item.category, UserWarning)]
 
 
 def check_given(parameters: Parameters, given: dict[str, float], fit: tuple[str, ...] = ()) -> None:

@@ -106,6 +106,7 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
             f"state ({len(system['state'])})": summarise(system["state"]),
             f"actions ({len(actions)})": summarise(actions) or "none",
             "integrators": ", ".join([f"{system['integrators'][0]} (default)", *system["integrators"][1:]]),
+            "--body": system["body"] or "no file",
             "limits": system["limits"],
         }
         for title, text in texts.items():

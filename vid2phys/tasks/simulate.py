@@ -47,6 +47,8 @@ class Simulation:
 def simulate(
     system: str,
     *,
+    body: str | Path | None = None,
+    body_units: str = "m",
     set_values: dict[str, float] | None = None,
     params: str | Path | None = None,
     actions: str | Path | None = None,
@@ -63,13 +65,14 @@ def simulate(
     out: str | Path | None = None,
     progress: Progress = silent,
 ) -> tuple[Simulation, Path]:
-    """Roll a system out and write a run folder: trajectory, the actions used and, with a camera and a mesh, a clip.
+    """Roll a system out and write a run folder: trajectory, the actions used and, with a camera, a clip.
 
-    Paths as on the command line; `set_values` and `params` are parameters in SI, `initial` states by name (default: at
-    rest). States are given every 1 / rate seconds, and where an action changes; in between, time steps are at most
-    `step` seconds (default: 1 / rate, and half of what is stable for explicit integrators). Without `actions` the
-    system's own that hold it at rest are used (`hover_controls`). Returns the simulation and the folder. Raises
-    Vid2PhysError for anything a user can mend.
+    Paths as on the command line; `body` is the file of the user's own body, `mesh` what is filmed in place of the
+    system's own surface (and needed where it has none). `set_values` and `params` are parameters in SI, `initial`
+    states by name (default: at rest). States are given every 1 / rate seconds, and where an action changes; in between,
+    time steps are at most `step` seconds (default: 1 / rate, and half of what is stable for explicit integrators).
+    Without `actions` the system's own that hold it at rest are used (`hover_controls`). Returns the simulation and the
+    folder. Raises Vid2PhysError for anything a user can mend.
     """
     options = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.actions import save_actions
@@ -160,11 +163,14 @@ def _largest_change(system: System, states: Array, finer: Array) -> float | None
 def _notes(inputs: Inputs, change: float | None, step_s: float) -> tuple[str, ...]:
     from vid2phys.tasks.known_values import INERTIA
 
-    notes = []
+    notes = list(inputs.notes)
     if change is not None and change > COARSE:
         notes.append(f"halving the step changes the motion by up to {change:.1%}; try --step {step_s / 10:.2g}")
     source = {p.name: p.source for p in inputs.parameters}
     from_mesh, default = ([name for name in INERTIA if source.get(name) == s] for s in ("mesh", "default"))
+    if source.get("mass") == "default" and inputs.system.surface is not None:
+        mass = inputs.parameters["mass"].value
+        notes.append(f"the mass of {mass:.4g} kg is that of a density nobody gave; give it with --set mass=VALUE")
     if from_mesh:
         notes.append(f"{', '.join(from_mesh)} of the mesh at uniform density; give them with --set to do better")
     if default and source.get("mass") == "given":

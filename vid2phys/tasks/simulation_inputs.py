@@ -22,7 +22,7 @@ LARGEST_NUMBERS, LARGEST_FRAMES = 50_000_000, 100_000  # of the states of a traj
 class Inputs:
     """Everything the user gave, read and checked. actions: a single one, the system's own, if none were given.
 
-    step_s: the longest time step asked for, None for the program's choice.
+    step_s: the longest time step asked for, None for the program's choice. notes: what the reading brought up.
     """
 
     system: System
@@ -34,15 +34,15 @@ class Inputs:
     step_s: float | None
     mesh: Mesh | None
     camera: Camera | None
+    notes: tuple[str, ...]
 
 
 def read_inputs(options: dict[str, Any]) -> Inputs:
     """Read and check all inputs. Raises Vid2PhysError."""
-    from vid2phys.engine import systems
     from vid2phys.engine.system import check_scheme
     from vid2phys.tasks.known_values import check_given, read_parameters
 
-    system = systems.get(options["system"])
+    system, notes = _read_system(options)
     integrator = check_scheme(system, options["integrator"], 1)
     for name in ("rate", "fps", "seconds", "step"):
         if options[name] is not None:
@@ -50,8 +50,8 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     given = (read_parameters(options["params"]) if options["params"] else {}) | _numbers(options, "set_values")
     check_given(system.parameters(), given)
     initial = initial_state(system, _numbers(options, "initial"))
-    mesh, camera = _read_scene(options)
-    parameters = with_inertia(system.parameters().with_values(given), mesh)
+    mesh, camera = _read_scene(options, system)
+    parameters = with_inertia(system.parameters().with_values(given), system, mesh if options["mesh"] else None)
     if options["actions"]:
         system, actions = read_actions(system, options["actions"], given.get("mass"))
     else:
@@ -60,19 +60,26 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     _require_size(seconds, options["rate"], len(initial), LARGEST_NUMBERS, "numbers", "--rate")
     if camera is not None:
         _require_size(seconds, options["fps"], 1, LARGEST_FRAMES, "frames", "--fps")
-    return Inputs(system, parameters, initial, actions, seconds, integrator, options["step"], mesh, camera)
+    return Inputs(system, parameters, initial, actions, seconds, integrator, options["step"], mesh, camera, notes)
 
 
-def with_inertia(parameters: Parameters, mesh: Mesh | None) -> Parameters:
-    """Moments of inertia that are not given, from the mesh if there is one: uniform density, as `identify` has it."""
+def with_inertia(parameters: Parameters, system: System, mesh: Mesh | None) -> Parameters:
+    """Moments of inertia that are not given, at uniform density: of the body's own shape, else of the mesh."""
     from vid2phys.io.mesh import mass_properties
-    from vid2phys.tasks.known_values import INERTIA, quiet_mass_properties
+    from vid2phys.tasks.known_values import INERTIA, listen
 
     missing = [name for name in INERTIA if name in parameters.names and parameters[name].source == "default"]
-    if mesh is None or not missing:
+    own = system.surface is not None
+    if not missing or not (own or mesh):
         return parameters
-    properties, _ = quiet_mass_properties(lambda: mass_properties(mesh))
-    moments = parameters["mass"].value * np.diagonal(properties.inertia_per_mass)
+    if own:
+        defaults = system.parameters()
+        per_mass = np.array([defaults[name].value for name in INERTIA]) / defaults["mass"].value
+    else:
+        assert mesh is not None
+        properties, _ = listen(lambda: mass_properties(mesh))
+        per_mass = np.diagonal(properties.inertia_per_mass)
+    moments = parameters["mass"].value * per_mass
     values = {name: float(moments[INERTIA.index(name)]) for name in missing}
     return parameters.with_values(values, source="mesh")
 
@@ -162,12 +169,25 @@ def _seconds(actions: Actions, options: dict[str, Any]) -> float:
     return seconds
 
 
-def _read_scene(options: dict[str, Any]) -> tuple[Mesh | None, Camera | None]:
-    """Mesh and camera of the clip, both or neither."""
+def _read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
+    """The system, of the user's own body if there is one, and what reading that warned of."""
+    from vid2phys.engine import systems
+    from vid2phys.tasks.known_values import listen
+
+    if not options["body"]:
+        if options["body_units"] != "m":
+            raise UsageError("--body-units without --body", "both", "give the --body that they are of")
+        return systems.get(options["system"]), ()
+    system, warned = listen(lambda: systems.from_file(options["system"], options["body"], options["body_units"]))
+    return system, tuple(warned)
+
+
+def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None]:
+    """Mesh (the system's own if none is given) and camera of the clip, both or neither."""
     from vid2phys.io.camera import load_camera, require_pose
     from vid2phys.io.mesh import load_mesh
 
-    if options["camera"] and not options["mesh"]:
+    if options["camera"] and not options["mesh"] and system.surface is None:
         raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film")
     if not options["camera"] and (options["mesh"] or options["camera_pose"]):
         flag = "--mesh" if options["mesh"] else "--camera-pose"
@@ -176,7 +196,8 @@ def _read_scene(options: dict[str, Any]) -> tuple[Mesh | None, Camera | None]:
         return None, None
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
-    return load_mesh(options["mesh"], options["mesh_units"]), replace(camera, camera_to_world=pose)
+    mesh = load_mesh(options["mesh"], options["mesh_units"]) if options["mesh"] else system.surface
+    return mesh, replace(camera, camera_to_world=pose)
 
 
 def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:

@@ -1,19 +1,44 @@
-"""The systems: one file each, found by its name. A file `x.py` holds one concrete `System` whose `name` is "x"."""
+"""The systems: one file each, found by its name. A file `x.py` holds one concrete `System` whose `name` is "x".
+
+A module with a function `from_file(path, units)` makes its system of the user's own file.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from vid2phys.engine.system import System
-from vid2phys.errors import unknown_name
+from vid2phys.errors import UsageError, unknown_name
 
 
 def available() -> tuple[str, ...]:
     """Names of the registered systems, sorted."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+
+
+def from_file(name: str, path: str | Path, units: str = "m") -> System:
+    """The system called `name` of the body in a file whose lengths are in `units`.
+
+    What files those are is up to the system: `from_file` in its module, if it has one, says it. Raises UsageError for
+    a system that is made of no file, naming those that are, and InputError for a file that does not serve.
+    """
+    if name not in available():
+        raise unknown_name("system", name, available())
+    make = file_reader(name)
+    if make is None:
+        takers = ", ".join(each for each in available() if file_reader(each) is not None)
+        raise UsageError(f"a file of the body for '{name}'", f"one of {takers}", "leave the file out for this system")
+    return make(path, units)
+
+
+def file_reader(name: str) -> Callable[[str | Path, str], System] | None:
+    """What makes a system of a file and its units, None for a system that is made of no file."""
+    return getattr(importlib.import_module(f"{__name__}.{name}"), "from_file", None)
 
 
 def get(name: str, **options: Any) -> System:

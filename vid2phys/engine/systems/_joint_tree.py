@@ -40,7 +40,7 @@ class JointTree(System):
 
     def __init__(self, robot: Robot, groups: Sequence[Sequence[str]] | None = None) -> None:
         """`groups`: names of the joints that share stiffness, damping and friction; None: every joint has its own."""
-        self.robot = robot
+        self.robot, self.surface = robot, robot.mesh if len(robot.mesh.faces) else None
         names, count = robot.joint_names, len(robot.joint_names)
         self.group_names = names if groups is None else tuple(str(g) for g in range(len(groups)))
         members = [[name] for name in names] if groups is None else groups

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import InputError
-from vid2phys.types import Array, Parameter
+from vid2phys.types import Array, Mesh, Parameter
 
 Indices = NDArray[np.int64]
 _NEAREST = 16  # elements by centroid among which the one that holds a point is looked for
@@ -108,6 +108,11 @@ class ParticleSystem(FlatSystem):
         return self._places[key]
 
 
+def own_surface(rest_m: Array, triangles: Indices, name: str) -> Mesh:
+    """The mesh of a body whose surface are these triangles [F, 3] of its vertices."""
+    return Mesh(rest_m, triangles, np.zeros(len(triangles), dtype=np.int64), name=name)
+
+
 def gravity_parameter() -> Parameter:
     """Gravity of the scene, along -z."""
     return Parameter("gravity", "m/s^2", 9.81, 0.0, 30.0)
@@ -132,7 +137,12 @@ def embed(points: Array, vertices: Array, elements: Indices) -> tuple[Indices, A
     misses = np.linalg.norm(np.einsum("knc,kncx->knx", clipped, corners[near]) - points[:, None], axis=-1)
     best = misses.argmin(axis=1)
     row = np.arange(len(points))
-    return elements[near[row, best]], weights[row, best]
+    found, weights = elements[near[row, best]], weights[row, best]
+    gap, vertex = cKDTree(vertices).query(points)
+    on = gap == 0.0  # a vertex is itself, also where large elements' centroids are far
+    found[on], weights[on] = vertex[on, None], 0.0
+    weights[on, 0] = 1.0
+    return found, weights
 
 
 def _check_mesh(vertices: Array, elements: Indices) -> None:

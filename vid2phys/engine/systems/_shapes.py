@@ -14,6 +14,8 @@ from vid2phys.types import Array, Mesh
 
 _FLAT = 1e-6  # points this near to a face, as a share of the body's reach, lie in it
 _ROUND = 1e-6  # of the reach squared: products of inertia per mass below this are rounding
+_SHARP = 1e-4  # rad that the angles about a corner are short of 2 pi: less is a point of a face or edge, rounded
+_NO_VOLUME = 1e-9  # of the cube of the size
 _STIFFEST = 24  # faces of a hull that are kept for the longest step
 
 
@@ -107,10 +109,10 @@ class Points(Shape):
         """
         from vid2phys.io.mesh import mass_properties
 
+        points = mesh.vertices if most is None else _outermost(mesh.vertices, most)
         properties = mass_properties(mesh)
         reach = float(np.linalg.norm(mesh.vertices - properties.center_of_mass, axis=1).max())
         axes = _principal_axes(properties.inertia_per_mass, _ROUND * reach**2)
-        points = mesh.vertices if most is None else _outermost(mesh.vertices, most)
         body = cls(
             (points - properties.center_of_mass) @ axes,
             volume=properties.volume,
@@ -136,7 +138,10 @@ def _convex_hull(points: Array) -> Any:
     try:
         if not np.isfinite(points).all():
             raise ValueError("not finite")
-        return trimesh.convex.convex_hull(points)
+        hull = trimesh.convex.convex_hull(points)
+        if hull.volume <= _NO_VOLUME * np.ptp(points, axis=0).max() ** 3:
+            raise ValueError("flat")
+        return hull
     except (QhullError, ValueError, IndexError) as error:
         raise UsageError(
             f"{len(points)} points of contact that span no volume",
@@ -156,7 +161,9 @@ def _principal_axes(inertia: Array, rounding: float) -> Array:
 
 def _outermost(points: Array, most: int) -> Array:
     """Corners of the convex hull, `most` at most: each the farthest from those before it."""
-    corners = np.asarray(_convex_hull(points).vertices, dtype=float)
+    hull = _convex_hull(points)
+    sharp = hull.vertex_defects > min(_SHARP, 0.4 * np.pi / len(hull.vertices))  # 4 pi is what all share
+    corners = np.asarray(hull.vertices[sharp], dtype=float)
     if len(corners) <= most:
         return corners
     kept = [int(np.linalg.norm(corners - corners.mean(axis=0), axis=1).argmax())]

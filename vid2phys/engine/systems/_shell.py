@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter
+from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter, own_surface
 from vid2phys.errors import InputError, unknown_name
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -174,6 +174,7 @@ class TriangleBody(ParticleSystem):
         super().__init__(vertices, triangles, pinned=pinned)
         self.ground, self.per_vertex_mass = ground, per_vertex_mass
         self.triangles = triangles_at_rest(self.rest_m, self.elements)
+        self.surface = own_surface(self.rest_m, self.elements, self.name)
         self.areas = self.triangles.vertex_areas(len(self.rest_m))
         self.load_shares = _shares(load_vertices, len(self.rest_m))
         self._on_device: dict[str, dict[str, Any]] = {}

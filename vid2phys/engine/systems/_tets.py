@@ -9,10 +9,10 @@ import numpy as np
 
 from vid2phys.engine.implicit import launch_implicit_euler
 from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter
+from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter, own_surface
 from vid2phys.engine.systems._tet_implicit import TetStepEquations
 from vid2phys.engine.systems._tets_compiled import TetIntervals
-from vid2phys.engine.tets import check_tets, check_volume, shape_gradients, tet_volumes
+from vid2phys.engine.tets import boundary_faces, check_tets, check_volume, shape_gradients, tet_volumes
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -46,6 +46,7 @@ class TetBody(ParticleSystem):
         check_volume(np.asarray(tets))
         super().__init__(vertices, tets, pinned=pinned)
         check_tets(self.rest_m, self.elements)
+        self.surface = own_surface(self.rest_m, boundary_faces(self.elements), self.name)
         self.moduli: Moduli = moduli
         self.locking: Locking = locking
         self.ground, self.per_vertex_mass = ground, per_vertex_mass

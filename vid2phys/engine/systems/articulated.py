@@ -73,3 +73,10 @@ class Articulated(JointTree):
         if not isinstance(robot, Robot):
             robot = load_robot(robot, free_base=_BASES[base])
         super().__init__(robot)
+
+
+def from_file(path: str | Path, units: str = "m") -> Articulated:
+    """A robot by its URDF or MJCF file, on the base that the file gives it."""
+    if units != "m":
+        raise UsageError(f"a robot in '{units}'", "m: URDF and MJCF are in SI", "scale its meshes in the file")
+    return Articulated(path)

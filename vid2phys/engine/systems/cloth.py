@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,14 @@ class Cloth(TriangleBody):
             v[..., 2] -= 1.0
         x[:, self.pinned], v[:, self.pinned] = self.rest_m[self.pinned], 0.0
         return self.state(x, v)
+
+
+def from_file(path: str | Path, units: str = "m") -> Cloth:
+    """A sheet by a triangle mesh (OBJ, STL, PLY ...), free to fall on the ground."""
+    from vid2phys.io.mesh import load_mesh
+
+    mesh = load_mesh(path, units, units_flag="--body-units")
+    return Cloth(mesh.vertices, mesh.faces, ground=True)
 
 
 def sheet(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _GROUND = (0.0, 0.0, 1.0, 0.0)
 _AXES = ("x", "y", "z")
 _PLANE, _SPHERE, _BOX = 0, 1, 2  # kinds of surfaces, as in the kernels
 _WORLD = -1  # the body that a plane belongs to
+_MOST_POINTS = 256  # of a body from a file
 _PILE = 8.0  # how much stiffer than on a plane a body may sit among others, see `longest_step_s`
 
 
@@ -246,6 +248,23 @@ class RigidContact(RigidBodies):
             contacts.first = wp.array(first, dtype=wp.int32, device=device)
             self._on_device[str(device)] = contacts
         return self._on_device[str(device)]
+
+
+def from_file(path: str | Path, units: str = "m") -> RigidContact:
+    """A body of uniform density by the triangle mesh of its surface (OBJ, STL, PLY ...), on the ground.
+
+    Its state is that of its centre of mass and principal axes; it starts as its file has it, lifted onto the ground.
+    It touches with the corners of its convex hull, 256 of them at most (`Points.of_mesh`). Mass and contact are those
+    of RISP's cube at the body's size: its density, and forces that, time being measured in units of sqrt(size), move
+    the body as the cube. A mesh that is not closed has the mass properties of its convex hull, with a warning.
+    """
+    from vid2phys.io.mesh import load_mesh
+
+    shape = Points.of_mesh(load_mesh(path, units, units_flag="--body-units"), most=_MOST_POINTS)
+    volumes = shape.volume / RISP_CUBE.side_m**3
+    stiffer, more_damped = volumes ** (2.0 / 3.0), volumes ** (5.0 / 6.0)
+    contact = {"k_e": stiffer * RISP_CUBE.k_e, "k_d": more_damped * RISP_CUBE.k_d, "k_f": more_damped * RISP_CUBE.k_f}
+    return RigidContact((shape,), values=contact)
 
 
 def _unit_planes(planes: Sequence[Sequence[float]]) -> Array:
