@@ -448,3 +448,12 @@ def test_meshes_are_found_and_placed(tmp_path: Path) -> None:
     np.testing.assert_allclose(robot.mesh.vertices.max(0), [0.4, 0.1, 0.05], atol=1e-6)
     turned = Articulated(robot).vertices(np.array([0.5 * np.pi, 0.0]), robot.mesh.vertices)
     np.testing.assert_allclose(turned.min(0)[2], -0.4, atol=1e-6)  # about +y: x goes down
+
+
+def test_a_joint_whose_limits_leave_zero_out_rests_at_the_nearest() -> None:
+    text = """<mujoco><compiler angle="radian"/><worldbody><body><joint name="a" axis="0 1 0" range="0.5 1"/>
+    <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03" mass="1"/></body></worldbody></mujoco>"""
+    system = Articulated(parse_robot(text, Path("arm.xml")))
+    np.testing.assert_array_equal(system.rest_state(), [0.5, 0.0])
+    torque = system.hover_controls(system.parameters().vector)[0]
+    assert torque == pytest.approx(-9.81 * 0.15 * np.cos(0.5))

@@ -328,3 +328,17 @@ def test_a_released_beam_rings_at_its_first_frequency() -> None:
     ringing = (len(moments) - 1) / (2.0 * (moments[-1] - moments[0]))
     assert ringing == pytest.approx(np.sqrt(lowest[0]) / (2.0 * np.pi), rel=2e-3)
     assert np.abs(swing).max() == pytest.approx(np.abs(swing[0]), rel=2e-2)  # nothing damps it, nothing feeds it
+
+
+def test_the_surface_is_the_boundary_and_moves_with_its_vertices() -> None:
+    import trimesh
+
+    vertices, tets = box_tets((0.3, 0.2, 0.1), (3, 2, 2))
+    vertices = vertices + np.where(vertices[:, :1] > 0.25, [5.0, 0.0, 0.0], 0.0)  # ever so long tets
+    body = SoftBody(vertices, tets)
+    assert body.surface is not None
+    shell = trimesh.Trimesh(body.surface.vertices, body.surface.faces, process=False)
+    assert shell.is_watertight
+    assert shell.volume == pytest.approx(body.volumes.sum())
+    moved = vertices + np.random.default_rng(0).normal(size=vertices.shape)
+    np.testing.assert_array_equal(body.vertices(body.state(moved), body.surface.vertices), moved)
