@@ -35,7 +35,8 @@ _ITERATIONS = 200
 _BAND_BYTES = 5e8  # wider bands are left to SuperLU, which is slower on what fits
 _KEPT = 2  # factors at rest, by length of step and parameters
 
-Solve = Callable[..., Array]  # right-hand sides [n, K], transposed: bool -> [n, K]
+Evaluate = Callable[[Array, Array], tuple[Array, Array]]
+Solve = Callable[..., Array]  # right-hand sides [n] or [n, K], transposed: bool -> their solutions
 
 
 class Body(Protocol):
@@ -78,17 +79,24 @@ class Body(Protocol):
 class StepEquations(Protocol):
     """a and A = M - h df/dv - h^2 df/dx of a body with V vertices, the rows and columns of pinned ones replaced by M's.
 
-    `pattern` gives the places of A's entries. Unknowns after the first 3 V help to keep it sparse: eliminating them
-    (with zeros on the right-hand side) must leave A.
+    `pattern` gives the places of A's entries. Unknowns after the first 3 V, in m/s, help to keep it sparse and Newton's
+    method on its way (pressures): eliminating them must leave A.
     """
 
     pattern: Pattern
 
-    def explicit_step(self, controls: Array, parameters: Array, step_s: float) -> Callable[[Array], Array]:
-        """From a state [6 V] to the velocities [3 V] after an explicit step: v + h a, zero for pinned vertices."""
+    def others(self, state: Array, parameters: Array) -> Array:
+        """The other unknowns in a state [6 V]."""
 
-    def entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
-        """The entries' values at a state [6 V] for controls [M] and parameters [P]."""
+    def evaluate(self, controls: Array, parameters: Array, step_s: float) -> Evaluate:
+        """A function that takes a state [6 V] and the other unknowns to what an explicit step from there gives.
+
+        That is velocities v + h a [3 V], zero for pinned vertices, and what the other equations want on the right-hand
+        side.
+        """
+
+    def entries(self, state: Array, others: Array, controls: Array, parameters: Array, step_s: float) -> Array:
+        """The entries' values for controls [M] and parameters [P]."""
 
 
 @dataclass(frozen=True)
@@ -238,31 +246,40 @@ class _Step:
         return np.repeat(self.body.masses(self.parameters), 3)
 
     @cached_property
-    def _explicit(self) -> Callable[[Array], Array]:
-        return self.body.step_equations.explicit_step(self.controls, self.parameters, self.step_s)
+    def _evaluate(self) -> Evaluate:
+        return self.body.step_equations.evaluate(self.controls, self.parameters, self.step_s)
 
     def state(self, w: Array) -> Array:
         """The state that velocities w lead to."""
         return np.concatenate([self.positions + self.step_s * w, w])
 
-    def residual(self, w: Array) -> Array:
-        """v0 + h a - w."""
-        return self.velocities - w + (self._explicit(self.state(w)) - w)
+    def start(self) -> Array:
+        """Unknowns to begin with: velocities as they are, and the others as they were."""
+        others = self.body.step_equations.others(np.concatenate([self.positions, self.velocities]), self.parameters)
+        return np.concatenate([self.velocities, others])
 
-    def factorise(self, state: Array) -> Solve:
+    def residual(self, z: Array) -> Array:
+        """The right-hand side of A dz = M (v0 + h a - w) and of the other equations."""
+        w, others = np.split(z, [self.mass.size])
+        velocities, right = self._evaluate(self.state(w), others)
+        return np.concatenate([self.mass * (self.velocities - w + (velocities - w)), right])
+
+    def factorise(self, state: Array, others: Array) -> Solve:
+        """A solver for A there."""
         equations = self.body.step_equations
-        return equations.pattern.factorise(equations.entries(state, self.controls, self.parameters, self.step_s))
+        entries = equations.entries(state, others, self.controls, self.parameters, self.step_s)
+        return equations.pattern.factorise(entries)
 
-    def correction(self, solve: Solve, residual: Array) -> Array:
-        """A^-1 M r."""
-        right = np.zeros((self.body.step_equations.pattern.size, 1))
-        right[: residual.size, 0] = self.mass * residual
-        return solve(right)[: residual.size, 0]
+    def factorise_at(self, z: Array) -> Solve:
+        """A solver for A where the unknowns z lead to."""
+        w, others = np.split(z, [self.mass.size])
+        return self.factorise(self.state(w), others)
 
     def adjoint(self, end: Array, gradients: Array) -> Array:
         """M A^-T g for gradients [K, 3 V] by the new velocities; zero for pinned vertices."""
-        solve = self.factorise(end)
-        right = np.zeros((self.body.step_equations.pattern.size, len(gradients)))
+        equations = self.body.step_equations
+        solve = self.factorise(end, equations.others(end, self.parameters))
+        right = np.zeros((equations.pattern.size, len(gradients)))
         count = gradients.shape[1]
         free = np.repeat(self.body.free, 3)
         right[:count] = (free * gradients).T
@@ -287,36 +304,36 @@ def _distinct_steps(
 
 def _solve(step: _Step) -> Array:
     """The velocities [3 V] at the end of a step."""
-    w = step.velocities
-    scale = float(np.abs(w).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
+    z, count = step.start(), step.mass.size
+    scale = float(np.abs(z[:count]).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
     tolerance, rounding = _TOLERANCE * scale, 1e3 * _TOLERANCE * scale
-    residual, damping = step.residual(w), 1.0
-    solve, current = _factor_at_rest(step), False  # current: the factor is that of w
-    correction = step.correction(solve, residual)
+    residual, damping = step.residual(z), 1.0
+    solve, current = _factor_at_rest(step), False  # current: the factor is that of z
+    correction = solve(residual)
     for _ in range(_ITERATIONS):
         size = float(np.abs(correction).max())
         if size <= tolerance:
-            return w + correction
-        trial = w + damping * correction
+            return (z + correction)[:count]
+        trial = z + damping * correction
         trial_residual = step.residual(trial)
-        following = step.correction(solve, trial_residual)
+        following = solve(trial_residual)
         left = float(np.abs(following).max())
         if damping == 1.0 and left <= _CONTRACTION * size:
-            w, residual, correction, current = trial, trial_residual, following, False
+            z, residual, correction, current = trial, trial_residual, following, False
             continue
         if current and max(size, left) <= rounding:
-            return trial
+            return trial[:count]
         if not current:
             current = True
         elif left <= (1.0 - 0.25 * damping) * size:
-            w, residual, damping = trial, trial_residual, min(1.0, 2.0 * damping)
+            z, residual, damping = trial, trial_residual, min(1.0, 2.0 * damping)
         else:
             damping *= 0.5
             if damping < _SHORTEST:
                 break
             continue
-        solve = step.factorise(step.state(w))
-        correction = step.correction(solve, residual)
+        solve = step.factorise_at(z)
+        correction = solve(residual)
     raise _failure(step, "does not converge")
 
 
@@ -329,8 +346,8 @@ def _factor_at_rest(step: _Step) -> Solve:
         if len(kept) == _KEPT:
             kept.pop(next(iter(kept)))
         rest = np.concatenate([step.body.rest_m.ravel(), np.zeros_like(step.velocities)])
-        idle = np.zeros_like(step.controls)
-        kept[key] = equations.pattern.factorise(equations.entries(rest, idle, step.parameters, step.step_s))
+        others, idle = equations.others(rest, step.parameters), np.zeros_like(step.controls)
+        kept[key] = equations.pattern.factorise(equations.entries(rest, others, idle, step.parameters, step.step_s))
     return kept[key]
 
 

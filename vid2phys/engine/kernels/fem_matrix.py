@@ -1,8 +1,9 @@
 """The matrix of an implicit step of elastic tets: derivatives of the forces of `kernels/fem.py`, tet by tet, in Numba.
 
-With pressure averaged over nodes, A = A_local + h^2 shared B^T V^-1 B, where row v of B is V_v d(averaged ratio)/dx, so
-that A reaches the neighbours' neighbours. One more unknown a vertex, s = h sqrt(shared) V^-1 B w, keeps the matrix as
-sparse as without: [A_local, h sqrt(shared) B^T; h sqrt(shared) B, -V].
+Pressure averaged over nodes is an unknown of its own at every vertex, in units of velocity: e = pressure / c with the
+impedance c = sqrt(shared m / V), V the volume of the vertex. Its equation is m (shared / c averaged ratio - e) = 0.
+With row v of B being V d(averaged ratio)/dx, the matrix is [A_local, h (c B)^T; h c B, -m]. Without it A would reach
+the neighbours' neighbours, and Newton's method take the change of volume of its linear steps for pressure.
 """
 
 # Numba infers the types itself.
@@ -66,11 +67,11 @@ def _gradient(x, tet, gradients, out):
 
 
 @_compiled
-def add_tets(entries, places, x, v, tets, gradients, volumes, pressures, mu, lam, shared, eta, h):
+def add_tets(entries, places, x, v, tets, gradients, volumes, pressures, impedances, mu, lam, eta, h):
     """Add V (h^2 dP/dF + h dP/dF') of every tet to the entries of A, and B's where places say so.
 
     places: [T, 12 or 16, 12 or 16]. x, v: [V, 3]. pressures: [T], what of the pressure does not depend on the tet's own
-    J: activation's and neighbours' parts.
+    J: activation's and the nodes' parts. impedances: [V], c of the nodes.
     """
     nodal = places.shape[1] == 16
     f, rate, c, dc = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
@@ -133,13 +134,13 @@ def add_tets(entries, places, x, v, tets, gradients, volumes, pressures, mu, lam
             for column in range(12):
                 entries[places[t, row, column]] += block[row, column]
         if nodal:
-            share = 0.25 * h * np.sqrt(shared) * volumes[t]
             for i in range(4):
                 for a in range(3):
-                    value = share * (c[a, 0] * g[i, 0] + c[a, 1] * g[i, 1] + c[a, 2] * g[i, 2])
-                    for k in range(12, 16):
-                        entries[places[t, 3 * i + a, k]] += value
-                        entries[places[t, k, 3 * i + a]] += value
+                    value = c[a, 0] * g[i, 0] + c[a, 1] * g[i, 1] + c[a, 2] * g[i, 2]
+                    value *= 0.25 * h * volumes[t]
+                    for k in range(4):
+                        entries[places[t, 3 * i + a, 12 + k]] += value * impedances[tets[t, k]]
+                        entries[places[t, 12 + k, 3 * i + a]] += value * impedances[tets[t, k]]
 
 
 @_compiled

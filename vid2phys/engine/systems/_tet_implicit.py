@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.implicit import Pattern, pattern_of_blocks
+from vid2phys.engine.implicit import Evaluate, Pattern, pattern_of_blocks
 from vid2phys.engine.systems._tets_compiled import TetIntervals
 from vid2phys.types import Array
 
@@ -20,12 +19,12 @@ class TetStepEquations:
 
     def __init__(self, body: TetBody) -> None:
         self._body, self._loops = body, TetIntervals(body)
-        count, nodal = len(body.rest_m), body.locking == "nodal"
+        count, self._nodal = len(body.rest_m), body.locking == "nodal"
         axes = np.arange(3)
         dofs = (3 * body.elements[:, :, None] + axes).reshape(-1, 12)
-        if nodal:
+        if self._nodal:
             dofs = np.hstack([dofs, 3 * count + body.elements])
-        size = (4 if nodal else 3) * count
+        size = (4 if self._nodal else 3) * count
         self.pattern: Pattern
         self.pattern, self._places = pattern_of_blocks(dofs, size)
         columns = np.repeat(np.arange(size), np.diff(self.pattern.starts))
@@ -37,42 +36,67 @@ class TetStepEquations:
         kept[: 3 * count] = np.repeat(body.free, 3)
         self._kept = kept[columns] * kept[self.pattern.indices]
 
-    def explicit_step(self, controls: Array, parameters: Array, step_s: float) -> Callable[[Array], Array]:
-        """See `implicit.StepEquations.explicit_step`."""
-        from vid2phys.engine.kernels.fem_cpu import LOOPS
+    def others(self, state: Array, parameters: Array) -> Array:
+        """See `implicit.StepEquations.others`: nodes' pressures over their impedances, if pressure is averaged."""
+        if not self._nodal:
+            return np.zeros(0)
+        shared = self._body.lame(parameters)[1]
+        return shared / self._impedances(parameters) * self._averaged_ratios(self._body.positions(state))
 
-        step_on, size, untracked = LOOPS["forward", False], self._body.rest_m.size, np.empty((0, 0))
+    def evaluate(self, controls: Array, parameters: Array, step_s: float) -> Evaluate:
+        """See `implicit.StepEquations.evaluate`."""
+        from vid2phys.engine.kernels.fem_cpu import LOOPS, in_blocks
+
+        body, step_on, size, untracked = self._body, LOOPS["forward", False], self._body.rest_m.size, np.empty((0, 0))
         mesh, scene = self._loops.mesh("double"), self._loops.scene(parameters, controls, step_s, np.dtype(float))
+        masses, impedances = body.masses(parameters), self._impedances(parameters)
 
-        def velocities_after(state: Array) -> Array:
-            x, v = state[:size].copy(), state[size:].copy()
-            step_on(1, 1, x, v, untracked, mesh, scene, step_s)
-            return v
+        def explicit_step(state: Array, others: Array) -> tuple[Array, Array]:
+            x, v, given, right = state[:size].copy(), state[size:].copy(), scene, others
+            if self._nodal:
+                pressures = 0.25 * (impedances * others)[body.elements].sum(axis=1)
+                given = scene._replace(nodal=False, extra=scene.extra + in_blocks(pressures[:, None]))
+                right = masses * (others - self.others(state, parameters))
+            step_on(1, 1, x, v, untracked, mesh, given, step_s)
+            return v, right
 
-        return velocities_after
+        return explicit_step
 
-    def entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
+    def entries(self, state: Array, others: Array, controls: Array, parameters: Array, step_s: float) -> Array:
         """See `implicit.StepEquations.entries`."""
         from vid2phys.engine.kernels import fem_matrix
 
         body, layout = self._body, self._body.layout()
         x, v = body.positions(state), body.velocities(state)
         mu, lam = body.lame(parameters)
-        shared = lam if layout["nodal"] else 0.0  # as `fem.read_material`
+        shared = lam if self._nodal else 0.0  # as `fem.read_material`
         mu, lam, eta = 4.0 / 3.0 * mu, lam - shared + 5.0 / 6.0 * mu, float(parameters[2])
         muscles = np.append(controls[3:] + parameters[layout["muscle"] : layout["mass"]], 0.0)  # the last: -1, none
-        pressures = (lam + shared) * muscles[body.muscles]
-        if layout["nodal"]:
-            ratios = fem_matrix.volume_ratios(x, body.elements, body.gradients)
-            sums = np.bincount(body.elements.ravel(), np.repeat(0.25 * body.volumes * ratios, 4), len(x))
-            pressures += 0.25 * shared * (sums / body.nodal_volumes)[body.elements].sum(axis=1)
+        pressures, impedances = (lam + shared) * muscles[body.muscles], self._impedances(parameters)
+        if self._nodal:
+            pressures += 0.25 * (impedances * others)[body.elements].sum(axis=1)
         entries = np.zeros(len(self.pattern.indices))
         mesh = body.elements, body.gradients, body.volumes
-        fem_matrix.add_tets(entries, self._places, x, v, *mesh, pressures, mu, lam, shared, eta, step_s)
+        fem_matrix.add_tets(entries, self._places, x, v, *mesh, pressures, impedances, mu, lam, eta, step_s)
         if body.ground:
             law = parameters[layout["contact"] : layout["contact"] + 4]
             fem_matrix.add_contact(entries, self._own, x, v, law, step_s)
         entries *= self._kept
-        entries[self._diagonal[: x.size]] += np.repeat(body.masses(parameters), 3)
-        entries[self._diagonal[x.size :]] -= body.nodal_volumes if layout["nodal"] else 0.0
+        masses = body.masses(parameters)
+        entries[self._diagonal[: x.size]] += np.repeat(masses, 3)
+        if self._nodal:
+            entries[self._diagonal[x.size :]] -= masses
         return entries
+
+    def _impedances(self, parameters: Array) -> Array:
+        """c of every vertex [Pa s/m], see `kernels/fem_matrix.py`."""
+        density = self._body.masses(parameters) / self._body.nodal_volumes
+        return np.sqrt(self._body.lame(parameters)[1] * density)
+
+    def _averaged_ratios(self, x: Array) -> Array:
+        """J - 1 averaged over the tets of every vertex, by volume."""
+        from vid2phys.engine.kernels import fem_matrix
+
+        body = self._body
+        shares = 0.25 * body.volumes * fem_matrix.volume_ratios(x, body.elements, body.gradients)
+        return np.bincount(body.elements.ravel(), np.repeat(shares, 4), len(x)) / body.nodal_volumes
