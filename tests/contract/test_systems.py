@@ -32,9 +32,9 @@ CASES = [(name, options) for name in systems.available() for options in OPTIONS.
 SCHEMES = [(*case, integrator) for case in CASES for integrator in systems.get(case[0], **case[1]).integrators]
 LONGEST_S = 0.03
 # what controls that are zero at rest are varied by, where it is not 1e-4
-CONTROL_SIZES = {"cloth": 0.1, "rod": 10.0, "soft_body": 1.0, "walker": 0.01}
+CONTROL_SIZES = {"cloth": 0.1, "gear": 1e-2, "rod": 10.0, "soft_body": 1.0, "walker": 0.01}
 # by how much steps of differences along rollouts are smaller, where stiff tets bend or friction's kinks are near
-DIFFERENCE_SIZES = {"rod": 0.3, "soft_body": 0.3}
+DIFFERENCE_SIZES = {"gear": 0.1, "rod": 0.3, "soft_body": 0.3}
 
 
 def case_name(case: tuple) -> str:

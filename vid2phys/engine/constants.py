@@ -153,3 +153,41 @@ DiffPD's cantilever has 32 x 8 x 8 cells of 1 cm (hexahedra there, tets here), E
 steps of 10 ms. RISP publishes no constants of its own; that its rod has these is an assumption. The viscosity (DiffPD
 has none: its steps damp) and the load are ours.
 """
+
+
+@dataclass(frozen=True)
+class GearBody:
+    """A ring with teeth. layers: of cells from inside out; a tooth is four cells wide with its gap."""
+
+    teeth: int
+    layers: int
+    inner_m: float
+    root_m: float
+    tip_m: float
+    width_m: float
+    values: dict[str, float]
+    activation: float
+    seconds: float
+    step_s: float
+
+
+GRADSIM_GEAR = GearBody(
+    teeth=12,
+    layers=4,
+    inner_m=0.05,
+    root_m=0.09,
+    tip_m=0.11,
+    width_m=0.05,
+    values={
+        **{"lame_mu": 750.0, "lame_lambda": 375.0, "density": 20.0, "damping": 0.3},
+        **{"k_e": 100.0, "k_d": 0.02, "k_f": 0.1, "mu": 0.8},
+    },
+    activation=0.3,
+    seconds=3.0,
+    step_s=1.0 / 60.0 / 480.0,
+)
+"""A gear of the size of gradSim's (Jatavallabhula et al., ICLR 2021): 480 vertices, 1,152 tets, 3 s, activation 0.3.
+
+Its mu = lambda = 1000 Pa are those of the energy: of linear elasticity 750 and 375. Shape, density, contact and step
+are ours: 22 cm across, 23 g, light enough for so soft a body to stand, and steps that are stable for its thin cells.
+"""
