@@ -31,6 +31,7 @@ from vid2phys.types import Array
 _CONTRACTION = 0.1  # a factor that shrinks corrections less than this is replaced
 _TOLERANCE = 1e-13  # of a last correction, as a share of velocities that matter; what is left is a tenth of it or less
 _SHORTEST = 2.0**-12  # of a Newton step
+_ASYMMETRY = 1e-2  # of a matrix's entries, that Newton's method may do without
 _ITERATIONS = 200
 _BAND_BYTES = 5e8  # wider bands are left to SuperLU, which is slower on what fits
 _KEPT = 2  # factors at rest, by length of step and parameters
@@ -148,6 +149,41 @@ class Pattern:
             return out
 
         return solve
+
+    def factorise_nearly(self, entries: Array) -> Solve:
+        """A solver that Newton's method may use: Cholesky's where the matrix is as good as symmetric and definite."""
+        order, half, _ = self._order
+        mirror, lower, places = self._lower_half
+        mirrored = entries[mirror]
+        wide = (3 * half + 1) * self.size * 8 > _BAND_BYTES
+        if wide or np.abs(entries - mirrored).sum() > _ASYMMETRY * np.abs(entries).sum():
+            return self.factorise(entries)
+        from scipy.linalg.lapack import dpbtrf, dpbtrs
+
+        band = np.zeros((half + 1, self.size), order="F")
+        band.ravel(order="K")[places] = 0.5 * (entries + mirrored)[lower]
+        factor, info = dpbtrf(band, lower=1, overwrite_ab=1)
+        if info != 0:
+            return self.factorise(entries)
+
+        def solve(right: Array) -> Array:
+            out = np.empty_like(right)
+            out[order] = dpbtrs(factor, right[order], lower=1, overwrite_b=1)[0]
+            return out
+
+        return solve
+
+    @cached_property
+    def _lower_half(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The entries' mirror images; those on and below the diagonal in the new order; those in the band."""
+        from scipy.sparse import csc_array
+
+        _, half, places = self._order
+        column, row = np.divmod(places, 3 * half + 1)
+        lower = np.flatnonzero(row >= 2 * half)
+        numbers = csc_array((np.arange(len(self.indices)), self.indices, self.starts))
+        mirror = numbers.T.tocsc().data
+        return mirror, lower, column[lower] * (half + 1) + row[lower] - 2 * half
 
     def _factorise_sparse(self, entries: Array) -> Solve:
         from scipy.sparse import csc_array
@@ -270,10 +306,12 @@ class _Step:
         entries = equations.entries(state, others, self.controls, self.parameters, self.step_s)
         return equations.pattern.factorise(entries)
 
-    def factorise_at(self, z: Array) -> Solve:
-        """A solver for A where the unknowns z lead to."""
+    def nearly_factorise_at(self, z: Array) -> Solve:
+        """A solver for A where the unknowns z lead to, but for what makes it a little unsymmetric."""
         w, others = np.split(z, [self.mass.size])
-        return self.factorise(self.state(w), others)
+        equations = self.body.step_equations
+        entries = equations.entries(self.state(w), others, self.controls, self.parameters, self.step_s)
+        return equations.pattern.factorise_nearly(entries)
 
     def adjoint(self, end: Array, gradients: Array) -> Array:
         """M A^-T g for gradients [K, 3 V] by the new velocities; zero for pinned vertices."""
@@ -332,7 +370,7 @@ def _solve(step: _Step) -> Array:
             if damping < _SHORTEST:
                 break
             continue
-        solve = step.factorise_at(z)
+        solve = step.nearly_factorise_at(z)
         correction = solve(residual)
     raise _failure(step, "does not converge")
 
@@ -347,7 +385,9 @@ def _factor_at_rest(step: _Step) -> Solve:
             kept.pop(next(iter(kept)))
         rest = np.concatenate([step.body.rest_m.ravel(), np.zeros_like(step.velocities)])
         others, idle = equations.others(rest, step.parameters), np.zeros_like(step.controls)
-        kept[key] = equations.pattern.factorise(equations.entries(rest, others, idle, step.parameters, step.step_s))
+        kept[key] = equations.pattern.factorise_nearly(
+            equations.entries(rest, others, idle, step.parameters, step.step_s)
+        )
     return kept[key]
 
 
