@@ -9,6 +9,11 @@ from the body and factorises it. A factor serves as long as each correction is a
 correction that the same factor would take next decides on damping, too (Deuflhard, "Newton Methods for Nonlinear
 Problems", 2004, section 3.3). The first factor is the one at rest, shared by all steps of the same length.
 
+Thin bodies buckle: under compression A may be indefinite, and then Newton's corrections lead to equilibria that are not
+stable, or nowhere. Equations that offer `DescentEquations` are solved with A only where what is symmetric of it is
+positive definite, and with a definite matrix elsewhere, along directions in which forces do not turn against the
+correction.
+
 The adjoint solves with the transpose of the same matrix at the new state; derivatives of the forces by state, controls
 and parameters come from the adjoint of the explicit kernels.
 """
@@ -19,7 +24,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +36,7 @@ from vid2phys.types import Array
 _CONTRACTION = 0.1  # a factor that shrinks corrections less than this is replaced
 _TOLERANCE = 1e-13  # of a last correction, as a share of velocities that matter; what is left is a tenth of it or less
 _SHORTEST = 2.0**-12  # of a Newton step
+_OVERSHOOT = 0.5  # of the force along a correction, that may point backwards after it
 _ASYMMETRY = 1e-2  # of a matrix's entries, that Newton's method may do without
 _ITERATIONS = 200
 _BAND_BYTES = 5e8  # wider bands are left to SuperLU, which is slower on what fits
@@ -100,6 +106,17 @@ class StepEquations(Protocol):
         """The entries' values for controls [M] and parameters [P]."""
 
 
+@runtime_checkable
+class DescentEquations(StepEquations, Protocol):
+    """Equations of a body that may buckle; velocities are their only unknowns."""
+
+    def symmetric_entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
+        """A without what is not symmetric: M + h^2 Hessian of the energies, and of the other forces what resists."""
+
+    def definite_entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
+        """A positive definite matrix near that."""
+
+
 @dataclass(frozen=True)
 class Pattern:
     """Places of a square sparse matrix's entries, by column (CSC): rows `indices`, columns' ends `starts` [size + 1].
@@ -149,6 +166,26 @@ class Pattern:
             return out
 
         return solve
+
+    def is_definite(self, entries: Array) -> bool:
+        """Whether a symmetric matrix is positive definite."""
+        half = self._order[1]
+        if (3 * half + 1) * self.size * 8 > _BAND_BYTES:
+            from scipy.sparse import csc_array
+            from scipy.sparse.linalg import splu
+
+            matrix = csc_array((entries, self.indices, self.starts))
+            try:  # without pivoting
+                factor = splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+            except RuntimeError:
+                return False
+            return bool((factor.U.diagonal() > 0.0).all())
+        from scipy.linalg.lapack import dpbtrf
+
+        _, lower, places = self._lower_half
+        band = np.zeros((half + 1, self.size), order="F")
+        band.ravel(order="K")[places] = entries[lower]
+        return bool(dpbtrf(band, lower=1, overwrite_ab=1)[1] == 0)
 
     def factorise_nearly(self, entries: Array) -> Solve:
         """A solver that Newton's method may use: Cholesky's where the matrix is as good as symmetric and definite."""
@@ -306,8 +343,25 @@ class _Step:
         entries = equations.entries(state, others, self.controls, self.parameters, self.step_s)
         return equations.pattern.factorise(entries)
 
+    def factorise_at(self, z: Array) -> Solve:
+        """A solver for A where the unknowns z lead to."""
+        w, others = np.split(z, [self.mass.size])
+        return self.factorise(self.state(w), others)
+
+    def factorise_for_descent(self, z: Array, residual: Array) -> tuple[Solve, bool]:
+        """A solver whose correction at z leads downhill, and whether it is A's."""
+        equations: Any = self.body.step_equations
+        given = self.state(z), self.controls, self.parameters, self.step_s
+        entries = equations.symmetric_entries(*given)
+        if not equations.pattern.is_definite(entries):
+            return equations.pattern.factorise(equations.definite_entries(*given)), False
+        solve = self.factorise_at(z)
+        if solve(residual) @ residual > 0.0:
+            return solve, True
+        return equations.pattern.factorise(entries), False
+
     def nearly_factorise_at(self, z: Array) -> Solve:
-        """A solver for A where the unknowns z lead to, but for what makes it a little unsymmetric."""
+        """`factorise_at`, but for what makes A a little unsymmetric."""
         w, others = np.split(z, [self.mass.size])
         equations = self.body.step_equations
         entries = equations.entries(self.state(w), others, self.controls, self.parameters, self.step_s)
@@ -342,6 +396,8 @@ def _distinct_steps(
 
 def _solve(step: _Step) -> Array:
     """The velocities [3 V] at the end of a step."""
+    if isinstance(step.body.step_equations, DescentEquations):
+        return _descend(step)
     z, count = step.start(), step.mass.size
     scale = float(np.abs(z[:count]).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
     tolerance, rounding = _TOLERANCE * scale, 1e3 * _TOLERANCE * scale
@@ -372,6 +428,35 @@ def _solve(step: _Step) -> Array:
             continue
         solve = step.nearly_factorise_at(z)
         correction = solve(residual)
+    raise _failure(step, "does not converge")
+
+
+def _descend(step: _Step) -> Array:
+    """`_solve` of `DescentEquations`: what it finds is stable."""
+    z = step.start()
+    scale = float(np.abs(z).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
+    tolerance, rounding = _TOLERANCE * scale, 1e3 * _TOLERANCE * scale
+    residual, correction, exact = step.residual(z), None, False
+    for _ in range(_ITERATIONS):
+        if correction is None:
+            solve, exact = step.factorise_for_descent(z, residual)
+            correction = solve(residual)
+        size = float(np.abs(correction).max())
+        if exact and size <= tolerance:
+            return z + correction
+        damping, turned = 1.0, -_OVERSHOOT * float(correction @ residual)
+        trial_residual = step.residual(z + correction)
+        while not (size <= rounding or correction @ trial_residual >= turned):  # also if one is no number
+            damping *= 0.5
+            if damping < _SHORTEST:
+                raise _failure(step, "does not converge")
+            trial_residual = step.residual(z + damping * correction)
+        z, residual = z + damping * correction, trial_residual
+        following = solve(residual)
+        left = float(np.abs(following).max())
+        if exact and max(size, left) <= rounding:
+            return z
+        correction = following if damping == 1.0 and left <= _CONTRACTION * size else None
     raise _failure(step, "does not converge")
 
 

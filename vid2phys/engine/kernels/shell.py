@@ -13,7 +13,7 @@ k_b sin(phi / 2 + alpha), activation and forces of air by triangle. What differs
 
 from __future__ import annotations
 
-from vid2phys.engine.kernels.contact import ContactLaw, plane_contact_force
+from vid2phys.engine.kernels.contact import ContactLaw, contact_force, slowed_at_touch_down
 from vid2phys.engine.kernels.multirotor import read_vec3
 from vid2phys.engine.kernels.runtime import wp
 
@@ -257,7 +257,9 @@ def total_forces(
     states: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     parameters: wp.array2d(dtype=wp.float64),
+    dt_s: wp.array2d(dtype=wp.float64),
     step: int,
+    fraction: wp.float64,
     points: Points,
     forces: wp.array2d(dtype=wp.vec3d),
     total: wp.array2d(dtype=wp.vec3d),
@@ -279,7 +281,10 @@ def total_forces(
         c, size = points.contact_column, states.shape[1] // 2
         law = ContactLaw(parameters[i, c], parameters[i, c + 1], parameters[i, c + 2], parameters[i, c + 3])
         x, v = read_vec3(states, row, 3 * vertex), read_vec3(states, row, size + 3 * vertex)
-        force += plane_contact_force(x, v, wp.vec4d(zero, zero, wp.float64(1.0), zero), law)
+        up = wp.vec3d(zero, zero, wp.float64(1.0))
+        h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
+        # without that share an implicit step may have no solution: in the air it falls, on the ground it is thrown back
+        force += contact_force(-x[2], slowed_at_touch_down(-x[2], v, up, h), up, law)
     for k in range(points.first[vertex], points.first[vertex + 1]):
         force += forces[row, points.slots[k]]
     total[row, vertex] = force

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from vid2phys.engine.system import Integrator
 from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter, own_surface
 from vid2phys.errors import InputError, unknown_name
 from vid2phys.types import Array, Parameter, Parameters
@@ -159,7 +160,7 @@ def longest_step(frequency_squared: float, rate: float) -> float:
 class TriangleBody(ParticleSystem):
     """A `ParticleSystem` of triangles. `Cloth` and `Walker` have the equations and say what the options mean."""
 
-    integrators = ("semi_implicit_euler",)
+    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler",)
 
     def __init__(
         self,
@@ -283,7 +284,7 @@ def launch_move(
     wp, device, points = shell.wp, states.device, tables["points"]
     by_vertex = states.shape[0], points.areas.shape[0]
     total = wp.empty(by_vertex, dtype=wp.vec3d, device=device, requires_grad=states.requires_grad)
-    inputs = [states, controls, parameters, step, points, forces]
+    inputs = [states, controls, parameters, dt_s, step, fraction, points, forces]
     wp.launch(shell.total_forces, by_vertex, inputs, [total], device=device)
     inputs = [states, parameters, dt_s, step, fraction, points, total]
     wp.launch(shell.move_semi_implicit_euler, by_vertex, inputs, [next_states], device=device)

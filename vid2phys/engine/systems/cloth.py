@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from vid2phys.engine.implicit import launch_implicit_euler
 from vid2phys.engine.system import Integrator
 from vid2phys.engine.systems._particles import Indices
 from vid2phys.engine.systems._shell import TriangleBody, bending_rates, hinges_at_rest, launch_move, longest_step
+from vid2phys.engine.systems._shell_implicit import ClothStepEquations
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter
 
@@ -17,7 +20,7 @@ _DISTURBANCES = ("disturbance_force_x_N", "disturbance_force_y_N", "disturbance_
 
 
 class Cloth(TriangleBody):
-    """Sheet of triangles of constant strain with hinges between them, explicit in time.
+    """Sheet of triangles of constant strain with hinges between them.
 
     State [6 V]: positions (world, m), then velocities (m/s) of the V vertices. Controls [6]: velocity of the wind
     (world, m/s), then a disturbance force (world, N), shared equally by `load_vertices` (all if none are named).
@@ -43,9 +46,9 @@ class Cloth(TriangleBody):
     Both are densities of air times a number of order one; a plate across the wind has drag + lift = 1.17 rho / 2.
 
     `ground=True` lets vertices press on the plane z = 0, each with gradSim's contact law (`kernels/contact.py`;
-    constants are those of one vertex). `pinned` vertices never move. `per_vertex_mass=True` has `mass_i` of every
-    vertex in place of `density`, `per_edge_rest_angle=True` has `rest_angle_j` of every row of `hinges.vertices`, in
-    place of the angles of the mesh.
+    constants are those of one vertex), its dashpot acting from touch-down on. `pinned` vertices never move.
+    `per_vertex_mass=True` has `mass_i` of every vertex in place of `density`, `per_edge_rest_angle=True` has
+    `rest_angle_j` of every row of `hinges.vertices`, in place of the angles of the mesh.
 
     Raises InputError for triangles without area, edges of more than two triangles, loose vertices.
 
@@ -54,9 +57,12 @@ class Cloth(TriangleBody):
     triangle, and a hinge closed to pi snaps through; mass is lumped; the air does not feel the sheet; triangles that
     are not equilateral bend more easily in some directions than in others. `longest_step_s` holds near rest and in slow
     air: what is stretched by half, or light and fast (2 drag v / density beside 1 / step), needs shorter steps.
+    Implicit steps are not bounded, damp what is faster than a few of them, and find one of the stable ways to buckle;
+    sheets stretched to several times their length may need shorter ones.
     """
 
     name = "cloth"
+    integrators: ClassVar[tuple[Integrator, ...]] = ("semi_implicit_euler", "implicit_euler")
 
     def __init__(
         self,
@@ -121,7 +127,11 @@ class Cloth(TriangleBody):
         fraction: float,
         integrator: Integrator,
     ) -> None:
-        """See `System.launch_step`; four launches."""
+        """See `System.launch_step`; explicit: four launches."""
+        if integrator == "implicit_euler":
+            inputs = [states, controls, parameters, dt_s, next_states]
+            launch_implicit_euler(self, *inputs, step=step, fraction=fraction)
+            return
         from vid2phys.engine.kernels import shell
 
         wp, rows, device = shell.wp, states.shape[0], states.device
@@ -141,6 +151,22 @@ class Cloth(TriangleBody):
         p = self._values(parameters)
         bending = bending_rates(self.hinges, self.masses(parameters), p["bending_stiffness"], p["bending_damping"])
         return longest_step(*(self._rates(parameters) + bending))
+
+    @cached_property
+    def step_equations(self) -> ClothStepEquations:
+        """What implicit steps solve."""
+        return ClothStepEquations(self)
+
+    def rest_angles(self, parameters: Array) -> Array:
+        """Angle of every hinge at rest [H] rad for one vector of parameters [P]."""
+        if not self.per_edge_rest_angle:
+            return self.hinges.angles
+        return np.asarray(parameters[self._columns["last"] :], dtype=float)
+
+    def contact_law(self, parameters: Array) -> Array | None:
+        """k_e, k_d, k_f and mu of one vector of parameters [P], None without ground."""
+        start = self._columns["contact"]
+        return np.array(parameters[start : start + 4], dtype=float) if self.ground else None
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: vertices off by a hundredth of an edge, moving along y at about 1 m/s.
