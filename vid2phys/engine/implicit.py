@@ -5,9 +5,10 @@ A step from positions x0 and velocities v0 over h solves, for the velocities w o
     r(w) = v0 + h a(x0 + h w, w) - w = 0,    x1 = x0 + h w,  v1 = w,
 
 where a = f / m is the body's own explicit acceleration. Newton's method takes the matrix A = M - h df/dv - h^2 df/dx
-from the body and factorises it. A factor serves as long as each correction is a small part of the one before; the
-correction that the same factor would take next decides on damping, too (Deuflhard, "Newton Methods for Nonlinear
-Problems", 2004, section 3.3). The first factor is the one at rest, shared by all steps of the same length.
+from the body and factorises it, in few digits. A factor serves, over steps of the same length, as long as each
+correction, with Broyden's updates, is a fair part of the one before (Deuflhard, "Newton Methods for Nonlinear
+Problems", 2004, section 3.2.3); the correction that the same factor would take next decides on damping, too (section
+3.3). The first factor is the one at rest. What was solved before thus changes results, by less than the tolerance.
 
 Thin bodies buckle: under compression A may be indefinite, and then Newton's corrections lead to equilibria that are not
 stable, or nowhere. Equations that offer `DescentEquations` are solved with A only where what is symmetric of it is
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -33,14 +35,16 @@ from vid2phys.engine.system import Integrator
 from vid2phys.errors import SimulationError
 from vid2phys.types import Array
 
-_CONTRACTION = 0.1  # a factor that shrinks corrections less than this is replaced
-_TOLERANCE = 1e-13  # of a last correction, as a share of velocities that matter; what is left is a tenth of it or less
+_CONTRACTION = 0.5  # a factor that shrinks corrections less than this is replaced
+_CONTRACTION_OF_DESCENT = 0.1  # without Broyden's updates
+_TOLERANCE = 1e-13  # of a last correction, as a share of velocities that matter; what is left is half of it or less
 _SHORTEST = 2.0**-12  # of a Newton step
 _OVERSHOOT = 0.5  # of the force along a correction, that may point backwards after it
+_INACCURACY = 0.1  # of the solutions of a factor in single precision that Newton's method may use
 _ASYMMETRY = 1e-2  # of a matrix's entries, that Newton's method may do without
 _ITERATIONS = 200
 _BAND_BYTES = 5e8  # wider bands are left to SuperLU, which is slower on what fits
-_KEPT = 2  # factors at rest, by length of step and parameters
+_KEPT = 2  # factors, by length of step and parameters
 
 Evaluate = Callable[[Array, Array], tuple[Array, Array]]
 Solve = Callable[..., Array]  # right-hand sides [n] or [n, K], transposed: bool -> their solutions
@@ -188,26 +192,36 @@ class Pattern:
         return bool(dpbtrf(band, lower=1, overwrite_ab=1)[1] == 0)
 
     def factorise_nearly(self, entries: Array) -> Solve:
-        """A solver that Newton's method may use: Cholesky's where the matrix is as good as symmetric and definite."""
+        """A solver that Newton's method may use, of few digits.
+
+        Cholesky's in single precision where the matrix is as good as symmetric and definite.
+        """
         order, half, _ = self._order
         mirror, lower, places = self._lower_half
         mirrored = entries[mirror]
         wide = (3 * half + 1) * self.size * 8 > _BAND_BYTES
         if wide or np.abs(entries - mirrored).sum() > _ASYMMETRY * np.abs(entries).sum():
             return self.factorise(entries)
-        from scipy.linalg.lapack import dpbtrf, dpbtrs
+        from scipy.linalg.lapack import spbtrf, spbtrs
+        from scipy.sparse import csc_array
 
-        band = np.zeros((half + 1, self.size), order="F")
+        band = np.zeros((half + 1, self.size), np.float32, order="F")
         band.ravel(order="K")[places] = 0.5 * (entries + mirrored)[lower]
-        factor, info = dpbtrf(band, lower=1, overwrite_ab=1)
+        factor, info = spbtrf(band, lower=1, overwrite_ab=1)
         if info != 0:
             return self.factorise(entries)
 
         def solve(right: Array) -> Array:
+            scale = float(np.abs(right).max()) or 1.0  # small ones would be lost, and slow
             out = np.empty_like(right)
-            out[order] = dpbtrs(factor, right[order], lower=1, overwrite_b=1)[0]
+            with np.errstate(invalid="ignore"):  # of a trial that went too far
+                scaled = (right[order] / scale).astype(np.float32)
+                out[order] = np.float64(scale) * spbtrs(factor, scaled, lower=1, overwrite_b=1)[0]
             return out
 
+        ones = np.ones(self.size)
+        if np.abs(solve(csc_array((entries, self.indices, self.starts)) @ ones) - ones).max() > _INACCURACY:
+            return self.factorise(entries)
         return solve
 
     @cached_property
@@ -402,18 +416,24 @@ def _solve(step: _Step) -> Array:
     scale = float(np.abs(z[:count]).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
     tolerance, rounding = _TOLERANCE * scale, 1e3 * _TOLERANCE * scale
     residual, damping = step.residual(z), 1.0
-    solve, current = _factor_at_rest(step), False  # current: the factor is that of z
+    solve, current = _last_factor(step), False  # current: the factor is that of z
     correction = solve(residual)
+    past: list[Array] = []  # corrections since the factor is in use
     for _ in range(_ITERATIONS):
         size = float(np.abs(correction).max())
         if size <= tolerance:
+            _keep_factor(step, solve)
             return (z + correction)[:count]
         trial = z + damping * correction
         trial_residual = step.residual(trial)
         following = solve(trial_residual)
+        if damping == 1.0:
+            following = _without_secants(following, [*past, correction], count)
         left = float(np.abs(following).max())
         if damping == 1.0 and left <= _CONTRACTION * size:
-            z, residual, correction, current = trial, trial_residual, following, False
+            past.append(correction)
+            z, residual, current = trial, trial_residual, False
+            correction = following / (1.0 - _share(following, past[-1], count))
             continue
         if current and max(size, left) <= rounding:
             return trial[:count]
@@ -426,9 +446,21 @@ def _solve(step: _Step) -> Array:
             if damping < _SHORTEST:
                 break
             continue
-        solve = step.nearly_factorise_at(z)
+        solve, past = step.nearly_factorise_at(z), []
         correction = solve(residual)
     raise _failure(step, "does not converge")
+
+
+def _without_secants(correction: Array, past: list[Array], count: int) -> Array:
+    """What Broyden's updates of the factor by all corrections before the last one leave of a correction."""
+    for one, following in pairwise(past):
+        correction = correction + _share(correction, one, count) * following
+    return correction
+
+
+def _share(correction: Array, one: Array, count: int) -> float:
+    """How much of a correction goes along another one, by the velocities."""
+    return np.einsum("i,i", correction[:count], one[:count]).item() / np.einsum("i,i", one[:count], one[:count]).item()
 
 
 def _descend(step: _Step) -> Array:
@@ -456,24 +488,36 @@ def _descend(step: _Step) -> Array:
         left = float(np.abs(following).max())
         if exact and max(size, left) <= rounding:
             return z
-        correction = following if damping == 1.0 and left <= _CONTRACTION * size else None
+        correction = following if damping == 1.0 and left <= _CONTRACTION_OF_DESCENT * size else None
     raise _failure(step, "does not converge")
 
 
-def _factor_at_rest(step: _Step) -> Solve:
-    """The factor at rest under no control, kept with the body's matrix for the steps that come."""
+def _last_factor(step: _Step) -> Solve:
+    """The factor that the last step of this length ended with; at first that at rest under no control."""
     equations: Any = step.body.step_equations
-    kept: dict[tuple[float, bytes], Solve] = equations.__dict__.setdefault("_factors_at_rest", {})
-    key = step.step_s, step.parameters.tobytes()
-    if key not in kept:
-        if len(kept) == _KEPT:
-            kept.pop(next(iter(kept)))
+    if (key := _key(step)) not in _kept_factors(step):
         rest = np.concatenate([step.body.rest_m.ravel(), np.zeros_like(step.velocities)])
         others, idle = equations.others(rest, step.parameters), np.zeros_like(step.controls)
-        kept[key] = equations.pattern.factorise_nearly(
-            equations.entries(rest, others, idle, step.parameters, step.step_s)
-        )
-    return kept[key]
+        entries = equations.entries(rest, others, idle, step.parameters, step.step_s)
+        _keep_factor(step, equations.pattern.factorise_nearly(entries))
+    return _kept_factors(step)[key]
+
+
+def _keep_factor(step: _Step, solve: Solve) -> None:
+    kept = _kept_factors(step)
+    kept.pop(_key(step), None)
+    if len(kept) == _KEPT:
+        kept.pop(next(iter(kept)))
+    kept[_key(step)] = solve
+
+
+def _kept_factors(step: _Step) -> dict[tuple[float, bytes], Solve]:
+    kept: dict[tuple[float, bytes], Solve] = step.body.step_equations.__dict__.setdefault("_factors", {})
+    return kept
+
+
+def _key(step: _Step) -> tuple[float, bytes]:
+    return step.step_s, step.parameters.tobytes()
 
 
 def _blas_on_one_thread() -> AbstractContextManager[Any]:

@@ -182,6 +182,7 @@ class TetIntervals:
         """Add an interval's gradients by controls and parameters, from what `fem_cpu.backward` summed up."""
         from vid2phys.engine.kernels.fem_cpu import LANES
 
+        # einsum, for the threads of a dot product of BLAS go on waiting where those of the loops are needed
         body, layout = self._body, self._body.layout()
         _, lam, shared = self._moduli(values)
         by_extra = extra_bar.reshape(-1, LANES).ravel()[: len(body.elements)]
@@ -189,10 +190,10 @@ class TetIntervals:
         first = layout["muscle"]
         by_values[first : first + len(by_activation)] += by_activation
         increments, forces, moments = by_dof.reshape(3, -1, 3)
-        by_control[:3] += body.load_shares @ forces
+        by_control[:3] += np.einsum("v,va->a", body.load_shares, forces)
         by_control[3:] += by_activation
 
-        by_active_lam = float(self._activation(values, control) @ by_extra)
+        by_active_lam = np.einsum("t,t", self._activation(values, control), by_extra).item()
         by_mu = 4.0 / 3.0 * sums[0] + 5.0 / 6.0 * (sums[1] + by_active_lam)
         by_lam = (sums[3] if body.locking == "nodal" else sums[1]) + by_active_lam
         by_values[:2] += self._by_first_moduli(values, by_mu, by_lam)
@@ -205,7 +206,7 @@ class TetIntervals:
         if body.per_vertex_mass:
             by_values[layout["mass"] :] += by_mass
         else:
-            by_values[layout["mass"]] += body.nodal_volumes @ by_mass
+            by_values[layout["mass"]] += np.einsum("v,v", body.nodal_volumes, by_mass)
 
     def _by_first_moduli(self, values: Array, by_mu: float, by_lam: float) -> Array:
         if self._body.moduli == "lame":
