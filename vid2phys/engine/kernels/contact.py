@@ -56,10 +56,11 @@ def slowed_at_touch_down(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d
 
 
 @wp.func
-def plane_contact_force(position: wp.vec3d, velocity: wp.vec3d, plane: wp.vec4d, law: ContactLaw) -> wp.vec3d:
-    """Force [N] on a point at `position` [m] that moves at `velocity` [m/s] against a plane at rest.
+def ground_force(position: wp.vec3d, velocity: wp.vec3d, step_s: wp.float64, law: ContactLaw) -> wp.vec3d:
+    """Force [N] of the ground z = 0 on a point at `position` [m] that moves at `velocity` [m/s].
 
-    plane: outward unit normal n and offset c [m]; what has n . x < c is inside.
+    Without the share of `slowed_at_touch_down` an implicit step may have no solution: in the air the point falls, on
+    the ground it is thrown back.
     """
-    normal = wp.vec3d(plane[0], plane[1], plane[2])
-    return contact_force(plane[3] - wp.dot(normal, position), velocity, normal, law)
+    up = wp.vec3d(wp.float64(0.0), wp.float64(0.0), wp.float64(1.0))
+    return contact_force(-position[2], slowed_at_touch_down(-position[2], velocity, up, step_s), up, law)

@@ -17,7 +17,7 @@ are written by tet and gathered by vertex, so that sums have one order on every 
 
 from __future__ import annotations
 
-from vid2phys.engine.kernels.contact import ContactLaw, plane_contact_force
+from vid2phys.engine.kernels.contact import ContactLaw, ground_force
 from vid2phys.engine.kernels.runtime import wp
 
 
@@ -195,18 +195,17 @@ def step_semi_implicit_euler(
     row, vertex = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     count = mesh.free.shape[0]
-    zero = wp.float64(0.0)
     x, v = read_vertex(states, row, 0, vertex), read_vertex(states, row, count, vertex)
+    h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     load = wp.vec3d(controls[row, step, 0], controls[row, step, 1], controls[row, step, 2])
     force = forces[row, vertex] + mesh.load_shares[vertex] * load
     if layout.contact >= 0:
         c = layout.contact
         law = ContactLaw(parameters[i, c], parameters[i, c + 1], parameters[i, c + 2], parameters[i, c + 3])
-        force += plane_contact_force(x, v, wp.vec4d(zero, zero, wp.float64(1.0), zero), law)
+        force += ground_force(x, v, h, law)
     volume = wp.where(layout.mass_by_vertex == 1, wp.float64(1.0), mesh.nodal_volumes[vertex])
     mass = volume * parameters[i, layout.mass + layout.mass_by_vertex * vertex]
-    h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
-    acceleration = force / mass - wp.vec3d(zero, zero, parameters[i, 3])
+    acceleration = force / mass - wp.vec3d(wp.float64(0.0), wp.float64(0.0), parameters[i, 3])
     v_next = mesh.free[vertex] * (v + h * acceleration)
     for axis in range(3):
         next_states[row, 3 * vertex + axis] = x[axis] + h * v_next[axis]

@@ -259,11 +259,11 @@ def average_pressure_adjoint(x, w, mesh, shared, averaged, tile, back):
 
 
 @_compiled
-def add_contact(x, v, law, forces):
-    """`contact.plane_contact_force` of every vertex with the plane z = 0."""
+def add_contact(x, v, law, h, forces):
+    """`contact.ground_force` of every vertex."""
     k_e, k_d, k_f, mu = law
     for k in range(0, x.shape[0], 3):
-        push = -k_e * x[k + 2] - k_d * v[k + 2]
+        push = -k_e * x[k + 2] - k_d * max(v[k + 2], x[k + 2] / h)
         if x[k + 2] < 0.0 and push > 0.0:
             slip, largest, grip = v[k] * v[k] + v[k + 1] * v[k + 1], mu * push, k_f
             if k_f * k_f * slip > largest * largest:
@@ -274,11 +274,12 @@ def add_contact(x, v, law, forces):
 
 
 @_compiled
-def add_contact_adjoint(x, v, w, law, x_bar, v_bar, sums):
+def add_contact_adjoint(x, v, w, law, h, x_bar, v_bar, sums):
     """Its adjoint for cotangents w of the forces; gradients by k_e, k_d, k_f, mu are added to `sums`."""
     k_e, k_d, k_f, mu = law
     for k in range(0, x.shape[0], 3):
-        push = -k_e * x[k + 2] - k_d * v[k + 2]
+        rate = max(v[k + 2], x[k + 2] / h)
+        push = -k_e * x[k + 2] - k_d * rate
         if x[k + 2] < 0.0 and push > 0.0:
             slip, largest = v[k] * v[k] + v[k + 1] * v[k + 1], mu * push
             along = w[k] * v[k] + w[k + 1] * v[k + 1]
@@ -294,9 +295,12 @@ def add_contact_adjoint(x, v, w, law, x_bar, v_bar, sums):
                 v_bar[k] -= k_f * w[k]
                 v_bar[k + 1] -= k_f * w[k + 1]
             x_bar[k + 2] -= k_e * by_push
-            v_bar[k + 2] -= k_d * by_push
+            if rate > v[k + 2]:
+                x_bar[k + 2] -= k_d / h * by_push
+            else:
+                v_bar[k + 2] -= k_d * by_push
             sums[0] -= x[k + 2] * by_push
-            sums[1] -= v[k + 2] * by_push
+            sums[1] -= rate * by_push
 
 
 def _loops(parallel):
@@ -333,7 +337,7 @@ def _loops(parallel):
                     forces[0, k] += forces[c, k]
                     forces[c, k] = 0.0
             if scene.contact:
-                add_contact(x, v, scene.law, forces[0])
+                add_contact(x, v, scene.law, h, forces[0])
             for k in range(size):
                 v[k] = scene.free[k] * v[k] + scene.over_mass[k] * forces[0, k] + scene.push[k]
                 x[k] += h * v[k]
@@ -389,7 +393,7 @@ def _loops(parallel):
             for t in range(extra_bar.shape[0]):
                 extra_bar[t] += extra_now[t]
             if scene.contact:
-                add_contact_adjoint(x, v, w, scene.law, by_x[0], by_v[0], sums[4:])
+                add_contact_adjoint(x, v, w, scene.law, h, by_x[0], by_v[0], sums[4:])
             for c in range(count):
                 for k in range(size):
                     x_bar[k] += by_x[c, k]

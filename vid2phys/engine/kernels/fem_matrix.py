@@ -150,7 +150,7 @@ def add_contact(entries, places, x, v, law, h):
     for i in range(len(x)):
         if x[i, 2] >= 0.0:
             continue
-        push = max(-k_e * x[i, 2] - k_d * v[i, 2], 0.0)
+        push = max(-k_e * x[i, 2] - k_d * max(v[i, 2], x[i, 2] / h), 0.0)
         rise = -(h * h * k_e + h * k_d) if push > 0.0 else 0.0  # of the push with the vertex's velocity
         entries[places[i, 2, 2]] -= rise
         speed = np.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2)

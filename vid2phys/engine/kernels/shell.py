@@ -13,7 +13,7 @@ k_b sin(phi / 2 + alpha), activation and forces of air by triangle. What differs
 
 from __future__ import annotations
 
-from vid2phys.engine.kernels.contact import ContactLaw, contact_force, slowed_at_touch_down
+from vid2phys.engine.kernels.contact import ContactLaw, ground_force
 from vid2phys.engine.kernels.multirotor import read_vec3
 from vid2phys.engine.kernels.runtime import wp
 
@@ -270,7 +270,6 @@ def total_forces(
     """
     row, vertex = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
-    zero = wp.float64(0.0)
     load = wp.vec3d(
         component(controls[row], step, points.load_columns[0]),
         component(controls[row], step, points.load_columns[1]),
@@ -281,10 +280,8 @@ def total_forces(
         c, size = points.contact_column, states.shape[1] // 2
         law = ContactLaw(parameters[i, c], parameters[i, c + 1], parameters[i, c + 2], parameters[i, c + 3])
         x, v = read_vec3(states, row, 3 * vertex), read_vec3(states, row, size + 3 * vertex)
-        up = wp.vec3d(zero, zero, wp.float64(1.0))
         h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
-        # without that share an implicit step may have no solution: in the air it falls, on the ground it is thrown back
-        force += contact_force(-x[2], slowed_at_touch_down(-x[2], v, up, h), up, law)
+        force += ground_force(x, v, h, law)
     for k in range(points.first[vertex], points.first[vertex + 1]):
         force += forces[row, points.slots[k]]
     total[row, vertex] = force

@@ -94,9 +94,7 @@ class ClothStepEquations:
         if law is not None:
             if not asymmetric:
                 law[3] = np.inf  # what does not slide is symmetric
-            slowed = v.copy()  # at touch-down, which leaves derivatives of the push as they are
-            slowed[:, 2] = np.where(x[:, 2] < 0.0, np.maximum(v[:, 2], x[:, 2] / step_s), v[:, 2])
-            add_contact(entries, self._own, x, slowed, law, step_s)
+            add_contact(entries, self._own, x, v, law, step_s)
         entries *= self._kept
         entries[self._diagonal] += np.repeat(cloth.masses(parameters), 3)
         return entries

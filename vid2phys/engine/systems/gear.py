@@ -27,9 +27,8 @@ class Gear(TetBody):
     `size="paper"` has 480 vertices and 1,152 tets, as many as gradSim's (`constants.GRADSIM_GEAR`); the default is a
     coarse one of 16 and 24. `moduli` are Lame's, gradSim's mu = lambda = 1000 being lame_mu = 750, lame_lambda = 375.
 
-    Limits: those of `SoftBody`; it does not turn about a bearing, and no other gear meshes with it. Contact's damping
-    sets in at once when a vertex lands, so that an implicit step has no solution now and then where k_d times the step
-    is not small against a vertex's mass: take more substeps, or explicit ones.
+    Limits: those of `SoftBody`; it does not turn about a bearing, and no other gear meshes with it. Implicit steps of a
+    hundredth of a second damp most of the wave that rolls it.
     """
 
     name = "gear"
