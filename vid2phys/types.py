@@ -95,6 +95,10 @@ class Parameter:
         """Solver coordinate to value in SI."""
         return float(np.exp(coordinate)) if self.transform == "log" else float(coordinate)
 
+    def with_unit(self, text: str) -> str:
+        """The text, followed by the unit if there is one."""
+        return text if self.unit == "1" else f"{text} {self.unit}"
+
 
 @dataclass(frozen=True)
 class Parameters:

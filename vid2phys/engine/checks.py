@@ -84,8 +84,8 @@ def _check_parameters(system: System, parameters: Array) -> None:
         row, column = np.argwhere(bad)[0]
         p = known[column]
         raise UsageError(
-            f"{p.name} = {parameters[row, column]:.6g} {p.unit} of '{system.name}'",
-            f"{p.lower:g} to {p.upper:g} {p.unit}",
+            p.with_unit(f"{p.name} = {parameters[row, column]:.6g}") + f" of '{system.name}'",
+            p.with_unit(f"{p.lower:g} to {p.upper:g}"),
             f"choose a {p.name} within these limits",
         )
 

@@ -112,7 +112,7 @@ def check_given(parameters: Parameters, given: dict[str, float], fit: tuple[str,
         parameter = parameters[name]
         if not (np.isfinite(value) and parameter.lower <= value <= parameter.upper):
             raise UsageError(
-                f"{name} = {value:g} {parameter.unit}",
-                f"between {parameter.lower:g} and {parameter.upper:g} {parameter.unit}",
+                parameter.with_unit(f"{name} = {value:g}"),
+                parameter.with_unit(f"between {parameter.lower:g} and {parameter.upper:g}"),
                 "give it in SI",
             )
