@@ -14,7 +14,7 @@ from vid2phys.risp.losses import Targets, keypoint_loss, locator_loss, rendering
 from vid2phys.risp.model import Model
 from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, to_input
 from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
-from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, train_network
+from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, Validate, train_network
 from vid2phys.risp.validate import Body, KeypointValidation, LocatorValidation
 from vid2phys.types import Array
 
@@ -131,14 +131,25 @@ class _KeypointStep:
 
 
 def train_keypoints(
-    data: TrainingData, schedule: Schedule, sitting: Sitting, *, gamma: float, seed: int, gradient_every: int = 5
+    data: TrainingData,
+    schedule: Schedule,
+    sitting: Sitting,
+    *,
+    gamma: float,
+    seed: int,
+    gradient_every: int = 5,
+    validation: Validate | None = None,
 ) -> Trained:
-    """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives."""
+    """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives.
+
+    validation: judges it after every epoch; None: by poses of a rigid body.
+    """
     torch.manual_seed(seed)
     network = KeypointNetwork(len(data.body.points), **FINE_SIZE)
     _begin_with(network, sitting.start.fine if sitting.start else None)
-    unjittered = PictureStream(data.pictures, jitter=False)
-    validation = KeypointValidation.prepare(unjittered, data.validation, data.body)
+    if validation is None:
+        unjittered = PictureStream(data.pictures, jitter=False)
+        validation = KeypointValidation.prepare(unjittered, data.validation, data.body)
     plan = Plan(
         data.training,
         np.intersect1d(data.gradient_indices, data.training),
