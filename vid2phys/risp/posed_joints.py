@@ -56,12 +56,22 @@ class PosedJoints(PosedBody):
 
     def points(self, postures: Array) -> Array:
         """See `PosedBody.points`."""
-        return self.system.keypoints(self.states(postures, np.zeros_like(postures)), self.points_body)
+        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
+        links, points = self._carried
+        return np.asarray((turned[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
 
     def jacobian(self, postures: Array) -> Array:
-        """See `PosedBody.jacobian`."""
-        states = self.states(postures, np.zeros_like(postures))
-        return self.system.keypoints_jacobian(states, self.points_body)[..., : len(self.names)]
+        """See `PosedBody.jacobian`; of points and joints only the pairs in which the joint moves the point."""
+        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
+        links, points = self._carried
+        point, joint = np.nonzero(self.system.ancestry()[links][:, 1:])
+        x = (turned[..., links[point], :, :] @ points[point][..., None])[..., 0] + placed[..., links[point], :]
+        axes = (turned[..., joint + 1, :, :] @ self.system.robot.axes[joint + 1][..., None])[..., 0]
+        turns = np.array([kind == "revolute" for kind in self.system.robot.joint_types])[joint]
+        slope = np.where(turns[:, None], _cross(axes, x - placed[..., joint + 1, :]), axes)
+        jacobian = np.zeros((*np.shape(postures)[:-1], len(points), 3, len(self.names)))
+        jacobian[..., point, :, joint] = np.moveaxis(slope, -2, 0)
+        return jacobian
 
     def sample(self, rng: np.random.Generator) -> Array:
         """See `PosedBody.sample`: every joint by itself, or all bent alike with differences, or nearly at rest."""
@@ -89,6 +99,13 @@ class PosedJoints(PosedBody):
         return np.clip(postures, self.lower, self.upper)
 
     @cached_property
+    def _carried(self) -> tuple[NDArray[np.int64], Array]:
+        """The link that carries each keypoint [K], as the system has it, and where it is in that link's axes [K, 3]."""
+        links = self.system.links_of(self.points_body)
+        turned, placed = self.system.frames(self.system.drawn_state())
+        return links, np.einsum("kji,kj->ki", turned[links], self.points_body - placed[links])
+
+    @cached_property
     def _links(self) -> NDArray[np.int64]:
         links = np.zeros(len(self.mesh.vertices), dtype=np.int64)
         links[self.mesh.faces.ravel()] = np.repeat(self.mesh.part, 3)
@@ -104,7 +121,7 @@ def link_points(system: JointTree) -> Array:
     """
     assert system.surface is not None
     robot, mesh = system.robot, system.surface
-    turned, placed = system._frames(system._drawn_state())
+    turned, placed = system.frames(system.drawn_state())
     chosen = []
     for link in range(1, len(robot.parents)):
         vertices = mesh.vertices[np.unique(mesh.faces[mesh.part == link])]
@@ -122,6 +139,12 @@ def link_points(system: JointTree) -> Array:
         second = middle if np.linalg.norm(middle - best) > _APART * away.max() else vertices[int(np.argmax(away))]
         chosen += [best, second]
     return np.array(chosen)
+
+
+def _cross(a: Array, b: Array) -> Array:
+    """Cross products along the last axis; a tenth of `np.cross`'s time."""
+    x, y = a[..., [1, 2, 0]], b[..., [1, 2, 0]]
+    return (a * y - x * b)[..., [1, 2, 0]]
 
 
 def _lever(points: Array, joint: Array, axis: Array) -> Array:

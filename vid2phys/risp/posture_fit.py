@@ -7,7 +7,9 @@ back near the middle of their range with an interval that says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,15 @@ class Postures:
     chi2: Array
     inliers: NDArray[np.bool_]
 
+    def best(self) -> Postures:
+        """Of S minima a frame the one of least cost, [N, S] -> [N]."""
+        return self[np.arange(len(self.cost)), self.cost.argmin(axis=1)]
+
+    @staticmethod
+    def join(parts: Sequence[Postures], axis: int = 0) -> Postures:
+        """Several as one."""
+        return Postures(**{f.name: np.concatenate([getattr(p, f.name) for p in parts], axis) for f in fields(Postures)})
+
     def __getitem__(self, index: object) -> Postures:
         return Postures(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
@@ -63,9 +74,9 @@ class _Data:
         turn = self.camera_from_base[:, None, :3, :3]
         return self.whitener @ (slope @ turn @ self.body.jacobian(postures))
 
-    def cost(self, postures: Array, inflation: float) -> Array:
-        """Nats [M] of readings `inflation` times as uncertain, and of the prior."""
-        squared = (self.residuals(postures) ** 2).sum(axis=-1) / inflation**2
+    def cost(self, postures: Array, residual: Array) -> Array:
+        """Nats [M] of whitened residuals [M, K, 2] and of the prior."""
+        squared = (residual**2).sum(axis=-1)
         robust = 0.5 * (STUDENT_NU + 2.0) * np.log1p(squared / STUDENT_NU).sum(axis=-1)
         return np.asarray(robust + 0.5 * (self.from_middle(postures) ** 2).sum(axis=-1))
 
@@ -92,49 +103,71 @@ def fit_postures(
     visible: NDArray[np.bool_] | None = None,
     starts: Array | None = None,
 ) -> Postures:
-    """The best posture of each of N frames: a `Postures` with leading axis [N].
+    """The best posture of each of N frames: a `Postures` with leading axis [N]. Arguments: `find_minima`."""
+    return find_minima(body, camera_from_base, bearings, covariance, visible=visible, starts=starts).best()
+
+
+def find_minima(
+    body: PosedBody,
+    camera_from_base: Array,
+    bearings: Array,
+    covariance: Array,
+    *,
+    visible: NDArray[np.bool_] | None = None,
+    starts: Array | None = None,
+) -> Postures:
+    """The minima that S starts lead to in each of N frames: a `Postures` with leading axes [N, S].
 
     camera_from_base: [N, 4, 4] or [4, 4] m. bearings: [N, K, 2]. covariance: [N, K, 2, 2]. visible: [N, K], what is
-    False is not used. starts: [N, S, D] postures to begin with besides rest and two that are bent to either side.
+    False is not used. starts: [N, S, D] postures to begin with instead of rest and two that are bent to either side.
     """
     count, size = len(bearings), len(body.rest)
     seen = np.asarray(np.isfinite(bearings).all(axis=-1) & np.isfinite(covariance).all(axis=(-1, -2)))
     if visible is not None:
         seen = seen & visible
-    bent = _BENT * body.spread
-    usual = np.broadcast_to(np.stack([body.rest, body.middle - bent, body.middle + bent]), (count, 3, size))
-    starts = usual if starts is None else np.concatenate([starts, usual], axis=1)
+    if starts is None:
+        bent = _BENT * body.spread
+        usual = np.stack([body.rest, body.middle - bent, body.middle + bent])
+        starts = np.broadcast_to(usual, (count, 3, size))
     tried = starts.shape[1]
-    pose = np.broadcast_to(camera_from_base, (count, 4, 4))
     safe = np.where(seen[..., None, None], covariance, np.eye(2))
     whitener = np.linalg.inv(np.linalg.cholesky(safe)) * seen[..., None, None]
-    repeated = [np.repeat(a, tried, axis=0) for a in (pose, np.where(seen[..., None], bearings, 0.0), whitener)]
-    data = _Data(body, *repeated)
-    postures = _descend(data, np.clip(starts.reshape(-1, size), body.lower, body.upper))
-    cost = data.cost(postures, 1.0).reshape(count, tried)
-    best = np.arange(count) * tried + np.argmin(cost, axis=1)
-    return _finish(_Data(body, *(a[best] for a in repeated)), postures[best], cost.min(axis=1), seen)
+    pose = np.broadcast_to(camera_from_base, (count, 4, 4))
+    of_frames = (pose, np.where(seen[..., None], bearings, 0.0), whitener, seen)
+    *arrays, visible = (np.repeat(a, tried, axis=0) for a in of_frames)
+    data = _Data(body, *arrays)
+    found = _finish(data, _descend(data, np.clip(starts.reshape(-1, size), body.lower, body.upper)), visible)
+    return Postures(**{f.name: _folded(getattr(found, f.name), count) for f in fields(Postures)})
+
+
+def _folded(values: NDArray[Any], count: int) -> NDArray[Any]:
+    return values.reshape(count, -1, *values.shape[1:])
 
 
 def _descend(data: _Data, postures: Array) -> Array:
     """Every posture [M, D] taken down to the nearest minimum of the robust cost."""
     damping = np.full(len(postures), _FIRST_DAMPING)
+    residual = data.residuals(postures)
     for inflation in _ANNEAL:
-        cost = data.cost(postures, inflation)
-        moved = np.clip(postures + _step(data, postures, inflation, damping), data.body.lower, data.body.upper)
-        better = data.cost(moved, inflation) < cost
+        step = _step(data, postures, residual / inflation, inflation, damping)
+        moved = np.clip(postures + step, data.body.lower, data.body.upper)
+        there = data.residuals(moved)
+        better = data.cost(moved, there / inflation) < data.cost(postures, residual / inflation)
         postures = np.where(better[:, None], moved, postures)
+        residual = np.where(better[:, None, None], there, residual)
         damping = np.where(better, 0.3 * damping, 10.0 * damping).clip(1e-6, 1e6)
     return postures
 
 
-def _step(data: _Data, postures: Array, inflation: float, damping: Array) -> Array:
+def _step(data: _Data, postures: Array, residual: Array, inflation: float, damping: Array) -> Array:
     """Damped Gauss-Newton step [M, D] that leaves alone what presses against a limit."""
-    residual, jacobian = data.residuals(postures) / inflation, data.jacobian(postures) / inflation
+    jacobian = data.jacobian(postures) / inflation
     weight = (STUDENT_NU + 2.0) / (STUDENT_NU + (residual**2).sum(axis=-1))
     precision = 1.0 / data.body.spread**2
     hessian = _normal(jacobian, weight) + np.diag(precision)
-    downhill = np.einsum("mkcd,mkc,mk->md", jacobian, residual, weight) - data.from_middle(postures) / data.body.spread
+    weighted = (residual * weight[..., None]).reshape(len(residual), 1, -1)
+    downhill = (weighted @ jacobian.reshape(len(residual), -1, len(precision)))[:, 0]
+    downhill -= data.from_middle(postures) / data.body.spread
     held = ((postures <= data.body.lower) & (downhill < 0.0)) | ((postures >= data.body.upper) & (downhill > 0.0))
     diagonal = np.einsum("mdd->md", hessian)
     matrix = hessian + (damping[:, None] * diagonal)[..., None] * np.eye(len(precision))
@@ -149,12 +182,13 @@ def _normal(jacobian: Array, weight: Array) -> Array:
     return np.swapaxes(rows, -1, -2) @ rows
 
 
-def _finish(data: _Data, postures: Array, cost: Array, seen: NDArray[np.bool_]) -> Postures:
-    squared = (data.residuals(postures) ** 2).sum(axis=-1)
+def _finish(data: _Data, postures: Array, seen: NDArray[np.bool_]) -> Postures:
+    residual = data.residuals(postures)
+    squared = (residual**2).sum(axis=-1)
     inliers = seen & (squared < OUTLIER_SIGMA**2)
     hessian = _normal(data.jacobian(postures), inliers.astype(float)) + np.diag(1.0 / data.body.spread**2)
     covariance = np.asarray(np.linalg.inv(hessian), dtype=float)
-    return Postures(postures, covariance, cost, (squared * inliers).sum(axis=-1), inliers)
+    return Postures(postures, covariance, data.cost(postures, residual), (squared * inliers).sum(axis=-1), inliers)
 
 
 def _project(x: Array) -> Array:

@@ -6,7 +6,7 @@ Tracking and calibration both read pictures by `look`, so that the error model d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from vid2phys.errors import InputError
 from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.geometry import project_points
 from vid2phys.risp.posed import FILL, PosedBody
-from vid2phys.risp.posture_fit import Postures, fit_postures
+from vid2phys.risp.posture_fit import Postures, find_minima
 from vid2phys.risp.sight import direction_and_size, in_frame_diameter
 from vid2phys.risp.view import View, bearings_to_view, in_frame, make_view, map_covariance, resample, view_to_bearings
 from vid2phys.rotations import invert_transform
@@ -60,6 +60,17 @@ class Window:
         diameter = float(in_frame_diameter(camera, bearing[None], np.array([angular_radius]))[0])
         return Window(camera, pose, view, diameter)
 
+    def notes(self, body: PosedBody) -> tuple[str, ...]:
+        """What a reader of the result should know about this camera."""
+        towards = -self.camera_from_base[:3, :3].T @ self.camera_from_base[:3, 3] - body.center_m
+        if body.cameras.holds(towards):
+            return ()
+        known = body.cameras
+        return (
+            f"the camera stands where the model was not trained: it knows azimuths {known.azimuth[0]:g} +- "
+            f"{known.azimuth[1]:g} degrees and elevations {known.elevation[0]:g} to {known.elevation[1]:g}",
+        )
+
     def project(self, points: Array) -> Array:
         """Bearings of points in the base's axes, [..., K, 3] -> [..., K, 2]."""
         return project_points(self.camera_from_base[:3, :3], self.camera_from_base[:3, 3], points)
@@ -69,17 +80,27 @@ class Window:
 class PostureSightings:
     """What N frames showed through a window.
 
-    bearings: [N, K, 2]. raw_px: [N, K, 2, 2], the network's covariance in view px^2, and covariance: the calibrated one
-    in bearings. inside: [N, K], on the frame. quality: [N] in 0..1, how sure the network is of points that agree with
-    the posture.
+    bearings: [N, K, 2]. peak: [N, K]. raw_px: [N, K, 2, 2], the network's covariance in view px^2, and covariance: the
+    calibrated one in bearings. inside: [N, K], on the frame. quality: [N] in 0..1, how sure the network is of points
+    that agree with the posture.
     """
 
     bearings: Array
+    peak: Array
     raw_px: Array
     covariance: Array
     inside: NDArray[np.bool_]
+    minima: Postures
     postures: Postures
     quality: Array
+
+    @staticmethod
+    def join(parts: Sequence[PostureSightings]) -> PostureSightings:
+        """Several batches as one."""
+        arrays = [f.name for f in fields(PostureSightings) if f.name not in ("minima", "postures")]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
+        minima = Postures.join([part.minima for part in parts])
+        return PostureSightings(minima=minima, postures=Postures.join([part.postures for part in parts]), **joined)
 
 
 def look(
@@ -88,19 +109,18 @@ def look(
     window: Window,
     frames: Sequence[NDArray[np.uint8]],
     calibration: Calibration,
-    *,
-    starts: Array | None = None,
 ) -> PostureSightings:
-    """Read N frames [H, W, 3]; starts: [N, S, D] postures to begin with besides the usual ones."""
+    """Read N frames [H, W, 3]."""
     view, camera = window.view, window.camera
     reading = model.read(np.stack([resample(frame, camera, view) for frame in frames]))
     bearings, jacobian = view_to_bearings(view, reading.points_px)
     diameter = np.full(len(frames), window.diameter_px)
     covariance = map_covariance(jacobian, calibration.point_covariance(reading.covariance_px, diameter))
     inside = in_frame(camera, bearings)
-    found = fit_postures(body, window.camera_from_base, bearings, covariance, visible=inside, starts=starts)
+    minima = find_minima(body, window.camera_from_base, bearings, covariance, visible=inside)
+    found = minima.best()
     quality = agreement(body, window, found, bearings, reading.peak * inside)
-    return PostureSightings(bearings, reading.covariance_px, covariance, inside, found, quality)
+    return PostureSightings(bearings, reading.peak, reading.covariance_px, covariance, inside, minima, found, quality)
 
 
 def agreement(body: PosedBody, window: Window, found: Postures, bearings: Array, peak: Array) -> Array:
