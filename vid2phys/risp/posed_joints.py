@@ -14,7 +14,7 @@ from vid2phys.types import Array
 CAMERAS = CameraRange(azimuth=(-55.0, 60.0), elevation=(15.0, 75.0))
 _WIDEST = {"revolute": np.pi, "prismatic": 0.2}  # half range of joints without limits, rad and m
 _BEYOND = 0.03  # share of its range by which a joint passes its soft stops
-_SPHERE_SAMPLES = 300
+_SPHERE_SAMPLES = 150
 _APART = 0.35  # of a link's length: a second point is at least so far from its first
 
 
