@@ -21,7 +21,7 @@ from vid2phys.risp.posed_joints import PosedJoints
 from vid2phys.risp.posed_modes import Motions, PosedModes, find_motions
 from vid2phys.risp.posed_views import sample_posed, sample_posed_sequence
 from vid2phys.risp.posture_fit import find_minima, fit_postures
-from vid2phys.risp.posture_sight import Window, posture_modes
+from vid2phys.risp.posture_sight import Window, look, posture_modes
 from vid2phys.risp.track_posed import _path, track_postures
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera, Clip
@@ -266,6 +266,23 @@ class Stack:
 
     def sample(self, indices: Array) -> Array:
         return self.frames[indices]
+
+
+def test_a_rod_seen_from_behind_is_the_one_that_was_trained_but_for_names(rod: PosedModes) -> None:
+    """Seen from behind, a body looks like itself after half a turn seen from the front, which the network can name."""
+    rng = np.random.default_rng(16)
+    front = sample_posed(rng, rod, 128).view_from_body
+    window = Window.of(camera_of(front @ np.diag([-1.0, -1.0, 1.0, 1.0]), 400.0), rod, 128)
+    assert window.from_behind
+    assert window.notes(rod) == ()
+    posture = rod.sample(rng)
+    moved = rod.points(posture) - rod.points_body
+    turned = rod.points_body + moved[rod.half_turn] * [-1.0, -1.0, 1.0]
+    x = turned @ front[:3, :3].T + front[:3, 3]
+    rays = x @ (window.view.K @ window.view.rotation_view_from_camera).T
+    network = Network((rays[:, :2] / rays[:, 2:])[None])
+    seen = look(network, rod, window, [np.zeros((480, 640, 3), np.uint8)], Calibration())  # type: ignore[arg-type]
+    assert seen.bearings[0] == pytest.approx(window.project(rod.points(posture)), abs=1e-9)
 
 
 def test_shared_modes_are_derivatives_of_bearings(hand: PosedJoints) -> None:

@@ -19,18 +19,25 @@ if TYPE_CHECKING:
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Array, Result
 
+FINE_ROD = 1000  # vertices
+COARSE_ROD = (
+    "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
+    "and of `simulate`, but several times too small for the material"
+)
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
 def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], *, driven: bool) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
+    from vid2phys.engine.systems.rod import Rod
     from vid2phys.tasks.known_values import Known, check_given
 
     parameters = system.parameters()
     check_given(parameters, given, fit)
     parameters = parameters.with_values(given).with_free(tuple(dict.fromkeys(fit)))
+    notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
     held = "no --actions: nothing but what holds the body at rest is taken to drive it"
-    return Known(parameters, {}, (), False, () if driven else (held,))
+    return Known(parameters, {}, (), False, notes if driven else (*notes, held))
 
 
 def solve_posed(
