@@ -38,8 +38,9 @@ class PosedJoints(PosedBody):
         lower = np.where(np.isfinite(robot.lower), robot.lower, self.rest - widest)
         upper = np.where(np.isfinite(robot.upper), robot.upper, self.rest + widest)
         self.middle = 0.5 * (lower + upper)
-        self.spread = 0.5 * (upper - lower)
-        self.lower, self.upper = lower - 2.0 * _BEYOND * self.spread, upper + 2.0 * _BEYOND * self.spread
+        self._half = 0.5 * (upper - lower)
+        self.spread = self._half / np.sqrt(3.0)  # of an angle that may be anywhere within its limits
+        self.lower, self.upper = lower - 2.0 * _BEYOND * self._half, upper + 2.0 * _BEYOND * self._half
         self.points_body = link_points(system)
         rng = np.random.default_rng(0)
         some = [self.vertices(self.sample(rng)) for _ in range(_SPHERE_SAMPLES)]
@@ -80,8 +81,8 @@ class PosedJoints(PosedBody):
         if kind < 0.35:
             share = rng.uniform(-1.0, 1.0) + rng.normal(0.0, 0.3, count)
         elif kind < 0.45:
-            share = (self.rest - self.middle) / self.spread + rng.normal(0.0, 0.12, count)
-        return self._within(self.middle + self.spread * share)
+            share = (self.rest - self.middle) / self._half + rng.normal(0.0, 0.12, count)
+        return self._within(self.middle + self._half * share)
 
     def path(self, rng: np.random.Generator, times_s: Array) -> Array:
         """See `PosedBody.path`: from a random posture, each joint in three slow sines."""
@@ -89,7 +90,7 @@ class PosedJoints(PosedBody):
         frequency = rng.uniform(0.3, 2.5, (3, count))
         phase = rng.uniform(-np.pi, np.pi, (3, count))
         waves = np.sin(2.0 * np.pi * frequency * times_s[:, None, None] + phase).sum(axis=1)
-        return self._within(self.sample(rng) + waves * self.spread * rng.uniform(0.0, 0.25, count))
+        return self._within(self.sample(rng) + waves * self._half * rng.uniform(0.0, 0.25, count))
 
     def states(self, postures: Array, rates: Array) -> Array:
         """See `PosedBody.states`."""

@@ -23,7 +23,7 @@ from vid2phys.solvers.problem import Knots, Problem, effective_actions
 from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, whitening
 from vid2phys.types import Array, Parameters
 
-_RATE = 10.0  # 1/s: prior of the first rates, in spreads of the posture
+_RATE = 15.0  # 1/s: prior of the first rates, in spreads of the posture
 _STEP = 1e-3  # of differences: in spreads of the posture, and of the parameters' solver coordinates
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _STABLE = 0.8  # of the longest stable step
