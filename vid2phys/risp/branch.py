@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.risp.geometry import project_points
+from vid2phys.risp.groups import composition
 from vid2phys.risp.pose import Pose
 from vid2phys.risp.view import View, bearings_to_view
 from vid2phys.types import Array, Observation
@@ -39,13 +40,6 @@ class Branches:
     hypothesis: NDArray[np.int64]
     element: NDArray[np.int64]
     log_likelihood: Array
-
-
-def composition(rotations: Array) -> NDArray[np.int64]:
-    """Table [G, G] of a rotation group: rotations[a] @ rotations[b] = rotations[table[a, b]]."""
-    products = rotations[:, None] @ rotations[None]
-    distance = np.linalg.norm(products[:, :, None] - rotations[None, None], axis=(-1, -2))
-    return np.argmin(distance, axis=-1)
 
 
 def join(
@@ -89,16 +83,28 @@ def _viterbi(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]
     return path
 
 
-def front_evidence(front_logprob: Array, views: list[View], poses: Pose, rotations: Array, front_body: Array) -> Array:
+def front_evidence(
+    front_logprob: Array,
+    views: list[View],
+    poses: Pose,
+    rotations: Array,
+    front_body: Array | None,
+    center: Array | None = None,
+) -> Array:
     """Log-probability, by the front map, that the body is as each hypothesis and group element say, [N, H, G] nats.
 
     front_logprob: [N, h, w] over the cells of each view. poses: [N, H]. front_body: [3] m, the point of the body that
-    the map was trained to find. The map is explained as a mixture of blobs at the places of the point under the G
-    elements and of an even floor (expectation maximisation over the weights); a blob's weight is its element's
+    the map was trained to find, None if there is no such: then all are as probable. center: [3] m, of the group's
+    turns, the body's origin by default. The map is explained as a mixture of blobs at the places of the point under the
+    G elements and of an even floor (expectation maximisation over the weights); a blob's weight is its element's
     probability, however sharp the blob is.
     """
     cells = front_logprob.shape[-1]
-    points = np.einsum("gji,j->gi", rotations, front_body)  # rotations[g]^T @ front: where it is on the body as read
+    if front_body is None:
+        return np.zeros((*poses.cost.shape, len(rotations)))
+    center = np.zeros(3) if center is None else center
+    # rotations[g]^T @ front: where it is on the body as read
+    points = np.einsum("gji,j->gi", rotations, front_body - center) + center
     bearings = project_points(poses.rotation, poses.translation, points)
     evidence = np.zeros(bearings.shape[:-1])
     for n, view in enumerate(views):

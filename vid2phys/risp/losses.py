@@ -25,13 +25,14 @@ class Targets:
     """What a batch of pictures shows.
 
     points_px: [B, K, 2]. visible: [B, K] bool. permutation: [G, K], the body's symmetry group on its points (see
-    `risp/symmetry.py`). front: index of the keypoint whose true place the front map learns.
+    `risp/symmetry.py`). front: index of the keypoint whose true place the front map learns; None where the group is
+    exact and there is nothing to learn.
     """
 
     points_px: Tensor
     visible: Tensor
     permutation: Tensor
-    front: int
+    front: int | None
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,27 @@ def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
     """
     logits, log_prob = output[:, :-1], heatmaps.log_probabilities(output)
     cross_entropy, points, visible = best_targets(log_prob[:, :-1], targets)
-    front_point = targets.points_px[:, targets.front : targets.front + 1]
-    front = heatmaps.cross_entropy(log_prob[:, -1:], front_point)[:, 0, 0]
     absent = ~targets.visible.any(dim=1)
     uniform = -log_prob.mean(dim=(-1, -2))
     cross_entropy = torch.where(absent, uniform[:, :-1].mean(dim=1), cross_entropy)
-    front = torch.where(absent, uniform[:, -1], front)
-    seen = (targets.visible[:, targets.front] | absent).to(front.dtype)
     return KeypointLoss(
         cross_entropy.mean(),
-        (front * seen).sum() / seen.sum().clamp(min=1.0),
+        _front_loss(log_prob[:, -1:], targets, absent, uniform[:, -1]),
         decoded_error_px(logits, points, visible).mean(),
     )
+
+
+def _front_loss(log_prob: Tensor, targets: Targets, absent: Tensor, uniform: Tensor) -> Tensor:
+    """Cross-entropy of the front map [B, 1, h, w] with the true place of the front point, mean over where it is seen.
+
+    absent, uniform: [B], pictures without the body, and the cross-entropy of the map with nothing in particular.
+    """
+    if targets.front is None:
+        return log_prob.new_zeros(())
+    point = targets.points_px[:, targets.front : targets.front + 1]
+    front = torch.where(absent, uniform, heatmaps.cross_entropy(log_prob, point)[:, 0, 0])
+    seen = (targets.visible[:, targets.front] | absent).to(front.dtype)
+    return (front * seen).sum() / seen.sum().clamp(min=1.0)
 
 
 def rendering_gradient_norm(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vid2phys.risp.keypoints import choose_keypoints
 from vid2phys.risp.losses import Targets, keypoint_loss, locator_loss, rendering_gradient_norm
 from vid2phys.risp.model import Model
 from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, to_input
 from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
+from vid2phys.risp.symmetry import Symmetry
 from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, train_network
 from vid2phys.risp.validate import Body, KeypointValidation, LocatorValidation
-from vid2phys.types import Array
+from vid2phys.types import Array, Mesh
 
 FINE_SIZE = {"width": 16, "features": 32, "depth": 3}
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
@@ -74,8 +76,20 @@ def gamma_at(fraction: float, gamma: float) -> float:
     return gamma * max(0.0, (fraction - _GAMMA_FROM) / (1.0 - _GAMMA_FROM))
 
 
+def body_of(mesh: Mesh, symmetry: Symmetry) -> Body:
+    """Keypoints of a mesh under its symmetry, with a front point unless the symmetry is exact."""
+    keypoints = choose_keypoints(mesh, symmetry)
+    points, center = keypoints.points_body - symmetry.center, symmetry.center
+    if symmetry.exact and symmetry.order > 1:
+        return Body(keypoints.points_body, keypoints.permutation, symmetry.rotations, None, center)
+    known = known_body(points, keypoints.permutation, symmetry.rotations, mesh.vertices - center)
+    return replace(known, points=known.points + center, center=center)
+
+
 def known_body(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
     """The keypoints [K, 3] with the one by which the branches of the group are told apart, at the nose (towards +x).
+
+    The group's turns are about the origin.
 
     Bodies are mostly mirror images of themselves about the plane through their nose. A point in that plane lies at the
     end of what is long or looks forward; one aside of it could only be told from its mirror image by handedness. Where
@@ -115,7 +129,7 @@ def keypoint_step(body: Body, gamma: float, device: str) -> _KeypointStep:
 @dataclass(frozen=True)
 class _KeypointStep:
     permutation: Tensor
-    front: int
+    front: int | None
     gamma: float
 
     def __call__(self, network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:

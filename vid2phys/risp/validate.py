@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,12 +22,16 @@ _READING_STD_PX = 1.5
 
 @dataclass(frozen=True)
 class Body:
-    """What poses are measured with: points [K, 3] m, group permutation [G, K] and rotations [G, 3, 3], front index."""
+    """What poses are measured with: points [K, 3] m, group permutation [G, K] and rotations [G, 3, 3] about `center`.
+
+    front: index of the front point, None for a body that has nothing to tell its branches apart by.
+    """
 
     points: Array
     permutation: NDArray[np.int64]
     rotations: Array
-    front: int
+    front: int | None
+    center: Array = field(default_factory=lambda: np.zeros(3))
 
 
 @dataclass
@@ -84,7 +88,10 @@ class KeypointValidation:
         truth, place = self.view_from_body[:, :3, :3], self.view_from_body[:, :3, 3]
         turned = truth[:, None] @ self.body.rotations
         cosine = 0.5 * (np.einsum("ngij,nij->ng", turned, rotation) - 1.0)
-        angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))).min(axis=1)
+        angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
+        element, angle = angle.argmin(axis=1), angle.min(axis=1)
+        aside = self.body.center - self.body.rotations @ self.body.center  # what the turns add to the origin's place
+        place = place + np.einsum("nij,nj->ni", truth, aside[element])
         distance = np.linalg.norm(place, axis=1)
         sight = place / distance[:, None]
         error = translation - place
@@ -99,7 +106,7 @@ class KeypointValidation:
 
     def _branch(self, front_logits: Tensor) -> float:
         """Share of pictures whose front map is highest, of the places the group allows, at the true one."""
-        if len(self.body.permutation) < 2:
+        if len(self.body.permutation) < 2 or self.body.front is None:
             return 1.0
         places = self.points_px[:, torch.from_numpy(self.body.permutation[:, self.body.front])]
         score = heatmaps.sample_log_probability(heatmaps.log_probabilities(front_logits)[:, 0], places)

@@ -116,16 +116,15 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the object through the clip. Raises InputError when it is found in no frame."""
-    from vid2phys.risp.track import tilt_spread, track
-    from vid2phys.rotations import matrix_from_quat
+    from vid2phys.risp.track import track
+    from vid2phys.risp.viewpoints import tilt_spread
 
-    _, quats = inputs.system.body_pose(inputs.system.sample_state(np.random.default_rng(0), 2000))
     return track(
         inputs.clip,
         inputs.camera,
         inputs.model,
         inputs.model.radius_m,
-        tilt_std_rad=tilt_spread(matrix_from_quat(quats)[:, 2, 2]),
+        tilt_std_rad=tilt_spread(inputs.system),
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.model import Model
     from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.symmetry import Symmetry
     from vid2phys.types import Mesh
 
 SAMPLES, EPOCHS, COARSE_EPOCHS, GAMMA = 12_000, 12, 3, 1.0
-KEYPOINTS = 12
 _HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
 _CALIBRATION_SEED = 1_000_003
@@ -109,7 +109,14 @@ def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options,
     assert isinstance(coarse.network, LocatorNetwork)
     known = data.body
     shape = Shape(
-        system.name, geometry_signature(body), known.points, known.rotations, known.permutation, known.front, body.name
+        system.name,
+        geometry_signature(body),
+        known.points,
+        known.rotations,
+        known.permutation,
+        known.front,
+        body.name,
+        known.center,
     )
     sizes = {"fine": FINE_SIZE, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
@@ -156,8 +163,7 @@ def _calibrated(
 def _data(body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress) -> TrainingData:
     """Renders what is missing and says what the pictures show."""
     from vid2phys.risp.dataset import make_dataset
-    from vid2phys.risp.keypoints import choose_keypoints
-    from vid2phys.risp.recipes import TrainingData, known_body
+    from vid2phys.risp.recipes import TrainingData, body_of
     from vid2phys.risp.stream import StreamSettings
     from vid2phys.risp.symmetry import find_symmetry
 
@@ -171,11 +177,18 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     symmetry = find_symmetry(body)
-    keypoints = choose_keypoints(body, symmetry, max(KEYPOINTS, len(symmetry.rotations)))
-    known = known_body(keypoints.points_body, keypoints.permutation, symmetry.rotations, body.vertices)
+    known = body_of(body, symmetry)
+    progress.note(_symmetry_note(symmetry, len(known.points)))
     pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed)
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
+
+
+def _symmetry_note(symmetry: Symmetry, points: int) -> str:
+    if symmetry.order == 1:
+        return f"no symmetry; {points} keypoints"
+    kind = "exact" if symmetry.exact else f"within {symmetry.exactness.max():.1%} of its radius"
+    return f"the body looks the same in {symmetry.order} orientations ({kind}); {points} keypoints"
 
 
 def _check(options: _Options) -> None:
