@@ -20,7 +20,9 @@ from vid2phys.io.geometry import GeometrySignature as GeometrySignature
 from vid2phys.io.geometry import geometry_signature as geometry_signature
 from vid2phys.io.geometry import signature_distance as signature_distance
 from vid2phys.io.obj import parse_obj
-from vid2phys.types import Array, Mesh
+from vid2phys.io.texture import of_faces, turned_over
+from vid2phys.io.texture_files import obj_texture, pieces_texture
+from vid2phys.types import Array, Mesh, Texture
 
 UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
 LARGEST_M, SMALLEST_M = 10.0, 1e-3
@@ -50,18 +52,19 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
     path = require_file(path, _A_MESH)
-    vertices, faces, part, names = parse_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
+    vertices, faces, part, names, texture = _load_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
     _check_arrays(path, vertices, faces)
-    vertices, faces, part = _weld(vertices * UNITS_M[units], faces, part)
+    vertices, faces, whole = _weld(vertices * UNITS_M[units], faces)
+    part, texture = part[whole], of_faces(texture, whole)
     if not len(faces):
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
     check_size(path, vertices, units, units_flag)
     if _signed_volume(vertices, faces) < 0.0 and _trimesh(vertices, faces).is_watertight:
-        faces = faces[:, ::-1]
+        faces, texture = faces[:, ::-1], turned_over(texture)
     if len(names) < 2:
         part, names = _connected_parts(vertices, faces)
     part, names = _only_used(part, names)
-    return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem)
+    return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem, texture)
 
 
 def save_obj(mesh: Mesh, path: str | Path) -> None:
@@ -98,7 +101,15 @@ def _trimesh(vertices: Array, faces: NDArray[np.int64]) -> Any:
     return trimesh.Trimesh(vertices, faces, process=False)
 
 
-def _load_other(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
+_Loaded = tuple[Array, NDArray[np.int64], NDArray[np.int64], tuple[str, ...], Texture | None]
+
+
+def _load_obj(path: Path) -> _Loaded:
+    obj = parse_obj(path)
+    return obj.vertices, obj.faces, obj.part, obj.names, obj_texture(path, obj)
+
+
+def _load_other(path: Path) -> _Loaded:
     """Whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
     import trimesh
 
@@ -116,7 +127,8 @@ def _load_other(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]
     vertices = np.concatenate([np.asarray(piece.vertices, dtype=float) for _, piece in found])
     faces = np.concatenate([np.asarray(p.faces, np.int64) + o for (_, p), o in zip(found, offsets, strict=False)])
     part = np.repeat(np.arange(len(found)), [len(piece.faces) for _, piece in found])
-    return vertices, faces, part, tuple(name for name, _ in found)
+    texture = pieces_texture(path, [piece for _, piece in found])
+    return vertices, faces, part, tuple(name for name, _ in found), texture
 
 
 def _placed(scene: Any) -> list[tuple[str, Any]]:
@@ -151,10 +163,11 @@ def check_size(path: Path, vertices: Array, units: str, units_flag: str) -> None
         raise InputError(f"mesh '{path}' has an extent of {extent:.2g} m", f"at least {SMALLEST_M:g} m", remedy)
 
 
-def _weld(
-    vertices: Array, faces: NDArray[np.int64], part: NDArray[np.int64]
-) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
-    """Joins vertices at the same place, drops faces without area and vertices without faces; keeps the order."""
+def _weld(vertices: Array, faces: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64], NDArray[np.bool_]]:
+    """Joins vertices at the same place, drops faces without area and vertices without faces; keeps the order.
+
+    Also says which faces are kept, [F] bool.
+    """
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
     grid = np.round(vertices / (_WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))).astype(np.int64)
@@ -164,9 +177,8 @@ def _weld(
     rank[order] = np.arange(len(order))
     faces = rank[group.reshape(-1)][faces]
     whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
-    vertices, faces, part = vertices[first[order]], faces[whole], part[whole]
-    used, faces = np.unique(faces, return_inverse=True)
-    return vertices[used], faces.reshape(-1, 3).astype(np.int64), part
+    used, faces = np.unique(faces[whole], return_inverse=True)
+    return vertices[first[order]][used], faces.reshape(-1, 3).astype(np.int64), whole
 
 
 def _signed_volume(vertices: Array, faces: NDArray[np.int64]) -> float:

@@ -238,6 +238,12 @@ def _mesh_digest(mesh: Mesh) -> str:
     digest = hashlib.sha256()
     for array in (mesh.vertices.astype("<f8"), mesh.faces.astype("<i8"), mesh.part.astype("<i8")):
         digest.update(np.ascontiguousarray(array).tobytes())
+    if mesh.texture is not None:
+        texture = mesh.texture
+        for image in texture.images:
+            digest.update(str(image.shape).encode() + np.ascontiguousarray(image).tobytes())
+        for array in (texture.image.astype("<i8"), texture.uv.astype("<f8"), texture.corner_color.astype("<f8")):
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

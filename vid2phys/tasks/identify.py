@@ -99,8 +99,8 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     actions = load_actions(options["actions"]) if options["actions"] else None
     extra = {"input": actions.kind} if actions is not None else {}
     system = systems.get(options["system"], **extra)
-    mesh = load_mesh(options["mesh"], options["mesh_units"])
-    properties, warned = listen(lambda: mass_properties(mesh))
+    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
@@ -111,7 +111,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     if actions is not None:
         require_cover(actions, clip, options["actions"])
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, tuple(warned))
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass))
 
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:

@@ -50,7 +50,8 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     given = (read_parameters(options["params"]) if options["params"] else {}) | _numbers(options, "set_values")
     check_given(system.parameters(), given)
     initial = initial_state(system, _numbers(options, "initial"))
-    mesh, camera = _read_scene(options, system)
+    mesh, camera, notes_on_mesh = _read_scene(options, system)
+    notes = (*notes, *notes_on_mesh)
     parameters = with_inertia(system.parameters().with_values(given), system, mesh if options["mesh"] else None)
     if options["actions"]:
         system, actions = read_actions(system, options["actions"], given.get("mass"))
@@ -182,10 +183,11 @@ def _read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
     return system, tuple(warned)
 
 
-def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None]:
-    """Mesh (the system's own if none is given) and camera of the clip, both or neither."""
+def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
+    """Mesh (the system's own if none is given) and camera of the clip, both or neither; notes on the mesh."""
     from vid2phys.io.camera import load_camera, require_pose
     from vid2phys.io.mesh import load_mesh
+    from vid2phys.tasks.known_values import listen
 
     if options["camera"] and not options["mesh"] and system.surface is None:
         raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film")
@@ -193,11 +195,13 @@ def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, C
         flag = "--mesh" if options["mesh"] else "--camera-pose"
         raise UsageError(f"{flag} without --camera", "--mesh and --camera, for a clip", "give the --camera that films")
     if not options["camera"]:
-        return None, None
+        return None, None, ()
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
-    mesh = load_mesh(options["mesh"], options["mesh_units"]) if options["mesh"] else system.surface
-    return mesh, replace(camera, camera_to_world=pose)
+    mesh, notes = system.surface, list[str]()
+    if options["mesh"]:
+        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    return mesh, replace(camera, camera_to_world=pose), tuple(notes)
 
 
 def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:

@@ -71,13 +71,14 @@ def train_risp(
     from vid2phys.engine.systems import get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
+    from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
     command = f"vid2phys train-risp --mesh {Path(mesh).name} --system {system} --samples {samples} --epochs {epochs}"
     command += f" --gamma {gamma:g} --seed {seed}"
     options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command)
     _check(options)
-    body, physics = load_mesh(mesh, mesh_units), get(system)
+    (body, notes), physics = listen(lambda: load_mesh(mesh, mesh_units)), get(system)
     out = Path(out) if out is not None else Path("models") / Path(mesh).stem
     work = Path(work) if work is not None else _WORK / out.name
     with disk_errors(out):
@@ -86,6 +87,8 @@ def train_risp(
         if not resume:
             _empty(work)
         with show_training(quiet) as progress:
+            for note in notes:
+                progress.note(f"note: {note}")
             return _train(body, physics, out, work, options, progress)
 
 
