@@ -126,7 +126,7 @@ def develop(
         stacked = chain.area_filtered_warp(stacked, view_from_frame, (size, size), replicate=True)
         tangents = np.ascontiguousarray(np.moveaxis(stacked.reshape(size, size, -1, 3), -2, 0))
     return Developed(
-        np.clip(np.round(image), 0, 255).astype(np.uint8),
+        _bytes(image),
         points_px,
         in_picture & ~frame.hidden[cells[:, 1], cells[:, 0]],
         tangents,
