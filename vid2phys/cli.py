@@ -130,6 +130,14 @@ def train_risp(
     samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
     gamma: Annotated[float | None, typer.Option("--gamma", help="Weight of the rendering-gradient loss.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="keypoint (default), or state, RISP's own; state@w32 is narrower."),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option("--loss", help="error-gradient (default), full-jacobian, projected-jacobian or error-only."),
+    ] = None,
     start: Annotated[
         Path | None, typer.Option("--start", help="Model of a similar body to begin with: saves epochs.")
     ] = None,
@@ -146,7 +154,9 @@ def train_risp(
         raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
     if out is None:
         out = Path("models") / mesh.stem if mesh else sample_model
+        out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
+    chosen |= {"head": head, "loss": loss}
     given = {name: value for name, value in chosen.items() if value is not None}
     run_training(mesh or sample_mesh, system, out, mesh_units=mesh_units, resume=resume, seed=seed, **given)  # type: ignore[arg-type]
     print(out)

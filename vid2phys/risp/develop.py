@@ -50,13 +50,16 @@ class Developed:
 
     image: [V, V, 3] uint8. points_px: [K, 2] view pixels. visible: [K], False outside it or behind an
     occluder.
-    tangents: [P, V, V, 3], d image / d psi in display units per standard deviation of psi, or None.
+    tangents: [P, V, V, 3], d image / d psi in display units per standard deviation of psi, or None. K: [3, 3] px and
+    view_from_body: [4, 4] m, camera and pose of the picture as developed.
     """
 
     image: NDArray[np.uint8]
     points_px: Array
     visible: NDArray[np.bool_]
     tangents: Linear | None
+    K: Array
+    view_from_body: Array
 
 
 def project(render: RenderLike, points_body: Array) -> Array:
@@ -123,11 +126,20 @@ def develop(
         stacked = chain.area_filtered_warp(stacked, view_from_frame, (size, size), replicate=True)
         tangents = np.ascontiguousarray(np.moveaxis(stacked.reshape(size, size, -1, 3), -2, 0))
     return Developed(
-        np.clip(np.round(image), 0, 255).astype(np.uint8),
+        _bytes(image),
         points_px,
         in_picture & ~frame.hidden[cells[:, 1], cells[:, 0]],
         tangents,
+        *_developed_camera(render, view_from_render, turn),
     )
+
+
+def _developed_camera(render: RenderLike, view_from_render: Array, turn_rad: float) -> tuple[Array, Array]:
+    """Camera matrix and pose after a similarity of the picture: its turn is one of the camera about its axis."""
+    about_axis = np.eye(4)
+    about_axis[:2, :2] = [[np.cos(turn_rad), -np.sin(turn_rad)], [np.sin(turn_rad), np.cos(turn_rad)]]
+    K = np.vstack([view_from_render, [0.0, 0.0, 1.0]]) @ np.asarray(render.K, dtype=float) @ about_axis[:3, :3].T
+    return K, about_axis @ np.asarray(render.view_from_body, dtype=float)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ class Key:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What pictures are made of. points_body [K, 3] m; radius_m of the sphere about the body origin."""
+    """What pictures are made of. points_body [K, 3] m; radius_m of the sphere about the body origin.
+
+    states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`).
+    """
 
     folder: Path
     points_body: Array
@@ -49,6 +52,7 @@ class StreamSettings:
     view_size: int = 96
     scene_size: int = 96
     seed: int = 0
+    states: Array | None = None
     bank_count: int = BANK_COUNT
 
 
@@ -79,7 +83,11 @@ class PictureStream(Dataset[dict[str, Any]]):
             "image": torch.from_numpy(developed.image),
             "points_px": torch.from_numpy(developed.points_px.astype(np.float32)),
             "visible": torch.from_numpy(developed.visible),
+            "K": torch.from_numpy(developed.K.astype(np.float32)),
+            "view_from_body": torch.from_numpy(developed.view_from_body.astype(np.float32)),
         }
+        if self.settings.states is not None:
+            item["state"] = torch.from_numpy(self.settings.states[key.index].astype(np.float32))
         if developed.tangents is not None:
             item["tangents"] = torch.from_numpy(developed.tangents)
         return item

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.model import Model
     from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.state_model import StateModel
     from vid2phys.risp.symmetry import Symmetry
     from vid2phys.types import Mesh
 
 SAMPLES, EPOCHS, COARSE_EPOCHS, GAMMA = 12_000, 12, 3, 1.0
+STATE_EPOCHS = 100
 _HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
 _CALIBRATION_SEED = 1_000_003
@@ -42,6 +44,8 @@ class _Options:
     seed: int
     start: Path | None
     command: str
+    head: str = "keypoint"
+    loss: str = "error-gradient"
 
 
 def train_risp(
@@ -51,22 +55,26 @@ def train_risp(
     *,
     mesh_units: str = "m",
     samples: int = SAMPLES,
-    epochs: int = EPOCHS,
+    epochs: int | None = None,
     gamma: float = GAMMA,
+    head: str = "keypoint",
+    loss: str = "error-gradient",
     device: str = "auto",
     resume: bool = True,
     seed: int = 0,
     work: str | Path | None = None,
     start: str | Path | None = None,
     quiet: bool = False,
-) -> Model:
+) -> Model | StateModel:
     """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
 
-    samples: pictures to render. epochs: passes of the fine network over them. gamma: weight of eq. 12's rendering
-    gradient (0: eq. 8). device: auto, cpu or cuda. work: folder for renders and checkpoints (default:
-    runs/train-risp/NAME of out); with `resume` it is continued, else emptied. start: a model folder whose features the
-    networks begin with, which saves half of the epochs on a body of the same kind. Raises UsageError for options out of
-    range or a device that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    samples: pictures to render. epochs: passes of the fine network over them (default: 12; 100, RISP's own, for the
+    state head). gamma: weight of the rendering gradient (0: eq. 8). head: keypoint, or state for RISP's own network and
+    training (state@w32: half as wide), which serves to compare. loss: see `risp/penalties`. device: auto, cpu or cuda.
+    work: folder for renders and checkpoints (default: runs/train-risp/NAME of out); with `resume` it is continued, else
+    emptied. start: a model folder whose features the networks begin with, which saves half of the epochs on a body of
+    the same kind. Raises UsageError for options out of range or a device that is not there, InputError for a bad mesh,
+    MissingDependencyError without LLVM.
     """
     from vid2phys.engine.systems import get
     from vid2phys.io.files import disk_errors
@@ -74,12 +82,17 @@ def train_risp(
     from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
+    epochs = epochs if epochs is not None else STATE_EPOCHS if head.startswith("state") else EPOCHS
     command = f"vid2phys train-risp --mesh {Path(mesh).name} --system {system} --samples {samples} --epochs {epochs}"
     command += f" --gamma {gamma:g} --seed {seed}"
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command)
+    if (head, loss) != ("keypoint", "error-gradient"):
+        command += f" --head {head} --loss {loss}"
+    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command, head, loss)
     _check(options)
     (body, notes), physics = listen(lambda: load_mesh(mesh, mesh_units)), get(system)
-    out = Path(out) if out is not None else Path("models") / Path(mesh).stem
+    if out is None:
+        out = Path("models") / (Path(mesh).stem if head == "keypoint" else f"{Path(mesh).stem}-{head}")
+    out = Path(out)
     work = Path(work) if work is not None else _WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -92,21 +105,28 @@ def train_risp(
             return _train(body, physics, out, work, options, progress)
 
 
-def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options, progress: TrainingProgress) -> Model:
+def _train(
+    body: Mesh, system: System, out: Path, work: Path, options: _Options, progress: TrainingProgress
+) -> Model | StateModel:
     from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.model import Model, Shape
     from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.recipes import COARSE_SIZE, FINE_SIZE, Sitting, train_keypoints, train_locator
+    from vid2phys.risp.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
     from vid2phys.risp.train import Schedule
 
     start = time.monotonic()
     data = _data(body, system, work / _DATA, options, progress)
     rendered = time.monotonic()
     workers = _share_cores(options.device)
+    if options.head.startswith("state"):
+        return _train_state(system, data, rendered - start, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
     sitting = Sitting(work, options.device, progress, options.resume, begin)
     schedule = Schedule(options.epochs, workers=workers)
-    fine = train_keypoints(data, schedule, sitting, gamma=options.gamma, seed=options.seed)
+    head = head_of(data, options.head)
+    assert isinstance(head, KeypointHead)
+    fine = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
     coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
     assert isinstance(fine.network, KeypointNetwork)
     assert isinstance(coarse.network, LocatorNetwork)
@@ -121,7 +141,7 @@ def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options,
         body.name,
         known.center,
     )
-    sizes = {"fine": FINE_SIZE, "coarse": COARSE_SIZE}
+    sizes = {"fine": head.size, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
     seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
     score = _score(options, data, seconds, fine.history, coarse.history)
@@ -133,6 +153,31 @@ def _train(body: Mesh, system: System, out: Path, work: Path, options: _Options,
     score["validation"]["calibration"] = model.calibration["normalised"]
     model.save(out, score)
     return Model.load(out)
+
+
+def _train_state(
+    system: System,
+    data: TrainingData,
+    rendering_s: float,
+    out: Path,
+    work: Path,
+    options: _Options,
+    workers: int,
+    progress: TrainingProgress,
+) -> StateModel:
+    """RISP's own network by its own recipe, on the same pictures."""
+    from vid2phys.risp.heads.state import StateHead
+    from vid2phys.risp.recipes import Sitting, head_of, paper_schedule, train_head
+    from vid2phys.risp.state_model import StateModel
+
+    head = head_of(data, options.head)
+    assert isinstance(head, StateHead)
+    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
+    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    model = StateModel(system.name, head.codes, head.size["width"], trained.network)
+    seconds = {"rendering": rendering_s, "fine": trained.seconds}
+    model.save(out, _score(options, data, seconds, trained.history, []))
+    return StateModel.load(out)
 
 
 def _calibrated(
@@ -195,10 +240,16 @@ def _symmetry_note(symmetry: Symmetry, points: int) -> str:
 
 
 def _check(options: _Options) -> None:
+    from vid2phys.risp import heads, penalties
+
     if options.samples < 64:
         raise UsageError(f"--samples {options.samples}", "at least 64", f"the default is {SAMPLES}")
     if options.epochs < 1:
         raise UsageError(f"--epochs {options.epochs}", "at least 1", f"the default is {EPOCHS}")
+    name, _ = heads.parse(options.head)
+    penalties.get(options.loss)
+    if options.start is not None and name != "keypoint":
+        raise UsageError(f"--start with --head {options.head}", "--head keypoint", "leave --start out")
     if not 0.0 <= options.gamma < float("inf"):
         raise UsageError(f"--gamma {options.gamma}", "0 (no rendering gradients) or more", f"the default is {GAMMA}")
 
@@ -268,6 +319,6 @@ def _score(
         },
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
         "machine": f"{_cores()} cores, {platform.machine()}, {gpu or 'no GPU'}, torch {torch.__version__}",
-        "validation": {"fine": fine[-1], "coarse": coarse[-1]},
+        "validation": {"fine": fine[-1]} | ({"coarse": coarse[-1]} if coarse else {}),
         "history": {"fine": fine, "coarse": coarse},
     }
