@@ -126,6 +126,9 @@ def evaluate(
 def train_risp(
     mesh: MeshOption = None,
     system: SystemOption = "quadrotor",
+    body: Annotated[
+        Path | None, typer.Option("--body", help="Robot (URDF, MJCF) of --system articulated, on a fixed base.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Model folder (default: models/NAME of the mesh).")] = None,
     samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
@@ -146,19 +149,21 @@ def train_risp(
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
     seed: SeedOption = 0,
 ) -> None:
-    """Train the network that finds a mesh's keypoints in pictures; without options, the sample's model."""
+    """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
     from vid2phys.tasks.train_risp import train_risp as run_training
 
     sample_mesh, sample_model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
-    if mesh is None and not sample_mesh.is_file():
+    posed = mesh is None and (body is not None or system != "quadrotor")
+    if mesh is None and not posed and not sample_mesh.is_file():
         raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
     if out is None:
-        out = Path("models") / mesh.stem if mesh else sample_model
+        out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
         out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
     chosen |= {"head": head, "loss": loss}
     given = {name: value for name, value in chosen.items() if value is not None}
-    run_training(mesh or sample_mesh, system, out, mesh_units=mesh_units, resume=resume, seed=seed, **given)  # type: ignore[arg-type]
+    files = {"mesh": mesh if mesh or posed else sample_mesh, "body": body}
+    run_training(system=system, out=out, mesh_units=mesh_units, resume=resume, seed=seed, **files, **given)  # type: ignore[arg-type]
     print(out)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
+from vid2phys.risp.posed import PosedBody
 from vid2phys.risp.randomize import PSI_NAMES
 from vid2phys.risp.viewpoints import FRAMES_PER_SEQUENCE, SEQUENCE_FPS
 from vid2phys.types import Array, Mesh
@@ -45,6 +46,7 @@ class Settings:
     schema: str = SCHEMA
     recipe: int = RECIPE
     psi_names: tuple[str, ...] = PSI_NAMES
+    postures: str = ""  # the recipe of a body on a known base, which is `PosedBody.recipe`
 
     @property
     def shards(self) -> int:
@@ -67,7 +69,7 @@ class Render:
     radiance: [S, S, 4] float16, linear premultiplied RGB and coverage. K: [3, 3] px, centres at integers.
     view_from_body: [4, 4] m, OpenCV axes. tangents: [P, S, S, 4] float16, d radiance / d psi for one standard
     deviation of each of PSI_NAMES (coverage does not change), or None. look_id: the look; the frames of a sequence
-    share it. time_s: within the sequence.
+    share it. time_s: within the sequence. posture: [D] of a body on a known base (`posed`), else None.
     """
 
     radiance: NDArray[np.float16]
@@ -76,6 +78,7 @@ class Render:
     tangents: NDArray[np.float16] | None
     look_id: int
     time_s: float
+    posture: Array | None = None
 
 
 def make_dataset(
@@ -90,22 +93,25 @@ def make_dataset(
     spp: int = 16,
     workers: int = 2,
     sequences: bool = False,
+    posed: PosedBody | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
     """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
-    under one look, for calibration. progress: called with (samples done, samples).
-    Raises InputError when the folder holds a dataset made otherwise, MissingDependencyError without LLVM.
+    under one look, for calibration. posed: the body whose mesh this is, if its base is known and its shape is what
+    varies. progress: called with (samples done, samples). Raises InputError when the folder holds a dataset made
+    otherwise, MissingDependencyError without LLVM.
     """
     from vid2phys.risp.workers import render_missing
 
     folder = Path(folder)
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if posed is None else posed.reach_m
     settings = Settings(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh))
+    settings = settings if posed is None else replace(settings, postures=posed.recipe)
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not shard_path(folder, shard).exists()]
-    render_missing(mesh, system, folder, settings, missing, workers=workers, progress=progress)
+    render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
     return RenderSet(folder)
 
 
@@ -147,6 +153,7 @@ class RenderSet:
             tangents=tangents,
             look_id=int(shard.get_slice("look_id")[row]),
             time_s=float(shard.get_slice("time_s")[row]),
+            posture=shard.get_slice("posture")[row] if self.settings.postures else None,
         )
 
     def radiance(self, index: int) -> NDArray[np.float16]:
@@ -179,6 +186,10 @@ class RenderSet:
     def time_s(self) -> Array:
         """[N] time within the sequence, s."""
         return self._all("time_s")
+
+    def postures(self) -> Array:
+        """[N, D] of all samples of a body on a known base."""
+        return self._all("posture")
 
     def _all(self, name: str) -> Array:
         shards = (_open(str(shard_path(self.folder, i))) for i in range(self.settings.shards))

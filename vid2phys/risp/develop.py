@@ -22,6 +22,7 @@ Linear = NDArray[Any]  # float32 light
 FILL = 2.0 / 3.0  # share of the view that the body's bounding sphere takes
 IN_FRAME_PX = (20.0, 100.0)  # diameter of the bounding sphere in the frame, log-triangular with its mode at MODE_PX
 MODE_PX = 50.0
+VIEW_PX = (IN_FRAME_PX[0] / FILL, MODE_PX / FILL, IN_FRAME_PX[1] / FILL)
 
 
 class RenderLike(Protocol):
@@ -95,10 +96,12 @@ def develop(
     bank: NDArray[np.uint8],
     jitter: bool = True,
     absent: bool = False,
+    view_px: tuple[float, float, float] = VIEW_PX,
 ) -> Developed:
     """One training picture of a render.
 
-    points_body: [K, 3] m. size: V, px. bank: background pictures, uint8 [N, B, B, 3]. jitter: turn, zoom and shift the
+    points_body: [K, 3] m. size: V, px. bank: background pictures, uint8 [N, B, B, 3]. view_px: least, most frequent and
+    largest width of the view in frame pixels. jitter: turn, zoom and shift the
     render a little beyond the dataset's own variation; off, the view camera is the render's own (scaled to V). absent:
     leave the body out, so that nothing is visible.
     """
@@ -108,7 +111,7 @@ def develop(
     if jitter:
         turn, zoom, shift = rng.normal(0, 0.07), np.exp(rng.normal(0, 0.05)), rng.normal(0, 0.025 * size, 2)
     view_from_render = similarity(zoom * size / source, turn, np.full(2, (source - 1) / 2), middle + shift)
-    in_frame = np.exp(rng.triangular(np.log(IN_FRAME_PX[0]), np.log(MODE_PX), np.log(IN_FRAME_PX[1]))) / FILL
+    in_frame = float(np.exp(rng.triangular(*np.log(view_px))))
     side = int(np.ceil(in_frame)) + 6
     grid_turn = rng.normal(0, 0.1) if rng.random() < 0.3 else 0.0
     frame_from_view = similarity(

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.backgrounds import make_bank
 from vid2phys.risp.dataset import RenderSet
-from vid2phys.risp.develop import develop
+from vid2phys.risp.develop import VIEW_PX, develop
 from vid2phys.risp.scenes import develop_scene
 from vid2phys.types import Array
 
@@ -41,9 +41,11 @@ class Key:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What pictures are made of. points_body [K, 3] m; radius_m of the sphere about the body origin.
+    """What pictures are made of.
 
-    states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`).
+    points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
+    origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
+    `develop`.
     """
 
     folder: Path
@@ -54,6 +56,11 @@ class StreamSettings:
     seed: int = 0
     states: Array | None = None
     bank_count: int = BANK_COUNT
+    view_px: tuple[float, float, float] = VIEW_PX
+
+    def points_of(self, index: int) -> Array:
+        """Points [K, 3] m in render `index`."""
+        return self.points_body[index] if self.points_body.ndim == 3 else self.points_body
 
 
 class PictureStream(Dataset[dict[str, Any]]):
@@ -72,12 +79,13 @@ class PictureStream(Dataset[dict[str, Any]]):
         absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT)
         developed = develop(
             render,
-            self.settings.points_body,
+            self.settings.points_of(key.index),
             rng,
             size=self.settings.view_size,
             bank=bank,
             jitter=self.jitter,
             absent=absent,
+            view_px=self.settings.view_px,
         )
         item = {
             "image": torch.from_numpy(developed.image),

@@ -49,10 +49,11 @@ class _Options:
 
 
 def train_risp(
-    mesh: str | Path,
+    mesh: str | Path | None = None,
     system: str = "quadrotor",
     out: str | Path | None = None,
     *,
+    body: str | Path | None = None,
     mesh_units: str = "m",
     samples: int = SAMPLES,
     epochs: int | None = None,
@@ -68,31 +69,39 @@ def train_risp(
 ) -> Model | StateModel:
     """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
 
-    samples: pictures to render. epochs: passes of the fine network over them (default: 12; 100, RISP's own, for the
-    state head). gamma: weight of the rendering gradient (0: eq. 8). head: keypoint, or state for RISP's own network and
-    training (state@w32: half as wide), which serves to compare. loss: see `risp/penalties`. device: auto, cpu or cuda.
-    work: folder for renders and checkpoints (default: runs/train-risp/NAME of out); with `resume` it is continued, else
+    A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own, and the shape
+    of that is what the model reads (`train_posed`); the default of `out` is then models/SYSTEM. samples: pictures to
+    render. epochs: passes of the fine network over them (default: 12; 100, RISP's own, for the state head). gamma:
+    weight of the rendering gradient (0: eq. 8). head: keypoint, or state for RISP's own network and training
+    (state@w32: half as wide), which serves to compare. loss: see `risp/penalties`. device: auto, cpu or cuda. work:
+    folder for renders and checkpoints (default: runs/train-risp/NAME of out); with `resume` it is continued, else
     emptied. start: a model folder whose features the networks begin with, which saves half of the epochs on a body of
     the same kind. Raises UsageError for options out of range or a device that is not there, InputError for a bad mesh,
     MissingDependencyError without LLVM.
     """
-    from vid2phys.engine.systems import get
+    from vid2phys.engine.systems import from_file, get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
     from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
     epochs = epochs if epochs is not None else STATE_EPOCHS if head.startswith("state") else EPOCHS
-    command = f"vid2phys train-risp --mesh {Path(mesh).name} --system {system} --samples {samples} --epochs {epochs}"
+    given = "".join(
+        f"--{name} {Path(path).name} " for name, path in (("mesh", mesh), ("body", body)) if path is not None
+    )
+    command = f"vid2phys train-risp {given}--system {system} --samples {samples} --epochs {epochs}"
     command += f" --gamma {gamma:g} --seed {seed}"
     if (head, loss) != ("keypoint", "error-gradient"):
         command += f" --head {head} --loss {loss}"
     options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command, head, loss)
     _check(options)
-    (body, notes), physics = listen(lambda: load_mesh(mesh, mesh_units)), get(system)
+    physics = from_file(system, body) if body is not None else get(system)
+    name = Path(mesh or body or system).stem
     if out is None:
-        out = Path("models") / (Path(mesh).stem if head == "keypoint" else f"{Path(mesh).stem}-{head}")
+        out = Path("models") / (name if head == "keypoint" else f"{name}-{head}")
     out = Path(out)
+    posed = _is_posed(physics, mesh)
+    shape, notes = listen(lambda: load_mesh(mesh, mesh_units) if mesh is not None else None)
     work = Path(work) if work is not None else _WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -102,7 +111,40 @@ def train_risp(
         with show_training(quiet) as progress:
             for note in notes:
                 progress.note(f"note: {note}")
-            return _train(body, physics, out, work, options, progress)
+            if posed:
+                return _train_posed(physics, out, work, options, progress)
+            assert shape is not None
+            return _train(shape, physics, out, work, options, progress)
+
+
+def _is_posed(system: System, mesh: str | Path | None) -> bool:
+    """Whether it is the system's own body on a known base. Raises UsageError for a mesh too many or missing."""
+    from vid2phys.risp.posed_bodies import posed_kind
+
+    if posed_kind(system) == "rigid":
+        if mesh is None:
+            raise UsageError(f"no --mesh for '{system.name}'", "a mesh to train for", "give the mesh of the body")
+        return False
+    if mesh is not None:
+        raise UsageError(
+            f"--mesh for '{system.name}', which has a mesh of its own",
+            "no mesh",
+            "leave --mesh out; a robot's file is --body",
+        )
+    return True
+
+
+def _train_posed(system: System, out: Path, work: Path, options: _Options, progress: TrainingProgress) -> Model:
+    from dataclasses import asdict
+
+    from vid2phys.tasks.train_posed import PosedTraining, train_posed
+
+    if options.head != "keypoint":
+        raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
+    asked = asdict(options)
+    del asked["head"]
+    training = PosedTraining(**asked, cores=_cores(), share_cores=lambda: _share_cores(options.device))
+    return train_posed(system, out, work, training, _machine(options.device), progress)
 
 
 def _train(
@@ -299,9 +341,6 @@ def _score(
     coarse: list[dict[str, float]],
 ) -> dict[str, Any]:
     """How the model was trained and how good it is, for score.json."""
-    import torch
-
-    gpu = torch.cuda.get_device_name(0) if options.device == "cuda" else None
     return {
         "command": options.command,
         "seed": options.seed,
@@ -318,7 +357,15 @@ def _score(
             "started_from": options.start and options.start.name,
         },
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
-        "machine": f"{_cores()} cores, {platform.machine()}, {gpu or 'no GPU'}, torch {torch.__version__}",
+        "machine": _machine(options.device),
         "validation": {"fine": fine[-1]} | ({"coarse": coarse[-1]} if coarse else {}),
         "history": {"fine": fine, "coarse": coarse},
     }
+
+
+def _machine(device: str) -> str:
+    """What trained it."""
+    import torch
+
+    gpu = torch.cuda.get_device_name(0) if device == "cuda" else None
+    return f"{_cores()} cores, {platform.machine()}, {gpu or 'no GPU'}, torch {torch.__version__}"

@@ -104,6 +104,12 @@ class Renderer:
         with dr.suspend_grad(when=not directions):
             return self._shade(camera, hits, seed, appearance, directions)
 
+    def pose(self, vertices: Array) -> None:
+        """Moves the mesh's vertices [V, 3] m, faces as they are; nothing is compiled again."""
+        scaled = np.ascontiguousarray(vertices / self.radius_m, np.float32).ravel()
+        self._parameters["body.vertex_positions"] = self.mi.Float(scaled)
+        self._parameters.update()
+
     def _shade(
         self,
         camera: tuple[Any, Any, Any],
