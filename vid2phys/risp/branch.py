@@ -120,11 +120,11 @@ def _traced(total: Array, origin: NDArray[np.int64], rotation: Array) -> NDArray
     path = np.full(len(origin), -1, dtype=np.int64)
     path[frame] = state
     while frame > 0:
-        frame, state = (int(i) for i in origin[frame, state])
+        frame, state = origin[frame, state].tolist()
         path[frame] = state
-    for frame in np.flatnonzero(path < 0):
-        before = rotation[frame - 1, path[frame - 1]]
-        path[frame] = np.argmax(np.einsum("ij,sij->s", before, rotation[frame]))
+    for passed in np.flatnonzero(path < 0):
+        before = rotation[passed - 1, path[passed - 1]]
+        path[passed] = np.argmax(np.einsum("ij,sij->s", before, rotation[passed]))
     return path
 
 
