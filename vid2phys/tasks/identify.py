@@ -85,7 +85,6 @@ def identify(
 
 def read_inputs(options: dict[str, Any]) -> Inputs:
     """Read and check all inputs, the cheap ones first. Raises Vid2PhysError."""
-    from vid2phys.engine import systems
     from vid2phys.io.actions import load_actions, require_cover
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.mesh import load_mesh, mass_properties
@@ -97,9 +96,8 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
         raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = load_actions(options["actions"]) if options["actions"] else None
-    extra = {"input": actions.kind} if actions is not None else {}
-    system = systems.get(options["system"], **extra)
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    system = _system(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera = load_camera(options["camera"], options["camera_pose"])
@@ -112,6 +110,24 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
         require_cover(actions, clip, options["actions"])
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass))
+
+
+def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
+    """The system as it is fitted to a clip. Raises UsageError for an unknown name and actions that it does not take.
+
+    A rigid body is fitted free, with an unknown force and torque on it: contacts come out as forces.
+    """
+    from vid2phys.engine import systems
+    from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
+
+    if name == RigidContact.name:
+        if actions is not None:
+            raise UsageError(
+                f"--actions for the system '{name}'", "no recorded actions", "leave them out: forces are fitted"
+            )
+        # without planes its shape touches nothing; inertia is set from the mesh, whose axes and origin are the state's
+        return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
+    return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
 
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
