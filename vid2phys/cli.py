@@ -136,6 +136,9 @@ def train_risp(
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    without: Annotated[
+        str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
+    ] = "",
     seed: SeedOption = 0,
 ) -> None:
     """Train the network that finds a mesh's keypoints in pictures; without options, the sample's model."""
@@ -147,7 +150,9 @@ def train_risp(
     if out is None:
         out = Path("models") / mesh.stem if mesh else sample_model
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    given = {name: value for name, value in chosen.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if without:
+        given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
     run_training(mesh or sample_mesh, system, out, mesh_units=mesh_units, resume=resume, seed=seed, **given)  # type: ignore[arg-type]
     print(out)
 

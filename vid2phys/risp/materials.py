@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.io.texture import mean_face_colors
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.types import Array, Mesh
 
 _METALS = np.array(
@@ -89,10 +90,12 @@ def mesh_parts(mesh: Mesh) -> MeshParts:
     )
 
 
-def random_surface(rng: np.random.Generator, parts: MeshParts) -> Surface:
+def random_surface(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Surface:
     """Materials for all faces; with a texture, half of the bodies wear it, a quarter mix it with random materials."""
     surface = _random_materials(rng, parts)
-    return surface if parts.texture_color is None else _textured(rng, surface)
+    if not varied.metals:
+        surface = replace(surface, metallic=np.zeros(len(surface.metallic)))
+    return surface if parts.texture_color is None or not varied.textures else _textured(rng, surface)
 
 
 def recolored(color: Array, log_factor: Array) -> Array:

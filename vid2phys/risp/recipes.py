@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vid2phys.risp.losses import Targets, keypoint_loss, locator_loss, rendering_gradient_norm
 from vid2phys.risp.model import Model
 from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, to_input
+from vid2phys.risp.randomisation import ALL
 from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
 from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, train_network
 from vid2phys.risp.validate import Body, KeypointValidation, LocatorValidation
@@ -137,7 +138,7 @@ def train_keypoints(
     torch.manual_seed(seed)
     network = KeypointNetwork(len(data.body.points), **FINE_SIZE)
     _begin_with(network, sitting.start.fine if sitting.start else None)
-    unjittered = PictureStream(data.pictures, jitter=False)
+    unjittered = PictureStream(replace(data.pictures, varied=ALL), jitter=False)  # an ablation is judged by all
     validation = KeypointValidation.prepare(unjittered, data.validation, data.body)
     plan = Plan(
         data.training,
@@ -173,7 +174,7 @@ def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, s
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
     _begin_with(network, sitting.start.coarse if sitting.start else None)
-    validation = LocatorValidation.prepare(PictureStream(data.pictures), data.validation)
+    validation = LocatorValidation.prepare(PictureStream(replace(data.pictures, varied=ALL)), data.validation)
     return train_network(
         network,
         _locator_step,

@@ -21,6 +21,7 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.backgrounds import make_bank
 from vid2phys.risp.dataset import RenderSet
 from vid2phys.risp.develop import develop
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.risp.scenes import develop_scene
 from vid2phys.types import Array
 
@@ -41,7 +42,10 @@ class Key:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What pictures are made of. points_body [K, 3] m; radius_m of the sphere about the body origin."""
+    """What pictures are made of. points_body [K, 3] m; radius_m of the sphere about the body origin.
+
+    varied: what is randomised at all.
+    """
 
     folder: Path
     points_body: Array
@@ -50,6 +54,7 @@ class StreamSettings:
     scene_size: int = 96
     seed: int = 0
     bank_count: int = BANK_COUNT
+    varied: Randomisation = ALL
 
 
 class PictureStream(Dataset[dict[str, Any]]):
@@ -74,6 +79,7 @@ class PictureStream(Dataset[dict[str, Any]]):
             bank=bank,
             jitter=self.jitter,
             absent=absent,
+            varied=self.settings.varied,
         )
         item = {
             "image": torch.from_numpy(developed.image),
@@ -110,7 +116,8 @@ class _Opened:
 
         cv2.setNumThreads(1)
         renders = RenderSet(settings.folder)
-        bank = make_bank(photographs(), count=settings.bank_count, seed=settings.seed)
+        pictures = photographs() if settings.varied.photographs else []
+        bank = make_bank(pictures, count=settings.bank_count, seed=settings.seed)
         return _Opened(renders, renders.K(), renders.view_from_body(), bank)
 
 
@@ -127,7 +134,7 @@ class Primal:
 def _scene_item(
     render: Primal, settings: StreamSettings, rng: np.random.Generator, bank: NDArray[np.uint8]
 ) -> dict[str, Any]:
-    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank)
+    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank, varied=settings.varied)
     return {
         "image": torch.from_numpy(scene.image),
         "center_px": torch.from_numpy(scene.center_px.astype(np.float32)),

@@ -19,6 +19,7 @@ from vid2phys.tasks.training_progress import TrainingProgress, show_training
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.model import Model
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.types import Mesh
 
@@ -41,6 +42,7 @@ class _Options:
     resume: bool
     seed: int
     start: Path | None
+    varied: Randomisation
     command: str
 
 
@@ -58,6 +60,7 @@ def train_risp(
     seed: int = 0,
     work: str | Path | None = None,
     start: str | Path | None = None,
+    without: tuple[str, ...] = (),
     quiet: bool = False,
 ) -> Model:
     """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
@@ -65,18 +68,22 @@ def train_risp(
     samples: pictures to render. epochs: passes of the fine network over them. gamma: weight of eq. 12's rendering
     gradient (0: eq. 8). device: auto, cpu or cuda. work: folder for renders and checkpoints (default:
     runs/train-risp/NAME of out); with `resume` it is continued, else emptied. start: a model folder whose features the
-    networks begin with, which saves half of the epochs on a body of the same kind. Raises UsageError for options out of
-    range or a device that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    networks begin with, which saves half of the epochs on a body of the same kind. without: what is not randomised in
+    training (names of `Randomisation`), for ablations: validation's developing and calibration stay as they are. Raises
+    UsageError for options out of range or a device that is not there, InputError for a bad mesh, MissingDependencyError
+    without LLVM.
     """
     from vid2phys.engine.systems import get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
     command = f"vid2phys train-risp --mesh {Path(mesh).name} --system {system} --samples {samples} --epochs {epochs}"
-    command += f" --gamma {gamma:g} --seed {seed}"
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command)
+    command += f" --gamma {gamma:g} --seed {seed}" + (f" --without {','.join(without)}" if without else "")
+    varied = Randomisation.without(without)
+    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, varied, command)
     _check(options)
     (body, notes), physics = listen(lambda: load_mesh(mesh, mesh_units)), get(system)
     out = Path(out) if out is not None else Path("models") / Path(mesh).stem
@@ -171,12 +178,13 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
         samples=options.samples,
         seed=options.seed,
         workers=_cores(),
+        varied=options.varied,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     symmetry = find_symmetry(body)
     keypoints = choose_keypoints(body, symmetry, max(KEYPOINTS, len(symmetry.rotations)))
     known = known_body(keypoints.points_body, keypoints.permutation, symmetry.rotations, body.vertices)
-    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed)
+    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed, varied=options.varied)
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
 
@@ -251,6 +259,7 @@ def _score(
             "epochs": options.epochs,
             "coarse_epochs": COARSE_EPOCHS,
             "gamma": options.gamma,
+            "without": list(options.varied.off),
             "started_from": options.start and options.start.name,
         },
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
