@@ -22,6 +22,7 @@ _METALS = np.array(
         [0.25, 0.25, 0.27],  # gun metal
     ]
 )
+_BLAS_STAYS_ALONE = 10_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,14 @@ class MeshParts:
     face_area: Array
     face_center: Array  # in body radii
     texture_color: Array | None = None
+
+    def mean(self, values: Array) -> float:
+        """Mean over the surface of values [F] of its faces."""
+        # Long dot products go to BLAS's threads, which then spin for tens of milliseconds beside the renderer.
+        total = (
+            values @ self.face_area if len(values) < _BLAS_STAYS_ALONE else np.einsum("f,f->", values, self.face_area)
+        )
+        return float(total / self.face_area.sum())
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,7 @@ class Surface:
         if parts.texture_color is not None and self.texture_share.size:
             share = self.texture_share[:, None]
             color = (1.0 - share) * color + share * recolored(parts.texture_color, self.texture_brightness)
-        return float(color.mean(axis=1) @ parts.face_area / parts.face_area.sum())
+        return parts.mean(color.mean(axis=1))
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Look:
 def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Look:
     """A random look for the mesh that `parts` describes. varied: what is randomised at all."""
     surface = random_surface(rng, parts, varied)
-    metal = float(surface.metallic @ parts.face_area / parts.face_area.sum())
+    metal = parts.mean(surface.metallic)
     environment = environments.random_environment(rng, structured=metal > 0.3)
     if not varied.environments:
         environment = environments.uniform_like(environment)

@@ -76,6 +76,7 @@ def train_risp(
     from vid2phys.engine.systems import get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.simplify import simplified
     from vid2phys.risp.randomisation import Randomisation
     from vid2phys.tasks.known_values import listen
 
@@ -85,7 +86,7 @@ def train_risp(
     varied = Randomisation.without(without)
     options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, varied, command)
     _check(options)
-    (body, notes), physics = listen(lambda: load_mesh(mesh, mesh_units)), get(system)
+    (body, notes), physics = listen(lambda: simplified(load_mesh(mesh, mesh_units))), get(system)
     out = Path(out) if out is not None else Path("models") / Path(mesh).stem
     work = Path(work) if work is not None else _WORK / out.name
     with disk_errors(out):
