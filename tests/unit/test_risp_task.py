@@ -30,6 +30,7 @@ def mesh(tmp_path: Path) -> Path:
         ({"gamma": float("nan")}, "--gamma nan; expected 0"),
         ({"device": "tpu"}, "--device tpu; expected auto, cpu or cuda"),
         ({"system": "kite"}, "kite"),
+        ({"without": ("shadows", "smells")}, "unknown randomisation 'smells'.*shadows"),
     ],
 )
 def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message: str) -> None:

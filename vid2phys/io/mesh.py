@@ -6,6 +6,7 @@ closed and silhouettes are differentiated once (`facts.md`: split vertices doubl
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,9 @@ def _load_other(path: Path) -> _Loaded:
     """Whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
     import trimesh
 
+    log = logging.getLogger("trimesh")  # it would print tracebacks of pictures that are missing
+    level = log.level
+    log.setLevel(logging.CRITICAL)
     try:
         scene = trimesh.load_scene(path, process=False)
         found = [
@@ -153,6 +157,8 @@ def _load_other(path: Path) -> _Loaded:
     except Exception as error:  # trimesh raises whatever its readers meet
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"'{path}' cannot be read ({reason})", _A_MESH, "export it as OBJ") from error
+    finally:
+        log.setLevel(level)
     if not found:
         raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
     offsets = np.cumsum([0] + [len(piece.vertices) for _, piece in found])
