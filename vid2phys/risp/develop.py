@@ -166,39 +166,41 @@ def _expose(
         background = _like_body(rng, background, body)
     background = _around(rng, background, body, bank, varied)
     light = background if absent else body[..., :3] + (1.0 - body[..., 3:]) * background
-    before, own = rng.random() < _OCCLUDED, _child(rng)
+    before, own = rng.random() < _OCCLUDED, _seed(rng)
     covered = np.zeros((side, side), np.float32)
     if before and varied.occlusion:
-        light, covered = occlude(own, light, body[..., 3], bank)
+        light, covered = occlude(np.random.default_rng(own), light, body[..., 3], bank)
     soft = min(1.0, side / 75.0)  # a smaller picture of the body is not a blurrier one
     seen = None if derivative is None else derivative * (1.0 - covered[..., None])
     display, slope = expose_light(rng, light, seen, soft, varied)
     hidden = (covered > 0.5) | absent
     if rng.random() < 0.04:
         hidden |= _cut_off(rng, display)
-    image, own = _bytes(display), _child(rng)
-    return _Frame(compress(own, image) if varied.codec else image, hidden, slope)
+    image = _bytes(display)
+    return _Frame(compress(rng, image) if varied.codec else image, hidden, slope)
 
 
 def _around(
     rng: np.random.Generator, background: Linear, body: Linear, bank: NDArray[np.uint8], varied: Randomisation
 ) -> Linear:
     """The background [s, s, 3] with look-alikes, a hand that holds the body from behind, and the body's shadow."""
-    chances, own = rng.random(3), [_child(rng) for _ in range(3)]
+    chances, seeds = rng.random(3), [_seed(rng) for _ in range(3)]
     if chances[0] < _LOOKALIKE and varied.distractors:
-        background = add_lookalikes(own[0], background, body)
+        background = add_lookalikes(np.random.default_rng(seeds[0]), background, body)
     if chances[1] < _HAND_BEHIND and varied.distractors:
         side = len(background)
-        mask, skin = hand(own[1], background, np.full(2, 0.5 * (side - 1)), side * FILL / 3.0, bank)
+        mask, skin = hand(
+            np.random.default_rng(seeds[1]), background, np.full(2, 0.5 * (side - 1)), side * FILL / 3.0, bank
+        )
         background = background + mask[..., None] * (skin - background)
     if chances[2] < _SHADOW and varied.shadows:
-        background = cast_shadow(own[2], background, np.ascontiguousarray(body[..., 3]))
+        background = cast_shadow(np.random.default_rng(seeds[2]), background, np.ascontiguousarray(body[..., 3]))
     return background
 
 
-def _child(rng: np.random.Generator) -> np.random.Generator:
-    """A generator of its own for something that can be switched off: what follows draws the same either way."""
-    return np.random.default_rng(rng.integers(1 << 62))
+def _seed(rng: np.random.Generator) -> int:
+    """For a generator of its own of something that can be switched off: what follows draws the same either way."""
+    return int(rng.integers(1 << 62))
 
 
 def body_in_frame(
@@ -255,9 +257,9 @@ def expose_light(
     sigma = softness * abs(rng.normal(0.0, 0.6))
     light = chain.gaussian_blur(light, sigma)
     exposure = chain.draw_exposure(rng, light, varied)
-    display, own = exposure.apply(light), _child(rng)
+    display, own = exposure.apply(light), _seed(rng)
     if varied.noise:
-        display = chain.sensor_noise(own, display)
+        display = chain.sensor_noise(np.random.default_rng(own), display)
     if derivative is None:
         return display, None
     blurred = np.stack([chain.gaussian_blur(np.ascontiguousarray(d), sigma) for d in derivative])
