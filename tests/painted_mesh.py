@@ -39,8 +39,8 @@ def write_obj(folder: Path, *, picture: str = "map.png", faces: str = "f 1/1 2/2
     return folder / "square.obj"
 
 
-def write_gltf(folder: Path) -> Path:
-    """The same square, by hand: glTF counts v from the top (glTF 2.0, section 3.8.4)."""
+def write_gltf(folder: Path, picture_file: str | None = None) -> Path:
+    """The same square, by hand, picture inside or a file: glTF counts v from the top (glTF 2.0, section 3.8.4)."""
     x, y = SIDE_M
     positions = np.array([[0, 0, 0], [x, 0, 0], [x, y, 0], [0, y, 0]], "<f4")
     uv = np.array([[0, 1], [1, 1], [1, 0], [0, 0]], "<f4")
@@ -59,7 +59,7 @@ def write_gltf(folder: Path) -> Path:
         ],
         "materials": [{"pbrMetallicRoughness": {"baseColorTexture": {"index": 0}}}],
         "textures": [{"source": 0}],
-        "images": [{"uri": f"data:image/png;base64,{picture}"}],
+        "images": [{"uri": picture_file or f"data:image/png;base64,{picture}"}],
         "buffers": [{"byteLength": len(blob), "uri": f"data:;base64,{base64.b64encode(blob).decode()}"}],
         "bufferViews": [{"buffer": 0, "byteOffset": o, "byteLength": n} for o, n in views],
         "accessors": [
@@ -70,6 +70,26 @@ def write_gltf(folder: Path) -> Path:
     }
     (folder / "square.gltf").write_text(json.dumps(document))
     return folder / "square.gltf"
+
+
+def write_ply(folder: Path, picture: str = "map.png", *, wedges: bool = False) -> Path:
+    """The same square as an ASCII PLY, texture coordinates at its vertices, or at the corners of its faces."""
+    Image.fromarray(PICTURE).save(folder / "map.png")
+    x, y = SIDE_M
+    places, uv = [(0, 0), (x, 0), (x, y), (0, y)], [(0, 0), (1, 0), (1, 1), (0, 1)]
+    faces = [(0, 1, 2), (0, 2, 3)]
+    corner = "property list uchar float texcoord\n" if wedges else ""
+    header = (
+        f"ply\nformat ascii 1.0\ncomment TextureFile {picture}\nelement vertex 4\n"
+        + "".join(f"property float {name}\n" for name in ("xyz" if wedges else "xyzst"))
+        + f"element face 2\nproperty list uchar int vertex_indices\n{corner}end_header\n"
+    )
+    rows = [f"{a} {b} 0" + ("" if wedges else f" {u} {v}") for (a, b), (u, v) in zip(places, uv, strict=True)]
+    for face in faces:
+        wedge = " 6 " + " ".join(f"{uv[i][0]} {uv[i][1]}" for i in face) if wedges else ""
+        rows.append("3 " + " ".join(map(str, face)) + wedge)
+    (folder / "square.ply").write_text(header + "\n".join(rows) + "\n")
+    return folder / "square.ply"
 
 
 def texel_centers() -> tuple[np.ndarray, np.ndarray]:

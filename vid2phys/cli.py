@@ -147,6 +147,9 @@ def train_risp(
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    without: Annotated[
+        str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
+    ] = "",
     seed: SeedOption = 0,
 ) -> None:
     """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
@@ -161,9 +164,11 @@ def train_risp(
         out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
     chosen |= {"head": head, "loss": loss}
-    given = {name: value for name, value in chosen.items() if value is not None}
-    files = {"mesh": mesh if mesh or posed else sample_mesh, "body": body}
-    run_training(system=system, out=out, mesh_units=mesh_units, resume=resume, seed=seed, **files, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if without:
+        given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
+    shape = mesh if mesh or posed else sample_mesh
+    run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
     print(out)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.painted_mesh import PICTURE, linear, texel_centers, write_gltf, write_obj
+from tests.painted_mesh import PICTURE, linear, texel_centers, write_gltf, write_obj, write_ply
 from vid2phys.io import texture_files
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.texture import mean_face_colors, surface_colors, texel_sizes
@@ -29,7 +29,11 @@ def colors_at(mesh: Mesh, points: np.ndarray, texel_m: float = 0.0) -> np.ndarra
     return surface_colors(mesh, faces, trimesh.triangles.points_to_barycentric(triangles[faces], points), texel_m)
 
 
-@pytest.mark.parametrize("write", [write_obj, write_gltf])
+def write_wedges(folder: Path) -> Path:
+    return write_ply(folder, wedges=True)
+
+
+@pytest.mark.parametrize("write", [write_obj, write_gltf, write_ply, write_wedges])
 def test_every_texel_is_where_the_picture_has_it(tmp_path: Path, write) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -124,6 +128,14 @@ def test_a_missing_texture_is_a_note(tmp_path: Path, spoil, expected: str) -> No
     assert mesh.texture is None
     assert len(caught) == 1
     assert "\n" not in str(caught[0].message)
+
+
+def test_missing_pictures_of_other_formats_are_notes_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for write in (write_ply, write_gltf):
+        with pytest.warns(UserWarning, match=r"texture 'gone\.png' is not in .*put it beside 'square\.(ply|gltf)'"):
+            assert load_mesh(write(tmp_path, "gone.png")).texture is None
+        assert load_mesh(write(tmp_path, "map.png")).texture is not None
+    assert capfd.readouterr().err == ""
 
 
 def test_pictures_are_found_under_paths_of_other_machines(tmp_path: Path) -> None:

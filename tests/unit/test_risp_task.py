@@ -34,6 +34,7 @@ def mesh(tmp_path: Path) -> Path:
         ({"head": "state@32"}, "head 'state@32'; expected NAME or NAME@wWIDTH"),
         ({"loss": "l2"}, "unknown loss 'l2'; expected one of error-gradient"),
         ({"head": "state", "start": "models/x"}, "--start with --head state; expected --head keypoint"),
+        ({"without": ("shadows", "smells")}, "unknown randomisation 'smells'.*shadows"),
     ],
 )
 def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message: str) -> None:

@@ -107,11 +107,17 @@ def of_faces(texture: Texture | None, kept: NDArray[Any]) -> Texture | None:
     return replace(texture, image=texture.image[kept], uv=texture.uv[kept], corner_color=texture.corner_color[kept])
 
 
-def turned_over(texture: Texture | None) -> Texture | None:
-    """The texture of faces whose corners are listed backwards."""
+def turned_over(texture: Texture | None, faces: NDArray[np.bool_] | None = None) -> Texture | None:
+    """The texture of a mesh whose faces, or those of a mask [F], list their corners backwards."""
     if texture is None:
         return None
-    return replace(texture, uv=texture.uv[:, ::-1], corner_color=texture.corner_color[:, ::-1])
+    turned = np.ones(len(texture.image), bool) if faces is None else faces
+    backwards = turned[:, None, None]
+    return replace(
+        texture,
+        uv=np.where(backwards, texture.uv[:, ::-1], texture.uv),
+        corner_color=np.where(backwards, texture.corner_color[:, ::-1], texture.corner_color),
+    )
 
 
 def linear_of_srgb(image: NDArray[np.uint8]) -> NDArray[np.float32]:

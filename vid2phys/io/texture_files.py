@@ -6,10 +6,12 @@ remedy. Limits: one base colour picture a face; alpha, `map_Kd`'s options and al
 
 from __future__ import annotations
 
+import json
 import warnings
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from vid2phys.types import Array, Texture
 
 LARGEST_PX = 4096  # longer sides are shrunk
 _REMARKABLE_PX = 2 * LARGEST_PX  # and beyond this length it is said
+_HEADER_BYTES = 1 << 16
 MOST_PIXELS = 1 << 29  # larger pictures are not read: their bytes alone would be 1.6 GB
 
 
@@ -50,9 +53,37 @@ def obj_texture(path: Path, obj: ObjFile) -> Texture | None:
 def pieces_texture(path: Path, pieces: list[Any]) -> Texture | None:
     """The texture of trimesh's pieces, in their order."""
     images: list[NDArray[np.uint8]] = [WHITE]
+    missing = [name for name in _named_pictures(path) if not _is_there(path.parent, name)]
+    for name in missing:
+        _without(f"texture '{name}' is not in '{path.parent}'", f"put it beside '{path.name}'")
+    if missing and path.suffix.lower() == ".ply":
+        return None  # trimesh paints it grey
     parts = [_piece(path, piece, images) for piece in pieces]
     shown, uv, colors = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _checked(Texture(tuple(images), shown, uv, colors))
+
+
+def _named_pictures(path: Path) -> list[str]:
+    """Files of pictures that a PLY or glTF file names."""
+    try:
+        if path.suffix.lower() == ".ply":
+            with path.open("rb") as file:
+                header = file.read(_HEADER_BYTES).split(b"end_header")[0].decode("utf-8", "replace")
+            lines = [line.split(None, 2) for line in header.splitlines()]
+            return [words[2].strip() for words in lines if words[:2] == ["comment", "TextureFile"] and len(words) > 2]
+        if path.suffix.lower() == ".gltf":
+            named = [str(image.get("uri", "data:")) for image in json.loads(path.read_text("utf-8")).get("images", [])]
+            return [unquote(name) for name in named if not name.startswith("data:")]
+    except (OSError, ValueError, AttributeError, TypeError):  # what is wrong with it, its reader says
+        pass
+    return []
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    try:
+        return locate(folder, name).is_file()
+    except InputError:
+        return False
 
 
 def read_picture(picture: Any, name: str) -> NDArray[np.uint8] | None:

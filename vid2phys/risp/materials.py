@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.io.texture import mean_face_colors
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.types import Array, Mesh
 
 _METALS = np.array(
@@ -21,6 +22,7 @@ _METALS = np.array(
         [0.25, 0.25, 0.27],  # gun metal
     ]
 )
+_BLAS_STAYS_ALONE = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class MeshParts:
     face_area: Array
     face_center: Array  # in body radii
     texture_color: Array | None = None
+
+    def mean(self, values: Array) -> float:
+        """Mean over the surface of values [F] of its faces."""
+        # Long dot products go to BLAS's threads, which then spin for tens of milliseconds beside the renderer.
+        total = (
+            values @ self.face_area if len(values) < _BLAS_STAYS_ALONE else np.einsum("f,f->", values, self.face_area)
+        )
+        return float(total / self.face_area.sum())
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Surface:
         if parts.texture_color is not None and self.texture_share.size:
             share = self.texture_share[:, None]
             color = (1.0 - share) * color + share * recolored(parts.texture_color, self.texture_brightness)
-        return float(color.mean(axis=1) @ parts.face_area / parts.face_area.sum())
+        return parts.mean(color.mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -89,10 +99,12 @@ def mesh_parts(mesh: Mesh) -> MeshParts:
     )
 
 
-def random_surface(rng: np.random.Generator, parts: MeshParts) -> Surface:
+def random_surface(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Surface:
     """Materials for all faces; with a texture, half of the bodies wear it, a quarter mix it with random materials."""
     surface = _random_materials(rng, parts)
-    return surface if parts.texture_color is None else _textured(rng, surface)
+    if not varied.metals:
+        surface = replace(surface, metallic=np.zeros(len(surface.metallic)))
+    return surface if parts.texture_color is None or not varied.textures else _textured(rng, surface)
 
 
 def recolored(color: Array, log_factor: Array) -> Array:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.render.mitsuba import LIGHTS, Appearance
 from vid2phys.risp import environments
 from vid2phys.risp.materials import MeshParts, random_surface, recolored
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array
 
@@ -63,11 +64,13 @@ class Look:
     texture_brightness: Array
 
 
-def sample_look(rng: np.random.Generator, parts: MeshParts) -> Look:
-    """A random look for the mesh that `parts` describes."""
-    surface = random_surface(rng, parts)
-    metal = float(surface.metallic @ parts.face_area / parts.face_area.sum())
+def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Look:
+    """A random look for the mesh that `parts` describes. varied: what is randomised at all."""
+    surface = random_surface(rng, parts, varied)
+    metal = parts.mean(surface.metallic)
     environment = environments.random_environment(rng, structured=metal > 0.3)
+    if not varied.environments:
+        environment = environments.uniform_like(environment)
     count = rng.integers(1, LIGHTS + 1)
     share = rng.uniform(0.15, 0.9) if metal < 0.3 else rng.uniform(0.5, 0.95)  # of the light from the environment
     strength = np.zeros(LIGHTS)

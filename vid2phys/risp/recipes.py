@@ -17,6 +17,7 @@ from vid2phys.risp.losses import locator_loss
 from vid2phys.risp.model import Model
 from vid2phys.risp.network import LocatorNetwork, to_input
 from vid2phys.risp.penalties import Penalty
+from vid2phys.risp.randomisation import ALL
 from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
 from vid2phys.risp.symmetry import Symmetry
 from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, Validate, train_network
@@ -182,7 +183,8 @@ def train_head(
     if head.name == "keypoint":
         _begin_with(network, sitting.start.fine if sitting.start else None)
     if validation is None:
-        validation = head.validation(PictureStream(data.pictures, jitter=False), data.validation)
+        unjittered = PictureStream(replace(data.pictures, varied=ALL), jitter=False)  # an ablation is judged by all
+        validation = head.validation(unjittered, data.validation)
     with_gradients = gamma > 0.0 and loss != "error-only"
     plan = Plan(
         data.training,
@@ -246,7 +248,7 @@ def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, s
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
     _begin_with(network, sitting.start.coarse if sitting.start else None)
-    validation = LocatorValidation.prepare(PictureStream(data.pictures), data.validation)
+    validation = LocatorValidation.prepare(PictureStream(replace(data.pictures, varied=ALL)), data.validation)
     return train_network(
         network,
         _locator_step,

@@ -21,6 +21,7 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.backgrounds import make_bank
 from vid2phys.risp.dataset import RenderSet
 from vid2phys.risp.develop import VIEW_PX, develop
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.risp.scenes import develop_scene
 from vid2phys.types import Array
 
@@ -45,7 +46,7 @@ class StreamSettings:
 
     points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
     origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
-    `develop`.
+    `develop`. varied: what is randomised at all.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class StreamSettings:
     states: Array | None = None
     bank_count: int = BANK_COUNT
     view_px: tuple[float, float, float] = VIEW_PX
+    varied: Randomisation = ALL
 
     def points_of(self, index: int) -> Array:
         """Points [K, 3] m in render `index`."""
@@ -86,6 +88,7 @@ class PictureStream(Dataset[dict[str, Any]]):
             jitter=self.jitter,
             absent=absent,
             view_px=self.settings.view_px,
+            varied=self.settings.varied,
         )
         item = {
             "image": torch.from_numpy(developed.image),
@@ -126,7 +129,8 @@ class _Opened:
 
         cv2.setNumThreads(1)
         renders = RenderSet(settings.folder)
-        bank = make_bank(photographs(), count=settings.bank_count, seed=settings.seed)
+        pictures = photographs() if settings.varied.photographs else []
+        bank = make_bank(pictures, count=settings.bank_count, seed=settings.seed)
         return _Opened(renders, renders.K(), renders.view_from_body(), bank)
 
 
@@ -143,7 +147,7 @@ class Primal:
 def _scene_item(
     render: Primal, settings: StreamSettings, rng: np.random.Generator, bank: NDArray[np.uint8]
 ) -> dict[str, Any]:
-    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank)
+    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank, varied=settings.varied)
     return {
         "image": torch.from_numpy(scene.image),
         "center_px": torch.from_numpy(scene.center_px.astype(np.float32)),

@@ -93,11 +93,17 @@ def train_network(
     average = {k: v.detach().clone() for k, v in network.state_dict().items()}
     method = torch.optim.AdamW if schedule.decoupled else torch.optim.Adam
     optimizer = method(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
-    identity = {"name": name, "epochs": schedule.epochs, "seed": plan.seed, "renders": len(plan.indices)}
+    identity: dict[str, Any] = {
+        "name": name,
+        "epochs": schedule.epochs,
+        "seed": plan.seed,
+        "renders": len(plan.indices),
+    }
+    identity["without"] = list(pictures.varied.off)
     notes: dict[str, Any] = {"identity": identity, "epoch": 0, "history": [], "seconds": 0.0}
     found = read_notes(checkpoint) if resume else None
     if found is not None:
-        _require_same(found["identity"], identity, checkpoint)
+        _require_same({"without": [], **found["identity"]}, identity, checkpoint)
         notes = found
         load_checkpoint(checkpoint, network, average, optimizer)
         reporter.note(f"{name}: going on after epoch {notes['epoch']} of {schedule.epochs}")

@@ -88,6 +88,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     from vid2phys.io.actions import load_actions, require_cover
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.mesh import load_mesh, mass_properties
+    from vid2phys.io.simplify import simplified
     from vid2phys.io.video import read_clip
     from vid2phys.risp.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
@@ -99,6 +100,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
     system = _system(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
+    mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
@@ -109,7 +111,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     if actions is not None:
         require_cover(actions, clip, options["actions"])
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass))
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
 
 
 def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:

@@ -40,7 +40,8 @@ class Inputs:
 def read_inputs(options: dict[str, Any]) -> Inputs:
     """Read and check all inputs. Raises Vid2PhysError."""
     from vid2phys.engine.system import check_scheme
-    from vid2phys.tasks.known_values import check_given, read_parameters
+    from vid2phys.io.simplify import simplified
+    from vid2phys.tasks.known_values import check_given, listen, read_parameters
 
     system, notes = _read_system(options)
     integrator = check_scheme(system, options["integrator"], 1)
@@ -53,6 +54,10 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     mesh, camera, notes_on_mesh = _read_scene(options, system)
     notes = (*notes, *notes_on_mesh)
     parameters = with_inertia(system.parameters().with_values(given), system, mesh if options["mesh"] else None)
+    if mesh is not None and options["mesh"]:  # to film: the mass is that of the whole
+        whole = mesh
+        mesh, notes_on_size = listen(lambda: simplified(whole))
+        notes = (*notes, *notes_on_size)
     if options["actions"]:
         system, actions = read_actions(system, options["actions"], given.get("mass"))
     else:

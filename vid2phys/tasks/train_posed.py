@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.dataset import RenderSet
     from vid2phys.risp.model import Model
     from vid2phys.risp.posed import PosedBody
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
 
@@ -40,6 +41,7 @@ class PosedTraining:
     resume: bool
     seed: int
     start: Path | None
+    varied: Randomisation
     command: str
     loss: str
     cores: int
@@ -134,10 +136,19 @@ def _data(
         size=VIEW_SIZE,
         workers=options.cores,
         posed=body,
+        varied=options.varied,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     points = body.points(renders.postures())
-    pictures = StreamSettings(folder, points, body.reach_m, view_size=VIEW_SIZE, seed=options.seed, view_px=VIEW_PX)
+    pictures = StreamSettings(
+        folder,
+        points,
+        body.reach_m,
+        view_size=VIEW_SIZE,
+        seed=options.seed,
+        view_px=VIEW_PX,
+        varied=options.varied,
+    )
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out), renders

@@ -19,6 +19,7 @@ from vid2phys.tasks.training_progress import TrainingProgress, show_training
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.model import Model
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.state_model import StateModel
     from vid2phys.risp.symmetry import Symmetry
@@ -43,6 +44,7 @@ class _Options:
     resume: bool
     seed: int
     start: Path | None
+    varied: Randomisation
     command: str
     head: str = "keypoint"
     loss: str = "error-gradient"
@@ -65,6 +67,7 @@ def train_risp(
     seed: int = 0,
     work: str | Path | None = None,
     start: str | Path | None = None,
+    without: tuple[str, ...] = (),
     quiet: bool = False,
 ) -> Model | StateModel:
     """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
@@ -76,15 +79,19 @@ def train_risp(
     (state@w32: half as wide), which serves to compare. loss: see `risp/penalties`. device: auto, cpu or cuda. work:
     folder for renders and checkpoints (default: runs/train-risp/NAME of out); with `resume` it is continued, else
     emptied. start: a model folder whose features the networks begin with, which saves half of the epochs on a body of
-    the same kind. Raises UsageError for options out of range or a device that is not there, InputError for a bad mesh,
-    MissingDependencyError without LLVM.
+    the same kind. without: what is not randomised in training (names of `Randomisation`), for ablations: validation's
+    developing and calibration stay as they are. Raises UsageError for options out of range or a device that is not
+    there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.engine.systems import from_file, get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.simplify import simplified
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
+    varied = Randomisation.without(without)
     epochs = epochs if epochs is not None else STATE_EPOCHS if head.startswith("state") else EPOCHS
     given = "".join(
         f"--{name} {Path(path).name} " for name, path in (("mesh", mesh), ("body", body)) if path is not None
@@ -93,7 +100,8 @@ def train_risp(
     command += f" --gamma {gamma:g} --seed {seed}"
     if (head, loss) != ("keypoint", "error-gradient"):
         command += f" --head {head} --loss {loss}"
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command, head, loss)
+    command += f" --without {','.join(without)}" if without else ""
+    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, varied, command, head, loss)
     _check(options)
     physics = from_file(system, body) if body is not None else get(system)
     name = Path(mesh or body or system).stem
@@ -101,7 +109,7 @@ def train_risp(
         out = Path("models") / (name if head == "keypoint" else f"{name}-{head}")
     out = Path(out)
     posed = _is_posed(physics, mesh)
-    shape, notes = listen(lambda: load_mesh(mesh, mesh_units) if mesh is not None else None)
+    shape, notes = listen(lambda: simplified(load_mesh(mesh, mesh_units)) if mesh is not None else None)
     work = Path(work) if work is not None else _WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -264,12 +272,13 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
         samples=options.samples,
         seed=options.seed,
         workers=_cores(),
+        varied=options.varied,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     symmetry = find_symmetry(body)
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
-    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed)
+    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed, varied=options.varied)
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
 
@@ -354,6 +363,7 @@ def _score(
             "epochs": options.epochs,
             "coarse_epochs": COARSE_EPOCHS,
             "gamma": options.gamma,
+            "without": list(options.varied.off),
             "started_from": options.start and options.start.name,
         },
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
