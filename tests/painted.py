@@ -130,7 +130,8 @@ class PaintedModel:
     points_body = POINTS
     rotations = ROTATIONS
     permutation = PERMUTATION
-    front = 0
+    front: int | None = 0
+    center = np.zeros(3)
 
     def __init__(self, *, seed: int = 0, locates: bool = True, random_labels: bool = True) -> None:
         self.rng, self.locates, self.random_labels = np.random.default_rng(seed), locates, random_labels

@@ -134,12 +134,23 @@ def train_risp(
     samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
     gamma: Annotated[float | None, typer.Option("--gamma", help="Weight of the rendering-gradient loss.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="keypoint (default), or state, RISP's own; state@w32 is narrower."),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option("--loss", help="error-gradient (default), full-jacobian, projected-jacobian or error-only."),
+    ] = None,
     start: Annotated[
         Path | None, typer.Option("--start", help="Model of a similar body to begin with: saves epochs.")
     ] = None,
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    without: Annotated[
+        str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
+    ] = "",
     seed: SeedOption = 0,
 ) -> None:
     """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
@@ -151,10 +162,14 @@ def train_risp(
         raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
     if out is None:
         out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
+        out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    given = {name: value for name, value in chosen.items() if value is not None}
-    files = {"mesh": mesh if mesh or posed else sample_mesh, "body": body}
-    run_training(system=system, out=out, mesh_units=mesh_units, resume=resume, seed=seed, **files, **given)  # type: ignore[arg-type]
+    chosen |= {"head": head, "loss": loss}
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if without:
+        given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
+    shape = mesh if mesh or posed else sample_mesh
+    run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
     print(out)
 
 

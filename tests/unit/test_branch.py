@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.painted import POINTS, ROTATIONS
-from vid2phys.risp.branch import Branches, composition, front_evidence, join
+from vid2phys.risp.branch import Branches, front_evidence, join
 from vid2phys.risp.geometry import project_points
+from vid2phys.risp.groups import composition, octahedral
 from vid2phys.risp.pose import Pose, known_pose
 from vid2phys.risp.view import bearings_to_view, make_view
 from vid2phys.rotations import matrix_from_rotvec
@@ -104,3 +105,35 @@ def test_front_evidence_reads_the_map_at_each_elements_place() -> None:
     evidence = front_evidence(log, [view], read, ROTATIONS, POINTS[0])
     assert evidence.shape == (1, 1, 4)
     assert np.argmax(evidence[0, 0]) == 3
+
+
+CUBE = octahedral()
+
+
+def _tumble(times: Array, rate: Array) -> Array:
+    """Orientations of a body that spins freely and is hit halfway, [N, 3, 3] camera_from_body."""
+    half = times[len(times) // 2]
+    first = matrix_from_rotvec(np.minimum(times, half)[:, None] * rate)
+    return matrix_from_rotvec(np.maximum(times - half, 0.0)[:, None] * np.roll(-0.6 * rate, 1)) @ first
+
+
+@pytest.mark.parametrize(("fps", "speed"), [(148.0, 10.0), (148.0, 45.0), (60.0, 20.0)])
+def test_a_tumbling_cube_keeps_one_label(fps: float, speed: float) -> None:
+    """Random labels out of 24, frames lost, wrong readings: the path differs from the truth by one element."""
+    rng, times = np.random.default_rng(int(fps + speed)), np.sort(np.arange(90) / fps)
+    times = np.delete(times, [30, 31, 32, 70])
+    axis = rng.normal(size=3)
+    rotation = _tumble(times, speed * axis / np.linalg.norm(axis))
+    label = rng.integers(24, size=len(times))
+    noise = matrix_from_rotvec(rng.normal(0.0, np.radians(2.0), (len(times), 3)))
+    read = noise @ rotation @ CUBE[label]
+    wrong = rng.random(len(times)) < 0.05
+    read[wrong] = read[wrong] @ matrix_from_rotvec(np.array([0.5, -0.4, 0.6]))
+    poses = known_pose(read[:, None], np.tile([0.0, 0.0, 2.0], (len(times), 1, 1)))
+    nothing = np.zeros((len(times), 1, 24))
+    found = join(poses, times, CUBE, nothing, nothing, evidence_divisor=1.0)
+    assert found.element[0] == 0  # any branch is right: the first frame's is kept
+    oriented = read @ np.swapaxes(CUBE[found.element], -1, -2)
+    apart = np.swapaxes(rotation, -1, -2) @ oriented
+    angle = np.arccos(np.clip(0.5 * (np.einsum("nij,ij->n", apart, CUBE[label[0]]) - 1.0), -1.0, 1.0))
+    assert np.degrees(angle[~wrong]).max() < 10.0

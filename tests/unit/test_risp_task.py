@@ -30,6 +30,11 @@ def mesh(tmp_path: Path) -> Path:
         ({"gamma": float("nan")}, "--gamma nan; expected 0"),
         ({"device": "tpu"}, "--device tpu; expected auto, cpu or cuda"),
         ({"system": "kite"}, "kite"),
+        ({"head": "pose"}, "unknown head 'pose'; expected one of keypoint"),
+        ({"head": "state@32"}, "head 'state@32'; expected NAME or NAME@wWIDTH"),
+        ({"loss": "l2"}, "unknown loss 'l2'; expected one of error-gradient"),
+        ({"head": "state", "start": "models/x"}, "--start with --head state; expected --head keypoint"),
+        ({"without": ("shadows", "smells")}, "unknown randomisation 'smells'.*shadows"),
     ],
 )
 def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message: str) -> None:

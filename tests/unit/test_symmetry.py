@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vid2phys.risp import groups
 from vid2phys.risp.keypoints import choose_keypoints
 from vid2phys.risp.symmetry import Symmetry, find_symmetry, surface_points
 from vid2phys.rotations import matrix_from_rotvec
@@ -86,7 +87,7 @@ def test_keypoints_avoid_what_spins() -> None:
 
 def test_too_few_keypoints_for_the_group_are_refused() -> None:
     with pytest.raises(ValueError, match="closed"):
-        choose_keypoints(star(4), Symmetry(np.tile(np.eye(3), (4, 1, 1)), np.zeros(4)), 3)
+        choose_keypoints(star(4), Symmetry(groups.cyclic(4), np.zeros(4)), 3)
 
 
 def test_surface_points_lie_on_the_surface_by_area() -> None:

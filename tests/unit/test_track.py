@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from tests.painted import CAMERA, POINTS, RADIUS_M, PaintedModel, Scene, make_scene
+from vid2phys.engine import systems
 from vid2phys.errors import InputError
 from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.follow import smooth_path
 from vid2phys.risp.geometry import project_points
-from vid2phys.risp.track import Track, tilt_spread, track
+from vid2phys.risp.track import Track, track
 from vid2phys.risp.view import in_frame
+from vid2phys.risp.viewpoints import tilt_spread
 from vid2phys.types import Array
 
 MODEL_ERRORS = Calibration(point_scale=0.3, point_floor_px=0.4, min_quality=0.2)
@@ -126,6 +128,7 @@ def test_smooth_path_fills_short_gaps_only() -> None:
 
 
 def test_tilt_spread_is_a_prior_only_for_upright_bodies() -> None:
-    rng = np.random.default_rng(0)
-    assert tilt_spread(np.cos(np.abs(rng.normal(0.0, 0.35, 500)))) == pytest.approx(0.35, rel=0.1)
-    assert tilt_spread(rng.uniform(-1.0, 1.0, 500)) is None
+    spread = tilt_spread(systems.get("quadrotor"))
+    assert spread is not None
+    assert np.radians(15.0) <= spread < np.radians(60.0)
+    assert tilt_spread(systems.get("rigid_contact")) is None

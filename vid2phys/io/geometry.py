@@ -39,6 +39,16 @@ class GeometrySignature:
             "points": np.round(self.points, 9).tolist(),
         }
 
+    def scaled(self, factor: float) -> GeometrySignature:
+        """Of the same shape `factor` times as large."""
+        return GeometrySignature(
+            self.extents * factor,
+            self.radius * factor,
+            self.area * factor**2,
+            self.second_moments * factor**2,
+            self.points * factor,
+        )
+
     @staticmethod
     def from_json(data: dict[str, Any]) -> GeometrySignature:
         """The inverse of `to_json`."""

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.rotations import Array, angle_between, quat_conjugate, quat_multiply, rotate, rotvec_from_quat
+from vid2phys.rotations import (
+    Array,
+    angle_between,
+    matrix_from_quat,
+    quat_conjugate,
+    quat_multiply,
+    rotate,
+    rotvec_from_quat,
+)
 from vid2phys.types import PoseLog
 
 
@@ -30,10 +40,35 @@ def pose_errors(
     }
 
 
-def symmetric_rotation_deg(quats: Array, true_quats: Array, symmetry_quats: Array) -> Array:
-    """Smallest rotation error over the turns that leave the body as it looks, [T, 4], [T, 4], [G, 4] -> [T] deg."""
-    turned = quat_multiply(quats[:, None], symmetry_quats[None])
-    return np.rad2deg(angle_between(turned, true_quats[:, None])).min(axis=1)
+@dataclass(frozen=True)
+class Turns:
+    """The turns that leave a body as it looks: x -> R x + offset in body axes.
+
+    quats: [G, 4], the identity first. offsets: [G, 3] m. exact: whether nothing tells them apart, so that which of them
+    a clip was labelled by is no error.
+    """
+
+    quats: Array
+    offsets: Array
+    exact: bool
+
+    def best_for_clip(self, quats: Array, true_quats: Array) -> int:
+        """The one turn of the whole clip that brings the estimate [T, 4] nearest to the truth (mean angle)."""
+        turned = quat_multiply(quats[:, None], self.quats[None])
+        return int(np.argmin(angle_between(turned, true_quats[:, None]).mean(axis=0)))
+
+    def applied(self, index: int, poses: PoseLog) -> PoseLog:
+        """The poses of the turned body."""
+        quats = poses.orientation_quat_wxyz
+        positions = poses.positions_m + rotate(quats, np.broadcast_to(self.offsets[index], poses.positions_m.shape))
+        return replace(poses, positions_m=positions, orientation_quat_wxyz=quat_multiply(quats, self.quats[index]))
+
+    def applied_to_std(self, index: int, std: Array) -> Array:
+        """Standard deviations [T, >= 6] with the rotation's, [3:6], along the turned body's axes."""
+        turn = matrix_from_quat(self.quats[index])
+        turned = std.copy()
+        turned[:, 3:6] = np.sqrt(std[:, 3:6] ** 2 @ turn**2)  # body axes' errors taken for independent
+        return turned
 
 
 def relative_errors(estimate: PoseLog, true_positions: Array, true_quats: Array, seconds: float) -> tuple[Array, Array]:
@@ -63,25 +98,37 @@ def summarize(
     *,
     std: Array | None = None,
     camera_position: Array | None = None,
-    symmetry_quats: Array | None = None,
+    symmetry: Turns | None = None,
 ) -> dict[str, float | None]:
-    """The numbers of one alignment; None where they cannot be had (no camera, no mesh, a clip under a second)."""
+    """The numbers of one alignment; None where they cannot be had (no camera, no mesh, a clip under a second).
+
+    Up to symmetry: one turn of the body's group for the whole clip. A body that is exactly symmetric is judged turned
+    in all but `rotation_median_deg` and `rotation_rmse_deg`, which say how the labels happened to fall.
+    """
     positions, quats, seen = truth
     kept = PoseLog(estimate.times_s[seen], estimate.positions_m[seen], estimate.orientation_quat_wxyz[seen])
     positions, quats = positions[seen], quats[seen]
+    labelled = pose_errors(kept, positions, quats, camera_position)["rotation_deg"]
+    turned, index = kept, 0
+    if symmetry is not None:
+        index = symmetry.best_for_clip(kept.orientation_quat_wxyz, quats)
+        turned = symmetry.applied(index, kept)
+    std = None if std is None else std[seen]
+    if symmetry is not None and symmetry.exact:
+        kept, std = turned, None if std is None else symmetry.applied_to_std(index, std)
     errors = pose_errors(kept, positions, quats, camera_position)
-    symmetric = None
-    if symmetry_quats is not None:
-        symmetric = float(np.median(symmetric_rotation_deg(kept.orientation_quat_wxyz, quats, symmetry_quats)))
+    up_to_symmetry = pose_errors(turned, positions, quats, camera_position)["rotation_deg"]
     return {
         "position_rmse_m": _rms(errors["position_m"]),
         "lateral_rmse_m": _rms(errors["lateral_m"]),
         "depth_rmse_m": _rms(errors["depth_m"]),
-        "rotation_median_deg": float(np.median(errors["rotation_deg"])),
-        "rotation_median_deg_up_to_symmetry": symmetric,
-        "rotation_rmse_deg": _rms(errors["rotation_deg"]),
+        "rotation_median_deg": float(np.median(labelled)),
+        "rotation_median_deg_up_to_symmetry": None if symmetry is None else float(np.median(up_to_symmetry)),
+        "rotation_rmse_deg": _rms(labelled),
+        "rotation_rmse_deg_up_to_symmetry": None if symmetry is None else _rms(up_to_symmetry),
+        "symmetry_turns": None if symmetry is None else len(symmetry.quats),
         "rpe_1s_m": _rms(relative_errors(kept, positions, quats, 1.0)[1]),
-        "interval_coverage": coverage(kept, None if std is None else std[seen], positions, quats),
+        "interval_coverage": coverage(kept, std, positions, quats),
     }
 
 

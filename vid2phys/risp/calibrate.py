@@ -152,8 +152,10 @@ def _measure_clip(
     sightings = Sightings.join(seen)
     residuals = _residuals(model, clip, sightings, sequence)
     truth = known_pose(clip.rotation, clip.translation)[:, None]
-    body_front = model.points_body[model.front]
-    evidence = front_evidence(sightings.front_logprob, sightings.views, truth, model.rotations, body_front)[:, 0]
+    body_front = None if model.front is None else model.points_body[model.front]
+    evidence = front_evidence(
+        sightings.front_logprob, sightings.views, truth, model.rotations, body_front, model.center
+    )[:, 0]
     return Measured(residuals, sightings.quality[:, 0], np.array([empty]), evidence)
 
 

@@ -20,6 +20,7 @@ from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
 from vid2phys.risp.posed import PosedBody
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.risp.randomize import PSI_NAMES
 from vid2phys.risp.viewpoints import FRAMES_PER_SEQUENCE, SEQUENCE_FPS
 from vid2phys.types import Array, Mesh
@@ -32,7 +33,10 @@ _OPEN_SHARDS = 512
 
 @dataclass(frozen=True)
 class Settings:
-    """How a dataset is made; two folders with equal settings hold the same bytes."""
+    """How a dataset is made; two folders with equal settings hold the same bytes.
+
+    without: names of what is not randomised (`Randomisation.off_in_renders`).
+    """
 
     samples: int
     gradient_share: float
@@ -47,6 +51,7 @@ class Settings:
     recipe: int = RECIPE
     psi_names: tuple[str, ...] = PSI_NAMES
     postures: str = ""  # the recipe of a body on a known base, which is `PosedBody.recipe`
+    without: tuple[str, ...] = ()
 
     @property
     def shards(self) -> int:
@@ -94,20 +99,22 @@ def make_dataset(
     workers: int = 2,
     sequences: bool = False,
     posed: PosedBody | None = None,
+    varied: Randomisation = ALL,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
     """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
     under one look, for calibration. posed: the body whose mesh this is, if its base is known and its shape is what
-    varies. progress: called with (samples done, samples). Raises InputError when the folder holds a dataset made
-    otherwise, MissingDependencyError without LLVM.
+    varies. varied: what is randomised at all. progress: called with (samples done, samples). Raises InputError when the
+    folder holds a dataset made otherwise, MissingDependencyError without LLVM.
     """
     from vid2phys.risp.workers import render_missing
 
     folder = Path(folder)
     radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if posed is None else posed.reach_m
-    settings = Settings(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh))
+    body = system.name, radius_m, _mesh_digest(mesh)
+    settings = Settings(samples, gradient_share, seed, size, spp, sequences, *body, without=varied.off_in_renders)
     settings = settings if posed is None else replace(settings, postures=posed.recipe)
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not shard_path(folder, shard).exists()]
@@ -211,7 +218,7 @@ def read_settings(folder: Path) -> Settings:
     """How the dataset in `folder` is made. Raises InputError."""
     try:
         data = json.loads((folder / "dataset.json").read_text())
-        return Settings(**{**data, "psi_names": tuple(data["psi_names"])})
+        return Settings(**{**data, "psi_names": tuple(data["psi_names"]), "without": tuple(data.get("without", ()))})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder} holds no dataset ({error})", "a folder with dataset.json", "make one") from error
 
@@ -249,6 +256,12 @@ def _mesh_digest(mesh: Mesh) -> str:
     digest = hashlib.sha256()
     for array in (mesh.vertices.astype("<f8"), mesh.faces.astype("<i8"), mesh.part.astype("<i8")):
         digest.update(np.ascontiguousarray(array).tobytes())
+    if mesh.texture is not None:
+        texture = mesh.texture
+        for image in texture.images:
+            digest.update(str(image.shape).encode() + np.ascontiguousarray(image).tobytes())
+        for array in (texture.image.astype("<i8"), texture.uv.astype("<f8"), texture.corner_color.astype("<f8")):
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

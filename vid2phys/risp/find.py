@@ -12,6 +12,9 @@ from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_di
 from vid2phys.risp.model import Model, model_folders, read_config
 from vid2phys.types import Mesh
 
+LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
+_SAME_SIZE = 1e-3  # as the mesh's own numbers are rounded
+
 
 def find_model(
     mesh: Mesh,
@@ -21,7 +24,7 @@ def find_model(
     system: str = "quadrotor",
     device: str = "cpu",
 ) -> Model:
-    """The model trained for this shape, from `explicit` or else the places of `model_places`.
+    """The model trained for this shape, scaled to the mesh, from `explicit` or else the places of `model_places`.
 
     Raises InputError when the explicit model is for another shape, or when no model fits: then the message is the
     command that trains one (mesh_path and system only serve that message).
@@ -30,18 +33,18 @@ def find_model(
     command = train_command(mesh, mesh_path, system)
     if explicit is not None:
         folder = Path(explicit)
-        distance = _distance(folder, signature)
+        distance, scale = _distance(folder, signature)
         if distance > SAME_GEOMETRY:
             raise InputError(
                 f"the model '{folder}' is for another shape than '{mesh.name}' (off by {distance:.0%} of its size)",
                 f"a model within {SAME_GEOMETRY:.0%}",
                 f"leave --model out, or run `{command}`",
             )
-        return Model.load(folder, device)
-    ranked = sorted((_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
+        return Model.load(folder, device).scaled(scale)
+    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
     if ranked and ranked[0][0] <= SAME_GEOMETRY:
-        return Model.load(ranked[0][1], device)
-    nearest = f" (the nearest, '{ranked[0][1]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
+        return Model.load(ranked[0][2], device).scaled(ranked[0][1])
+    nearest = f" (the nearest, '{ranked[0][2]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
     raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", f"run `{command}`")
 
 
@@ -59,11 +62,20 @@ def train_command(mesh: Mesh, mesh_path: str | Path | None, system: str) -> str:
     return f"vid2phys train-risp {given}--system {system} --out models/{mesh.name}"
 
 
-def _distance(folder: Path, signature: GeometrySignature) -> float:
+def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]:
+    """How far the model's shape is from another, and the factor that makes the model's as large as it.
+
+    A view shows no size, so that a model serves a body of its shape in any size. Sizes that differ by more than 1 to
+    LARGEST_SCALE are rather units that were mistaken.
+    """
     config = read_config(folder)
     try:
-        return signature_distance(GeometrySignature.from_json(config["mesh"]["signature"]), signature)
-    except (KeyError, TypeError, ValueError) as error:
+        own = GeometrySignature.from_json(config["mesh"]["signature"])
+        scale = signature.radius / own.radius
+        if abs(scale - 1.0) < _SAME_SIZE or not 1.0 / LARGEST_SCALE < scale < LARGEST_SCALE:
+            scale = 1.0
+        return signature_distance(own.scaled(scale), signature), scale
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise InputError(
             f"the model '{folder}' has no mesh signature", "a whole config.json", "train it again"
         ) from error

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vid2phys.risp import camera_chain as chain
 from vid2phys.risp.backgrounds import compose_background
+from vid2phys.risp.codec import compress
 from vid2phys.risp.dataset import FRAMES_PER_SEQUENCE, Render, RenderSet
 from vid2phys.risp.develop import IN_FRAME_PX, body_in_frame
 from vid2phys.types import Array, Camera
@@ -122,4 +123,4 @@ class _Stage:
             np.random.default_rng([self.seed, 2]), np.ascontiguousarray(np.roll(display, roll, axis=(0, 1)))
         )
         noisy = np.roll(noisy, -roll, axis=(0, 1))
-        return chain.compress(np.random.default_rng([self.seed, 3]), np.clip(np.round(noisy), 0, 255).astype(np.uint8))
+        return compress(np.random.default_rng([self.seed, 3]), np.clip(np.round(noisy), 0, 255).astype(np.uint8))

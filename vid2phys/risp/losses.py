@@ -1,8 +1,8 @@
 """What the networks are trained on.
 
 Keypoints: cross-entropy of heat maps with Gaussian targets, the minimum over the body's symmetry group of one whole
-picture (not of each point), plus the error in pixels of the decoded points; RISP (Ma, Du et al., ICLR 2022) eq. 8 is
-this error alone and eq. 12 adds gamma times the norm of its derivative along rendering parameters psi.
+picture (not of each point), plus the error in pixels of the decoded points. What makes networks blind to rendering
+parameters is in `penalties/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vid2phys.risp import heatmaps
-from vid2phys.risp.network import INPUT_SCALE, KeypointNetwork, pixel_to_cell, to_input
+from vid2phys.risp.network import pixel_to_cell
 
 _ERROR_LIMIT_PX = 8.0  # a point decoded at a wrong peak is the cross-entropy's business
 _SMOOTH_PX = 0.3
@@ -25,13 +25,14 @@ class Targets:
     """What a batch of pictures shows.
 
     points_px: [B, K, 2]. visible: [B, K] bool. permutation: [G, K], the body's symmetry group on its points (see
-    `risp/symmetry.py`). front: index of the keypoint whose true place the front map learns.
+    `risp/symmetry.py`). front: index of the keypoint whose true place the front map learns; None where the group is
+    exact and there is nothing to learn.
     """
 
     points_px: Tensor
     visible: Tensor
     permutation: Tensor
-    front: int
+    front: int | None
 
 
 @dataclass(frozen=True)
@@ -83,36 +84,27 @@ def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
     """
     logits, log_prob = output[:, :-1], heatmaps.log_probabilities(output)
     cross_entropy, points, visible = best_targets(log_prob[:, :-1], targets)
-    front_point = targets.points_px[:, targets.front : targets.front + 1]
-    front = heatmaps.cross_entropy(log_prob[:, -1:], front_point)[:, 0, 0]
     absent = ~targets.visible.any(dim=1)
     uniform = -log_prob.mean(dim=(-1, -2))
     cross_entropy = torch.where(absent, uniform[:, :-1].mean(dim=1), cross_entropy)
-    front = torch.where(absent, uniform[:, -1], front)
-    seen = (targets.visible[:, targets.front] | absent).to(front.dtype)
     return KeypointLoss(
         cross_entropy.mean(),
-        (front * seen).sum() / seen.sum().clamp(min=1.0),
+        _front_loss(log_prob[:, -1:], targets, absent, uniform[:, -1]),
         decoded_error_px(logits, points, visible).mean(),
     )
 
 
-def rendering_gradient_norm(
-    network: KeypointNetwork, images: Tensor, tangents: Tensor, targets: Targets
-) -> tuple[Tensor, Tensor]:
-    """Eq. 12's two terms: the decoded error, and the norm of its derivative along psi, means over the batch, px.
+def _front_loss(log_prob: Tensor, targets: Targets, absent: Tensor, uniform: Tensor) -> Tensor:
+    """Cross-entropy of the front map [B, 1, h, w] with the true place of the front point, mean over where it is seen.
 
-    images: [B, V, V, 3]. tangents: d image / d psi, [B, P, V, V, 3] per standard deviation of psi. The derivative is
-    the product dL/dI . dI/dpsi; the second backward pass goes through the network only, never through the renderer.
+    absent, uniform: [B], pictures without the body, and the cross-entropy of the map with nothing in particular.
     """
-    inputs = to_input(images).requires_grad_(True)
-    logits = network(inputs)[:, :-1]
-    with torch.no_grad():
-        _, points, visible = best_targets(heatmaps.log_probabilities(logits), targets)
-    error = decoded_error_px(logits, points, visible)
-    (slope,) = torch.autograd.grad(error.sum(), inputs, create_graph=True)
-    along = torch.einsum("bchw,bphwc->bp", slope, tangents) * INPUT_SCALE
-    return error.mean(), (along.square().sum(-1) + 1e-8).sqrt().mean()
+    if targets.front is None:
+        return log_prob.new_zeros(())
+    point = targets.points_px[:, targets.front : targets.front + 1]
+    front = torch.where(absent, uniform, heatmaps.cross_entropy(log_prob, point)[:, 0, 0])
+    seen = (targets.visible[:, targets.front] | absent).to(front.dtype)
+    return (front * seen).sum() / seen.sum().clamp(min=1.0)
 
 
 def locator_targets(center_px: Tensor, diameter_px: Tensor, present: Tensor, cells: int) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,9 @@ class Shape:
     """What a model is for.
 
     system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
-    [G, K] with rotations[g] @ points[k] = points[permutation[g, k]]. front: keypoint that the front map shows. kind:
-    rigid, or what makes the shape of a body on a known base (`posed_bodies.posed_kind`). cameras: that those are filmed
-    from.
+    [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
+    the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
+    body on a known base (`posed_bodies.posed_kind`). cameras: that those are filmed from.
     """
 
     system: str
@@ -69,10 +69,25 @@ class Shape:
     points_body: Array
     rotations: Array
     permutation: NDArray[np.int64]
-    front: int
+    front: int | None
     mesh_name: str = "mesh"
+    center: Array = field(default_factory=lambda: np.zeros(3))
     kind: str = "rigid"
     cameras: CameraRange | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether there are several branches and nothing tells them apart."""
+        return self.front is None and len(self.rotations) > 1
+
+    def scaled(self, factor: float) -> Shape:
+        """The same shape, `factor` times as large."""
+        return replace(
+            self,
+            signature=self.signature.scaled(factor),
+            points_body=self.points_body * factor,
+            center=self.center * factor,
+        )
 
 
 @dataclass(frozen=True)
@@ -99,13 +114,18 @@ class Model:
         return self.shape.rotations
 
     @property
+    def center(self) -> Array:
+        """The point [3] m of the body about which the group turns it."""
+        return self.shape.center
+
+    @property
     def permutation(self) -> NDArray[np.int64]:
         """What each rotation does to the keypoints, [G, K]."""
         return self.shape.permutation
 
     @property
-    def front(self) -> int:
-        """Index of the keypoint that the front map shows."""
+    def front(self) -> int | None:
+        """Index of the keypoint that the front map shows, None for an exact group."""
         return self.shape.front
 
     @property
@@ -136,6 +156,10 @@ class Model:
         """Where in a frame [H, W, 3] the body might be, best first."""
         assert self.coarse is not None
         return locate(self.coarse, image)
+
+    def scaled(self, factor: float) -> Model:
+        """The model for the same shape `factor` times as large: views show no size, so that only lengths change."""
+        return replace(self, shape=self.shape.scaled(factor))
 
     def with_calibration(self, calibration: dict[str, Any]) -> Model:
         """The same model with an error model."""
@@ -169,7 +193,10 @@ class Model:
                 "permutation": shape.permutation.tolist(),
                 "front": shape.front,
             },
-            "symmetry": {"rotations": np.round(shape.rotations, 12).tolist()},
+            "symmetry": {
+                "rotations": np.round(shape.rotations, 12).tolist(),
+                "center": np.round(shape.center, 9).tolist(),
+            },
             "networks": self.sizes,
             "calibration": self.calibration,
         }
@@ -217,15 +244,16 @@ def _shape_of(config: dict[str, Any]) -> Shape:
         np.array(keypoints["points_body"], dtype=float),
         np.array(config["symmetry"]["rotations"], dtype=float),
         np.array(keypoints["permutation"], dtype=np.int64),
-        int(keypoints["front"]),
+        None if keypoints["front"] is None else int(keypoints["front"]),
         str(config["mesh"]["name"]),
+        np.array(config["symmetry"].get("center", [0.0, 0.0, 0.0]), dtype=float),
         str(config.get("kind", "rigid")),
         None if config.get("cameras") is None else CameraRange.from_json(config["cameras"]),
     )
     count, order = len(shape.points_body), len(shape.rotations)
     if shape.points_body.shape != (count, 3) or shape.rotations.shape != (order, 3, 3):
         raise ValueError("points_body or rotations have a wrong shape")
-    if shape.permutation.shape != (order, count) or not 0 <= shape.front < count:
+    if shape.permutation.shape != (order, count) or not (shape.front is None or 0 <= shape.front < count):
         raise ValueError("permutation or front do not fit the keypoints")
     return shape
 

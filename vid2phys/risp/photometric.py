@@ -29,14 +29,16 @@ def branch_evidence(
     translation: Array,
     at: NDArray[np.int64],
     branches: Array,
+    center: Array | None = None,
 ) -> Array:
     """Log-likelihood of each branch R @ branches[g]^T of the orientations R, [G] nats, the best at zero.
 
-    rotation [N, 3, 3], translation [N, 3] m: camera_from_body of the frames at [N]. Zeros where the body is in no
-    picture.
+    rotation [N, 3, 3], translation [N, 3] m: camera_from_body of the frames at [N]. center: [3] m, what the turns
+    of the body leave where it is, its origin by default. Zeros where the body is in no picture.
     """
     if not len(at):
         return np.zeros(len(branches))
+    center = np.zeros(3) if center is None else center
     chosen = np.unique(np.linspace(0, len(at) - 1, FINAL_LOOKS).astype(int))
     frames = clip.frames.sample(at[chosen])
     seen = [stage.look(frame, rotation[i], translation[i]) for frame, i in zip(frames, chosen, strict=True)]
@@ -44,15 +46,21 @@ def branch_evidence(
     if not looks:
         return np.zeros(len(branches))
     stride = max(1, len(looks) // FIRST_LOOKS)
-    total = _compare([_turned(looks[::stride], branch) for branch in branches], len(at))
+    total = _compare([_turned(looks[::stride], branch, center) for branch in branches], len(at))
     close = np.flatnonzero(total > -_CLOSE_NATS)
     if len(close) > 1 and stride > 1:
-        total[close] = _compare([_turned(looks, branches[g]) for g in close], len(at))
+        total[close] = _compare([_turned(looks, branches[g], center) for g in close], len(at))
     return total
 
 
-def _turned(looks: list[Look], branch: Array) -> list[Look]:
-    return [replace(look, rotation=look.rotation @ branch.T) for look in looks]
+def _turned(looks: list[Look], branch: Array, center: Array) -> list[Look]:
+    aside = center - branch @ center
+    return [
+        replace(
+            look, rotation=look.rotation @ branch.T, translation=look.translation - look.rotation @ branch.T @ aside
+        )
+        for look in looks
+    ]
 
 
 def _compare(branches: list[list[Look]], frames: int) -> Array:

@@ -21,6 +21,7 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.backgrounds import make_bank
 from vid2phys.risp.dataset import RenderSet
 from vid2phys.risp.develop import VIEW_PX, develop
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.risp.scenes import develop_scene
 from vid2phys.types import Array
 
@@ -44,7 +45,8 @@ class StreamSettings:
     """What pictures are made of.
 
     points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
-    origin. view_px: see `develop`.
+    origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
+    `develop`. varied: what is randomised at all.
     """
 
     folder: Path
@@ -53,8 +55,10 @@ class StreamSettings:
     view_size: int = 96
     scene_size: int = 96
     seed: int = 0
+    states: Array | None = None
     bank_count: int = BANK_COUNT
     view_px: tuple[float, float, float] = VIEW_PX
+    varied: Randomisation = ALL
 
     def points_of(self, index: int) -> Array:
         """Points [K, 3] m in render `index`."""
@@ -84,12 +88,17 @@ class PictureStream(Dataset[dict[str, Any]]):
             jitter=self.jitter,
             absent=absent,
             view_px=self.settings.view_px,
+            varied=self.settings.varied,
         )
         item = {
             "image": torch.from_numpy(developed.image),
             "points_px": torch.from_numpy(developed.points_px.astype(np.float32)),
             "visible": torch.from_numpy(developed.visible),
+            "K": torch.from_numpy(developed.K.astype(np.float32)),
+            "view_from_body": torch.from_numpy(developed.view_from_body.astype(np.float32)),
         }
+        if self.settings.states is not None:
+            item["state"] = torch.from_numpy(self.settings.states[key.index].astype(np.float32))
         if developed.tangents is not None:
             item["tangents"] = torch.from_numpy(developed.tangents)
         return item
@@ -120,7 +129,8 @@ class _Opened:
 
         cv2.setNumThreads(1)
         renders = RenderSet(settings.folder)
-        bank = make_bank(photographs(), count=settings.bank_count, seed=settings.seed)
+        pictures = photographs() if settings.varied.photographs else []
+        bank = make_bank(pictures, count=settings.bank_count, seed=settings.seed)
         return _Opened(renders, renders.K(), renders.view_from_body(), bank)
 
 
@@ -137,7 +147,7 @@ class Primal:
 def _scene_item(
     render: Primal, settings: StreamSettings, rng: np.random.Generator, bank: NDArray[np.uint8]
 ) -> dict[str, Any]:
-    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank)
+    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank, varied=settings.varied)
     return {
         "image": torch.from_numpy(scene.image),
         "center_px": torch.from_numpy(scene.center_px.astype(np.float32)),

@@ -71,8 +71,8 @@ def track(
 
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
-    up in what the system does (`tilt_spread`); None: any orientation is as likely. progress: is told the share of
-    frames done. Raises InputError if the object is found in no frame.
+    up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. progress: is told the
+    share of frames done. Raises InputError if the object is found in no frame.
     """
     if calibration is None:
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
@@ -131,8 +131,8 @@ def _label(
     tilt_std_rad: float | None,
 ) -> Track:
     """Join the frames that were read and write the observation."""
-    front_body = model.points_body[model.front]
-    evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, model.rotations, front_body)
+    front_body = None if model.front is None else model.points_body[model.front]
+    evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, model.rotations, front_body, model.center)
     tilt = _tilt_nats(seen.poses, model.rotations, camera, tilt_std_rad)
     branches = join(
         seen.poses,
@@ -147,9 +147,10 @@ def _label(
     order = model.permutation[branches.element]  # reading k of a frame is true point order[k]
     inverse = np.argsort(order, axis=1)
     rotation = poses.rotation @ np.swapaxes(model.rotations[branches.element], -1, -2)
+    aside = model.center - model.rotations[branches.element] @ model.center  # rotations[g] moves the origin there
     poses = Pose(
         rotation,
-        poses.translation,
+        poses.translation - np.einsum("nij,nj->ni", rotation, aside),
         poses.covariance,
         poses.chi2,
         poses.cost,
@@ -227,13 +228,3 @@ def _assemble(
         spread(branches.element, -1),
         branches.log_likelihood,
     )
-
-
-def tilt_spread(body_z_up: Array) -> float | None:
-    """Spread [rad] of the angle between body z and up, from samples [N] of its cosine; None where it is no prior.
-
-    Give it what `System.sample_state` draws: a quadrotor stays within tens of degrees of upright, a tossed cube not.
-    """
-    tilt = np.arccos(np.clip(np.asarray(body_z_up, dtype=float), -1.0, 1.0))
-    spread = float(np.sqrt(np.mean(tilt**2)))
-    return max(spread, np.radians(15.0)) if spread < np.radians(60.0) else None

@@ -8,6 +8,7 @@ centring, zoom and roll.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +20,8 @@ FILL = 2.0 / 3.0
 FRAMES_PER_SEQUENCE = 16
 SEQUENCE_FPS = 30.0
 _DISTANCE_IN_RADII = (6.0, 80.0)
+_NEAREST_TUMBLING = 3.0  # radii: thrown and hand-held bodies fill most of a frame at times, what flies keeps away
+_TURN_RATE_RAD_S = 3.0  # spread of each component for a tumbling body: 35 deg between frames at times
 _CENTER, _ZOOM, _ROLL_RAD = 0.12, (0.8, 1.25), np.deg2rad(8.0)
 
 
@@ -50,7 +53,9 @@ class _Jitter:
 def sample_single(rng: np.random.Generator, system: System, radius_m: float, size: int) -> Viewpoint:
     """One random viewpoint of a random state."""
     world_from_body = _orientation(rng, system)
-    towards, distance = _direction(rng), radius_m * log_uniform(rng, *_DISTANCE_IN_RADII)
+    nearest, farthest = _DISTANCE_IN_RADII
+    nearest = _NEAREST_TUMBLING if tilt_spread(system) is None else nearest
+    towards, distance = _direction(rng), radius_m * log_uniform(rng, nearest, farthest)
     jitter = _Jitter(
         rng.uniform(-_CENTER, _CENTER, 2), log_uniform(rng, *_ZOOM), float(rng.uniform(-_ROLL_RAD, _ROLL_RAD))
     )
@@ -58,13 +63,19 @@ def sample_single(rng: np.random.Generator, system: System, radius_m: float, siz
 
 
 def sample_sequence(rng: np.random.Generator, system: System, radius_m: float, size: int) -> list[Viewpoint]:
-    """Consecutive frames of smooth flight before a camera that stands still, tracked with small, steady errors."""
+    """Consecutive frames of smooth motion before a camera that stands still, tracked with small, steady errors.
+
+    Bodies that are upright in what the system does sway and turn about the vertical; others tumble. Thrown ones fall:
+    over half a second a parabola is one of the smooth ways.
+    """
     times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
     start = _orientation(rng, system)
-    distance = radius_m * log_uniform(rng, 8.0, 60.0)
+    upright = tilt_spread(system) is not None
+    distance = radius_m * log_uniform(rng, 8.0 if upright else 4.0, 60.0)
     first = _direction(rng) * distance
     moved = _way(rng, times, min(1.5, 0.5 * distance))
-    turn = _smooth(rng, times, np.deg2rad([14.0, 14.0, 6.0])) + np.outer(times, [0.0, 0.0, rng.normal(0.0, 0.8)])
+    turn = _smooth(rng, times, np.deg2rad([14.0, 14.0, 6.0]))
+    turn += np.outer(times, [0.0, 0.0, rng.normal(0.0, 0.8)] if upright else rng.normal(0.0, _TURN_RATE_RAD_S, 3))
     center, zoom, roll = rng.normal(0.0, 0.03, 2), np.exp(rng.normal(0.0, 0.06)), rng.normal(0.0, np.deg2rad(1.5))
     frames = []
     for time, way, angle in zip(times, moved, turn, strict=True):
@@ -104,6 +115,22 @@ def shortest_turn(direction: Array) -> Array:
     axis = np.cross([0.0, 0.0, 1.0], unit)
     sine = np.linalg.norm(axis)
     return matrix_from_rotvec(axis * (np.arcsin(sine) / sine if sine > 1e-12 else 1.0))
+
+
+def tilt_spread(system: System) -> float | None:
+    """Spread [rad] of the angle between body z and up in what the system does; None where it is no prior.
+
+    A quadrotor stays within tens of degrees of upright, a tossed cube does not.
+    """
+    if system not in _SPREADS:
+        _, quats = system.body_pose(system.sample_state(np.random.default_rng(0), 2000))
+        tilt = np.arccos(np.clip(matrix_from_quat(quats)[:, 2, 2], -1.0, 1.0))
+        spread = float(np.sqrt(np.mean(tilt**2)))
+        _SPREADS[system] = max(spread, np.radians(15.0)) if spread < np.radians(60.0) else None
+    return _SPREADS[system]
+
+
+_SPREADS: WeakKeyDictionary[System, float | None] = WeakKeyDictionary()
 
 
 def _orientation(rng: np.random.Generator, system: System) -> Array:

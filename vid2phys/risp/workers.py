@@ -207,12 +207,13 @@ def _render_shard(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays of one shard."""
     from vid2phys.risp.dataset import group_of
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.randomize import appearance, directions, sample_look
 
-    pictures, tangents, looks = [], [], []
+    pictures, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
     for index, view in zip(settings.indices(shard), views, strict=True):
         group = group_of(settings, index)
-        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts)
+        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
         seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
         moves = directions(*seen) if settings.has_tangents(index) else []
         seed = int(np.random.default_rng([settings.seed, index, _RENDER]).integers(2**31))

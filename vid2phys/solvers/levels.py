@@ -26,6 +26,8 @@ LEVEL_PRIORS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "yaw_torque": ((5.0, 1.5), (8.0, 0.8)),
     "force": ((0.2, 1.5), (3.0, 0.8)),
     "torque": ((10.0, 1.5), (10.0, 0.8)),
+    "action_force": ((5.0, 2.0), (15.0, 1.0)),  # on a thrown, pushed or hand-held body, which may hit something
+    "action_torque": ((50.0, 2.0), (15.0, 1.0)),
 }
 SCALE_PRIOR = 0.3  # spread of the logarithm of point_scale and shared_scale
 _ITERATIONS = 25

@@ -72,10 +72,15 @@ class Channel:
 
 
 def input_channels(problem: Problem) -> tuple[Channel, ...]:
-    """The unknown inputs: a disturbance wrench beside recorded actions, else the actions and a disturbance force."""
+    """The unknown inputs: a disturbance wrench beside recorded actions, else the actions and a disturbance force.
+
+    A body whose actions are a force and a torque on it, or which has none, gets no disturbance force beside a force.
+    """
     system = problem.system
     groups = system.control_groups
-    wanted = {"force", "torque"} if problem.actions is not None else set(groups) - {"torque"}
+    wanted = {"force", "torque"}
+    if problem.actions is None and len(system.action_names):
+        wanted = set(groups) - ({"torque", "force"} if "action_force" in groups else {"torque"})
     return tuple(Channel(i, system.control_inertia[i], group) for i, group in enumerate(groups) if group in wanted)
 
 

@@ -14,7 +14,7 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_json, write_json
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
-from vid2phys.report.metrics import summarize
+from vid2phys.report.metrics import Turns, summarize
 from vid2phys.rotations import Array, quat_from_matrix
 from vid2phys.types import PoseLog
 
@@ -27,6 +27,8 @@ _NUMBERS = (
     "rotation_median_deg",
     "rotation_median_deg_up_to_symmetry",
     "rotation_rmse_deg",
+    "rotation_rmse_deg_up_to_symmetry",
+    "symmetry_turns",
     "rpe_1s_m",
     "interval_coverage",
 )
@@ -37,14 +39,14 @@ class RunPoses:
     """What a run of identify says about the pose of the body, and the inputs that judging it needs.
 
     std: [T, 6] standard deviations, position [m] in the world and rotation [rad] in the body, or None.
-    camera_position: [3] m, or None. symmetry_quats: [G, 4], or None where the mesh cannot be read.
+    camera_position: [3] m, or None. symmetry: of the mesh, or None where it cannot be read.
     """
 
     poses: PoseLog
     std: Array | None
     tracked_fraction: float | None
     camera_position: Array | None
-    symmetry_quats: Array | None
+    symmetry: Turns | None
 
 
 def evaluate(
@@ -144,15 +146,17 @@ def _camera_position(inputs: dict[str, Any]) -> Array | None:
     return None if camera.camera_to_world is None else camera.camera_to_world[:3, 3]
 
 
-def _symmetry(inputs: dict[str, Any]) -> Array | None:
-    """The turns that leave the mesh as it looks, as quaternions; None when its file is no longer there."""
+def _symmetry(inputs: dict[str, Any]) -> Turns | None:
+    """The turns that leave the mesh as it looks; None when its file is no longer there."""
     from vid2phys.risp.symmetry import find_symmetry
+    from vid2phys.tasks.known_values import listen
 
     try:
-        mesh = load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m")
+        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m"))  # identify has said it
     except (InputError, UsageError, KeyError):
         return None
-    return quat_from_matrix(find_symmetry(mesh).rotations)
+    found = find_symmetry(mesh)
+    return Turns(quat_from_matrix(found.rotations), found.center - found.rotations @ found.center, found.exact)
 
 
 def _require_overlap(estimate: RunPoses, log: PoseLog, offset_s: float) -> None:
@@ -176,7 +180,7 @@ def _column(name: str, estimate: RunPoses, log: PoseLog, alignment: Alignment) -
         truth,
         std=estimate.std,
         camera_position=estimate.camera_position,
-        symmetry_quats=estimate.symmetry_quats,
+        symmetry=estimate.symmetry,
     )
     column: dict[str, Any] = {
         **numbers,

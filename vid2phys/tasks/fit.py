@@ -50,7 +50,7 @@ def solve(
     first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
     solution = smoothing.solution(first)
     evidence, stage = tracked.branch_log_likelihood, None
-    if refine or len(evidence) > 1:
+    if refine or (len(evidence) > 1 and not inputs.model.shape.exact):
         progress("choosing the branch")
         stage = _stage(inputs, tracked, problem, solution)
         evidence = evidence + _branch_evidence(inputs, stage, tracked, problem, solution)
@@ -84,6 +84,8 @@ def solve(
         progress("shooting")
         solution = shooting.solve(problem, solution.knot_states)
     notes = [UNREFINED] if unrefined else []
+    if inputs.model.shape.exact:
+        notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
     return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes)
 
 
@@ -114,11 +116,13 @@ def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Prob
     """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
     from vid2phys.risp.photometric import branch_evidence
 
-    if len(tracked.branch_log_likelihood) < 2:
+    if len(tracked.branch_log_likelihood) < 2 or inputs.model.shape.exact:
         return np.zeros(len(tracked.branch_log_likelihood))
     rotation, translation = _in_camera(problem, solution.states)
     frames = np.flatnonzero(tracked.tracked)
-    return branch_evidence(inputs.clip, stage, rotation[frames], translation[frames], frames, inputs.model.rotations)
+    return branch_evidence(
+        inputs.clip, stage, rotation[frames], translation[frames], frames, inputs.model.rotations, inputs.model.center
+    )
 
 
 def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
@@ -136,9 +140,13 @@ def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tu
     from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_multiply, rotate
 
     turn = quat_from_matrix(inputs.model.rotations[element])
+    center = inputs.model.center
+    aside = center - inputs.model.rotations[element] @ center  # where the turn takes the body's origin
     states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
     states[:, 10:13] = rotate(turn, states[:, 10:13])
+    states[:, :3] -= rotate(states[:, 3:7], np.broadcast_to(aside, (len(states), 3)))
+    states[:, 7:10] -= rotate(states[:, 3:7], np.cross(states[:, 10:13], aside))
     observation = relabelled(problem.observation, inputs.model.permutation[element])
     return replace(problem, observation=observation), states
 
@@ -222,7 +230,7 @@ def _diagnostics(
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
 
-    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 else None
+    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.model.shape.exact else None
     residual = residual_bearings(problem, solution.states)
     to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
     pixels = (to_pixels @ residual[..., None])[..., 0]

@@ -89,10 +89,10 @@ def identify(
 
 def read_inputs(options: dict[str, Any]) -> Inputs:
     """Read and check all inputs, the cheap ones first. Raises Vid2PhysError."""
-    from vid2phys.engine import systems
     from vid2phys.io.actions import load_actions, require_cover
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.mesh import load_mesh, mass_properties
+    from vid2phys.io.simplify import simplified
     from vid2phys.io.video import read_clip
     from vid2phys.risp.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
@@ -103,10 +103,10 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
         raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = load_actions(options["actions"]) if options["actions"] else None
-    extra = {"input": actions.kind} if actions is not None else {}
-    system = systems.get(options["system"], **extra)
-    mesh = load_mesh(options["mesh"], options["mesh_units"])
-    properties, warned = listen(lambda: mass_properties(mesh))
+    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    system = _system(options["system"], mesh, actions)
+    properties, warned_of_mass = listen(lambda: mass_properties(mesh))
+    mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
@@ -117,7 +117,25 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     if actions is not None:
         require_cover(actions, clip, options["actions"])
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, tuple(warned))
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
+
+
+def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
+    """The system as it is fitted to a clip. Raises UsageError for an unknown name and actions that it does not take.
+
+    A rigid body is fitted free, with an unknown force and torque on it: contacts come out as forces.
+    """
+    from vid2phys.engine import systems
+    from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
+
+    if name == RigidContact.name:
+        if actions is not None:
+            raise UsageError(
+                f"--actions for the system '{name}'", "no recorded actions", "leave them out: forces are fitted"
+            )
+        # without planes its shape touches nothing; inertia is set from the mesh, whose axes and origin are the state's
+        return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
+    return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
 
 
 def _read_posed(options: dict[str, Any]) -> Inputs:
@@ -163,16 +181,15 @@ def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) ->
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the object through the clip. Raises InputError when it is found in no frame."""
-    from vid2phys.risp.track import tilt_spread, track
-    from vid2phys.rotations import matrix_from_quat
+    from vid2phys.risp.track import track
+    from vid2phys.risp.viewpoints import tilt_spread
 
-    _, quats = inputs.system.body_pose(inputs.system.sample_state(np.random.default_rng(0), 2000))
     return track(
         inputs.clip,
         inputs.camera,
         inputs.model,
         inputs.model.radius_m,
-        tilt_std_rad=tilt_spread(matrix_from_quat(quats)[:, 2, 2]),
+        tilt_std_rad=tilt_spread(inputs.system),
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
 

@@ -72,7 +72,7 @@ def known_values(
     values = dict(given)
     if per_kilogram:
         values["mass"] = 1.0
-        notes.append("the mass is not known: thrust and torques are per kilogram")
+        notes.append("the mass is not known: forces and torques are per kilogram")
     elif "mass" in fit and not mass_known:
         assert actions is not None
         thrust = actions.values.sum(axis=1) if actions.kind == "rotors" else actions.values[:, 0]

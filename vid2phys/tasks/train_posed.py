@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.dataset import RenderSet
     from vid2phys.risp.model import Model
     from vid2phys.risp.posed import PosedBody
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
 
@@ -40,7 +41,9 @@ class PosedTraining:
     resume: bool
     seed: int
     start: Path | None
+    varied: Randomisation
     command: str
+    loss: str
     cores: int
     share_cores: Callable[[], int]
 
@@ -49,11 +52,12 @@ def train_posed(
     system: System, out: Path, work: Path, options: PosedTraining, machine: str, progress: TrainingProgress
 ) -> Model:
     """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. machine: for score.json."""
+    from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.model import Model
     from vid2phys.risp.network import KeypointNetwork
     from vid2phys.risp.posed_bodies import body_for_training
     from vid2phys.risp.posed_validate import PostureValidation
-    from vid2phys.risp.recipes import FINE_SIZE, Sitting, train_keypoints
+    from vid2phys.risp.recipes import Sitting, head_of, train_head
     from vid2phys.risp.stream import PictureStream
     from vid2phys.risp.train import Schedule
 
@@ -68,16 +72,20 @@ def train_posed(
     validation = PostureValidation.prepare(
         PictureStream(data.pictures, jitter=False), data.validation, body, renders.postures()
     )
-    fine = train_keypoints(
+    head = head_of(data, "keypoint")
+    assert isinstance(head, KeypointHead)
+    fine = train_head(
         data,
+        head,
         Schedule(options.epochs, workers=workers),
         sitting,
         gamma=options.gamma,
         seed=options.seed,
+        loss=options.loss,
         validation=validation,
     )
     assert isinstance(fine.network, KeypointNetwork)
-    model = Model(_shape(body), fine.network, None, data.pictures.view_size, {"fine": FINE_SIZE})
+    model = Model(_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
     score: dict[str, Any] = {
         "command": options.command,
         "seed": options.seed,
@@ -128,12 +136,21 @@ def _data(
         size=VIEW_SIZE,
         workers=options.cores,
         posed=body,
+        varied=options.varied,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     points = body.points(renders.postures())
-    pictures = StreamSettings(folder, points, body.reach_m, view_size=VIEW_SIZE, seed=options.seed, view_px=VIEW_PX)
+    pictures = StreamSettings(
+        folder,
+        points,
+        body.reach_m,
+        view_size=VIEW_SIZE,
+        seed=options.seed,
+        view_px=VIEW_PX,
+        varied=options.varied,
+    )
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
-    known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], 0)
+    known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out), renders
 
 
@@ -151,10 +168,10 @@ def _shape(body: PosedBody) -> Any:
         points,
         np.eye(3)[None],
         np.arange(len(points))[None],
-        0,
+        None,
         body.system.name,
-        posed_kind(body.system),
-        body.cameras,
+        kind=posed_kind(body.system),
+        cameras=body.cameras,
     )
 
 

@@ -1,0 +1,60 @@
+"""Metrics up to symmetry: one turn of the body for a whole clip, and all the numbers of an exactly symmetric body."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vid2phys.report.metrics import Turns, summarize
+from vid2phys.risp.groups import octahedral
+from vid2phys.rotations import quat_from_matrix, quat_from_rotvec, quat_multiply, rotate
+from vid2phys.types import Array, PoseLog
+
+RNG = np.random.default_rng(0)
+TIMES = np.arange(100) / 50.0
+POSITIONS = np.stack([TIMES, 1.0 - TIMES**2, np.full(100, 2.0)], axis=1)
+QUATS = quat_from_rotvec(np.outer(TIMES, [1.0, -2.0, 3.0]))
+CENTER = np.array([0.02, -0.01, 0.03])
+CUBE = octahedral()
+SEEN = np.ones(100, dtype=bool)
+
+
+def turns(*, exact: bool) -> Turns:
+    return Turns(quat_from_matrix(CUBE), CENTER - CUBE @ CENTER, exact)
+
+
+def read_as(element: Array, noise_deg: float = 0.2) -> tuple[PoseLog, Array]:
+    """A trajectory of a cube labelled by elements [T] of its group, and its standard deviations: x errs most."""
+    std = np.tile([1e-3, 1e-3, 1e-3, *(np.radians(noise_deg) * np.array([3.0, 1.0, 1.0]))], (100, 1))
+    noise = np.random.default_rng(1).normal(size=(100, 6)) * std
+    inverse = quat_from_matrix(np.swapaxes(CUBE[element], -1, -2))
+    aside = -np.einsum("nji,nj->ni", CUBE[element], (CENTER - CUBE @ CENTER)[element])
+    quats = quat_multiply(QUATS, inverse)
+    positions = POSITIONS + rotate(QUATS, aside)
+    return PoseLog(TIMES, positions + noise[:, :3], quat_multiply(quats, quat_from_rotvec(noise[:, 3:]))), std
+
+
+@pytest.mark.parametrize("element", [0, 7, 19])
+def test_any_branch_of_an_exact_body_is_right(element: int) -> None:
+    estimate, std = read_as(np.full(100, element))
+    found = summarize(estimate, (POSITIONS, QUATS, SEEN), std=std, symmetry=turns(exact=True))
+    assert found["rotation_median_deg_up_to_symmetry"] == pytest.approx(0.6, abs=0.3)
+    assert found["position_rmse_m"] == pytest.approx(1e-3 * np.sqrt(3.0), rel=0.2)
+    assert found["symmetry_turns"] == 24
+    assert 0.9 < (found["interval_coverage"] or 0.0) < 0.99
+    assert (found["rotation_median_deg"] > 60.0) == (element > 0)
+
+
+def test_a_label_that_changes_within_the_clip_is_an_error() -> None:
+    element = np.where(TIMES < 1.2, 5, 11)
+    estimate, _ = read_as(element)
+    found = summarize(estimate, (POSITIONS, QUATS, SEEN), symmetry=turns(exact=True))
+    assert (found["rotation_rmse_deg_up_to_symmetry"] or 0.0) > 40.0
+
+
+def test_the_wrong_branch_of_a_near_symmetric_body_counts() -> None:
+    estimate, std = read_as(np.full(100, 7))
+    found = summarize(estimate, (POSITIONS, QUATS, SEEN), std=std, symmetry=turns(exact=False))
+    assert (found["position_rmse_m"] or 0.0) > 0.01
+    assert (found["rotation_median_deg"] or 0.0) > 60.0
+    assert found["rotation_median_deg_up_to_symmetry"] == pytest.approx(0.6, abs=0.3)

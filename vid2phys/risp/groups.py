@@ -1,0 +1,80 @@
+"""The finite groups of rotations: cyclic, dihedral, and those of the tetrahedron, the cube and the icosahedron."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Array
+
+_SAME = 1e-6
+
+
+def cyclic(order: int) -> Array:
+    """Turns about z by g / order of a full turn, in that order, [order, 3, 3]."""
+    return _clean(matrix_from_rotvec(np.arange(order)[:, None] * (2.0 * np.pi / order) * np.array([0.0, 0.0, 1.0])))
+
+
+def dihedral(order: int) -> Array:
+    """`cyclic(order)` and as many half turns about axes across z, of which x is one, [2 order, 3, 3]."""
+    return np.concatenate([cyclic(order), cyclic(order) @ np.diag([1.0, -1.0, -1.0])])
+
+
+@lru_cache(maxsize=1)
+def tetrahedral() -> Array:
+    """The 12 rotations of a tetrahedron whose half turns are about x, y, z."""
+    return generated(np.stack([np.diag([-1.0, -1.0, 1.0]), _THIRD]))
+
+
+@lru_cache(maxsize=1)
+def octahedral() -> Array:
+    """The 24 rotations of a cube whose edges are along x, y, z."""
+    return generated(np.stack([cyclic(4)[1], _THIRD]))
+
+
+@lru_cache(maxsize=1)
+def icosahedral() -> Array:
+    """The 60 rotations of an icosahedron with corners (0, +-1, +-golden ratio) and their cyclic permutations."""
+    corner = np.array([0.0, 1.0, 0.5 * (1.0 + np.sqrt(5.0))])
+    fifth = matrix_from_rotvec(2.0 * np.pi / 5.0 * corner / np.linalg.norm(corner))
+    return generated(np.stack([_THIRD, fifth]))
+
+
+def generated(generators: Array) -> Array:
+    """All products of rotations [N, 3, 3], the identity first. They have to generate a finite group."""
+    group = np.eye(3)[None]
+    fresh = group
+    while len(fresh):
+        products = (fresh[:, None] @ generators[None]).reshape(-1, 3, 3)
+        new: list[Array] = []
+        for product in products:
+            known = np.concatenate([group, np.array(new).reshape(-1, 3, 3)])
+            if np.abs(known - product).max(axis=(1, 2)).min() > _SAME:
+                new.append(product)
+        fresh = np.array(new).reshape(-1, 3, 3)
+        group = np.concatenate([group, fresh])
+    return _clean(group)
+
+
+def in_frame(group: Array, frame: Array) -> Array:
+    """The group with its x, y, z axes along the columns of `frame` [3, 3]."""
+    return _clean(frame @ group @ frame.T)
+
+
+def composition(rotations: Array) -> NDArray[np.int64]:
+    """Table [G, G] of a rotation group: rotations[a] @ rotations[b] = rotations[table[a, b]]."""
+    products = rotations[:, None] @ rotations[None]
+    distance = np.linalg.norm(products[:, :, None] - rotations[None, None], axis=(-1, -2))
+    return np.argmin(distance, axis=-1)
+
+
+def _clean(rotations: Array) -> Array:
+    """Quarter and half turns about the axes get exact zeros and ones."""
+    rounded = np.round(rotations)
+    return np.asarray(np.where(np.abs(rotations - rounded) < 1e-9, rounded, rotations))
+
+
+_THIRD = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # x to y to z

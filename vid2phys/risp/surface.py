@@ -1,0 +1,101 @@
+"""Points spread over a mesh's surface, and how far a turned surface is from the surface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.types import Array, Mesh
+
+# Linear or display RGB in 0..1 of points [N, 3] m on faces [N]: [N, 3].
+SurfaceColor = Callable[[Array, NDArray[np.int64]], Array]
+
+COLOR_WEIGHT = 0.4  # a mean difference of colour of 0.1 (of white minus black) counts as 0.04 body radii
+_PROBES, _SAMPLES = 1000, 20_000
+_BLUR = 12  # samples over which colour is averaged: what is finer than a tenth of a radius is lost in small pictures
+_CELLS = 48  # of the coarse distance field, along each axis
+
+
+def surface_points(mesh: Mesh, count: int, seed: int = 0) -> tuple[Array, NDArray[np.int64]]:
+    """Points spread over the surface by area, [count, 3] m, and the faces they lie on, [count]."""
+    rng = np.random.default_rng(seed)
+    corners = mesh.vertices[mesh.faces]
+    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    # Stratified: the same share of points as of area, whatever the seed.
+    at = (np.arange(count) + rng.random(count)) / count
+    faces = np.searchsorted(np.cumsum(area) / area.sum(), at).clip(max=len(area) - 1)
+    u, v = rng.random((2, count, 1))
+    flip = u + v > 1.0
+    u, v = np.where(flip, 1.0 - u, u), np.where(flip, 1.0 - v, v)
+    a, b, c = np.moveaxis(corners[faces], 1, 0)
+    return a + u * (b - a) + v * (c - a), faces.astype(np.int64)
+
+
+class TurnedSurface:
+    """How a surface differs from itself turned about `center`, in body radii."""
+
+    def __init__(self, mesh: Mesh, center: Array, color: SurfaceColor | None = None) -> None:
+        from scipy.spatial import cKDTree
+
+        used = mesh.vertices[np.unique(mesh.faces)]
+        self.radius = float(np.linalg.norm(used - center, axis=1).max())
+        points, _ = surface_points(mesh, _PROBES, seed=1)
+        self.probes = (points - center) / self.radius
+        self.samples, self._faces = surface_points(mesh, _SAMPLES, seed=2)
+        self._tree = cKDTree((self.samples - center) / self.radius)
+        self._normals = _normals(mesh)[self._faces]
+        self._color = self._probe_color = None
+        if color is not None:
+            raw = color(self.samples, self._faces)
+            self._color = raw[self._tree.query(self._tree.data, k=_BLUR)[1]].mean(axis=1)
+            self._probe_color = self._color[self._tree.query(self.probes)[1]]
+        self.samples = np.asarray(self._tree.data)
+        self._floor = self._difference(self.probes)  # of the samples, not of the body
+
+    def mismatch(self, rotation: Array) -> float:
+        """Mean distance between the turned surface and the surface, plus their difference in colour, weighted."""
+        both = 0.5 * (self._difference(self.probes @ rotation.T) + self._difference(self.probes @ rotation))
+        return max(0.0, both - self._floor)
+
+    def roughly(self, rotations: Array) -> Array:
+        """Mean distances of the turned surface from the surface by a tenth of the points, [R, 3, 3] -> [R]."""
+        turned = self.probes[::10] @ np.swapaxes(rotations, -1, -2)
+        distance, _ = self._tree.query(turned.reshape(-1, 3))
+        return np.maximum(0.0, distance.reshape(turned.shape[:2]).mean(axis=1) - self._floor)
+
+    def _difference(self, points: Array) -> float:
+        distance, nearest = self._tree.query(points)
+        difference = float(distance.mean())
+        if self._color is not None and self._probe_color is not None:
+            difference += COLOR_WEIGHT * float(np.abs(self._color[nearest] - self._probe_color).mean())
+        return difference
+
+    def nearest(self, points: Array) -> tuple[Array, Array]:
+        """The samples nearest to points [..., 3] and the unit normals there."""
+        _, index = self._tree.query(points.reshape(-1, 3))
+        return self.samples[index].reshape(points.shape), self._normals[index].reshape(points.shape)
+
+    def coarse(self, rotations: Array, probes: Array) -> Array:
+        """Mean distance of turned probes [N, 3] from the surface by a coarse distance field, [R, 3, 3] -> [R]."""
+        from scipy.ndimage import distance_transform_edt
+
+        def cell(points: Array) -> NDArray[np.int64]:
+            return np.clip(((points / 1.05 + 1.0) * 0.5 * _CELLS).astype(np.int64), 0, _CELLS - 1)
+
+        empty = np.ones((_CELLS,) * 3, dtype=bool)
+        empty[tuple(cell(self.samples).T)] = False
+        field = distance_transform_edt(empty).astype(np.float32)
+        mean = np.empty(len(rotations))
+        for start in range(0, len(rotations), 512):
+            x, y, z = np.moveaxis(cell(probes @ np.swapaxes(rotations[start : start + 512], -1, -2)), -1, 0)
+            mean[start : start + 512] = field[x, y, z].mean(axis=-1)
+        return mean * 2.1 / _CELLS
+
+
+def _normals(mesh: Mesh) -> Array:
+    corners = mesh.vertices[mesh.faces]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    length = np.linalg.norm(normal, axis=1, keepdims=True)
+    return np.asarray(normal / np.where(length > 0.0, length, 1.0))
