@@ -31,7 +31,8 @@ _OPEN_SHARDS = 512
 
 @dataclass(frozen=True)
 class Settings:
-    """How a dataset is made; two folders with equal settings hold the same bytes."""
+    """How a dataset is made; two folders with equal settings hold the same bytes. looks: how many there are, 0: one
+    for each sample or sequence."""
 
     samples: int
     gradient_share: float
@@ -45,6 +46,7 @@ class Settings:
     schema: str = SCHEMA
     recipe: int = RECIPE
     psi_names: tuple[str, ...] = PSI_NAMES
+    looks: int = 0
 
     @property
     def shards(self) -> int:
@@ -90,19 +92,22 @@ def make_dataset(
     spp: int = 16,
     workers: int = 2,
     sequences: bool = False,
+    looks: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
     """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
-    under one look, for calibration. progress: called with (samples done, samples).
+    under one look, for calibration. looks: only so many, in turn (0: ever new ones). progress: called with (samples
+    done, samples).
     Raises InputError when the folder holds a dataset made otherwise, MissingDependencyError without LLVM.
     """
     from vid2phys.risp.workers import render_missing
 
     folder = Path(folder)
     radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
-    settings = Settings(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh))
+    digest = _mesh_digest(mesh)
+    settings = Settings(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, digest, looks=looks)
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not shard_path(folder, shard).exists()]
     render_missing(mesh, system, folder, settings, missing, workers=workers, progress=progress)
@@ -207,7 +212,8 @@ def read_settings(folder: Path) -> Settings:
 
 def group_of(settings: Settings, index: int) -> int:
     """The look of a sample: its own, or that of its sequence."""
-    return index // FRAMES_PER_SEQUENCE if settings.sequences else index
+    group = index // FRAMES_PER_SEQUENCE if settings.sequences else index
+    return group % settings.looks if settings.looks else group
 
 
 @lru_cache(maxsize=_OPEN_SHARDS)

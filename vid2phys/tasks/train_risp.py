@@ -86,7 +86,7 @@ def train_risp(
     command += f" --gamma {gamma:g} --seed {seed}"
     if (head, loss) != ("keypoint", "error-gradient"):
         command += f" --head {head} --loss {loss}"
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, command, head, loss)
+    options = _Options(samples, epochs, gamma, choose_device(device), resume, seed, begin, command, head, loss)
     _check(options)
     body, physics = load_mesh(mesh, mesh_units), get(system)
     if out is None:
@@ -113,9 +113,9 @@ def _train(
     from vid2phys.risp.train import Schedule
 
     start = time.monotonic()
-    data = _data(body, system, work / _DATA, options, progress)
+    data = training_data(body, system, work / _DATA, samples=options.samples, seed=options.seed, progress=progress)
     rendered = time.monotonic()
-    workers = _share_cores(options.device)
+    workers = share_cores(options.device)
     if options.head.startswith("state"):
         return _train_state(system, data, rendered - start, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
@@ -198,8 +198,10 @@ def _calibrated(
     return model.with_calibration(calibration.to_dict())
 
 
-def _data(body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress) -> TrainingData:
-    """Renders what is missing and says what the pictures show."""
+def training_data(
+    body: Mesh, system: System, folder: Path, *, samples: int, seed: int, progress: TrainingProgress, looks: int = 0
+) -> TrainingData:
+    """Renders what is missing and says what the pictures show. looks: see `make_dataset`."""
     from vid2phys.risp.dataset import make_dataset
     from vid2phys.risp.keypoints import choose_keypoints
     from vid2phys.risp.recipes import TrainingData, known_body
@@ -210,15 +212,16 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
         body,
         system,
         folder,
-        samples=options.samples,
-        seed=options.seed,
+        samples=samples,
+        seed=seed,
         workers=_cores(),
+        looks=looks,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     symmetry = find_symmetry(body)
     keypoints = choose_keypoints(body, symmetry, max(KEYPOINTS, len(symmetry.rotations)))
     known = known_body(keypoints.points_body, keypoints.permutation, symmetry.rotations, body.vertices)
-    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed)
+    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed)
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
 
@@ -238,7 +241,8 @@ def _check(options: _Options) -> None:
         raise UsageError(f"--gamma {options.gamma}", "0 (no rendering gradients) or more", f"the default is {GAMMA}")
 
 
-def _device(name: str) -> str:
+def choose_device(name: str) -> str:
+    """The name that torch has for auto, cpu or cuda. Raises UsageError for others, and for a GPU that is not there."""
     import torch
 
     if name not in ("auto", "cpu", "cuda"):
@@ -254,7 +258,7 @@ def _cores() -> int:
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def _share_cores(device: str) -> int:
+def share_cores(device: str) -> int:
     """Number of processes that develop pictures; the other cores train."""
     import torch
 
