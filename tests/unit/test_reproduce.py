@@ -202,8 +202,9 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
     mesh = Mesh(corners, faces, np.array([0, 0, 1, 1]))
     black = {"type": "diffuse", "reflectance": {"type": "rgb", "value": [0.0, 0.0, 0.0]}}
     white = {"type": "constant", "radiance": {"type": "rgb", "value": [1.0, 1.0, 1.0]}}
-    camera = Camera(np.array([[420.0, 0.0, 21.7], [0.0, 420.0, 40.2], [0.0, 0.0, 1.0]]), 64, 64,
-                    camera_to_world=_piece(make_transform(np.eye(3), np.array([1.0, 0.0, 0.0]))).camera_to_world)  # fmt: skip
+    stand = _piece(make_transform(np.eye(3), np.array([1.0, 0.0, 0.0]))).camera_to_world
+    K = np.array([[420.0, 0.0, 21.7], [0.0, 420.0, 40.2], [0.0, 0.0, 1.0]])
+    camera = Camera(K, 64, 64, camera_to_world=stand)
     pose = make_transform(matrix_from_rotvec(np.array([0.3, -0.5, 0.8])), np.array([0.7, -0.01, 0.02]))
     frame = PathTracer(mesh, [black, black], {"sky": white}).frame(pose, camera, spp=64, seed=1)
     hidden = 1.0 - frame.mean(axis=-1)

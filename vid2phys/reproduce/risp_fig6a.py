@@ -48,8 +48,8 @@ def run(setting: Setting) -> Table:
 
 
 def _body_rows(body: Body, setting: Setting) -> list[dict[str, Any]]:
-    samples = 512 if setting.quick else 6_000
-    heads = {"paper": ("state@w16", 6), "ours": ("keypoint", 6)}
+    samples = 384 if setting.quick else 6_000
+    heads = {"paper": ("state@w16", 4), "ours": ("keypoint", 4)}
     if not setting.quick:
         heads = {"paper": ("state@w32", 40), "ours": ("keypoint", 12)}
     judge = training_data(body, setting, samples, 0)  # its held-out looks are new to all

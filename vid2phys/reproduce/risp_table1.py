@@ -36,7 +36,7 @@ _NOTES = [
 
 def recipes(quick: bool) -> dict[str, Recipe]:
     """How each network is trained."""
-    samples, ours, paper, network = (768, 8, 12, "state@w16") if quick else (12_000, 12, 100, "state@w32")
+    samples, ours, paper, network = (384, 6, 8, "state@w16") if quick else (12_000, 12, 100, "state@w32")
     keypoint, state = ("keypoint", "error-gradient"), (network, "error-gradient")
     return {
         "paper-no-grad": Recipe(*state, 0.0, samples, paper),
