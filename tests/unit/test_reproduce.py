@@ -219,3 +219,25 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
     for grid, exact in ((x, u), (y, v)):
         assert (hidden * grid).sum() / hidden.sum() == pytest.approx((inside * exact).sum() / inside.sum(), abs=0.03)
     assert hidden.sum() == pytest.approx(inside.sum() / 64, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.mitsuba
+@pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")
+def test_both_tables_are_made_and_go_on_from_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With far too little training; the second time everything is there already."""
+    tiny = {
+        "paper": Recipe("state@w8", "error-gradient", 1.0, 64, 1),
+        "ours": Recipe("keypoint@w8", "error-gradient", 1.0, 64, 1),
+    }
+    monkeypatch.setattr(risp_table1, "recipes", lambda quick: tiny)
+    options: dict[str, Any] = {"quick": True, "bodies": ("cube-plain",), "work": tmp_path / "work", "quiet": True}
+    first = reproduce("risp-table1", out=tmp_path / "a", **options)
+    rows = json.loads(first[0].read_text())["rows"]
+    assert {r["method"] for r in rows} == {"average", "random", *tiny}
+    assert all(np.isfinite(r["value"]) for r in rows)
+    assert all(r["images_seen"] > 0 and not r["converged"] for r in rows if r["method"] == "ours" and "seconds" in r)
+    weights = {p: p.read_bytes() for p in (tmp_path / "work").rglob("*.checkpoint.safetensors")}
+    again = json.loads(reproduce("risp-table1", out=tmp_path / "b", **options)[0].read_text())["rows"]
+    assert again == rows
+    assert weights == {p: p.read_bytes() for p in (tmp_path / "work").rglob("*.checkpoint.safetensors")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import signal
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -122,7 +123,10 @@ def _in_process(
     arguments = (mesh, place, poses, cameras, numbers, path)
     process = multiprocessing.get_context("spawn").Process(target=_render, args=arguments, daemon=True)
     process.start()
-    process.join()
+    try:
+        process.join()
+    finally:
+        process.kill()
     if process.exitcode != 0 or not path.exists():
         raise Vid2PhysError(f"a rendering process ended with {process.exitcode}", "frames", "see the messages above")
 
@@ -130,6 +134,7 @@ def _in_process(
 def _render(
     mesh: Mesh, place: int, poses: Array, cameras: list[Camera], numbers: tuple[int, int, int], path: Path
 ) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     from safetensors.numpy import save
 
     from vid2phys.engine.render.pathtraced import PathTracer
