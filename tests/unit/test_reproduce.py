@@ -16,7 +16,7 @@ from vid2phys.errors import UsageError
 from vid2phys.io.photographs import photograph_names
 from vid2phys.reproduce import available, reproduce, risp_table1
 from vid2phys.reproduce.bodies import Body, Missing, bodies
-from vid2phys.reproduce.methods import Learnt, Recipe, _read_numbers, is_flat
+from vid2phys.reproduce.methods import Learnt, Recipe, _read_numbers, at_plausible_place, is_flat
 from vid2phys.reproduce.stage import _PIECE_PX, Frames, _piece, half_range_m, middle_m, radius_m, sample_poses
 from vid2phys.reproduce.table import Setting, Table, markdown, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS, PHOTOGRAPHS, photograph
@@ -143,6 +143,21 @@ def test_a_flat_curve_and_others() -> None:
     assert is_flat([1.0, 0.5, 0.3, 0.2, 0.2, 0.2, 0.199, 0.2])
     assert not is_flat([1.0, 0.5, 0.3, 0.2, 0.19, 0.18, 0.15, 0.12])
     assert not is_flat([0.2, 0.2, 0.2])  # a few epochs say nothing
+
+
+def test_what_is_nowhere_is_put_where_it_was_looked_for() -> None:
+    center, turn = np.array([0.1, -0.2]), matrix_from_rotvec(np.array([0.3, 0.2, 0.1]))
+    looked = (center, np.arcsin(0.05), 0.1)  # 2 m away, in a view of 0.15 on either side
+    near = make_transform(turn, np.array([0.2, -0.3, 2.2]))
+    assert np.array_equal(at_plausible_place(near, *looked), near)
+    far = at_plausible_place(make_transform(turn, np.array([2.0, -3.0, 22.0])), *looked)
+    assert np.linalg.norm(far[:3, 3]) == pytest.approx(2.0)
+    assert np.allclose(far[:2, 3] / far[2, 3], [2.0 / 22.0, -3.0 / 22.0])
+    for place in ([0.7, 0.0, 2.0], [0.0, 0.0, -2.0], [np.nan, 0.0, 2.0], [np.inf, 0.0, np.inf]):
+        lost = at_plausible_place(make_transform(turn, np.array(place)), *looked)
+        assert np.linalg.norm(lost[:3, 3]) == pytest.approx(2.0)
+        assert np.allclose(lost[:2, 3] / lost[2, 3], center)
+        assert np.array_equal(lost[:3, :3], turn)
 
 
 def test_a_quick_table_never_replaces_a_full_one(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from vid2phys.risp.train import Validate
 
 FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
-_LEAST_EPOCHS = 8
+_LEAST_EPOCHS, _LEAST_IMAGES = 8, 100_000  # with fewer a curve is flat because nothing was learnt yet
+_PLAUSIBLE = 0.3  # of the distance: five times what the size in a view may be off
 _GRADIENT_EVERY, _GRADIENT_BATCH = 5, 8
 _ASIDE, _SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, log size
 _LOOK = 3  # stream of random numbers
@@ -73,8 +74,9 @@ class Learnt:
 
     @property
     def converged(self) -> bool:
-        """Whether the validation curve is flat at its end."""
-        return is_flat([entry["val_error" if self.recipe.is_paper else "px"] for entry in self.history])
+        """Whether the validation curve is flat at its end, after a training worth the name."""
+        curve = [entry["val_error" if self.recipe.is_paper else "px"] for entry in self.history]
+        return self.images >= _LEAST_IMAGES and is_flat(curve)
 
     def effort(self) -> dict[str, Any]:
         """What every row of the method says of its training."""
@@ -147,7 +149,8 @@ def train(body: Body, recipe: Recipe, setting: Setting, validation: Validate | N
 def read(learnt: Learnt, body: Body, frames: Frames, seed: int) -> Array:
     """World poses [N, 4, 4] m that the network gives frames, each looked at where a tracker would look.
 
-    That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods.
+    That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods. A pose
+    beyond what those errors allow is put where it was looked for (`at_plausible_place`).
     """
     from vid2phys.risp.sight import direction_and_size
 
@@ -160,9 +163,26 @@ def read(learnt: Learnt, body: Body, frames: Frames, seed: int) -> Array:
         center, radius = direction_and_size(place, radius_m(body))
         error = rng.normal(size=3) * [_ASIDE, _ASIDE, _SIZE]
         aside = center + 3.0 * error[:2] * np.tan(radius)  # the view is three radii wide
-        in_camera = read_one(learnt, camera, piece, aside, float(radius * np.exp(error[2])))
+        expected = float(radius * np.exp(error[2]))
+        in_camera = read_one(learnt, camera, piece, aside, expected)
+        in_camera = at_plausible_place(in_camera, aside, expected, radius_m(body))
         found.append(camera.camera_to_world @ in_camera)
     return np.stack(found)
+
+
+def at_plausible_place(camera_from_body: Array, center: Array, angular_radius: float, radius_m: float) -> Array:
+    """A pose [4, 4] as it is if a tracker would believe its place, else with the place where it was looked for.
+
+    center [2], angular_radius [rad]: of the view. Its sides are three radii: a body half of that aside is not in it. A
+    distance 30 % off is kept on its line of sight.
+    """
+    place, expected = camera_from_body[:3, 3], radius_m / np.sin(angular_radius)
+    in_front = bool(np.isfinite(place).all() and place[2] > 0.0)
+    if not in_front or np.linalg.norm(place[:2] / place[2] - center) > 1.5 * np.tan(angular_radius):
+        place = np.array([*center, 1.0])
+    elif abs(np.linalg.norm(place) / expected - 1.0) <= _PLAUSIBLE:
+        return camera_from_body
+    return make_transform(camera_from_body[:3, :3], expected * place / np.linalg.norm(place))
 
 
 def _read_numbers(learnt: Learnt, camera: Any, piece: Any, center: Array, radius: float) -> Array:
