@@ -85,8 +85,9 @@ def identify(
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)
+    own_mesh = options["system"] != "quadrotor"
     for name, flag in (("clip", "a CLIP"), ("mesh", "--mesh"), ("camera", "--camera")):
-        if options[name] is None:
+        if options[name] is None and not (name == "mesh" and own_mesh):
             raise UsageError(f"no {name} given", flag, "see `vid2phys identify --help`")
     from vid2phys.tasks.identify import identify as run_identify
     from vid2phys.tasks.progress import show_progress

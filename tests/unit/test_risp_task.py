@@ -44,6 +44,19 @@ def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.parametrize(
+    ("system", "given", "message"),
+    [
+        ("hand", True, "--mesh for 'hand', which has a mesh of its own; expected no mesh"),
+        ("cloth", False, "no --mesh for 'cloth'; expected a mesh to train for"),
+    ],
+)
+def test_a_mesh_too_many_or_missing(mesh: Path, tmp_path: Path, system: str, given: bool, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        task.train_risp(mesh if given else None, system, tmp_path / "model", work=tmp_path / "work", quiet=True)
+    assert not (tmp_path / "model").exists()
+
+
 def test_missing_mesh_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         task.train_risp(tmp_path / "no.obj", out=tmp_path / "model", work=tmp_path / "work", quiet=True)

@@ -56,8 +56,10 @@ def model_places() -> list[Path]:
 
 
 def train_command(mesh: Mesh, mesh_path: str | Path | None, system: str) -> str:
-    """What to type to get a model for a mesh."""
-    return f"vid2phys train-risp --mesh {mesh_path or mesh.name} --system {system} --out models/{mesh.name}"
+    """What to type to get a model for a mesh; no mesh for a system that has one of its own, of its name."""
+    own = mesh_path is None and mesh.name == system
+    given = "" if own else f"--mesh {mesh_path or mesh.name} "
+    return f"vid2phys train-risp {given}--system {system} --out models/{mesh.name}"
 
 
 def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]:

@@ -44,6 +44,15 @@ class Reading:
     peak: Array
     front_logprob: Array
 
+    def renamed(self, order: NDArray[np.int64]) -> Reading:
+        """The same with point order[k] for point k."""
+        return replace(
+            self,
+            points_px=self.points_px[:, order],
+            covariance_px=self.covariance_px[:, order],
+            peak=self.peak[:, order],
+        )
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.engine.system import System
 from vid2phys.types import Array, Mesh
@@ -55,7 +56,8 @@ class PosedBody(ABC):
     system: whose body it is. mesh: at rest. points_body: [K, 3] m, the keypoints at rest. names: of the posture's
     coordinates [D]; rest, lower, upper: [D] values of them; spread: [D] standard deviations of a weak prior about
     `middle` [D]. center_m [3], radius_m: a sphere that holds the body whatever its posture. cameras: where it is filmed
-    from.
+    from. half_turn: [K] the keypoint that each one comes to lie on when a body that looks the same from behind is
+    turned about the vertical, else None.
     """
 
     system: System
@@ -70,6 +72,7 @@ class PosedBody(ABC):
     center_m: Array
     radius_m: float
     cameras: CameraRange
+    half_turn: NDArray[np.int64] | None = None
 
     @property
     def reach_m(self) -> float:

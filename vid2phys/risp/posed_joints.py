@@ -14,7 +14,7 @@ from vid2phys.types import Array
 CAMERAS = CameraRange(azimuth=(-55.0, 60.0), elevation=(15.0, 75.0))
 _WIDEST = {"revolute": np.pi, "prismatic": 0.2}  # half range of joints without limits, rad and m
 _BEYOND = 0.03  # share of its range by which a joint passes its soft stops
-_SPHERE_SAMPLES = 300
+_SPHERE_SAMPLES = 150
 _APART = 0.35  # of a link's length: a second point is at least so far from its first
 
 
@@ -38,8 +38,9 @@ class PosedJoints(PosedBody):
         lower = np.where(np.isfinite(robot.lower), robot.lower, self.rest - widest)
         upper = np.where(np.isfinite(robot.upper), robot.upper, self.rest + widest)
         self.middle = 0.5 * (lower + upper)
-        self.spread = 0.5 * (upper - lower)
-        self.lower, self.upper = lower - 2.0 * _BEYOND * self.spread, upper + 2.0 * _BEYOND * self.spread
+        self._half = 0.5 * (upper - lower)
+        self.spread = self._half / np.sqrt(3.0)  # of an angle that may be anywhere within its limits
+        self.lower, self.upper = lower - 2.0 * _BEYOND * self._half, upper + 2.0 * _BEYOND * self._half
         self.points_body = link_points(system)
         rng = np.random.default_rng(0)
         some = [self.vertices(self.sample(rng)) for _ in range(_SPHERE_SAMPLES)]
@@ -80,8 +81,8 @@ class PosedJoints(PosedBody):
         if kind < 0.35:
             share = rng.uniform(-1.0, 1.0) + rng.normal(0.0, 0.3, count)
         elif kind < 0.45:
-            share = (self.rest - self.middle) / self.spread + rng.normal(0.0, 0.12, count)
-        return self._within(self.middle + self.spread * share)
+            share = (self.rest - self.middle) / self._half + rng.normal(0.0, 0.12, count)
+        return self._within(self.middle + self._half * share)
 
     def path(self, rng: np.random.Generator, times_s: Array) -> Array:
         """See `PosedBody.path`: from a random posture, each joint in three slow sines."""
@@ -89,7 +90,7 @@ class PosedJoints(PosedBody):
         frequency = rng.uniform(0.3, 2.5, (3, count))
         phase = rng.uniform(-np.pi, np.pi, (3, count))
         waves = np.sin(2.0 * np.pi * frequency * times_s[:, None, None] + phase).sum(axis=1)
-        return self._within(self.sample(rng) + waves * self.spread * rng.uniform(0.0, 0.25, count))
+        return self._within(self.sample(rng) + waves * self._half * rng.uniform(0.0, 0.25, count))
 
     def states(self, postures: Array, rates: Array) -> Array:
         """See `PosedBody.states`."""

@@ -88,6 +88,7 @@ class PosedModes(PosedBody):
         self.cameras, self.motions = cameras, motions
         self.mesh = system.surface
         self.points_body = spine_points(system)
+        self.half_turn = turned_about_vertical(self.points_body)
         self._vertex_modes = self._modes_at(system.rest_m)
         self._point_modes = self._modes_at(self.points_body)
         amplitudes = motions.amplitudes
@@ -182,6 +183,14 @@ def _motion(system: Rod, rng: np.random.Generator, stiffness: float) -> Array:
     start = system.state(system.rest_m, speed)
     states = simulate(system, start[None], controls, parameters, _STEP_S, substeps=1)[0]
     return np.asarray(system.positions(states) - system.rest_m)
+
+
+def turned_about_vertical(points: Array) -> NDArray[np.int64]:
+    """For each of the points [K, 3] the one that it lies on after half a turn about z. ValueError if none does."""
+    distance = np.linalg.norm((points * [-1.0, -1.0, 1.0])[:, None] - points, axis=-1)
+    if distance.min(axis=1).max() > 1e-9:
+        raise ValueError("the points are not the same after half a turn")
+    return distance.argmin(axis=1)
 
 
 def spine_points(system: TetBody) -> Array:

@@ -19,6 +19,7 @@ from vid2phys.risp.validate import predict
 from vid2phys.types import Array
 
 _EPOCH = 1_000_000  # pictures of their own, the same after every epoch
+_UNCALIBRATED = Calibration(point_scale=1.0, point_floor_px=1.0)
 _DIAMETER_PX = 80.0
 
 
@@ -86,7 +87,7 @@ class PostureValidation:
     def _fit(self, points_px: Array, raw_px: Array) -> Postures:
         inverse = np.linalg.inv(self.K)
         bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], points_px) + inverse[:, None, :2, 2]
-        covariance_px = Calibration().point_covariance(raw_px, np.full(len(raw_px), _DIAMETER_PX))
+        covariance_px = _UNCALIBRATED.point_covariance(raw_px, np.full(len(raw_px), _DIAMETER_PX))
         turn = inverse[:, None, :2, :2]
         covariance = turn @ covariance_px @ np.swapaxes(turn, -1, -2)
         return fit_postures(self.body, self.view_from_body, bearings, covariance, visible=self.visible.numpy())

@@ -20,7 +20,7 @@ from vid2phys.types import Array
 
 _ANNEAL = (8.0, 4.0, 4.0, 2.0, 2.0, *(1.0,) * 8)  # standard deviations are inflated by this
 _FIRST_DAMPING = 1e-2  # of the Hessian's diagonal
-_BENT = 0.5  # standard deviations of the prior by which starts are bent
+_BENT = 0.85  # standard deviations of the prior by which starts are bent
 _NEAREST_M = 1e-3  # a point is at least this far in front of the camera
 
 

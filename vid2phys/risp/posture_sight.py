@@ -33,13 +33,15 @@ class Window:
     """Where the body is looked at.
 
     camera, and its pose: camera_from_base [4, 4] m. view: the same for all frames. diameter_px: of the workspace, in
-    the frame.
+    the frame. from_behind: the body is seen from the other side than in training, and looks the same but for the names
+    of its points.
     """
 
     camera: Camera
     camera_from_base: Array
     view: View
     diameter_px: float
+    from_behind: bool = False
 
     @staticmethod
     def of(camera: Camera, body: PosedBody, size: int) -> Window:
@@ -58,12 +60,15 @@ class Window:
         bearing, angular_radius = direction_and_size(center, body.radius_m)
         view = make_view(camera, bearing, float(angular_radius), size, fill=FILL)
         diameter = float(in_frame_diameter(camera, bearing[None], np.array([angular_radius]))[0])
-        return Window(camera, pose, view, diameter)
+        towards = np.asarray(camera.camera_to_world)[:3, 3] - body.center_m
+        behind = towards * [-1.0, -1.0, 1.0]
+        from_behind = body.half_turn is not None and not body.cameras.holds(towards) and body.cameras.holds(behind)
+        return Window(camera, pose, view, diameter, from_behind)
 
     def notes(self, body: PosedBody) -> tuple[str, ...]:
         """What a reader of the result should know about this camera."""
         towards = -self.camera_from_base[:3, :3].T @ self.camera_from_base[:3, 3] - body.center_m
-        if body.cameras.holds(towards):
+        if self.from_behind or body.cameras.holds(towards):
             return ()
         known = body.cameras
         return (
@@ -113,6 +118,9 @@ def look(
     """Read N frames [H, W, 3]."""
     view, camera = window.view, window.camera
     reading = model.read(np.stack([resample(frame, camera, view) for frame in frames]))
+    if window.from_behind:
+        assert body.half_turn is not None
+        reading = reading.renamed(body.half_turn)
     bearings, jacobian = view_to_bearings(view, reading.points_px)
     diameter = np.full(len(frames), window.diameter_px)
     covariance = map_covariance(jacobian, calibration.point_covariance(reading.covariance_px, diameter))

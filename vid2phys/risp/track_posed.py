@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BATCH = 16
 _LEAST_POINTS = 6
-_RATE = 8.0  # spreads of a coordinate a second: about a quarter of its range in a frame
+_RATE = 14.0  # spreads of a coordinate a second: about a quarter of its range in a frame
 _JUMP_NATS = 12.0  # at most, for what changes however much
 
 
