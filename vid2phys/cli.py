@@ -174,6 +174,29 @@ def train_risp(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Table or figure (default: list them).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours; the numbers mean nothing.")] = False,
+    body: Annotated[list[str] | None, typer.Option("--body", help="Only this body; repeatable.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("docs/results"),
+    work: Annotated[Path, typer.Option("--work", help="Folder of renders and weights.")] = Path("work/reproduce"),
+    device: DeviceOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Make a table or figure of the papers again; what was interrupted goes on where it stopped."""
+    from vid2phys.reproduce import available
+    from vid2phys.reproduce import reproduce as run_reproduce
+
+    if name is None:
+        print("\n".join(available()))
+        return
+    files = run_reproduce(
+        name, quick=quick, bodies=tuple(body or ()), out=out, work=work, device=device or "auto", seed=seed
+    )
+    print("\n".join(str(path) for path in files))
+
+
+@app.command()
 def simulate(
     context: typer.Context,
     system: Annotated[str | None, typer.Argument(help="System; `vid2phys systems` lists them.")] = None,

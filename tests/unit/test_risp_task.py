@@ -106,3 +106,22 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
     assert sum(p.stat().st_size for p in (tmp_path / "models" / "thing").iterdir()) < 6_000_000
     again = task.train_risp(mesh, out=tmp_path / "models" / "thing", **arguments)  # everything is there already
     assert np.array_equal(again.points_body, model.points_body)
+
+
+@pytest.mark.slow
+@pytest.mark.mitsuba
+def test_train_risp_makes_a_state_model(mesh: Path, tmp_path: Path) -> None:
+    from vid2phys.engine.render.llvm import find_llvm
+    from vid2phys.risp.state_model import StateModel
+
+    if find_llvm() is None:
+        pytest.skip("no LLVM on this machine")
+    out = tmp_path / "models" / "thing-state"
+    arguments = {"samples": 64, "epochs": 1, "head": "state@w8", "work": tmp_path / "work", "quiet": True}
+    model = task.train_risp(mesh, out=out, **arguments)
+    assert isinstance(model, StateModel)
+    assert StateModel.load(out).width == 8
+    score = json.loads((out / "score.json").read_text())
+    assert "--head state@w8 --loss error-gradient" in score["command"]
+    assert "val_error" in score["validation"]["fine"]
+    assert not (out / "config.json").exists()  # never found as a model to track with

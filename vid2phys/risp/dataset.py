@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ _OPEN_SHARDS = 512
 class Settings:
     """How a dataset is made; two folders with equal settings hold the same bytes.
 
-    without: names of what is not randomised (`Randomisation.off_in_renders`).
+    without: names of what is not randomised (`Randomisation.off_in_renders`). looks: how many there are, 0: one for
+    each sample or sequence.
     """
 
     samples: int
@@ -52,6 +53,7 @@ class Settings:
     psi_names: tuple[str, ...] = PSI_NAMES
     postures: str = ""  # the recipe of a body on a known base, which is `PosedBody.recipe`
     without: tuple[str, ...] = ()
+    looks: int = 0
 
     @property
     def shards(self) -> int:
@@ -100,22 +102,27 @@ def make_dataset(
     sequences: bool = False,
     posed: PosedBody | None = None,
     varied: Randomisation = ALL,
+    looks: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
     """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
     under one look, for calibration. posed: the body whose mesh this is, if its base is known and its shape is what
-    varies. varied: what is randomised at all. progress: called with (samples done, samples). Raises InputError when the
-    folder holds a dataset made otherwise, MissingDependencyError without LLVM.
+    varies. varied: what is randomised at all. looks: only so many, in turn (0: ever new ones). progress: called with
+    (samples done, samples). Raises InputError when the folder holds a dataset made otherwise, MissingDependencyError
+    without LLVM.
     """
     from vid2phys.risp.workers import render_missing
 
     folder = Path(folder)
     radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if posed is None else posed.reach_m
-    body = system.name, radius_m, _mesh_digest(mesh)
-    settings = Settings(samples, gradient_share, seed, size, spp, sequences, *body, without=varied.off_in_renders)
-    settings = settings if posed is None else replace(settings, postures=posed.recipe)
+    settings = Settings(
+        *(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh)),
+        without=varied.off_in_renders,
+        looks=looks,
+        postures="" if posed is None else posed.recipe,
+    )
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not shard_path(folder, shard).exists()]
     render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
@@ -225,7 +232,8 @@ def read_settings(folder: Path) -> Settings:
 
 def group_of(settings: Settings, index: int) -> int:
     """The look of a sample: its own, or that of its sequence."""
-    return index // FRAMES_PER_SEQUENCE if settings.sequences else index
+    group = index // FRAMES_PER_SEQUENCE if settings.sequences else index
+    return group % settings.looks if settings.looks else group
 
 
 @lru_cache(maxsize=_OPEN_SHARDS)

@@ -223,10 +223,9 @@ def train_keypoints(
 
     validation: judges it after every epoch; None: by poses of a rigid body.
     """
-    head = head_of(data, "keypoint")
     return train_head(
         data,
-        head,
+        head_of(data, "keypoint"),
         schedule,
         sitting,
         gamma=gamma,

@@ -46,7 +46,8 @@ class StreamSettings:
 
     points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
     origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
-    `develop`. varied: what is randomised at all.
+    `develop`. varied: what is randomised at all. looks: how many ways there are of developing a render, each with its
+    background, exposure and blur (0: ever new ones).
     """
 
     folder: Path
@@ -56,6 +57,7 @@ class StreamSettings:
     scene_size: int = 96
     seed: int = 0
     states: Array | None = None
+    looks: int = 0
     bank_count: int = BANK_COUNT
     view_px: tuple[float, float, float] = VIEW_PX
     varied: Randomisation = ALL
@@ -73,12 +75,12 @@ class PictureStream(Dataset[dict[str, Any]]):
         self._opened: _Opened | None = None
 
     def __getitem__(self, key: Key) -> dict[str, Any]:
-        rng = np.random.default_rng([self.settings.seed, 77, key.epoch, key.index, _KIND_CODE[key.kind]])
+        rng = np.random.default_rng([self.settings.seed, 77, *self._chance(key)])
         bank = self._open().bank
         if key.kind == "scene":
             return _scene_item(self.primal(key.index), self.settings, rng, bank)
         render = self._open().renders.sample(key.index) if key.kind == "gradient" else self.primal(key.index)
-        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT)
+        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.looks
         developed = develop(
             render,
             self.settings.points_of(key.index),
@@ -102,6 +104,13 @@ class PictureStream(Dataset[dict[str, Any]]):
         if developed.tangents is not None:
             item["tangents"] = torch.from_numpy(developed.tangents)
         return item
+
+    def _chance(self, key: Key) -> tuple[int, ...]:
+        """What the development of a picture is drawn from; held-out ones are always new."""
+        looks = self.settings.looks
+        if looks and self.jitter:
+            return (key.index % looks, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
+        return (key.epoch, key.index, _KIND_CODE[key.kind])
 
     def primal(self, index: int) -> Primal:
         """A render's picture and camera."""

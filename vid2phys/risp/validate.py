@@ -106,22 +106,27 @@ class KeypointValidation:
         value, best, visible = best_targets(log_prob, targets)
         decoded, _, _ = heatmaps.decode(output[:, :-1])
         distance = (decoded - best).norm(dim=-1)[visible]
+        found = self._solve(decoded.double().numpy())
         return {
             "val_ce": float(value.mean()),
             "px": float(distance.median()),
             "px_p90": float(distance.quantile(0.9)),
-            **self._poses(decoded.double().numpy()),
+            **pose_errors(found, self.view_from_body, self.body.rotations, self.body.center),
             "branch_right": self._branch(output[:, -1:]),
         }
 
-    def _poses(self, decoded_px: Array) -> dict[str, float]:
+    def read_poses(self, network: nn.Module) -> Array:
+        """Poses of the views, [N, 4, 4] m, as labelled by the network (up to the body's symmetry)."""
+        decoded, _, _ = heatmaps.decode(predict(network, self.images)[:, :-1])
+        return self._solve(decoded.double().numpy())
+
+    def _solve(self, decoded_px: Array) -> Array:
         inverse = np.linalg.inv(self.K)
         bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], decoded_px) + inverse[:, None, :2, 2]
         variance = (_READING_STD_PX / self.K[:, 0, 0]) ** 2
         covariance = variance[:, None, None, None] * np.eye(2) * np.ones((1, decoded_px.shape[1], 1, 1))
         poses = solve_poses(bearings, covariance, self.body.points, visible=self.visible.numpy())
-        found = make_transform(poses.rotation[:, 0], poses.translation[:, 0])
-        return pose_errors(found, self.view_from_body, self.body.rotations, self.body.center)
+        return make_transform(poses.rotation[:, 0], poses.translation[:, 0])
 
     def _branch(self, front_logits: Tensor) -> float:
         """Share of pictures whose front map is highest, of the places the group allows, at the true one."""

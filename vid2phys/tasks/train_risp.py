@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vid2phys.errors import UsageError
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.tasks.training_progress import TrainingProgress, show_training
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.model import Model
-    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.state_model import StateModel
     from vid2phys.risp.symmetry import Symmetry
@@ -87,7 +87,6 @@ def train_risp(
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
-    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
@@ -101,7 +100,8 @@ def train_risp(
     if (head, loss) != ("keypoint", "error-gradient"):
         command += f" --head {head} --loss {loss}"
     command += f" --without {','.join(without)}" if without else ""
-    options = _Options(samples, epochs, gamma, _device(device), resume, seed, begin, varied, command, head, loss)
+    where = choose_device(device)
+    options = _Options(samples, epochs, gamma, where, resume, seed, begin, varied, command, head, loss)
     _check(options)
     physics = from_file(system, body) if body is not None else get(system)
     name = Path(mesh or body or system).stem
@@ -150,7 +150,7 @@ def _train_posed(system: System, out: Path, work: Path, options: _Options, progr
     if options.head != "keypoint":
         raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
     asked = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "head"}
-    training = PosedTraining(**asked, cores=_cores(), share_cores=lambda: _share_cores(options.device))
+    training = PosedTraining(**asked, cores=_cores(), share_cores=lambda: share_cores(options.device))
     return train_posed(system, out, work, training, _machine(options.device), progress)
 
 
@@ -165,9 +165,15 @@ def _train(
     from vid2phys.risp.train import Schedule
 
     start = time.monotonic()
-    data = _data(body, system, work / _DATA, options, progress)
+    data = training_data(
+        *(body, system, work / _DATA),
+        samples=options.samples,
+        seed=options.seed,
+        progress=progress,
+        varied=options.varied,
+    )
     rendered = time.monotonic()
-    workers = _share_cores(options.device)
+    workers = share_cores(options.device)
     if options.head.startswith("state"):
         return _train_state(system, data, rendered - start, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
@@ -257,8 +263,18 @@ def _calibrated(
     return model.with_calibration(calibration.to_dict())
 
 
-def _data(body: Mesh, system: System, folder: Path, options: _Options, progress: TrainingProgress) -> TrainingData:
-    """Renders what is missing and says what the pictures show."""
+def training_data(
+    body: Mesh,
+    system: System,
+    folder: Path,
+    *,
+    samples: int,
+    seed: int,
+    progress: TrainingProgress,
+    varied: Randomisation = ALL,
+    looks: int = 0,
+) -> TrainingData:
+    """Renders what is missing and says what the pictures show. varied, looks: see `make_dataset`."""
     from vid2phys.risp.dataset import make_dataset
     from vid2phys.risp.recipes import TrainingData, body_of
     from vid2phys.risp.stream import StreamSettings
@@ -268,16 +284,17 @@ def _data(body: Mesh, system: System, folder: Path, options: _Options, progress:
         body,
         system,
         folder,
-        samples=options.samples,
-        seed=options.seed,
+        samples=samples,
+        seed=seed,
         workers=_cores(),
-        varied=options.varied,
+        varied=varied,
+        looks=looks,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
     symmetry = find_symmetry(body)
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
-    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=options.seed, varied=options.varied)
+    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)
     held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out)
 
@@ -304,7 +321,8 @@ def _check(options: _Options) -> None:
         raise UsageError(f"--gamma {options.gamma}", "0 (no rendering gradients) or more", f"the default is {GAMMA}")
 
 
-def _device(name: str) -> str:
+def choose_device(name: str) -> str:
+    """The name that torch has for auto, cpu or cuda. Raises UsageError for others, and for a GPU that is not there."""
     import torch
 
     if name not in ("auto", "cpu", "cuda"):
@@ -320,7 +338,7 @@ def _cores() -> int:
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def _share_cores(device: str) -> int:
+def share_cores(device: str) -> int:
     """Number of processes that develop pictures; the other cores train."""
     import torch
 

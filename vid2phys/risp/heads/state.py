@@ -96,7 +96,7 @@ class StateValidation:
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """Mean absolute error of the numbers, rotation up to symmetry, sideways, depth; units are in the names."""
-        output = read_numbers(network, self.images)
+        output = self._numbers(network)
         pose, camera = torch.from_numpy(self.view_from_body), torch.from_numpy(self.K)
         batch = {"view_from_body": pose, "K": camera, "visible": torch.ones(len(pose), 1, dtype=torch.bool)}
         if self.states is not None:
@@ -107,6 +107,13 @@ class StateValidation:
             "val_error": float(error),
             **pose_errors(found, self.view_from_body, self.head.body.rotations, self.head.body.center),
         }
+
+    def read_poses(self, network: nn.Module) -> Array:
+        """Poses of the views, [N, 4, 4] m."""
+        return self.head.codes.decode(self._numbers(network), torch.from_numpy(self.K)).numpy()
+
+    def _numbers(self, network: nn.Module) -> Tensor:
+        return read_numbers(network, self.images)
 
 
 @torch.no_grad()
