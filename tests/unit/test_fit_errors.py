@@ -113,3 +113,19 @@ def test_other_modes_than_those_of_a_pose_are_recovered() -> None:
     assert {name: pytest.approx(1.0, abs=0.06) for name in ("first", "second", "points", "clip")} == {
         name: numbers[name] for name in ("first", "second", "points", "clip")
     }
+
+
+def test_a_mode_that_no_frame_shows_stays_as_it_was() -> None:
+    rng = np.random.default_rng(4)
+    count = 6 * 16
+    modes = rng.normal(size=(count, 6, 2, 2)) * [30.0, 0.0]
+    error = modes[..., 0] * (0.05 * rng.normal(size=count))[:, None, None] + 0.5 * rng.normal(size=(count, 6, 2))
+    looks, times = np.repeat(np.arange(6), 16), np.tile(np.arange(16) / 30.0, 6)
+    sizes = np.full(count, 40.0), np.full(count, 0.8)
+    data = Residuals(error, np.zeros((count, 6, 2, 2)), np.ones((count, 6), dtype=bool), modes, *sizes, looks, times)
+    two = Calibration(
+        mode_std=(0.02, 0.07), mode_exponent=(0.0,) * 2, mode_doubt=(0.0,) * 2, correlation_time_s=(0.2, 0.3)
+    )
+    found = fit(data, two)
+    assert found.mode_std == (pytest.approx(0.05, rel=0.3), 0.07)
+    assert found.correlation_time_s[1] == 0.3

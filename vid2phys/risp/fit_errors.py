@@ -19,6 +19,9 @@ from vid2phys.types import Array
 _TRIM_SIGMA = 5.0  # what the tracker throws out as well
 _CORE_SIGMA = 4.0  # the modes' variances are those of the frames within this many, measured by the median
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
+_TOLD = 100.0  # a frame tells of a mode if it knows it to within this many of its standard deviations
+_LEAST_FRAMES = 8  # that tell of a mode, else it stays as it was: a joint that no frame shows
+_OF_A_MODE = ("mode_std", "mode_exponent", "mode_doubt", "correlation_time_s")
 _ROUNDS = 3
 _TAU_S = (0.01, 5.0)
 _UNSEEN = 1e12  # variance of what was not observed
@@ -124,9 +127,14 @@ def _fit_modes(data: Residuals, calibration: Calibration) -> Calibration:
     found = []
     for mode in range(data.modes.shape[-1]):
         values, variance = pieces.coefficients[:, mode], pieces.covariance[:, mode, mode]
-        expected = calibration.mode_scale(data.diameter_px, data.quality)[:, mode] ** 2 + variance
-        scale = np.median(values**2 / expected) / _CHI2_MEDIAN
-        kept = values**2 < _CORE_SIGMA**2 * scale * expected
+        prior = calibration.mode_scale(data.diameter_px, data.quality)[:, mode] ** 2
+        told = variance < _TOLD**2 * prior
+        if told.sum() < _LEAST_FRAMES:
+            found.append(tuple(getattr(calibration, name)[mode] for name in _OF_A_MODE))
+            continue
+        expected = prior + variance
+        scale = np.median((values**2 / expected)[told]) / _CHI2_MEDIAN
+        kept = told & (values**2 < _CORE_SIGMA**2 * scale * expected)
         found.append(
             _fit_process(
                 values[kept], variance[kept], growth[kept], doubt[kept], data.sequence[kept], data.time_s[kept]
