@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,29 @@ def test_model_is_found_by_shape(folder: Path, monkeypatch: pytest.MonkeyPatch, 
     found = find_model(same, folder)
     assert found.calibration is None
     assert found.with_calibration({"point_scale": 1.0}).calibration == {"point_scale": 1.0}
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.048, 8.0])
+def test_a_model_serves_its_shape_in_any_size(folder: Path, factor: float) -> None:
+    own = Model.load(folder)
+    found = find_model(box(0.1 * factor, 0.1 * factor, 0.03 * factor), folder)
+    np.testing.assert_allclose(found.points_body, factor * own.points_body, rtol=1e-6)
+    assert found.radius_m == pytest.approx(factor * own.radius_m)
+
+
+def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:
+    with pytest.raises(InputError, match="another shape"):
+        find_model(box(100.0, 100.0, 30.0), folder)
+
+
+def test_a_model_without_a_front_and_a_centre_is_kept(tmp_path: Path) -> None:
+    model = make_model(box(0.1, 0.1, 0.03))
+    shape = replace(model.shape, front=None, center=np.array([0.01, -0.02, 0.03]))
+    replace(model, shape=shape).save(tmp_path)
+    found = Model.load(tmp_path)
+    assert found.shape.exact
+    assert found.front is None
+    np.testing.assert_array_equal(found.center, [0.01, -0.02, 0.03])
 
 
 def test_peaks_are_placed_between_cells() -> None:

@@ -30,7 +30,7 @@ class SurfaceColors:
     def __init__(self, mesh: Mesh) -> None:
         self._texture = mesh.texture
         self._texel_m = texel_sizes(mesh)
-        self._levels: dict[int, tuple[NDArray[np.float32], ...]] = {}
+        self._levels: dict[int, tuple[NDArray[Any], ...]] = {}
 
     def at(self, faces: NDArray[Any], barycentric: Array, texel_m: float = 0.0) -> Array:
         """As `surface_colors`."""
@@ -46,13 +46,14 @@ class SurfaceColors:
             colors[here] *= _bilinear(images[index], uv[here])
         return colors
 
-    def _images(self, texel_m: float) -> tuple[NDArray[np.float32], ...]:
+    def _images(self, texel_m: float) -> tuple[NDArray[Any], ...]:
         assert self._texture is not None
         finest = min((size for size in self._texel_m if size > 0.0), default=0.0)
         level = int(np.floor(np.log2(texel_m / finest))) if texel_m > finest > 0.0 else 0
+        if not level:
+            return self._texture.images
         if level not in self._levels:
-            coarse = finest * 2.0**level if level else 0.0
-            self._levels[level] = linear_images(self._texture, self._texel_m, coarse)
+            self._levels[level] = linear_images(self._texture, self._texel_m, finest * 2.0**level)
         return self._levels[level]
 
 
@@ -125,14 +126,22 @@ def linear_of_srgb(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     return _LINEAR_OF_BYTE[image]
 
 
-def _bilinear(image: NDArray[np.float32], uv: Array) -> Array:
-    """Values [N, 3] at uv [N, 2]. Texel (0, 0) is the top left one; centres lie half a texel from the borders."""
+def _bilinear(image: NDArray[Any], uv: Array) -> Array:
+    """Linear light [N, 3] at uv [N, 2] of a picture of sRGB bytes or linear floats.
+
+    Texel (0, 0) is the top left one; centres lie half a texel from the borders.
+    """
+
+    def texels(row: NDArray[Any], column: NDArray[Any]) -> NDArray[Any]:
+        values = image[row, column]
+        return _LINEAR_OF_BYTE[values] if image.dtype == np.uint8 else values
+
     height, width = image.shape[:2]
     x, y = uv[:, 0] * width - 0.5, (1.0 - uv[:, 1]) * height - 0.5
     left, top = np.floor(x), np.floor(y)
     fx, fy = (x - left)[:, None], (y - top)[:, None]
     columns = [(left.astype(np.int64) + i) % width for i in (0, 1)]
     rows = [(top.astype(np.int64) + i) % height for i in (0, 1)]
-    upper = image[rows[0], columns[0]] * (1.0 - fx) + image[rows[0], columns[1]] * fx
-    lower = image[rows[1], columns[0]] * (1.0 - fx) + image[rows[1], columns[1]] * fx
+    upper = texels(rows[0], columns[0]) * (1.0 - fx) + texels(rows[0], columns[1]) * fx
+    lower = texels(rows[1], columns[0]) * (1.0 - fx) + texels(rows[1], columns[1]) * fx
     return np.asarray(upper * (1.0 - fy) + lower * fy)

@@ -15,6 +15,8 @@ SurfaceColor = Callable[[Array, NDArray[np.int64]], Array]
 COLOR_WEIGHT = 0.4  # a mean difference of colour of 0.1 (of white minus black) counts as 0.04 body radii
 _PROBES, _SAMPLES = 1000, 20_000
 _BLUR = 12  # samples over which colour is averaged: what is finer than a tenth of a radius is lost in small pictures
+_FAR = 0.25  # radii: farther is no worse
+_ROUGH_PROBES = 4  # every fourth
 _CELLS = 48  # of the coarse distance field, along each axis
 
 
@@ -52,6 +54,7 @@ class TurnedSurface:
             self._color = raw[self._tree.query(self._tree.data, k=_BLUR)[1]].mean(axis=1)
             self._probe_color = self._color[self._tree.query(self.probes)[1]]
         self.samples = np.asarray(self._tree.data)
+        self._field = _distance_field(self.samples)
         self._floor = self._difference(self.probes)  # of the samples, not of the body
 
     def mismatch(self, rotation: Array) -> float:
@@ -59,14 +62,10 @@ class TurnedSurface:
         both = 0.5 * (self._difference(self.probes @ rotation.T) + self._difference(self.probes @ rotation))
         return max(0.0, both - self._floor)
 
-    def roughly(self, rotations: Array) -> Array:
-        """Mean distances of the turned surface from the surface by a tenth of the points, [R, 3, 3] -> [R]."""
-        turned = self.probes[::10] @ np.swapaxes(rotations, -1, -2)
-        distance, _ = self._tree.query(turned.reshape(-1, 3))
-        return np.maximum(0.0, distance.reshape(turned.shape[:2]).mean(axis=1) - self._floor)
-
     def _difference(self, points: Array) -> float:
-        distance, nearest = self._tree.query(points)
+        distance, nearest = self._tree.query(points, distance_upper_bound=_FAR)
+        if np.isinf(distance).any():  # as good as anywhere: what is nearest does not matter
+            distance, nearest = np.minimum(distance, _FAR), np.minimum(nearest, len(self.samples) - 1)
         difference = float(distance.mean())
         if self._color is not None and self._probe_color is not None:
             difference += COLOR_WEIGHT * float(np.abs(self._color[nearest] - self._probe_color).mean())
@@ -77,21 +76,29 @@ class TurnedSurface:
         _, index = self._tree.query(points.reshape(-1, 3))
         return self.samples[index].reshape(points.shape), self._normals[index].reshape(points.shape)
 
-    def coarse(self, rotations: Array, probes: Array) -> Array:
-        """Mean distance of turned probes [N, 3] from the surface by a coarse distance field, [R, 3, 3] -> [R]."""
-        from scipy.ndimage import distance_transform_edt
-
-        def cell(points: Array) -> NDArray[np.int64]:
-            return np.clip(((points / 1.05 + 1.0) * 0.5 * _CELLS).astype(np.int64), 0, _CELLS - 1)
-
-        empty = np.ones((_CELLS,) * 3, dtype=bool)
-        empty[tuple(cell(self.samples).T)] = False
-        field = distance_transform_edt(empty).astype(np.float32)
+    def roughly(self, rotations: Array) -> Array:
+        """Mean distances of the turned surface by a distance field, [R, 3, 3] -> [R]; a little short."""
+        probes = self.probes[::_ROUGH_PROBES]
         mean = np.empty(len(rotations))
         for start in range(0, len(rotations), 512):
-            x, y, z = np.moveaxis(cell(probes @ np.swapaxes(rotations[start : start + 512], -1, -2)), -1, 0)
-            mean[start : start + 512] = field[x, y, z].mean(axis=-1)
-        return mean * 2.1 / _CELLS
+            part = slice(start, start + 512)
+            x, y, z = np.moveaxis(_cell(probes @ np.swapaxes(rotations[part], -1, -2)), -1, 0)
+            mean[part] = self._field[x, y, z].mean(axis=-1)
+        return mean
+
+
+def _cell(points: Array) -> NDArray[np.int64]:
+    """Cells [..., 3] of points within the unit sphere."""
+    return np.clip(((points / 1.05 + 1.0) * 0.5 * _CELLS).astype(np.int64), 0, _CELLS - 1)
+
+
+def _distance_field(points: Array) -> NDArray[np.float32]:
+    """Distance of the cells from those that hold points."""
+    from scipy.ndimage import distance_transform_edt
+
+    empty = np.ones((_CELLS,) * 3, dtype=bool)
+    empty[tuple(_cell(points).T)] = False
+    return np.asarray(distance_transform_edt(empty) * (2.1 / _CELLS), dtype=np.float32)
 
 
 def _normals(mesh: Mesh) -> Array:

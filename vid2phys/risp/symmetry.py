@@ -30,7 +30,7 @@ _ANY_TURNS = 2.0 * np.pi * np.array([0.0827, 0.1931, 0.3779, 0.4566])  # multipl
 _ORDERS = (12, 10, 9, 8, 7, 6, 5, 4, 3, 2)
 _MOST_NEAR = 6  # order of turns that are not exact
 _CLOSE = 0.006  # what an exact turn about an axis misses by that is a little wrong
-_ROUGH = 0.015  # error of a tenth of the points
+_ROUGH = 0.01  # error of the distance field
 _PARALLEL = np.deg2rad(3.0)
 _GRID, _STARTS, _STEPS, _PROBES = 4096, 96, 10, 250
 _MOST_AXES = 24
@@ -83,15 +83,15 @@ def find_symmetry(mesh: Mesh, tolerance: float = TOLERANCE, *, color: SurfaceCol
     """
     origin = np.zeros(3)
     best = _about(mesh, origin, tolerance, color)
-    centroid = surface_points(mesh, 20_000, seed=2)[0].mean(axis=0)
-    if np.linalg.norm(centroid) > 2e-3 * np.linalg.norm(mesh.vertices, axis=1).max():
-        other = _about(mesh, _exact_centroid(mesh), tolerance, color)
+    centroid = _centroid(mesh)
+    if np.linalg.norm(centroid) > EXACT * np.linalg.norm(mesh.vertices, axis=1).max():
+        other = _about(mesh, centroid, tolerance, color)
         if other.order > best.order:
             return other
     return best
 
 
-def _exact_centroid(mesh: Mesh) -> Array:
+def _centroid(mesh: Mesh) -> Array:
     corners = mesh.vertices[mesh.faces]
     area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
     return np.asarray(area @ corners.mean(axis=1) / area.sum())
@@ -189,7 +189,7 @@ class _Search:
         probes = self.surface.probes[:: len(self.surface.probes) // _PROBES]
         grid = rotation_grid(_GRID)
         grid = grid[np.trace(grid, axis1=1, axis2=2) < 1.0 + 2.0 * np.cos(np.deg2rad(25.0))]
-        rotation = grid[np.argsort(self.surface.coarse(grid, probes), kind="stable")[:_STARTS]]
+        rotation = grid[np.argsort(self.surface.roughly(grid), kind="stable")[:_STARTS]]
         for _ in range(_STEPS):
             turned = probes @ np.swapaxes(rotation, -1, -2)
             near, _ = self.surface.nearest(turned)
