@@ -85,8 +85,9 @@ def identify(
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)
+    own_mesh = options["system"] != "quadrotor"
     for name, flag in (("clip", "a CLIP"), ("mesh", "--mesh"), ("camera", "--camera")):
-        if options[name] is None:
+        if options[name] is None and not (name == "mesh" and own_mesh):
             raise UsageError(f"no {name} given", flag, "see `vid2phys identify --help`")
     from vid2phys.tasks.identify import identify as run_identify
     from vid2phys.tasks.progress import show_progress
@@ -126,30 +127,73 @@ def evaluate(
 def train_risp(
     mesh: MeshOption = None,
     system: SystemOption = "quadrotor",
+    body: Annotated[
+        Path | None, typer.Option("--body", help="Robot (URDF, MJCF) of --system articulated, on a fixed base.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Model folder (default: models/NAME of the mesh).")] = None,
     samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
     gamma: Annotated[float | None, typer.Option("--gamma", help="Weight of the rendering-gradient loss.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="keypoint (default), or state, RISP's own; state@w32 is narrower."),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option("--loss", help="error-gradient (default), full-jacobian, projected-jacobian or error-only."),
+    ] = None,
     start: Annotated[
         Path | None, typer.Option("--start", help="Model of a similar body to begin with: saves epochs.")
     ] = None,
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    without: Annotated[
+        str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
+    ] = "",
     seed: SeedOption = 0,
 ) -> None:
-    """Train the network that finds a mesh's keypoints in pictures; without options, the sample's model."""
+    """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
     from vid2phys.tasks.train_risp import train_risp as run_training
 
     sample_mesh, sample_model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
-    if mesh is None and not sample_mesh.is_file():
+    posed = mesh is None and (body is not None or system != "quadrotor")
+    if mesh is None and not posed and not sample_mesh.is_file():
         raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
     if out is None:
-        out = Path("models") / mesh.stem if mesh else sample_model
+        out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
+        out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    given = {name: value for name, value in chosen.items() if value is not None}
-    run_training(mesh or sample_mesh, system, out, mesh_units=mesh_units, resume=resume, seed=seed, **given)  # type: ignore[arg-type]
+    chosen |= {"head": head, "loss": loss}
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if without:
+        given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
+    shape = mesh if mesh or posed else sample_mesh
+    run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
     print(out)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Table or figure (default: list them).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours; the numbers mean nothing.")] = False,
+    body: Annotated[list[str] | None, typer.Option("--body", help="Only this body; repeatable.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("docs/results"),
+    work: Annotated[Path, typer.Option("--work", help="Folder of renders and weights.")] = Path("work/reproduce"),
+    device: DeviceOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Make a table or figure of the papers again; what was interrupted goes on where it stopped."""
+    from vid2phys.reproduce import available
+    from vid2phys.reproduce import reproduce as run_reproduce
+
+    if name is None:
+        print("\n".join(available()))
+        return
+    files = run_reproduce(
+        name, quick=quick, bodies=tuple(body or ()), out=out, work=work, device=device or "auto", seed=seed
+    )
+    print("\n".join(str(path) for path in files))
 
 
 @app.command()

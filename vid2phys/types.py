@@ -38,12 +38,27 @@ class Camera:
 
 
 @dataclass(frozen=True)
+class Texture:
+    """The colours that a mesh's file gives its surface: those of the corners times those of a picture.
+
+    images: sRGB, uint8 [H, W, 3] each, row 0 at the top. image: [F] which of them a face shows.
+    uv: [F, 3, 2] where the corners of the faces lie in it: u to the right and v up, 0 and 1 at its borders; beyond
+    them it repeats. corner_color: [F, 3, 3] linear RGB, interpolated over the face.
+    """
+
+    images: tuple[NDArray[np.uint8], ...]
+    image: NDArray[np.int64]
+    uv: Array
+    corner_color: Array
+
+
+@dataclass(frozen=True)
 class Mesh:
     """A triangle mesh in body axes.
 
     vertices: [V, 3] m. faces: [F, 3] vertex indices, counter-clockwise seen from outside.
     part: [F] index of the part a face belongs to (groups of the file, else connected components).
-    part_names: name of each part.
+    part_names: name of each part. texture: None when the file has no colours that vary over the surface.
     """
 
     vertices: Array
@@ -51,6 +66,7 @@ class Mesh:
     part: NDArray[np.int64]
     part_names: tuple[str, ...] = ("body",)
     name: str = "mesh"
+    texture: Texture | None = None
 
 
 class Frames(Protocol):

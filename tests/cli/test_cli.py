@@ -205,3 +205,12 @@ def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert pendulum["actions"] == [{"name": "torque", "unit": "N m"}]
     assert pendulum["parameters"][0] == {"name": "length", "unit": "m", "default": 1.0, "lower": 0.001, "upper": 100.0}
     assert pendulum["limits"].startswith("the pivot is fixed")
+
+
+def test_reproduce_lists_its_tables_and_refuses_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(monkeypatch, "reproduce") == 0
+    assert {"risp-fig6a", "risp-table1"} <= set(capsys.readouterr().out.split())
+    assert run_cli(monkeypatch, "reproduce", "table-9") == 2
+    assert "unknown table 'table-9'; expected one of risp-fig6a, risp-table1" in capsys.readouterr().err

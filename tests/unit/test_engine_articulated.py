@@ -224,7 +224,7 @@ def mechanical_energy(system: Articulated, states: Array, parameters: Array) -> 
     angles = states[:, first : first + count]
     spring = 0.5 * (parameters[1 : 1 + count] * (angles - robot.spring_reference) ** 2).sum(axis=1)
     rates = states[:, -count:]
-    turned, placed = system._frames(states)
+    turned, placed = system.frames(states)
     coms = placed + np.einsum("tlij,lj->tli", turned, robot.coms)
     moved = [states.copy(), states.copy()]
     for sign, s in zip((1.0, -1.0), moved, strict=True):
@@ -233,7 +233,7 @@ def mechanical_energy(system: Articulated, states: Array, parameters: Array) -> 
             v, w = states[:, -6 - count : -3 - count], states[:, -3 - count : -count]
             s[:, :3] += sign * h * v
             s[:, 3:7] = rotations.quat_multiply(states[:, 3:7], rotations.quat_from_rotvec(sign * h * w))
-    frames = [system._frames(s) for s in moved]
+    frames = [system.frames(s) for s in moved]
     places = [p + np.einsum("tlij,lj->tli", r, robot.coms) for r, p in frames]
     velocity = (places[0] - places[1]) / (2 * h)
     spin_matrix = (frames[0][0] - frames[1][0]) / (2 * h) @ np.swapaxes(turned, -1, -2)

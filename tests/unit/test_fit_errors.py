@@ -78,3 +78,38 @@ def test_a_model_that_is_too_sure_is_found_out() -> None:
 def test_calibration_survives_its_file_form() -> None:
     assert Calibration.from_dict(TRUTH.to_dict()) == TRUTH
     assert Calibration.from_dict(None) == Calibration()
+
+
+def test_other_modes_than_those_of_a_pose_are_recovered() -> None:
+    """Two modes, such as two joints: standard deviations and correlation times, and residuals as large as expected."""
+    rng = np.random.default_rng(3)
+    sequences, frames, points = 24, 16, 6
+    count = sequences * frames
+    modes = rng.normal(size=(count, points, 2, 2)) * [30.0, 60.0]
+    std, tau = np.array([0.05, 0.01]), np.array([0.3, 0.1])
+    keep, coefficients = np.exp(-1.0 / 30.0 / tau), np.zeros((count, 2))
+    for n in range(count):
+        fresh = rng.normal(size=2)
+        coefficients[n] = fresh if n % frames == 0 else keep * coefficients[n - 1] + np.sqrt(1 - keep**2) * fresh
+    error = (modes @ (std * coefficients)[:, None, :, None])[..., 0] + 0.5 * rng.normal(size=(count, points, 2))
+    data = Residuals(
+        error,
+        np.zeros((count, points, 2, 2)),
+        np.ones((count, points), dtype=bool),
+        modes,
+        np.full(count, 40.0),
+        np.full(count, 0.8),
+        np.repeat(np.arange(sequences), frames),
+        np.tile(np.arange(frames) / 30.0, sequences),
+    )
+    two = Calibration(
+        mode_std=(0.02,) * 2, mode_exponent=(0.0,) * 2, mode_doubt=(0.0,) * 2, correlation_time_s=(0.2,) * 2
+    )
+    found = fit(data, two)
+    assert found.point_floor_px == pytest.approx(0.5, rel=0.05)
+    np.testing.assert_allclose(found.mode_std, std, rtol=0.25)
+    np.testing.assert_allclose(found.correlation_time_s, tau, rtol=0.5)
+    numbers = normalised(data, found, ("first", "second"))
+    assert {name: pytest.approx(1.0, abs=0.06) for name in ("first", "second", "points", "clip")} == {
+        name: numbers[name] for name in ("first", "second", "points", "clip")
+    }

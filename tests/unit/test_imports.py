@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "report": BASE | {"io", "engine"},
     "tasks": BASE | {"io", "engine", "risp", "solvers", "report"},
     "reproduce": BASE | {"io", "engine", "risp", "solvers", "report", "tasks"},
-    "cli": {"errors", "tasks"},
+    "cli": {"errors", "tasks", "reproduce"},
     "__main__": {"cli"},
     "__init__": {"tasks", "types"},
 }

@@ -120,3 +120,41 @@ def test_a_sequence_keeps_the_object_in_view() -> None:
             assert np.abs(center - 47.5).max() < 0.2 * size
         moved = np.array([f.moved_m for f in frames])
         assert np.linalg.norm(np.diff(moved, axis=0), axis=1).max() * 30.0 < 4.0
+
+
+def test_half_of_the_textured_bodies_wear_their_texture(tmp_path) -> None:
+    """The others mix it with random materials or go without; a mesh without one draws what it always drew."""
+    from dataclasses import replace
+
+    from tests.painted_mesh import write_obj
+    from vid2phys.io.mesh import load_mesh
+
+    mesh = load_mesh(write_obj(tmp_path))
+    parts, bare = mesh_parts(mesh), mesh_parts(replace(mesh, texture=None))
+    surfaces = [random_surface(np.random.default_rng(i), parts) for i in range(400)]
+    plain = [random_surface(np.random.default_rng(i), bare) for i in range(400)]
+    share = np.array([surface.texture_share.mean() for surface in surfaces])
+    assert 0.43 < (share == 1.0).mean() < 0.57
+    assert 0.18 < ((share > 0.0) & (share < 1.0)).mean() < 0.32
+    worn = [surface for surface, s in zip(surfaces, share, strict=True) if s > 0.0]
+    assert not any(surface.metallic.any() for surface in worn)
+    assert np.std([surface.roughness[0] for surface in worn]) > 0.15
+    assert np.std([surface.texture_brightness for surface in worn], axis=0).min() > 0.2
+    np.testing.assert_array_equal([s.color for s in surfaces], [s.color for s in plain])
+    assert not any(surface.texture_share.size for surface in plain)
+
+
+def test_brightness_of_the_texture_moves_with_psi(tmp_path) -> None:
+    """The law for the texture is that for the faces' colours."""
+    from tests.painted_mesh import write_obj
+    from vid2phys.io.mesh import load_mesh
+
+    look = sample_look(np.random.default_rng(4), mesh_parts(load_mesh(write_obj(tmp_path))))
+    seen = look, np.eye(3), np.zeros(3), 0.25
+    psi = np.zeros(len(PSI_NAMES))
+    psi[PSI_NAMES.index("base_warmth")] = 1.0
+    moved = appearance(*seen, psi).texture_brightness - appearance(*seen, 0.0 * psi).texture_brightness
+    np.testing.assert_allclose(moved, [0.2, 0.0, -0.2])
+    direction = directions(*seen)[PSI_NAMES.index("base_warmth")]
+    np.testing.assert_allclose(direction.texture_brightness, [0.2, 0.0, -0.2], atol=1e-9)
+    assert not direction.texture_share.any()

@@ -168,6 +168,78 @@ def test_light_comes_from_the_top_of_the_environment(renderer, pose) -> None:
     assert lit[1.0] > 10 * lit[-1.0]
 
 
+def test_a_texture_is_where_the_mesh_has_it(tmp_path) -> None:
+    """A square seen from in front, askew, under a constant sky: each pixel is the texel that its ray meets."""
+    from tests.painted_mesh import write_obj
+    from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.texture import surface_colors
+    from vid2phys.rotations import make_transform, matrix_from_rotvec
+
+    mesh = load_mesh(write_obj(tmp_path))
+    furnace = plain_look(2, texture_share=np.ones(2))
+    view_from_body = make_transform(matrix_from_rotvec(np.array([2.9, 0.3, -0.2])), np.array([-0.1, 0.15, 0.9]))
+    K = np.array([[70.0, 0.0, 31.5], [0.0, 70.0, 31.5], [0.0, 0.0, 1.0]])
+    radiance = Renderer(mesh, SIZE, spp=64).render(view_from_body, K, furnace, seed=2).radiance
+    v, u = np.nonzero(radiance[..., 3] == 1)
+    assert len(u) > 300
+    rays = np.stack([(u - 31.5) / 70, (v - 31.5) / 70, np.ones(len(u))], axis=-1) @ view_from_body[:3, :3]
+    origin = -view_from_body[:3, :3].T @ view_from_body[:3, 3]
+    points = origin - rays * (origin[2] / rays[:, 2])[:, None]  # where they meet the plane z = 0
+    a, ab, ac = (
+        mesh.vertices[mesh.faces[:, 0]],
+        *(mesh.vertices[mesh.faces[:, i]] - mesh.vertices[mesh.faces[:, 0]] for i in (1, 2)),
+    )
+    faces = np.where(points[:, 1] * 4 < points[:, 0] * 3, 0, 1)
+    weights = [
+        np.linalg.lstsq(np.stack([ab[f], ac[f]], 1), p - a[f], rcond=None)[0]
+        for f, p in zip(faces, points, strict=True)
+    ]
+    barycentric = np.stack([1 - np.sum(weights, axis=1), *np.transpose(weights)], axis=-1)
+    assert barycentric.min() > -1e-6
+    expected = np.clip(surface_colors(mesh, faces, barycentric), 0.004, 0.97)
+    difference = radiance[v, u, :3] - expected  # texels are four pixels long and blurred by one; 64 random rays
+    assert np.abs(difference).mean() < 0.04
+    np.testing.assert_allclose(difference.mean(axis=0), 0.0, atol=0.02)
+
+
+def test_the_share_of_the_texture_mixes_it_with_the_colour(tmp_path) -> None:
+    """Halfway, each pixel is the mean of what it is with and without the texture; without it, as for a plain mesh."""
+    import dataclasses
+
+    from tests.painted_mesh import write_obj
+    from vid2phys.io.mesh import load_mesh
+
+    mesh = load_mesh(write_obj(tmp_path))
+    bare = dataclasses.replace(mesh, texture=None)
+    view_from_body = np.eye(4)
+    view_from_body[:3, 3] = [-0.2, -0.15, 0.9]
+    K = np.array([[70.0, 0.0, 31.5], [0.0, 70.0, 31.5], [0.0, 0.0, 1.0]])
+    pictures = [
+        Renderer(mesh, 32, spp=4)
+        .render(view_from_body, K, plain_look(2, texture_share=np.full(2, share)), seed=3)
+        .radiance
+        for share in (0.0, 0.5, 1.0)
+    ]
+    plain = Renderer(bare, 32, spp=4).render(view_from_body, K, plain_look(2), seed=3).radiance
+    np.testing.assert_allclose(pictures[0], plain, atol=1e-6)
+    assert np.abs(pictures[2] - plain).max() > 0.3
+    np.testing.assert_allclose(pictures[1], 0.5 * (pictures[0] + pictures[2]), atol=0.01)
+
+
+def plain_look(faces: int, **change: object) -> Appearance:
+    """Matt, under a constant sky of radiance 1."""
+    values: dict[str, object] = {
+        "face_color": np.full((faces, 3), 0.5),
+        "face_roughness": np.full(faces, 0.9),
+        "face_metallic": np.zeros(faces),
+        "specular": 0.0,
+        "light_intensities": np.zeros((3, 3)),
+        "environment": np.ones((32, 64, 3)),
+        "environment_scale": 1.0,
+    }
+    return look(**{**values, **change})
+
+
 DIRECTIONS = {
     "light intensity": change_of(light_intensities=np.array([[4.0, 5.0, 6.0], [0, 0, 0], [0, 0, 0]])),
     "light position": change_of(light_positions=np.array([[0.5, 0.3, -0.2], [0, 0, 0], [0, 0, 0]])),
@@ -185,6 +257,23 @@ def test_forward_derivatives_match_central_differences(renderer, pose) -> None:
         scale = np.abs(difference).mean()
         assert scale > 1e-5, name
         assert np.abs(tangent - difference).mean() < 2e-3 * scale, name
+
+
+def test_derivative_by_the_textures_brightness(tmp_path) -> None:
+    from tests.painted_mesh import write_obj
+    from vid2phys.io.mesh import load_mesh
+
+    renderer = Renderer(load_mesh(write_obj(tmp_path)), 32, spp=16)
+    view_from_body = np.eye(4)
+    view_from_body[:3, 3] = [-0.2, -0.15, 0.6]
+    seen = view_from_body, np.array([[40.0, 0.0, 15.5], [0.0, 40.0, 15.5], [0.0, 0.0, 1.0]])
+    base = plain_look(2, texture_share=np.full(2, 0.7), texture_brightness=np.array([0.2, -0.1, 0.0]))
+    zero = {name: np.zeros_like(np.asarray(value, dtype=float)) for name, value in vars(base).items()}
+    direction = Appearance(**{**zero, "texture_brightness": np.array([0.3, 0.2, -0.4])})
+    tangent = renderer.render(*seen, base, seed=7, directions=[direction]).tangents[0]
+    difference = central_difference(renderer, seen, base, direction)
+    assert np.abs(difference).mean() > 1e-3
+    assert np.abs(tangent - difference).mean() < 2e-3 * np.abs(difference).mean()
 
 
 def test_roughness_derivative(renderer, pose) -> None:

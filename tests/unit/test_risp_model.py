@@ -12,7 +12,7 @@ import torch
 from tests.unit.risp_synthetic import square_body
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import geometry_signature
-from vid2phys.risp.find import find_model
+from vid2phys.risp.find import find_model, train_command
 from vid2phys.risp.locate import _distinct, _peaks, locate
 from vid2phys.risp.model import Model, Shape
 from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
@@ -42,6 +42,28 @@ def make_model(mesh: Mesh) -> Model:
 def folder(tmp_path: Path) -> Path:
     make_model(box(0.1, 0.1, 0.03)).save(tmp_path / "models" / "box", {"seed": 0})
     return tmp_path / "models" / "box"
+
+
+def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
+    from vid2phys.engine.systems import get
+    from vid2phys.risp.posed_bodies import body_of_model
+    from vid2phys.risp.posed_joints import PosedJoints
+
+    hand = PosedJoints(get("hand"))
+    count = len(hand.points_body)
+    alone = np.eye(3)[None], np.arange(count)[None]
+    shape = Shape("hand", geometry_signature(hand.mesh), hand.points_body, *alone, 0, "hand", "joints", hand.cameras)
+    model = Model(shape, KeypointNetwork(count, **SIZES["fine"]).eval(), None, 128, {"fine": SIZES["fine"]})
+    model.save(tmp_path / "hand")
+    assert not (tmp_path / "hand" / "coarse.safetensors").exists()
+    again = Model.load(tmp_path / "hand")
+    assert again.coarse is None
+    assert again.shape.kind == "joints"
+    assert again.shape.cameras == hand.cameras
+    assert body_of_model(again, get("hand")).points_body == pytest.approx(hand.points_body)
+    with pytest.raises(InputError, match=r"a model for 'hand' \(joints\); expected one for 'rod' \(modes\)"):
+        body_of_model(again, get("rod"))
+    assert train_command(hand.mesh, None, "hand") == "vid2phys train-risp --system hand --out models/hand"
 
 
 def test_saved_model_reads_as_before(folder: Path) -> None:
@@ -126,6 +148,19 @@ def test_a_model_serves_its_shape_in_any_size(folder: Path, factor: float) -> No
     found = find_model(box(0.1 * factor, 0.1 * factor, 0.03 * factor), folder)
     np.testing.assert_allclose(found.points_body, factor * own.points_body, rtol=1e-6)
     assert found.radius_m == pytest.approx(factor * own.radius_m)
+
+
+def test_of_models_for_one_shape_that_of_its_symmetry_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
+    mesh = box(0.1, 0.1, 0.03)  # 8 turns
+    four = make_model(mesh)
+    eight = np.concatenate([four.rotations, four.rotations @ np.diag([1.0, -1.0, -1.0])])
+    table = np.concatenate([four.permutation] * 2)
+    four.save(tmp_path / "models" / "a")
+    plain = replace(four.shape, rotations=eight, permutation=table, mesh_name="plain")
+    replace(four, shape=plain).save(tmp_path / "models" / "b")
+    assert find_model(mesh).shape.mesh_name == "plain"
 
 
 def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:

@@ -30,6 +30,11 @@ def mesh(tmp_path: Path) -> Path:
         ({"gamma": float("nan")}, "--gamma nan; expected 0"),
         ({"device": "tpu"}, "--device tpu; expected auto, cpu or cuda"),
         ({"system": "kite"}, "kite"),
+        ({"head": "pose"}, "unknown head 'pose'; expected one of keypoint"),
+        ({"head": "state@32"}, "head 'state@32'; expected NAME or NAME@wWIDTH"),
+        ({"loss": "l2"}, "unknown loss 'l2'; expected one of error-gradient"),
+        ({"head": "state", "start": "models/x"}, "--start with --head state; expected --head keypoint"),
+        ({"without": ("shadows", "smells")}, "unknown randomisation 'smells'.*shadows"),
     ],
 )
 def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message: str) -> None:
@@ -37,6 +42,19 @@ def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message
         task.train_risp(mesh, out=tmp_path / "model", work=tmp_path / "work", quiet=True, **options)
     assert not (tmp_path / "model").exists()
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "given", "message"),
+    [
+        ("hand", True, "--mesh for 'hand', which has a mesh of its own; expected no mesh"),
+        ("cloth", False, "no --mesh for 'cloth'; expected a mesh to train for"),
+    ],
+)
+def test_a_mesh_too_many_or_missing(mesh: Path, tmp_path: Path, system: str, given: bool, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        task.train_risp(mesh if given else None, system, tmp_path / "model", work=tmp_path / "work", quiet=True)
+    assert not (tmp_path / "model").exists()
 
 
 def test_missing_mesh_leaves_nothing(tmp_path: Path) -> None:
@@ -88,3 +106,22 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
     assert sum(p.stat().st_size for p in (tmp_path / "models" / "thing").iterdir()) < 6_000_000
     again = task.train_risp(mesh, out=tmp_path / "models" / "thing", **arguments)  # everything is there already
     assert np.array_equal(again.points_body, model.points_body)
+
+
+@pytest.mark.slow
+@pytest.mark.mitsuba
+def test_train_risp_makes_a_state_model(mesh: Path, tmp_path: Path) -> None:
+    from vid2phys.engine.render.llvm import find_llvm
+    from vid2phys.risp.state_model import StateModel
+
+    if find_llvm() is None:
+        pytest.skip("no LLVM on this machine")
+    out = tmp_path / "models" / "thing-state"
+    arguments = {"samples": 64, "epochs": 1, "head": "state@w8", "work": tmp_path / "work", "quiet": True}
+    model = task.train_risp(mesh, out=out, **arguments)
+    assert isinstance(model, StateModel)
+    assert StateModel.load(out).width == 8
+    score = json.loads((out / "score.json").read_text())
+    assert "--head state@w8 --loss error-gradient" in score["command"]
+    assert "val_error" in score["validation"]["fine"]
+    assert not (out / "config.json").exists()  # never found as a model to track with

@@ -91,7 +91,8 @@ def test_learning_rate_rises_and_falls() -> None:
 
 
 def test_training_may_begin_with_the_features_of_a_model(data: TrainingData, tmp_path: Path) -> None:
-    from vid2phys.risp.recipes import FINE_SIZE, _begin_with
+    from vid2phys.risp.heads.keypoint import SIZE as FINE_SIZE
+    from vid2phys.risp.recipes import _begin_with
 
     torch.manual_seed(5)
     other, network = KeypointNetwork(5, **FINE_SIZE), KeypointNetwork(8, **FINE_SIZE)

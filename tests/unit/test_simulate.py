@@ -27,7 +27,7 @@ from vid2phys.io.video import read_clip
 from vid2phys.tasks.film import frame_times, states_at
 from vid2phys.tasks.simulate import Simulation, simulate
 from vid2phys.tasks.simulation_inputs import initial_state
-from vid2phys.types import Array, Trajectory
+from vid2phys.types import Array, Camera, Trajectory
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"
 MESH, CAMERA, ACTIONS = SAMPLE / "quad.obj", SAMPLE / "camera.yaml", SAMPLE / "actions.csv"
@@ -395,3 +395,31 @@ def test_bad_input_is_refused(tmp_path: Path, options: dict[str, Any], code: int
     assert caught.value.exit_code == code
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_film_shows_the_texture(tmp_path: Path) -> None:
+    """Seen from straight above, each texel is where the picture has it, and a missing picture is a note."""
+    from tests.painted_mesh import texel_centers, write_obj
+    from vid2phys.io.texture import SurfaceColors
+    from vid2phys.tasks.film import draw
+
+    mesh = load_mesh(write_obj(tmp_path))
+    pose = np.diag([1.0, -1.0, -1.0, 1.0])
+    pose[:3, 3] = [0.2, 0.15, 1.0]
+    camera = Camera(np.array([[150.0, 0.0, 39.5], [0.0, 150.0, 29.5], [0.0, 0.0, 1.0]]), 80, 60, camera_to_world=pose)
+    dark = np.zeros((60, 80, 3))
+    frame, seen = draw(mesh.vertices, mesh, camera, dark, dark.astype(np.uint8), SurfaceColors(mesh))
+    assert seen
+    points, colors = texel_centers()
+    u, v = (
+        np.round(39.5 + 150 * (points[:, 0] - 0.2)).astype(int),
+        np.round(29.5 - 150 * (points[:, 1] - 0.15)).astype(int),
+    )
+    found = (frame[v, u] / 255.0) ** 2.2
+    light = found.max() / colors.max()  # one face, one light
+    np.testing.assert_allclose(found / light, colors, atol=0.06)
+    (tmp_path / "map.png").unlink()
+    film = {"mesh": tmp_path / "square.obj", "camera": CAMERA, "fps": 2, "seconds": 0.5}
+    known = dict.fromkeys(("inertia_xx", "inertia_yy", "inertia_zz"), 0.004)
+    simulation = run(tmp_path, "quadrotor", set_values={"mass": 0.72} | known, **film)
+    assert any("'map.png' is not in" in note for note in simulation.notes)

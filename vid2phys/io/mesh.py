@@ -6,6 +6,7 @@ closed and silhouettes are differentiated once (`facts.md`: split vertices doubl
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +21,24 @@ from vid2phys.io.geometry import GeometrySignature as GeometrySignature
 from vid2phys.io.geometry import geometry_signature as geometry_signature
 from vid2phys.io.geometry import signature_distance as signature_distance
 from vid2phys.io.obj import parse_obj
-from vid2phys.types import Array, Mesh
+from vid2phys.io.orientation import turned_alike
+from vid2phys.io.texture import of_faces, turned_over
+from vid2phys.io.texture_files import obj_texture, pieces_texture
+from vid2phys.types import Array, Mesh, Texture
 
 UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
 LARGEST_M, SMALLEST_M = 10.0, 1e-3
 _A_MESH = "a triangle mesh (OBJ, STL, PLY, GLB ...)"
+MOST_PARTS = 48
 _WELD = 1e-6  # of the largest extent
+_FLAT = 1e-6  # thickness of what is flat, of its extent
 
 
 @dataclass(frozen=True)
 class MassProperties:
     """Of a body of uniform density. volume: m^3. center_of_mass: [3] m. inertia_per_mass: [3, 3] m^2 about it.
 
-    watertight: False when they are those of the convex hull.
+    watertight: False when they are those of the convex hull, or of a plate.
     """
 
     volume: float
@@ -44,24 +50,31 @@ class MassProperties:
 def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units") -> Mesh:
     """Reads a mesh written in `units` (m, cm, mm, in, ft); parts are its groups, else materials, else connected pieces.
 
-    Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller than 1 mm: then the
-    units are most likely others (`units_flag` is how to say so). Raises UsageError for an unknown unit.
+    Faces that point against their neighbours are turned, parts beyond MOST_PARTS joined, textures that are missing left
+    out: each with a warning. Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller
+    than 1 mm: then the units are most likely others (`units_flag` is how to say so). Raises UsageError for an unknown
+    unit.
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
     path = require_file(path, _A_MESH)
-    vertices, faces, part, names = parse_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
+    vertices, faces, part, names, texture = _load_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
     _check_arrays(path, vertices, faces)
-    vertices, faces, part = _weld(vertices * UNITS_M[units], faces, part)
-    if not len(faces):
+    vertices, faces, whole = _weld(vertices * UNITS_M[units], faces)
+    part, texture = part[whole], of_faces(texture, whole)
+    if not len(faces) or _areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
     check_size(path, vertices, units, units_flag)
+    turned = turned_alike(faces)
+    if turned.any():
+        warnings.warn(f"{turned.sum()} faces of '{path.name}' pointed against their neighbours: turned", stacklevel=2)
+        faces, texture = np.where(turned[:, None], faces[:, ::-1], faces), turned_over(texture, turned)
     if _signed_volume(vertices, faces) < 0.0 and _trimesh(vertices, faces).is_watertight:
-        faces = faces[:, ::-1]
+        faces, texture = faces[:, ::-1], turned_over(texture)
     if len(names) < 2:
         part, names = _connected_parts(vertices, faces)
-    part, names = _only_used(part, names)
-    return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem)
+    part, names = _few_parts(*_only_used(part, names), _areas(vertices, faces), path)
+    return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem, texture)
 
 
 def save_obj(mesh: Mesh, path: str | Path) -> None:
@@ -76,10 +89,13 @@ def save_obj(mesh: Mesh, path: str | Path) -> None:
 def mass_properties(mesh: Mesh) -> MassProperties:
     """Volume, centre of mass and inertia per kilogram at uniform density.
 
-    A mesh that is not watertight encloses no volume: then those of its convex hull are given, with a warning.
+    A mesh that is not watertight encloses no volume: then those of its convex hull are given, with a warning; of a flat
+    one those of a thin plate, whose volume is zero.
     """
     solid = _trimesh(mesh.vertices, mesh.faces)
     watertight = bool(solid.is_watertight and solid.is_winding_consistent and solid.volume > 0.0)
+    if not watertight and _is_flat(mesh):
+        return _of_plate(mesh)
     if not watertight:
         warnings.warn(
             f"mesh '{mesh.name}' is not watertight; its inertia is that of its convex hull; "
@@ -92,16 +108,47 @@ def mass_properties(mesh: Mesh) -> MassProperties:
     return MassProperties(volume, np.asarray(solid.center_mass, dtype=float), inertia, watertight)
 
 
+def _is_flat(mesh: Mesh) -> bool:
+    """Whether all vertices lie in a plane."""
+    centered = mesh.vertices - mesh.vertices.mean(axis=0)
+    spread = np.linalg.svd(centered, compute_uv=False)
+    return bool(spread[2] < _FLAT * spread[0])
+
+
+def _of_plate(mesh: Mesh) -> MassProperties:
+    """Of the faces as plates of one thickness that is next to nothing."""
+    warnings.warn(f"mesh '{mesh.name}' is flat; its inertia is that of a thin plate", stacklevel=3)
+    corners, areas = mesh.vertices[mesh.faces], _areas(mesh.vertices, mesh.faces)
+    center = areas @ corners.mean(axis=1) / areas.sum()
+    corners = corners - center
+    # Exact for a triangle: the integral of x y is area / 12 times (sum over the corners + product of the sums).
+    total = corners.sum(axis=1)
+    moments = np.einsum("fki,fkj->fij", corners, corners) + np.einsum("fi,fj->fij", total, total)
+    moments = np.einsum("f,fij->ij", areas, moments) / (12.0 * areas.sum())
+    return MassProperties(0.0, center, np.trace(moments) * np.eye(3) - moments, watertight=False)
+
+
 def _trimesh(vertices: Array, faces: NDArray[np.int64]) -> Any:
     import trimesh
 
     return trimesh.Trimesh(vertices, faces, process=False)
 
 
-def _load_other(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
+_Loaded = tuple[Array, NDArray[np.int64], NDArray[np.int64], tuple[str, ...], Texture | None]
+
+
+def _load_obj(path: Path) -> _Loaded:
+    obj = parse_obj(path)
+    return obj.vertices, obj.faces, obj.part, obj.names, obj_texture(path, obj)
+
+
+def _load_other(path: Path) -> _Loaded:
     """Whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
     import trimesh
 
+    log = logging.getLogger("trimesh")  # it would print tracebacks of pictures that are missing
+    level = log.level
+    log.setLevel(logging.CRITICAL)
     try:
         scene = trimesh.load_scene(path, process=False)
         found = [
@@ -110,13 +157,16 @@ def _load_other(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]
     except Exception as error:  # trimesh raises whatever its readers meet
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"'{path}' cannot be read ({reason})", _A_MESH, "export it as OBJ") from error
+    finally:
+        log.setLevel(level)
     if not found:
         raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
     offsets = np.cumsum([0] + [len(piece.vertices) for _, piece in found])
     vertices = np.concatenate([np.asarray(piece.vertices, dtype=float) for _, piece in found])
     faces = np.concatenate([np.asarray(p.faces, np.int64) + o for (_, p), o in zip(found, offsets, strict=False)])
     part = np.repeat(np.arange(len(found)), [len(piece.faces) for _, piece in found])
-    return vertices, faces, part, tuple(name for name, _ in found)
+    texture = pieces_texture(path, [piece for _, piece in found])
+    return vertices, faces, part, tuple(name for name, _ in found), texture
 
 
 def _placed(scene: Any) -> list[tuple[str, Any]]:
@@ -151,10 +201,11 @@ def check_size(path: Path, vertices: Array, units: str, units_flag: str) -> None
         raise InputError(f"mesh '{path}' has an extent of {extent:.2g} m", f"at least {SMALLEST_M:g} m", remedy)
 
 
-def _weld(
-    vertices: Array, faces: NDArray[np.int64], part: NDArray[np.int64]
-) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
-    """Joins vertices at the same place, drops faces without area and vertices without faces; keeps the order."""
+def _weld(vertices: Array, faces: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64], NDArray[np.bool_]]:
+    """Joins vertices at the same place, drops faces without area and vertices without faces; keeps the order.
+
+    Also says which faces are kept, [F] bool.
+    """
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
     grid = np.round(vertices / (_WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))).astype(np.int64)
@@ -164,9 +215,13 @@ def _weld(
     rank[order] = np.arange(len(order))
     faces = rank[group.reshape(-1)][faces]
     whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
-    vertices, faces, part = vertices[first[order]], faces[whole], part[whole]
-    used, faces = np.unique(faces, return_inverse=True)
-    return vertices[used], faces.reshape(-1, 3).astype(np.int64), part
+    used, faces = np.unique(faces[whole], return_inverse=True)
+    return vertices[first[order]][used], faces.reshape(-1, 3).astype(np.int64), whole
+
+
+def _areas(vertices: Array, faces: NDArray[np.int64]) -> Array:
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    return np.asarray(0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1))
 
 
 def _signed_volume(vertices: Array, faces: NDArray[np.int64]) -> float:
@@ -183,6 +238,24 @@ def _connected_parts(vertices: Array, faces: NDArray[np.int64]) -> tuple[NDArray
     count, label = connected_components(graph, directed=False)
     names = ("body",) if count == 1 else tuple(f"part_{i}" for i in range(count))
     return label[faces[:, 0]].astype(np.int64), names
+
+
+def _few_parts(
+    part: NDArray[np.int64], names: tuple[str, ...], areas: Array, path: Path
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """At most MOST_PARTS: the smallest become one, and that is said. Each part has a colour of its own to be fitted."""
+    if len(names) <= MOST_PARTS:
+        return part, names
+    order = np.argsort(-np.bincount(part, areas, len(names)), kind="stable")
+    large = np.sort(order[: MOST_PARTS - 1])
+    number = np.full(len(names), MOST_PARTS - 1)
+    number[large] = np.arange(MOST_PARTS - 1)
+    warnings.warn(
+        f"'{path.name}' has {len(names)} parts: the {MOST_PARTS - 1} largest keep a colour of their own, the others "
+        "share one; group them in the file to choose which",
+        stacklevel=3,
+    )
+    return number[part], (*(names[i] for i in large), "rest")
 
 
 def _only_used(part: NDArray[np.int64], names: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -1,7 +1,8 @@
-"""Wavefront OBJ: the parts of the format that carry shape and groups (general readers lose the groups)."""
+"""Wavefront OBJ: shape, groups (general readers lose them) and texture coordinates."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,37 @@ from vid2phys.io.files import read_text
 from vid2phys.types import Array
 
 
-def parse_obj(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
-    """Vertices [V, 3] in the file's unit, faces [F, 3], part of each face [F], names of the parts.
+@dataclass(frozen=True)
+class ObjFile:
+    """vertices [V, 3] in the file's unit, faces [F, 3], part of each face [F], names of the parts.
+
+    uv: [F, 3, 2] texture coordinates, NaN where a corner has none. material: name for each face. libraries: the MTL
+    files named. vertex_color: [V, 3] in 0..1 when every vertex has one (`v x y z r g b`), else None.
+    """
+
+    vertices: Array
+    faces: NDArray[np.int64]
+    part: NDArray[np.int64]
+    names: tuple[str, ...]
+    uv: Array
+    material: tuple[str, ...]
+    libraries: tuple[str, ...]
+    vertex_color: Array | None
+
+
+def parse_obj(path: Path) -> ObjFile:
+    """The shape, groups and texture coordinates of an OBJ file.
 
     Parts are groups or objects (`g`, `o`) when there are several, else materials. Polygons become fans of triangles.
     Raises InputError naming the line that cannot be read.
     """
     vertices: list[list[float]] = []
+    colors: list[list[float]] = []
+    coordinates: list[list[float]] = [[np.nan, np.nan]]  # where corners without texture coordinates find theirs
     faces: list[list[int]] = []
+    corners: list[list[int]] = []
     labels: list[tuple[str, str]] = []
+    libraries: list[str] = []
     group, material = "body", "body"
     text = read_text(path, "a Wavefront OBJ").replace("\\\n", " ")
     for number, line in enumerate(text.splitlines(), start=1):
@@ -32,30 +55,62 @@ def parse_obj(path: Path) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], 
                 vertices.append([float(word) for word in words[1:4]])
                 if len(vertices[-1]) < 3:
                     raise ValueError
+                if len(words) >= 7:
+                    colors.append([float(word) for word in words[4:7]])
+            elif words[0] == "vt":
+                coordinates.append([float(words[1]), float(words[2]) if len(words) > 2 else 0.0])
             elif words[0] == "f":
-                triangles = _fan(words[1:], len(vertices))
+                triangles, textures = _fan(words[1:], len(vertices), len(coordinates) - 1)
                 faces += triangles
+                corners += textures
                 labels += [(group, material)] * len(triangles)
-        except ValueError:
+        except (ValueError, IndexError):
             got = f"line {number} of '{path}' is '{line.strip()[:40]}'"
             raise InputError(got, "a vertex or a face of an OBJ file", "the file may be cut short") from None
         if words[0] in ("g", "o"):
             group = "_".join(words[1:]) or "body"
         elif words[0] == "usemtl":
             material = "_".join(words[1:]) or "body"
+        elif words[0] == "mtllib":
+            libraries.append(line.split(None, 1)[1].strip() if len(words) > 1 else "")
     part, names = _number(labels)
-    return np.array(vertices).reshape(-1, 3), np.array(faces, dtype=np.int64).reshape(-1, 3), part, names
+    return ObjFile(
+        vertices=np.array(vertices).reshape(-1, 3),
+        faces=np.array(faces, dtype=np.int64).reshape(-1, 3),
+        part=part,
+        names=names,
+        uv=_coordinates(coordinates, corners),
+        material=tuple(name for _, name in labels),
+        libraries=tuple(libraries),
+        vertex_color=np.array(colors) if colors and len(colors) == len(vertices) else None,
+    )
 
 
-def _fan(corners: list[str], vertices_so_far: int) -> list[list[int]]:
-    """Triangles of one polygon, counted from 0; negative OBJ indices count back from the last vertex."""
+def _coordinates(known: list[list[float]], corners: list[list[int]]) -> Array:
+    """Texture coordinates of corners [F, 3], counted from 1; NaN for 0 and for what is not there."""
+    index = np.array(corners, dtype=np.int64).reshape(-1, 3)
+    return np.array(known)[np.where((index > 0) & (index < len(known)), index, 0)]
+
+
+def _fan(corners: list[str], vertices_so_far: int, textures_so_far: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Triangles of one polygon, vertices counted from 0 and texture coordinates from 1 (0: none).
+
+    Negative OBJ indices count back from the last one.
+    """
     if len(corners) < 3:
         raise ValueError
-    indices = [int(corner.split("/")[0]) for corner in corners]
+    fields = [corner.split("/") for corner in corners]
+    indices = [int(field[0]) for field in fields]
     if 0 in indices:
         raise ValueError
     indices = [i - 1 if i > 0 else vertices_so_far + i for i in indices]
-    return [[indices[0], indices[k], indices[k + 1]] for k in range(1, len(indices) - 1)]
+    textures = [int(field[1]) if len(field) > 1 and field[1] else 0 for field in fields]
+    textures = [i if i >= 0 else textures_so_far + 1 + i for i in textures]
+    return _triangles(indices), _triangles(textures)
+
+
+def _triangles(polygon: list[int]) -> list[list[int]]:
+    return [[polygon[0], polygon[k], polygon[k + 1]] for k in range(1, len(polygon) - 1)]
 
 
 def _number(labels: list[tuple[str, str]]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -9,21 +9,28 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import observe
 from vid2phys.engine.system import System
+from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.report.figures import COLORS, figure, svg_text
 from vid2phys.rotations import Array, matrix_from_quat
 from vid2phys.types import Actions, Camera, Result
 
+_PANEL = 7  # joints
 _BAND = 1.96  # standard deviations of a 95 % interval
 
 
 def trajectory_plot(result: Result, system: System) -> str:
-    """Position and roll, pitch, yaw over time; positions with 95 % bands where the covariance is known."""
+    """Position and roll, pitch, yaw over time; positions with 95 % bands where the covariance is known.
+
+    Of joints on a fixed base their coordinates, with bands.
+    """
     times = result.trajectory.times_s
+    if isinstance(system, JointTree) and not system.robot.free_base:
+        return _joints_plot(result, system)
     positions, quats = system.body_pose(result.trajectory.states)
     fig, (place, turn) = figure(2, "time in the clip (s)")
     for axis, name in enumerate("xyz"):
         (line,) = place.plot(times, positions[:, axis], label=name)
-        if result.trajectory.covariance is not None:
+        if result.trajectory.covariance is not None and "vertex" not in system.tangent_names[0]:
             half = _BAND * np.sqrt(result.trajectory.covariance[:, axis, axis])
             _band(place, times, positions[:, axis] - half, positions[:, axis] + half, line.get_color())
     for angle, name in zip(_roll_pitch_yaw(quats), ("roll", "pitch", "yaw"), strict=True):
@@ -31,6 +38,21 @@ def trajectory_plot(result: Result, system: System) -> str:
     place.set_ylabel("position (m)")
     turn.set_ylabel("rotation (deg)")
     _finish((place, turn), times, np.asarray(~result.observation.visible.any(axis=1)))
+    return svg_text(fig)
+
+
+def _joints_plot(result: Result, system: JointTree) -> str:
+    """One curve a joint, a few in a panel."""
+    times, names = result.trajectory.times_s, system.robot.joint_names
+    fig, panels = figure(-(-len(names) // _PANEL), "time in the clip (s)")
+    for joint, name in enumerate(names):
+        axes, values = panels[joint // _PANEL], result.trajectory.states[:, joint]
+        (line,) = axes.plot(times, values, label=name)
+        if result.trajectory.covariance is not None:
+            half = _BAND * np.sqrt(result.trajectory.covariance[:, joint, joint])
+            _band(axes, times, values - half, values + half, line.get_color())
+        axes.set_ylabel("joints (rad or m)")
+    _finish(tuple(panels), times, np.asarray(~result.observation.visible.any(axis=1)))
     return svg_text(fig)
 
 

@@ -65,7 +65,7 @@ def calibrate(
     start = replace(start, min_quality=quality, still_quality=still)
     calibration = fit(seen.residuals, start)
     divisor = evidence_divisor(measured.evidence, measured.residuals.sequence)
-    numbers = _cross_validated(
+    numbers = cross_validated(
         np.unique(measured.residuals.sequence),
         lambda fitting, checking: normalised(
             seen.residuals.of_sequences(checking), fit(seen.residuals.of_sequences(fitting), start)
@@ -88,7 +88,7 @@ def calibrate_aligning(
 ) -> Calibration:
     """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
     errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
-    numbers = _cross_validated(
+    numbers = cross_validated(
         np.unique(errors.look),
         lambda fitting, checking: align_errors.normalised(
             errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0]
@@ -103,7 +103,7 @@ def calibrate_aligning(
     )
 
 
-def _cross_validated(
+def cross_validated(
     looks: NDArray[np.int64],
     judge: Callable[[NDArray[np.int64], NDArray[np.int64]], dict[str, float]],
 ) -> dict[str, float]:

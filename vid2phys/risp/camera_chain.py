@@ -1,4 +1,4 @@
-"""The stages between light and a video frame's bytes: blur, exposure, colour, tone curve, noise, compression.
+"""The stages between light and a video frame's bytes: blur, exposure, colour, tone curve, noise (then `codec.py`).
 
 `Exposure` is drawn once a picture and applied to light and, linearised, to derivatives of light. Noise and codec are
 constants of the derivative (design, section 2).
@@ -13,17 +13,21 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.risp.randomisation import ALL, Randomisation
+
 Linear = NDArray[Any]  # float32 light
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722], np.float32)
 
 
-def area_filtered_warp(image: Linear, matrix: NDArray[np.float64], size: tuple[int, int], *, replicate: bool) -> Linear:
-    """Affine warp (`matrix` [2, 3] takes source to target pixels) that averages where it shrinks.
+def area_filtered_warp(
+    image: Linear, matrix: NDArray[np.float64], size: tuple[int, int], *, replicate: bool, filtered: bool = True
+) -> Linear:
+    """Affine warp (`matrix` [2, 3] takes source to target pixels) that averages where it shrinks, if `filtered`.
 
     image: [h, w, C], any C. size: width, height of the target. Outside the source: its edge if `replicate`, else 0.
     """
     scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
-    if scale < 0.95:  # the variance of a target pixel's box beyond that of a source pixel's
+    if scale < 0.95 and filtered:  # the variance of a target pixel's box beyond that of a source pixel's
         image = gaussian_blur(image, float(np.sqrt((1.0 / scale**2 - 1.0) / 12.0)))
     border = cv2.BORDER_REPLICATE if replicate else cv2.BORDER_CONSTANT
     pieces = [
@@ -99,16 +103,20 @@ class Exposure:
         return (derivative @ self.color.T) * (255.0 * slope * inside).astype(np.float32)
 
 
-def draw_exposure(rng: np.random.Generator, linear: Linear) -> Exposure:
+def draw_exposure(rng: np.random.Generator, linear: Linear, varied: Randomisation = ALL) -> Exposure:
     """An automatic exposure that is never quite right, white balance, saturation and tone curve for this picture."""
-    bright = float(np.percentile(luminance(linear)[::2, ::2], rng.uniform(65, 98))) + 1e-4
-    gain = rng.uniform(0.15, 0.95) / bright
-    balance = np.diag(np.exp(rng.normal(0.0, 0.12, 3)))
+    percentile, level = rng.uniform(65, 98), rng.uniform(0.15, 0.95)
+    balance = np.exp(rng.normal(0.0, 0.12, 3))
     keep = rng.uniform(0.5, 1.4) if rng.random() < 0.8 else 0.0 if rng.random() < 0.15 else 1.0
-    saturation = keep * np.eye(3) + (1.0 - keep) * np.tile(_LUMINANCE, (3, 1))
     contrast = rng.uniform(0.0, 0.7) if rng.random() < 0.4 else 0.0
-    color = (gain * saturation @ balance).astype(np.float32)
-    return Exposure(color, bool(rng.random() < 0.5), 1.0 / rng.uniform(1.7, 2.6), contrast)
+    shoulder, exponent = bool(rng.random() < 0.5), 1.0 / rng.uniform(1.7, 2.6)
+    if not varied.exposure:
+        percentile, level, contrast, shoulder, exponent = 90.0, 0.7, 0.0, False, 1.0 / 2.2
+    if not varied.colour_cast:
+        balance, keep = np.ones(3), 1.0
+    gain = level / (float(np.percentile(luminance(linear)[::2, ::2], percentile)) + 1e-4)
+    saturation = keep * np.eye(3) + (1.0 - keep) * np.tile(_LUMINANCE, (3, 1))
+    return Exposure((gain * saturation * balance).astype(np.float32), shoulder, exponent, contrast)
 
 
 def sensor_noise(rng: np.random.Generator, display: Linear) -> Linear:
@@ -120,19 +128,3 @@ def sensor_noise(rng: np.random.Generator, display: Linear) -> Linear:
     if rng.random() < 0.4:
         noise = gaussian_blur(noise, 0.6) * np.float32(1.7)
     return display + level * noise * (0.6 + 0.4 * np.sqrt(np.clip(display, 0, 255) / 128.0))
-
-
-def compress(rng: np.random.Generator, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Block transform coding with 4:2:0 colour at a random block phase; the strongest is smoothed by a loop filter."""
-    if rng.random() < 0.12:
-        return image
-    quality = int(np.clip(rng.normal(68, 20), 15, 97))
-    top, left = (int(v) for v in rng.integers(0, 8, 2))
-    padded = cv2.copyMakeBorder(image, top, 8, left, 8, cv2.BORDER_REPLICATE)
-    _, code = cv2.imencode(".jpg", cv2.cvtColor(padded, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
-    decoded = cv2.cvtColor(np.asarray(cv2.imdecode(code, cv2.IMREAD_COLOR)), cv2.COLOR_BGR2RGB)
-    result = np.ascontiguousarray(decoded[top : top + image.shape[0], left : left + image.shape[1]])
-    if quality < 60 and rng.random() < 0.6:
-        smooth = cv2.GaussianBlur(result, (3, 3), 0.6)
-        return np.asarray(cv2.addWeighted(result, 0.5, smooth, 0.5, 0), np.uint8)
-    return np.asarray(result, np.uint8)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
+from vid2phys.risp.posed import PosedBody
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.risp.randomize import PSI_NAMES
 from vid2phys.risp.viewpoints import FRAMES_PER_SEQUENCE, SEQUENCE_FPS
 from vid2phys.types import Array, Mesh
@@ -31,7 +33,11 @@ _OPEN_SHARDS = 512
 
 @dataclass(frozen=True)
 class Settings:
-    """How a dataset is made; two folders with equal settings hold the same bytes."""
+    """How a dataset is made; two folders with equal settings hold the same bytes.
+
+    without: names of what is not randomised (`Randomisation.off_in_renders`). looks: how many there are, 0: one for
+    each sample or sequence.
+    """
 
     samples: int
     gradient_share: float
@@ -45,6 +51,9 @@ class Settings:
     schema: str = SCHEMA
     recipe: int = RECIPE
     psi_names: tuple[str, ...] = PSI_NAMES
+    postures: str = ""  # the recipe of a body on a known base, which is `PosedBody.recipe`
+    without: tuple[str, ...] = ()
+    looks: int = 0
 
     @property
     def shards(self) -> int:
@@ -67,7 +76,7 @@ class Render:
     radiance: [S, S, 4] float16, linear premultiplied RGB and coverage. K: [3, 3] px, centres at integers.
     view_from_body: [4, 4] m, OpenCV axes. tangents: [P, S, S, 4] float16, d radiance / d psi for one standard
     deviation of each of PSI_NAMES (coverage does not change), or None. look_id: the look; the frames of a sequence
-    share it. time_s: within the sequence.
+    share it. time_s: within the sequence. posture: [D] of a body on a known base (`posed`), else None.
     """
 
     radiance: NDArray[np.float16]
@@ -76,6 +85,7 @@ class Render:
     tangents: NDArray[np.float16] | None
     look_id: int
     time_s: float
+    posture: Array | None = None
 
 
 def make_dataset(
@@ -90,22 +100,32 @@ def make_dataset(
     spp: int = 16,
     workers: int = 2,
     sequences: bool = False,
+    posed: PosedBody | None = None,
+    varied: Randomisation = ALL,
+    looks: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
     """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
-    under one look, for calibration. progress: called with (samples done, samples).
-    Raises InputError when the folder holds a dataset made otherwise, MissingDependencyError without LLVM.
+    under one look, for calibration. posed: the body whose mesh this is, if its base is known and its shape is what
+    varies. varied: what is randomised at all. looks: only so many, in turn (0: ever new ones). progress: called with
+    (samples done, samples). Raises InputError when the folder holds a dataset made otherwise, MissingDependencyError
+    without LLVM.
     """
     from vid2phys.risp.workers import render_missing
 
     folder = Path(folder)
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
-    settings = Settings(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh))
+    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if posed is None else posed.reach_m
+    settings = Settings(
+        *(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh)),
+        without=varied.off_in_renders,
+        looks=looks,
+        postures="" if posed is None else posed.recipe,
+    )
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not shard_path(folder, shard).exists()]
-    render_missing(mesh, system, folder, settings, missing, workers=workers, progress=progress)
+    render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
     return RenderSet(folder)
 
 
@@ -147,6 +167,7 @@ class RenderSet:
             tangents=tangents,
             look_id=int(shard.get_slice("look_id")[row]),
             time_s=float(shard.get_slice("time_s")[row]),
+            posture=shard.get_slice("posture")[row] if self.settings.postures else None,
         )
 
     def radiance(self, index: int) -> NDArray[np.float16]:
@@ -180,6 +201,10 @@ class RenderSet:
         """[N] time within the sequence, s."""
         return self._all("time_s")
 
+    def postures(self) -> Array:
+        """[N, D] of all samples of a body on a known base."""
+        return self._all("posture")
+
     def _all(self, name: str) -> Array:
         shards = (_open(str(shard_path(self.folder, i))) for i in range(self.settings.shards))
         return np.concatenate([shard.get_tensor(name) for shard in shards])
@@ -200,14 +225,15 @@ def read_settings(folder: Path) -> Settings:
     """How the dataset in `folder` is made. Raises InputError."""
     try:
         data = json.loads((folder / "dataset.json").read_text())
-        return Settings(**{**data, "psi_names": tuple(data["psi_names"])})
+        return Settings(**{**data, "psi_names": tuple(data["psi_names"]), "without": tuple(data.get("without", ()))})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder} holds no dataset ({error})", "a folder with dataset.json", "make one") from error
 
 
 def group_of(settings: Settings, index: int) -> int:
     """The look of a sample: its own, or that of its sequence."""
-    return index // FRAMES_PER_SEQUENCE if settings.sequences else index
+    group = index // FRAMES_PER_SEQUENCE if settings.sequences else index
+    return group % settings.looks if settings.looks else group
 
 
 @lru_cache(maxsize=_OPEN_SHARDS)
@@ -238,6 +264,12 @@ def _mesh_digest(mesh: Mesh) -> str:
     digest = hashlib.sha256()
     for array in (mesh.vertices.astype("<f8"), mesh.faces.astype("<i8"), mesh.part.astype("<i8")):
         digest.update(np.ascontiguousarray(array).tobytes())
+    if mesh.texture is not None:
+        texture = mesh.texture
+        for image in texture.images:
+            digest.update(str(image.shape).encode() + np.ascontiguousarray(image).tobytes())
+        for array in (texture.image.astype("<i8"), texture.uv.astype("<f8"), texture.corner_color.astype("<f8")):
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

@@ -33,6 +33,11 @@ def random_environment(rng: np.random.Generator, *, structured: bool) -> Array:
     return image / max(mean_luminance(image), 1e-6)
 
 
+def uniform_like(image: Array) -> Array:
+    """Light of the picture's mean colour from everywhere, [32, 64, 3]."""
+    return np.broadcast_to(mean_color(image), (ROWS, COLUMNS, 3)).copy()
+
+
 def mean_luminance(image: Array) -> float:
     """Mean luminance over the sphere: rows near the poles count less."""
     return float(mean_color(image) @ LUMINANCE)

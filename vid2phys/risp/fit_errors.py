@@ -29,8 +29,9 @@ class Residuals:
     """N frames of known pose, in view pixels.
 
     error: [N, K, 2] read minus true. raw: [N, K, 2, 2] the network's own covariance. used: [N, K]. modes: [N, K, 2, 6]
-    derivative wrt (rotations [rad], sideways [fraction of the radius], log depth). diameter_px, quality: [N]. sequence:
-    [N] index of the sequence, increasing. time_s: [N], increasing within a sequence.
+    derivative wrt (rotations [rad], sideways [fraction of the radius], log depth); or [N, K, 2, R] of other shared
+    errors. diameter_px, quality: [N]. sequence: [N] index of the sequence, increasing. time_s: [N], increasing within a
+    sequence.
     """
 
     error: Array
@@ -68,14 +69,15 @@ def split(data: Residuals, calibration: Calibration) -> Split:
     factor = np.linalg.inv(np.linalg.cholesky(covariance)) * data.used[..., None, None]
     count = len(data.error)
     white = (factor @ data.error[..., None]).reshape(count, -1)
-    modes = (factor @ data.modes).reshape(count, -1, 6)
+    size = data.modes.shape[-1]
+    modes = (factor @ data.modes).reshape(count, -1, size)
     normal = np.swapaxes(modes, -1, -2) @ modes
-    normal = normal + np.eye(6) * (1e-9 * np.trace(normal, axis1=-2, axis2=-1) + 1e-12)[:, None, None]
+    normal = normal + np.eye(size) * (1e-9 * np.trace(normal, axis1=-2, axis2=-1) + 1e-12)[:, None, None]
     inverse = np.linalg.inv(normal)
     coefficients = (inverse @ (np.swapaxes(modes, -1, -2) @ white[..., None]))[..., 0]
     rest = white - (modes @ coefficients[..., None])[..., 0]
     log_det = (np.linalg.slogdet(covariance)[1] * data.used).sum(axis=-1) + np.linalg.slogdet(normal)[1]
-    freedom = 2.0 * data.used.sum(axis=-1) - 6.0
+    freedom = 2.0 * data.used.sum(axis=-1) - size
     return Split(coefficients, inverse, (rest**2).sum(axis=-1), freedom, log_det)
 
 
@@ -120,7 +122,7 @@ def _fit_modes(data: Residuals, calibration: Calibration) -> Calibration:
     growth = np.log(REFERENCE_PX / np.clip(data.diameter_px, 8.0, 400.0))
     doubt = REFERENCE_QUALITY - data.quality
     found = []
-    for mode in range(6):
+    for mode in range(data.modes.shape[-1]):
         values, variance = pieces.coefficients[:, mode], pieces.covariance[:, mode, mode]
         expected = calibration.mode_scale(data.diameter_px, data.quality)[:, mode] ** 2 + variance
         scale = np.median(values**2 / expected) / _CHI2_MEDIAN
@@ -182,12 +184,12 @@ def _minimize(cost: Callable[[Array], float], start: Array) -> Array:
     return np.asarray(minimize(cost, start, method="Nelder-Mead", options=options).x)
 
 
-def normalised(data: Residuals, calibration: Calibration) -> dict[str, float]:
+def normalised(data: Residuals, calibration: Calibration, names: tuple[str, ...] = MODE_NAMES) -> dict[str, float]:
     """Root mean square of residuals over what the model expects; 1 is honest, below is timid, above is bold.
 
-    `points`: what no pose explains. `rotation_x` ...: the coefficient of each mode. `frame`: all of a frame's residuals
-    under its whole covariance. `clip`: all of a sequence's, with the correlation in time. Left out, and told as shares:
-    `outlier_share` of points, and `gross_share` of frames whose pose is more than 5 sigma off.
+    `points`: what no pose explains. `names` (`rotation_x` ...): the coefficient of each mode. `frame`: all of a frame's
+    residuals under its whole covariance. `clip`: all of a sequence's, with the correlation in time. Left out, and told
+    as shares: `outlier_share` of points, and `gross_share` of frames whose pose is more than 5 sigma off.
     """
     kept = trim(data, calibration)
     squared = _mode_ratios(kept, calibration)
@@ -195,7 +197,7 @@ def normalised(data: Residuals, calibration: Calibration) -> dict[str, float]:
     sane = kept[sound]
     pieces = split(sane, calibration)
     numbers = {"points": float(np.sqrt(pieces.rest.sum() / pieces.freedom.sum()))}
-    numbers |= {n: float(v) for n, v in zip(MODE_NAMES, np.sqrt(squared[sound].mean(axis=0)), strict=True)}
+    numbers |= {n: float(v) for n, v in zip(names, np.sqrt(squared[sound].mean(axis=0)), strict=True)}
     numbers["frame"] = _whitened(sane, calibration, np.arange(len(sane.time_s)))
     numbers["clip"] = _whitened(sane, calibration, sane.sequence)
     numbers["outlier_share"] = float(1.0 - kept.used.sum() / data.used.sum())
@@ -219,7 +221,7 @@ def _whitened(data: Residuals, calibration: Calibration, group: NDArray[np.int64
     for g in np.unique(group):
         rows = np.flatnonzero(group == g)
         frame, point = np.nonzero(data.used[rows])
-        scaled = (data.modes[rows] * std[rows, None, None])[frame, point].reshape(-1, 6)
+        scaled = (data.modes[rows] * std[rows, None, None])[frame, point].reshape(-1, len(tau))
         which = np.repeat(frame, 2)
         lag = np.abs(data.time_s[rows][which, None] - data.time_s[rows][which])
         matrix = np.einsum("ia,ja,ija->ij", scaled, scaled, np.exp(-lag[..., None] / tau))

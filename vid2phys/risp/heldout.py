@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from vid2phys.risp import camera_chain as chain
 from vid2phys.risp.backgrounds import compose_background
+from vid2phys.risp.codec import compress
 from vid2phys.risp.dataset import FRAMES_PER_SEQUENCE, Render, RenderSet
 from vid2phys.risp.develop import IN_FRAME_PX, body_in_frame
 from vid2phys.types import Array, Camera
 
 _MARGIN = 1.3  # of the frame around the body, in diameters of its bounding sphere
-_SPEED_PX = 2.0  # of the body over the background, a frame
+SPEED_PX = 2.0  # of the body over the background, a frame
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,26 @@ class HeldOutClip:
     background: NDArray[np.uint8]
 
 
-def make_clip(renders: RenderSet, sequence: int, radius_m: float, bank: NDArray[np.uint8], *, seed: int) -> HeldOutClip:
-    """Clip of render sequence `sequence` at a random in-frame size; the same for the same seed."""
+def make_clip(
+    renders: RenderSet,
+    sequence: int,
+    radius_m: float,
+    bank: NDArray[np.uint8],
+    *,
+    seed: int,
+    in_frame_px: tuple[float, float] = IN_FRAME_PX,
+    speed_px: float = SPEED_PX,
+) -> HeldOutClip:
+    """Clip of render sequence `sequence`, the same for the same seed.
+
+    in_frame_px: between which its bounding sphere's diameter in the frame is drawn. speed_px: of the body over the
+    background, a frame; 0: it stands still.
+    """
     rng = np.random.default_rng([seed, sequence])
     samples = [renders.sample(sequence * FRAMES_PER_SEQUENCE + i) for i in range(FRAMES_PER_SEQUENCE)]
-    diameter = float(np.exp(rng.uniform(*np.log(IN_FRAME_PX))))
+    diameter = float(np.exp(rng.uniform(*np.log(in_frame_px))))
     scale = diameter / _rendered_diameter(samples[0], radius_m) * samples[0].K[0, 0]  # focal length of the clip, px
-    way = _way(rng, len(samples))
+    way = _way(rng, len(samples), speed_px)
     half = 0.5 * np.ptp(way, axis=0).max() + _MARGIN * diameter
     side = int(np.ceil(2.0 * half))
     stage = _Stage.set_up(rng, samples[0], bank, side)
@@ -66,11 +80,11 @@ def _rendered_diameter(sample: Render, radius_m: float) -> float:
     return float(2.0 * np.tan(np.arcsin(radius_m / distance)) * sample.K[0, 0])
 
 
-def _way(rng: np.random.Generator, count: int) -> Array:
+def _way(rng: np.random.Generator, count: int, speed_px: float) -> Array:
     """Where the body is relative to the background, [T, 2] px: steady motion with a slow bend."""
     t = np.arange(count, dtype=float)
-    bend = rng.normal(0.0, 0.03, 2) * (t[:, None] - 0.5 * count) ** 2
-    return t[:, None] * rng.normal(0.0, _SPEED_PX, 2) + bend + rng.uniform(-0.5, 0.5, 2)
+    bend = rng.normal(0.0, 0.015 * speed_px, 2) * (t[:, None] - 0.5 * count) ** 2
+    return t[:, None] * rng.normal(0.0, speed_px, 2) + bend + rng.uniform(-0.5, 0.5, 2)
 
 
 def _place_in_frame(sample: Render, focal: float, center: Array) -> Array:
@@ -109,4 +123,4 @@ class _Stage:
             np.random.default_rng([self.seed, 2]), np.ascontiguousarray(np.roll(display, roll, axis=(0, 1)))
         )
         noisy = np.roll(noisy, -roll, axis=(0, 1))
-        return chain.compress(np.random.default_rng([self.seed, 3]), np.clip(np.round(noisy), 0, 255).astype(np.uint8))
+        return compress(np.random.default_rng([self.seed, 3]), np.clip(np.round(noisy), 0, 255).astype(np.uint8))

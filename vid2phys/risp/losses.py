@@ -1,8 +1,8 @@
 """What the networks are trained on.
 
 Keypoints: cross-entropy of heat maps with Gaussian targets, the minimum over the body's symmetry group of one whole
-picture (not of each point), plus the error in pixels of the decoded points; RISP (Ma, Du et al., ICLR 2022) eq. 8 is
-this error alone and eq. 12 adds gamma times the norm of its derivative along rendering parameters psi.
+picture (not of each point), plus the error in pixels of the decoded points. What makes networks blind to rendering
+parameters is in `penalties/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vid2phys.risp import heatmaps
-from vid2phys.risp.network import INPUT_SCALE, KeypointNetwork, pixel_to_cell, to_input
+from vid2phys.risp.network import pixel_to_cell
 
 _ERROR_LIMIT_PX = 8.0  # a point decoded at a wrong peak is the cross-entropy's business
 _SMOOTH_PX = 0.3
@@ -105,24 +105,6 @@ def _front_loss(log_prob: Tensor, targets: Targets, absent: Tensor, uniform: Ten
     front = torch.where(absent, uniform, heatmaps.cross_entropy(log_prob, point)[:, 0, 0])
     seen = (targets.visible[:, targets.front] | absent).to(front.dtype)
     return (front * seen).sum() / seen.sum().clamp(min=1.0)
-
-
-def rendering_gradient_norm(
-    network: KeypointNetwork, images: Tensor, tangents: Tensor, targets: Targets
-) -> tuple[Tensor, Tensor]:
-    """Eq. 12's two terms: the decoded error, and the norm of its derivative along psi, means over the batch, px.
-
-    images: [B, V, V, 3]. tangents: d image / d psi, [B, P, V, V, 3] per standard deviation of psi. The derivative is
-    the product dL/dI . dI/dpsi; the second backward pass goes through the network only, never through the renderer.
-    """
-    inputs = to_input(images).requires_grad_(True)
-    logits = network(inputs)[:, :-1]
-    with torch.no_grad():
-        _, points, visible = best_targets(heatmaps.log_probabilities(logits), targets)
-    error = decoded_error_px(logits, points, visible)
-    (slope,) = torch.autograd.grad(error.sum(), inputs, create_graph=True)
-    along = torch.einsum("bchw,bphwc->bp", slope, tangents) * INPUT_SCALE
-    return error.mean(), (along.square().sum(-1) + 1e-8).sqrt().mean()
 
 
 def locator_targets(center_px: Tensor, diameter_px: Tensor, present: Tensor, cells: int) -> tuple[Tensor, Tensor]:

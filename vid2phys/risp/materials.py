@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.io.texture import mean_face_colors
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.types import Array, Mesh
 
 _METALS = np.array(
@@ -20,29 +22,51 @@ _METALS = np.array(
         [0.25, 0.25, 0.27],  # gun metal
     ]
 )
+_BLAS_STAYS_ALONE = 10_000
 
 
 @dataclass(frozen=True)
 class MeshParts:
-    """What material choice needs of a mesh: group and component of each face [F], areas [F], centres [F, 3]."""
+    """What material choice needs of a mesh: group and component of each face [F], areas [F], centres [F, 3].
+
+    texture_color: mean colours of the faces in the mesh's texture, linear RGB [F, 3]; None without one.
+    """
 
     group: NDArray[np.int64]
     component: NDArray[np.int64]
     face_area: Array
     face_center: Array  # in body radii
+    texture_color: Array | None = None
+
+    def mean(self, values: Array) -> float:
+        """Mean over the surface of values [F] of its faces."""
+        # Long dot products go to BLAS's threads, which then spin for tens of milliseconds beside the renderer.
+        total = (
+            values @ self.face_area if len(values) < _BLAS_STAYS_ALONE else np.einsum("f,f->", values, self.face_area)
+        )
+        return float(total / self.face_area.sum())
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Per-face values: color [F, 3] linear RGB, roughness [F], metallic [F]."""
+    """Per-face values: color [F, 3] linear RGB, roughness [F], metallic [F].
+
+    texture_share [F], texture_brightness [3]: as in `Appearance`.
+    """
 
     color: Array
     roughness: Array
     metallic: Array
+    texture_share: Array = field(default_factory=lambda: np.zeros(0))
+    texture_brightness: Array = field(default_factory=lambda: np.zeros(3))
 
     def albedo(self, parts: MeshParts) -> float:
         """Mean of the base colour over the surface."""
-        return float(self.color.mean(axis=1) @ parts.face_area / parts.face_area.sum())
+        color = self.color
+        if parts.texture_color is not None and self.texture_share.size:
+            share = self.texture_share[:, None]
+            color = (1.0 - share) * color + share * recolored(parts.texture_color, self.texture_brightness)
+        return parts.mean(color.mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -71,11 +95,41 @@ def mesh_parts(mesh: Mesh) -> MeshParts:
         component=_compact(label[faces[:, 0]].astype(np.int64)),
         face_area=0.5 * np.linalg.norm(normal, axis=1),
         face_center=corners.mean(axis=1) / radius,
+        texture_color=None if mesh.texture is None else mean_face_colors(mesh),
     )
 
 
-def random_surface(rng: np.random.Generator, parts: MeshParts) -> Surface:
-    """Materials for all faces: one for all, one a group, one a connected component, or a base with accents."""
+def random_surface(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Surface:
+    """Materials for all faces; with a texture, half of the bodies wear it, a quarter mix it with random materials."""
+    surface = _random_materials(rng, parts)
+    if not varied.metals:
+        surface = replace(surface, metallic=np.zeros(len(surface.metallic)))
+    return surface if parts.texture_color is None or not varied.textures else _textured(rng, surface)
+
+
+def recolored(color: Array, log_factor: Array) -> Array:
+    """Colours made brighter by a factor while they are dark, smoothly kept below 1."""
+    return np.asarray(1.0 - (1.0 - color) ** np.exp(log_factor))
+
+
+def _textured(rng: np.random.Generator, surface: Surface) -> Surface:
+    """The mesh's texture over random materials: as it is but for gain, tint and gloss, faded, or not at all."""
+    style = rng.choice(["texture", "mixed", "materials"], p=[0.5, 0.25, 0.25])
+    share = {"texture": 1.0, "mixed": float(rng.uniform(0.2, 0.9)), "materials": 0.0}[str(style)]
+    gain, warm, green = rng.normal(0.0, 0.35), rng.normal(0.0, 0.15), rng.normal(0.0, 0.05)
+    brightness = np.array([gain + warm, gain + green, gain - warm])
+    roughness = float(rng.uniform(0.15, 0.95))  # paper, print and lacquer; never metal
+    return replace(
+        surface,
+        roughness=surface.roughness if style == "materials" else np.full(len(surface.roughness), roughness),
+        metallic=surface.metallic if style == "materials" else np.zeros(len(surface.metallic)),
+        texture_share=np.full(len(surface.roughness), share),
+        texture_brightness=brightness,
+    )
+
+
+def _random_materials(rng: np.random.Generator, parts: MeshParts) -> Surface:
+    """One material for all faces, one a group, one a connected component, or a base with accents."""
     metal_share = 0.85 if rng.random() < 0.25 else rng.choice([0.0, 0.1])
     style = rng.choice(["single", "groups", "components", "accents"], p=[0.12, 0.36, 0.2, 0.32])
     label = parts.component if style == "components" else parts.group

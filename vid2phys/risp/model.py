@@ -21,6 +21,7 @@ from vid2phys.io.mesh import GeometrySignature
 from vid2phys.risp import heatmaps
 from vid2phys.risp.locate import Candidates, locate
 from vid2phys.risp.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
+from vid2phys.risp.posed import CameraRange
 from vid2phys.types import Array
 
 SCHEMA = "vid2phys.model/1"
@@ -43,6 +44,15 @@ class Reading:
     peak: Array
     front_logprob: Array
 
+    def renamed(self, order: NDArray[np.int64]) -> Reading:
+        """The same with point order[k] for point k."""
+        return replace(
+            self,
+            points_px=self.points_px[:, order],
+            covariance_px=self.covariance_px[:, order],
+            peak=self.peak[:, order],
+        )
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -50,7 +60,8 @@ class Shape:
 
     system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
     [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
-    the front map shows, None for an exact group: its branches look the same.
+    the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
+    body on a known base (`posed_bodies.posed_kind`). cameras: that those are filmed from.
     """
 
     system: str
@@ -61,6 +72,8 @@ class Shape:
     front: int | None
     mesh_name: str = "mesh"
     center: Array = field(default_factory=lambda: np.zeros(3))
+    kind: str = "rigid"
+    cameras: CameraRange | None = None
 
     @property
     def exact(self) -> bool:
@@ -79,11 +92,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Model:
-    """Networks with what they were trained for. calibration: the error model's numbers, or None (see `calibrate`)."""
+    """Networks with what they were trained for. coarse: None where base and camera say where to look. calibration: the
+    error model's numbers, or None (see `calibrate`)."""
 
     shape: Shape
     fine: KeypointNetwork
-    coarse: LocatorNetwork
+    coarse: LocatorNetwork | None
     view_size: int
     sizes: dict[str, dict[str, int]]
     calibration: dict[str, Any] | None = None
@@ -136,10 +150,11 @@ class Model:
         points, moment, mass = heatmaps.decode(output[:, :-1])
         front = heatmaps.log_probabilities(output[:, -1])
         points, moment, mass, front = (t.cpu().double() for t in (points, moment, mass, front))
-        return points.numpy(), _excess(moment, mass).numpy(), mass.numpy(), front.numpy()
+        return points.numpy(), excess_covariance(moment, mass).numpy(), mass.numpy(), front.numpy()
 
     def locate(self, image: NDArray[np.uint8]) -> Candidates:
         """Where in a frame [H, W, 3] the body might be, best first."""
+        assert self.coarse is not None
         return locate(self.coarse, image)
 
     def scaled(self, factor: float) -> Model:
@@ -153,7 +168,10 @@ class Model:
     def save(self, folder: Path, score: dict[str, Any] | None = None) -> None:
         """Writes the folder, each file whole or not at all; config.json last, since it makes the folder a model."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, network in ((_FINE, self.fine), (_COARSE, self.coarse)):
+        networks = {_FINE: self.fine, _COARSE: self.coarse}
+        for name, network in networks.items():
+            if network is None:
+                continue
             tensors = {k: v.detach().cpu().half().contiguous() for k, v in network.state_dict().items()}
             with atomic_path(folder / name) as temporary:
                 save_file(tensors, temporary)
@@ -166,6 +184,8 @@ class Model:
         return {
             "schema": SCHEMA,
             "system": shape.system,
+            "kind": shape.kind,
+            "cameras": None if shape.cameras is None else shape.cameras.to_json(),
             "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json()},
             "view_size": self.view_size,
             "keypoints": {
@@ -189,12 +209,13 @@ class Model:
         try:
             shape, sizes = _shape_of(config), config["networks"]
             fine = KeypointNetwork(len(shape.points_body), **sizes["fine"])
-            coarse = LocatorNetwork(**sizes["coarse"])
+            coarse = LocatorNetwork(**sizes["coarse"]) if shape.kind == "rigid" else None
             view_size = int(config["view_size"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"'{folder / _CONFIG}' is incomplete ({error})", f"schema {SCHEMA}", _RETRAIN) from error
         _fill(fine, folder / _FINE, device)
-        _fill(coarse, folder / _COARSE, device)
+        if coarse is not None:
+            _fill(coarse, folder / _COARSE, device)
         return Model(shape, fine, coarse, view_size, sizes, config.get("calibration"), folder)
 
 
@@ -226,6 +247,8 @@ def _shape_of(config: dict[str, Any]) -> Shape:
         None if keypoints["front"] is None else int(keypoints["front"]),
         str(config["mesh"]["name"]),
         np.array(config["symmetry"].get("center", [0.0, 0.0, 0.0]), dtype=float),
+        str(config.get("kind", "rigid")),
+        None if config.get("cameras") is None else CameraRange.from_json(config["cameras"]),
     )
     count, order = len(shape.points_body), len(shape.rotations)
     if shape.points_body.shape != (count, 3) or shape.rotations.shape != (order, 3, 3):
@@ -253,7 +276,7 @@ def _fill(network: nn.Module, path: Path, device: str) -> None:
         parameter.requires_grad_(False)
 
 
-def _excess(moment: Tensor, mass: Tensor) -> Tensor:
+def excess_covariance(moment: Tensor, mass: Tensor) -> Tensor:
     """Spread of a heat map beyond its target's own, over the share of probability that the window holds."""
     offsets = torch.arange(-heatmaps.WINDOW_CELLS, heatmaps.WINDOW_CELLS + 1, dtype=moment.dtype)
     weights = torch.softmax(-0.5 * (offsets / heatmaps.TARGET_SIGMA_CELLS) ** 2, 0)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.render.mitsuba import LIGHTS, Appearance
 from vid2phys.risp import environments
-from vid2phys.risp.materials import MeshParts, random_surface
+from vid2phys.risp.materials import MeshParts, random_surface, recolored
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array
 
@@ -44,7 +45,7 @@ class Look:
     light_azimuth_rad, light_elevation_rad: [3] directions seen from the body at the start; light_distance: [3] in
     body radii. light_irradiance: [3, 3] RGB that a light gives to a surface facing it. The first light is psi's.
     environment: [32, 64, 3]; environment_yaw_rad turns it about the vertical; environment_level: its mean radiance.
-    psi: [P] in standard deviations, in the order of PSI_NAMES.
+    psi: [P] in standard deviations, in the order of PSI_NAMES. texture_share, texture_brightness: as in `Appearance`.
     """
 
     face_color: Array
@@ -59,13 +60,17 @@ class Look:
     environment_yaw_rad: float
     environment_level: float
     psi: Array
+    texture_share: Array
+    texture_brightness: Array
 
 
-def sample_look(rng: np.random.Generator, parts: MeshParts) -> Look:
-    """A random look for the mesh that `parts` describes."""
-    surface = random_surface(rng, parts)
-    metal = float(surface.metallic @ parts.face_area / parts.face_area.sum())
+def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Look:
+    """A random look for the mesh that `parts` describes. varied: what is randomised at all."""
+    surface = random_surface(rng, parts, varied)
+    metal = parts.mean(surface.metallic)
     environment = environments.random_environment(rng, structured=metal > 0.3)
+    if not varied.environments:
+        environment = environments.uniform_like(environment)
     count = rng.integers(1, LIGHTS + 1)
     share = rng.uniform(0.15, 0.9) if metal < 0.3 else rng.uniform(0.5, 0.95)  # of the light from the environment
     strength = np.zeros(LIGHTS)
@@ -87,6 +92,8 @@ def sample_look(rng: np.random.Generator, parts: MeshParts) -> Look:
         environment_yaw_rad=float(rng.uniform(-np.pi, np.pi)),
         environment_level=exposure * share,
         psi=np.clip(rng.normal(0.0, 1.0, len(PSI_NAMES)), -2.0, 2.0),
+        texture_share=surface.texture_share,
+        texture_brightness=surface.texture_brightness,
     )
 
 
@@ -108,8 +115,9 @@ def appearance(
     positions = distance[:, None] * _directions(azimuth, elevation) - moved_m
     yaw = matrix_from_rotvec(np.array([0.0, 0.0, look.environment_yaw_rad]))
     ambient = scale * environments.mean_color(look.environment) + irradiance.sum(axis=0) / (4.0 * np.pi)
+    brighter = move["base_brightness"] + move["base_warmth"] * _WARM
     return Appearance(
-        face_color=_recolored(look.face_color, move["base_brightness"] + move["base_warmth"] * _WARM),
+        face_color=recolored(look.face_color, brighter),
         face_roughness=_sigmoid(_logit(look.face_roughness) + move["roughness"]),
         face_metallic=look.face_metallic,
         specular=_soft_clip(look.specular + move["specular"]),
@@ -119,6 +127,8 @@ def appearance(
         environment_from_body=environments.PICTURE_FROM_WORLD @ yaw @ rotation_body_from_world.T,
         environment_scale=scale,
         ambient=0.7 * ambient,
+        texture_share=look.texture_share,
+        texture_brightness=look.texture_brightness + brighter,
     )
 
 
@@ -134,7 +144,8 @@ def directions(look: Look, rotation_body_from_world: Array, moved_m: Array, radi
     return result
 
 
-_FIXED = [f for f in fields(Appearance) if f.name in ("face_metallic", "environment", "environment_from_body")]
+_UNMOVED = ("face_metallic", "environment", "environment_from_body", "texture_share")
+_FIXED = [f for f in fields(Appearance) if f.name in _UNMOVED]
 _SMOOTH = [f for f in fields(Appearance) if f not in _FIXED]
 
 
@@ -147,11 +158,6 @@ def _elevations(rng: np.random.Generator) -> NDArray[np.float64]:
 def _directions(azimuth: Array, elevation: Array) -> Array:
     flat = np.cos(elevation)
     return np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)], axis=-1)
-
-
-def _recolored(color: Array, log_factor: Array) -> Array:
-    """Colours made brighter by a factor while they are dark, smoothly kept below 1."""
-    return 1.0 - (1.0 - color) ** np.exp(log_factor)
 
 
 def _logit(x: Array) -> Array:

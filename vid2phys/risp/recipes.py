@@ -10,20 +10,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vid2phys.risp import heads, penalties
+from vid2phys.risp.heads import Head
 from vid2phys.risp.keypoints import choose_keypoints
-from vid2phys.risp.losses import Targets, keypoint_loss, locator_loss, rendering_gradient_norm
+from vid2phys.risp.losses import locator_loss
 from vid2phys.risp.model import Model
-from vid2phys.risp.network import KeypointNetwork, LocatorNetwork, to_input
+from vid2phys.risp.network import LocatorNetwork, to_input
+from vid2phys.risp.penalties import Penalty
+from vid2phys.risp.randomisation import ALL
 from vid2phys.risp.stream import PictureStream, Plan, StreamSettings
 from vid2phys.risp.symmetry import Symmetry
-from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, train_network
-from vid2phys.risp.validate import Body, KeypointValidation, LocatorValidation
+from vid2phys.risp.train import Batch, Reporter, Schedule, Trained, Validate, train_network
+from vid2phys.risp.validate import Body, LocatorValidation
 from vid2phys.types import Array, Mesh
 
-FINE_SIZE = {"width": 16, "features": 32, "depth": 3}
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
-_ERROR_WEIGHT = 0.1  # of a pixel against a nat
-_FRONT_WEIGHT = 1.0
 _FRONT_REACH = 0.3  # of the farthest keypoint's distance from the axis
 _NOSE_COSINE = 0.98
 _GAMMA_FROM = 1.0 / 3.0  # of the training: before, gamma is 0, after, it rises linearly
@@ -69,6 +70,21 @@ def _begin_with(network: nn.Module, other: nn.Module | None) -> None:
     own, given = network.state_dict(), other.state_dict()
     same = {k: v for k, v in given.items() if k.startswith("pyramid.") and k in own and own[k].shape == v.shape}
     network.load_state_dict({**own, **same})
+
+
+def paper_schedule(epochs: int = 100, workers: int = 1) -> Schedule:
+    """RISP's own training (Ma, Du et al., ICLR 2022, appendix): Adam 1e-2, cosine, weight decay 1e-6, batches of 16."""
+    return Schedule(
+        epochs,
+        batch=16,
+        learning_rate=1e-2,
+        weight_decay=1e-6,
+        average=0.0,
+        workers=workers,
+        clip_norm=float("inf"),
+        rise=0.0,
+        decoupled=False,
+    )
 
 
 def gamma_at(fraction: float, gamma: float) -> float:
@@ -121,57 +137,101 @@ def _ahead(points: Array, rotations: Array) -> tuple[Array, Array]:
     return aside @ nose / np.maximum(distance, 1e-12), distance
 
 
-def keypoint_step(body: Body, gamma: float, device: str) -> _KeypointStep:
-    """The loss of a batch for `train_network`."""
-    return _KeypointStep(torch.from_numpy(body.permutation).to(device), body.front, gamma)
-
-
 @dataclass(frozen=True)
-class _KeypointStep:
-    permutation: Tensor
-    front: int | None
+class HeadStep:
+    """The loss of a batch for `train_network`: the head's own, or error and penalty where there are derivatives."""
+
+    head: Head
+    penalty: Penalty
     gamma: float
 
     def __call__(self, network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
-        targets = Targets(batch["points_px"], batch["visible"], self.permutation, self.front)
+        """See `train.StepLoss`."""
         if "tangents" in batch:
-            assert isinstance(network, KeypointNetwork)
-            error, norm = rendering_gradient_norm(network, batch["image"], batch["tangents"], targets)
-            loss = _ERROR_WEIGHT * (error + gamma_at(fraction, self.gamma) * norm)
-            return loss, {"gradient_px": float(norm.detach())}
-        parts = keypoint_loss(network(to_input(batch["image"])), targets)
-        values = {"ce": float(parts.cross_entropy.detach()), "front": float(parts.front.detach())}
-        return parts.total(front_weight=_FRONT_WEIGHT, error_weight=_ERROR_WEIGHT), values
+            chance = torch.Generator().manual_seed(round(1e9 * fraction))  # the same when training is resumed
+            error, norm = self.penalty(network, self.head, batch, chance)
+            loss = self.head.gradient_weight * (error + gamma_at(fraction, self.gamma) * norm)
+            return loss, {"gradient_px" if self.head.name == "keypoint" else "gradient": float(norm.detach())}
+        return self.head.loss(network(to_input(batch["image"])), batch)
 
 
-def train_keypoints(
-    data: TrainingData, schedule: Schedule, sitting: Sitting, *, gamma: float, seed: int, gradient_every: int = 5
+def head_of(data: TrainingData, spec: str) -> Head:
+    """The head called `spec` (see `heads.get`) for the body and the views of `data`."""
+    pictures = data.pictures
+    numbers = None if pictures.states is None else pictures.states.shape[1]
+    return heads.get(spec, data.body, radius_m=pictures.radius_m, view_size=pictures.view_size, numbers=numbers)
+
+
+def train_head(
+    data: TrainingData,
+    head: Head,
+    schedule: Schedule,
+    sitting: Sitting,
+    *,
+    gamma: float,
+    seed: int,
+    loss: str = "error-gradient",
+    gradient_every: int = 5,
+    validation: Validate | None = None,
 ) -> Trained:
-    """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives."""
+    """Trains a head's network. loss: name of a penalty (see `penalties`); gamma: its weight, 0 for eq. 8 alone.
+
+    validation: judges it after every epoch; None: the head's own.
+    """
     torch.manual_seed(seed)
-    network = KeypointNetwork(len(data.body.points), **FINE_SIZE)
-    _begin_with(network, sitting.start.fine if sitting.start else None)
-    unjittered = PictureStream(data.pictures, jitter=False)
-    validation = KeypointValidation.prepare(unjittered, data.validation, data.body)
+    network = head.network()
+    if head.name == "keypoint":
+        _begin_with(network, sitting.start.fine if sitting.start else None)
+    if validation is None:
+        unjittered = PictureStream(replace(data.pictures, varied=ALL), jitter=False)  # an ablation is judged by all
+        validation = head.validation(unjittered, data.validation)
+    with_gradients = gamma > 0.0 and loss != "error-only"
     plan = Plan(
         data.training,
         np.intersect1d(data.gradient_indices, data.training),
         batch=schedule.batch,
-        gradient_every=gradient_every if gamma > 0.0 else 0,
+        gradient_every=gradient_every if with_gradients else 0,
         seed=seed,
     )
+    known = head.name == "keypoint" and loss == "error-gradient"
     return train_network(
         network,
-        keypoint_step(data.body, gamma, sitting.device),
+        HeadStep(head, penalties.get(loss), gamma),
         validation,
         data.pictures,
         plan,
         schedule,
-        name="fine network",
-        checkpoint=sitting.folder / "fine.checkpoint.safetensors",
+        name="fine network" if known else f"{head.name} network, {loss}",
+        checkpoint=sitting.folder / ("fine.checkpoint.safetensors" if known else f"{head.name}.checkpoint.safetensors"),
         device=sitting.device,
         reporter=sitting.reporter,
         resume=sitting.resume,
+    )
+
+
+def train_keypoints(
+    data: TrainingData,
+    schedule: Schedule,
+    sitting: Sitting,
+    *,
+    gamma: float,
+    seed: int,
+    gradient_every: int = 5,
+    validation: Validate | None = None,
+) -> Trained:
+    """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives.
+
+    validation: judges it after every epoch; None: by poses of a rigid body.
+    """
+    return train_head(
+        data,
+        head_of(data, "keypoint"),
+        schedule,
+        sitting,
+        gamma=gamma,
+        seed=seed,
+        gradient_every=gradient_every,
+        validation=validation,
     )
 
 
@@ -187,7 +247,7 @@ def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, s
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
     _begin_with(network, sitting.start.coarse if sitting.start else None)
-    validation = LocatorValidation.prepare(PictureStream(data.pictures), data.validation)
+    validation = LocatorValidation.prepare(PictureStream(replace(data.pictures, varied=ALL)), data.validation)
     return train_network(
         network,
         _locator_step,

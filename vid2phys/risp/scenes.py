@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vid2phys.risp import camera_chain as chain
 from vid2phys.risp.backgrounds import compose_background, paint_solid
+from vid2phys.risp.codec import compress
 from vid2phys.risp.develop import (
     RenderLike,
     apply_affine,
@@ -18,10 +19,14 @@ from vid2phys.risp.develop import (
     project,
     similarity,
 )
+from vid2phys.risp.occluders import occlude
+from vid2phys.risp.randomisation import ALL, Randomisation
+from vid2phys.risp.shadows import cast_shadow
 from vid2phys.types import Array
 
 DIAMETER_PX = (12.0, 40.0)  # of the body's bounding sphere, at the scale of the pyramid where it is found
 _ABSENT = 0.2  # share of pictures without the body
+_SHADOW, _OCCLUDED = 0.3, 0.15  # shares of those with it
 _LARGEST_STEP = 4.0  # the pyramid may have shrunk the frame this much
 
 
@@ -44,9 +49,18 @@ def sphere_in_render(render: RenderLike, radius_m: float) -> tuple[Array, float]
 
 
 def develop_scene(
-    render: RenderLike, radius_m: float, rng: np.random.Generator, *, size: int, bank: NDArray[np.uint8]
+    render: RenderLike,
+    radius_m: float,
+    rng: np.random.Generator,
+    *,
+    size: int,
+    bank: NDArray[np.uint8],
+    varied: Randomisation = ALL,
 ) -> Scene:
-    """The render pasted at random into a background, exposed, compressed, and shrunk as a pyramid shrinks a frame."""
+    """The render pasted at random into a background, exposed, compressed, and shrunk as a pyramid shrinks a frame.
+
+    No look-alikes here: the locator is to find everything that could be the body.
+    """
     present = bool(rng.random() >= _ABSENT)
     diameter = float(np.exp(rng.uniform(*np.log(DIAMETER_PX))))
     center = rng.uniform(-0.02 * size, 1.02 * size, 2)
@@ -64,14 +78,16 @@ def develop_scene(
         in_render, extent = sphere_in_render(render, radius_m)
         paste = similarity(diameter / extent, rng.normal(0, 0.1), in_render, center)
         grow = similarity(scale, 0.0, np.full(2, -0.5), np.full(2, -0.5))
-        body, _ = body_in_frame(render, compose_affine(grow, paste), rng, side=side)
+        body, _ = body_in_frame(render, compose_affine(grow, paste), rng, side=side, varied=varied)
+        chances, own = rng.random(2), np.random.default_rng(rng.integers(1 << 62))
+        if chances[0] < _SHADOW and varied.shadows:
+            light = cast_shadow(own, light, np.ascontiguousarray(body[..., 3]))
         light = body[..., :3] + (1.0 - body[..., 3:]) * light
-        if rng.random() < 0.1:
-            paint_solid(
-                rng, light, center=scale * (center + rng.normal(0, 0.3 * diameter, 2)), radius=scale * diameter * 0.2
-            )
-    display, _ = expose_light(rng, light, None)
-    image = chain.compress(rng, np.clip(np.round(display), 0, 255).astype(np.uint8))
+        if chances[1] < _OCCLUDED and varied.occlusion:
+            light, _ = occlude(own, light, body[..., 3], bank)
+    display, _ = expose_light(rng, light, None, varied=varied)
+    image = np.clip(np.round(display), 0, 255).astype(np.uint8)
+    image = compress(rng, image) if varied.codec else image
     if side != size:
         down = similarity(size / side, 0.0, np.full(2, -0.5), np.full(2, -0.5))
         small = chain.area_filtered_warp(image.astype(np.float32), down, (size, size), replicate=True)

@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.backgrounds import make_bank
 from vid2phys.risp.dataset import RenderSet
-from vid2phys.risp.develop import develop
+from vid2phys.risp.develop import VIEW_PX, develop
+from vid2phys.risp.randomisation import ALL, Randomisation
 from vid2phys.risp.scenes import develop_scene
 from vid2phys.types import Array
 
@@ -41,7 +42,13 @@ class Key:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What pictures are made of. points_body [K, 3] m; radius_m of the sphere about the body origin."""
+    """What pictures are made of.
+
+    points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
+    origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
+    `develop`. varied: what is randomised at all. looks: how many ways there are of developing a render, each with its
+    background, exposure and blur (0: ever new ones).
+    """
 
     folder: Path
     points_body: Array
@@ -49,7 +56,15 @@ class StreamSettings:
     view_size: int = 96
     scene_size: int = 96
     seed: int = 0
+    states: Array | None = None
+    looks: int = 0
     bank_count: int = BANK_COUNT
+    view_px: tuple[float, float, float] = VIEW_PX
+    varied: Randomisation = ALL
+
+    def points_of(self, index: int) -> Array:
+        """Points [K, 3] m in render `index`."""
+        return self.points_body[index] if self.points_body.ndim == 3 else self.points_body
 
 
 class PictureStream(Dataset[dict[str, Any]]):
@@ -60,29 +75,42 @@ class PictureStream(Dataset[dict[str, Any]]):
         self._opened: _Opened | None = None
 
     def __getitem__(self, key: Key) -> dict[str, Any]:
-        rng = np.random.default_rng([self.settings.seed, 77, key.epoch, key.index, _KIND_CODE[key.kind]])
+        rng = np.random.default_rng([self.settings.seed, 77, *self._chance(key)])
         bank = self._open().bank
         if key.kind == "scene":
             return _scene_item(self.primal(key.index), self.settings, rng, bank)
         render = self._open().renders.sample(key.index) if key.kind == "gradient" else self.primal(key.index)
-        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT)
+        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.looks
         developed = develop(
             render,
-            self.settings.points_body,
+            self.settings.points_of(key.index),
             rng,
             size=self.settings.view_size,
             bank=bank,
             jitter=self.jitter,
             absent=absent,
+            view_px=self.settings.view_px,
+            varied=self.settings.varied,
         )
         item = {
             "image": torch.from_numpy(developed.image),
             "points_px": torch.from_numpy(developed.points_px.astype(np.float32)),
             "visible": torch.from_numpy(developed.visible),
+            "K": torch.from_numpy(developed.K.astype(np.float32)),
+            "view_from_body": torch.from_numpy(developed.view_from_body.astype(np.float32)),
         }
+        if self.settings.states is not None:
+            item["state"] = torch.from_numpy(self.settings.states[key.index].astype(np.float32))
         if developed.tangents is not None:
             item["tangents"] = torch.from_numpy(developed.tangents)
         return item
+
+    def _chance(self, key: Key) -> tuple[int, ...]:
+        """What the development of a picture is drawn from; held-out ones are always new."""
+        looks = self.settings.looks
+        if looks and self.jitter:
+            return (key.index % looks, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
+        return (key.epoch, key.index, _KIND_CODE[key.kind])
 
     def primal(self, index: int) -> Primal:
         """A render's picture and camera."""
@@ -110,7 +138,8 @@ class _Opened:
 
         cv2.setNumThreads(1)
         renders = RenderSet(settings.folder)
-        bank = make_bank(photographs(), count=settings.bank_count, seed=settings.seed)
+        pictures = photographs() if settings.varied.photographs else []
+        bank = make_bank(pictures, count=settings.bank_count, seed=settings.seed)
         return _Opened(renders, renders.K(), renders.view_from_body(), bank)
 
 
@@ -127,7 +156,7 @@ class Primal:
 def _scene_item(
     render: Primal, settings: StreamSettings, rng: np.random.Generator, bank: NDArray[np.uint8]
 ) -> dict[str, Any]:
-    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank)
+    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank, varied=settings.varied)
     return {
         "image": torch.from_numpy(scene.image),
         "center_px": torch.from_numpy(scene.center_px.astype(np.float32)),

@@ -37,7 +37,11 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast. average: of the weights, per step, once warm. workers: processes that develop pictures."""
+    """How long and how fast. average: of the weights, per step, once warm. workers: processes that develop pictures.
+
+    rise: share of the training over which the learning rate rises, before half a cosine. decoupled: weight decay beside
+    the gradient (AdamW), not in it (Adam).
+    """
 
     epochs: int
     batch: int = 32
@@ -46,13 +50,15 @@ class Schedule:
     average: float = 0.998
     workers: int = 1
     clip_norm: float = 2.0
+    rise: float = 0.06
+    decoupled: bool = True
 
 
-def learning_rate_factor(fraction: float) -> float:
+def learning_rate_factor(fraction: float, rise: float = 0.06) -> float:
     """One cycle: a linear rise over the first 6 %, then half a cosine down to 1 %."""
-    if fraction < 0.06:
-        return 0.05 + 0.95 * fraction / 0.06
-    return 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * (fraction - 0.06) / 0.94))
+    if fraction < rise:
+        return 0.05 + 0.95 * fraction / rise
+    return 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * (fraction - rise) / (1.0 - rise)))
 
 
 @dataclass
@@ -85,12 +91,19 @@ def train_network(
     """
     network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = {k: v.detach().clone() for k, v in network.state_dict().items()}
-    optimizer = torch.optim.AdamW(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
-    identity = {"name": name, "epochs": schedule.epochs, "seed": plan.seed, "renders": len(plan.indices)}
+    method = torch.optim.AdamW if schedule.decoupled else torch.optim.Adam
+    optimizer = method(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+    identity: dict[str, Any] = {
+        "name": name,
+        "epochs": schedule.epochs,
+        "seed": plan.seed,
+        "renders": len(plan.indices),
+    }
+    identity["without"] = list(pictures.varied.off)
     notes: dict[str, Any] = {"identity": identity, "epoch": 0, "history": [], "seconds": 0.0}
     found = read_notes(checkpoint) if resume else None
     if found is not None:
-        _require_same(found["identity"], identity, checkpoint)
+        _require_same({"without": [], **found["identity"]}, identity, checkpoint)
         notes = found
         load_checkpoint(checkpoint, network, average, optimizer)
         reporter.note(f"{name}: going on after epoch {notes['epoch']} of {schedule.epochs}")
@@ -133,7 +146,7 @@ def _one_epoch(
     for step in range(steps):
         fraction = (epoch + step / steps) / schedule.epochs
         for group in optimizer.param_groups:
-            group["lr"] = schedule.learning_rate * learning_rate_factor(fraction)
+            group["lr"] = schedule.learning_rate * learning_rate_factor(fraction, schedule.rise)
         batch = {k: v.to(device) for k, v in next(stream).items()}
         loss, parts = step_loss(network, batch, fraction)
         optimizer.zero_grad(set_to_none=True)

@@ -14,6 +14,7 @@ from vid2phys.risp.losses import Targets, best_targets
 from vid2phys.risp.network import LocatorNetwork, to_input
 from vid2phys.risp.pose import solve_poses
 from vid2phys.risp.stream import Key, PictureStream
+from vid2phys.rotations import make_transform
 from vid2phys.types import Array
 
 _VALIDATION_EPOCH = 1_000_000  # pictures of their own, the same after every epoch
@@ -34,6 +35,52 @@ class Body:
     center: Array = field(default_factory=lambda: np.zeros(3))
 
 
+@dataclass(frozen=True)
+class Views:
+    """Held-out views, developed once: pictures [N, V, V, 3], where points are, camera matrices and true poses."""
+
+    images: NDArray[np.uint8]
+    points_px: Tensor
+    visible: Tensor
+    K: Array
+    view_from_body: Array
+
+
+def prepare_views(stream: PictureStream, indices: NDArray[np.int64]) -> Views:
+    """The same views after every epoch. `stream` must not jitter: poses are judged with the render's own camera."""
+    items = [stream[Key(_VALIDATION_EPOCH, int(i), "plain")] for i in indices]
+    return Views(
+        np.stack([item["image"].numpy() for item in items]),
+        torch.stack([item["points_px"] for item in items]),
+        torch.stack([item["visible"] for item in items]),
+        np.stack([item["K"].double().numpy() for item in items]),
+        np.stack([item["view_from_body"].double().numpy() for item in items]),
+    )
+
+
+def pose_errors(found: Array, truth: Array, rotations: Array, center: Array) -> dict[str, float]:
+    """Medians of poses [N, 4, 4] against the truth, up to the group [G, 3, 3] that turns the body about `center` [3]:
+    rotation, sideways, depth over range.
+    """
+    turned = truth[:, None, :3, :3] @ rotations
+    cosine = 0.5 * (np.einsum("ngij,nij->ng", turned, found[:, :3, :3]) - 1.0)
+    angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
+    element, angle = angle.argmin(axis=1), angle.min(axis=1)
+    aside = center - rotations @ center  # what the turns add to the origin's place
+    place = truth[:, :3, 3] + np.einsum("nij,nj->ni", truth[:, :3, :3], aside[element])
+    distance = np.linalg.norm(place, axis=1)
+    sight = place / distance[:, None]
+    error = found[:, :3, 3] - place
+    depth = np.einsum("ni,ni->n", error, sight)
+    sideways = np.linalg.norm(error - depth[:, None] * sight, axis=1)
+    return {
+        "rotation_deg": float(np.median(angle)),
+        "rotation_over_20deg": float((angle > 20.0).mean()),
+        "sideways_mm": float(1e3 * np.median(sideways)),
+        "depth_percent": float(100.0 * np.median(np.abs(depth) / distance)),
+    }
+
+
 @dataclass
 class KeypointValidation:
     """Held-out views with their true poses, developed once."""
@@ -48,19 +95,8 @@ class KeypointValidation:
     @staticmethod
     def prepare(stream: PictureStream, indices: NDArray[np.int64], body: Body) -> KeypointValidation:
         """`stream` must not jitter: poses are judged with the render's own camera."""
-        items = [stream[Key(_VALIDATION_EPOCH, int(i), "plain")] for i in indices]
-        renders = [stream.primal(int(i)) for i in indices]
-        scale = stream.settings.view_size / renders[0].radiance.shape[0]
-        zoom = np.diag([scale, scale, 1.0])
-        zoom[:2, 2] = 0.5 * scale - 0.5  # pixel centres at integers
-        return KeypointValidation(
-            np.stack([item["image"].numpy() for item in items]),
-            torch.stack([item["points_px"] for item in items]),
-            torch.stack([item["visible"] for item in items]),
-            np.stack([zoom @ np.asarray(r.K, dtype=float) for r in renders]),
-            np.stack([np.asarray(r.view_from_body, dtype=float) for r in renders]),
-            body,
-        )
+        views = prepare_views(stream, indices)
+        return KeypointValidation(views.images, views.points_px, views.visible, views.K, views.view_from_body, body)
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """Median point error, rotation up to symmetry, sideways, depth over range; units are in the names."""
@@ -70,39 +106,27 @@ class KeypointValidation:
         value, best, visible = best_targets(log_prob, targets)
         decoded, _, _ = heatmaps.decode(output[:, :-1])
         distance = (decoded - best).norm(dim=-1)[visible]
+        found = self._solve(decoded.double().numpy())
         return {
             "val_ce": float(value.mean()),
             "px": float(distance.median()),
             "px_p90": float(distance.quantile(0.9)),
-            **self._poses(decoded.double().numpy()),
+            **pose_errors(found, self.view_from_body, self.body.rotations, self.body.center),
             "branch_right": self._branch(output[:, -1:]),
         }
 
-    def _poses(self, decoded_px: Array) -> dict[str, float]:
+    def read_poses(self, network: nn.Module) -> Array:
+        """Poses of the views, [N, 4, 4] m, as labelled by the network (up to the body's symmetry)."""
+        decoded, _, _ = heatmaps.decode(predict(network, self.images)[:, :-1])
+        return self._solve(decoded.double().numpy())
+
+    def _solve(self, decoded_px: Array) -> Array:
         inverse = np.linalg.inv(self.K)
         bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], decoded_px) + inverse[:, None, :2, 2]
         variance = (_READING_STD_PX / self.K[:, 0, 0]) ** 2
         covariance = variance[:, None, None, None] * np.eye(2) * np.ones((1, decoded_px.shape[1], 1, 1))
         poses = solve_poses(bearings, covariance, self.body.points, visible=self.visible.numpy())
-        rotation, translation = poses.rotation[:, 0], poses.translation[:, 0]
-        truth, place = self.view_from_body[:, :3, :3], self.view_from_body[:, :3, 3]
-        turned = truth[:, None] @ self.body.rotations
-        cosine = 0.5 * (np.einsum("ngij,nij->ng", turned, rotation) - 1.0)
-        angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
-        element, angle = angle.argmin(axis=1), angle.min(axis=1)
-        aside = self.body.center - self.body.rotations @ self.body.center  # what the turns add to the origin's place
-        place = place + np.einsum("nij,nj->ni", truth, aside[element])
-        distance = np.linalg.norm(place, axis=1)
-        sight = place / distance[:, None]
-        error = translation - place
-        depth = np.einsum("ni,ni->n", error, sight)
-        sideways = np.linalg.norm(error - depth[:, None] * sight, axis=1)
-        return {
-            "rotation_deg": float(np.median(angle)),
-            "rotation_over_20deg": float((angle > 20.0).mean()),
-            "sideways_mm": float(1e3 * np.median(sideways)),
-            "depth_percent": float(100.0 * np.median(np.abs(depth) / distance)),
-        }
+        return make_transform(poses.rotation[:, 0], poses.translation[:, 0])
 
     def _branch(self, front_logits: Tensor) -> float:
         """Share of pictures whose front map is highest, of the places the group allows, at the true one."""

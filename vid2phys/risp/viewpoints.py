@@ -30,7 +30,7 @@ class Viewpoint:
     """One body pose in one view.
 
     view_from_body: [4, 4] m. K: [3, 3] px, centres at integers. body_from_world: [3, 3]. moved_m: [3] way of the body
-    in the world since the first frame. time_s: since the first frame.
+    in the world since the first frame. time_s: since the first frame. posture: [D] of a body on a known base (`posed`).
     """
 
     view_from_body: Array
@@ -38,6 +38,7 @@ class Viewpoint:
     body_from_world: Array
     moved_m: Array
     time_s: float
+    posture: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ def sample_single(rng: np.random.Generator, system: System, radius_m: float, siz
     world_from_body = _orientation(rng, system)
     nearest, farthest = _DISTANCE_IN_RADII
     nearest = _NEAREST_TUMBLING if tilt_spread(system) is None else nearest
-    towards, distance = _direction(rng), radius_m * _log_uniform(rng, nearest, farthest)
+    towards, distance = _direction(rng), radius_m * log_uniform(rng, nearest, farthest)
     jitter = _Jitter(
-        rng.uniform(-_CENTER, _CENTER, 2), _log_uniform(rng, *_ZOOM), float(rng.uniform(-_ROLL_RAD, _ROLL_RAD))
+        rng.uniform(-_CENTER, _CENTER, 2), log_uniform(rng, *_ZOOM), float(rng.uniform(-_ROLL_RAD, _ROLL_RAD))
     )
     return _viewpoint(towards * distance, world_from_body, np.zeros(3), radius_m, size, jitter, 0.0)
 
@@ -70,7 +71,7 @@ def sample_sequence(rng: np.random.Generator, system: System, radius_m: float, s
     times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
     start = _orientation(rng, system)
     upright = tilt_spread(system) is not None
-    distance = radius_m * _log_uniform(rng, 8.0 if upright else 4.0, 60.0)
+    distance = radius_m * log_uniform(rng, 8.0 if upright else 4.0, 60.0)
     first = _direction(rng) * distance
     moved = _way(rng, times, min(1.5, 0.5 * distance))
     turn = _smooth(rng, times, np.deg2rad([14.0, 14.0, 6.0]))
@@ -92,8 +93,8 @@ def _viewpoint(
     focal = 0.5 * FILL * size / np.tan(np.arcsin(radius_m / distance)) * jitter.zoom
     middle = 0.5 * (size - 1)
     aside = np.array([*(jitter.center * size / focal), 1.0])
-    upright = _upright(position / distance)
-    view_from_world = _shortest_turn(aside) @ matrix_from_rotvec(np.array([0.0, 0.0, jitter.roll_rad])) @ upright
+    turned = upright(position / distance)
+    view_from_world = shortest_turn(aside) @ matrix_from_rotvec(np.array([0.0, 0.0, jitter.roll_rad])) @ turned
     view_from_body = np.eye(4)
     view_from_body[:3, :3] = view_from_world @ world_from_body
     view_from_body[:3, 3] = view_from_world @ position
@@ -101,14 +102,14 @@ def _viewpoint(
     return Viewpoint(view_from_body, K, world_from_body.T, moved, time)
 
 
-def _upright(forward: Array) -> Array:
+def upright(forward: Array) -> Array:
     """Rotation from the world to a camera that looks along `forward` with the vertical upright in its picture."""
     right = np.cross(forward, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)
     return np.stack([right, np.cross(forward, right), forward])
 
 
-def _shortest_turn(direction: Array) -> Array:
+def shortest_turn(direction: Array) -> Array:
     """Rotation that takes the optical axis to `direction` [3]."""
     unit = direction / np.linalg.norm(direction)
     axis = np.cross([0.0, 0.0, 1.0], unit)
@@ -163,5 +164,6 @@ def _smooth(rng: np.random.Generator, times: Array, amplitude: Array) -> Array:
     return (waves - waves[0]) * amplitude * rng.uniform(0.1, 0.6, 3)
 
 
-def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    """A number between low and high, evenly in its logarithm."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))

@@ -24,6 +24,8 @@ from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import atomic_path
+from vid2phys.risp.posed import PosedBody
+from vid2phys.risp.posed_views import sample_posed, sample_posed_sequence
 from vid2phys.risp.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
 from vid2phys.types import Mesh
 
@@ -63,7 +65,7 @@ class _Running:
 
 def render_missing(
     mesh: Mesh,
-    system: System,
+    source: System | PosedBody,
     folder: Path,
     settings: Settings,
     missing: list[int],
@@ -71,7 +73,9 @@ def render_missing(
     workers: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Renders the `missing` shards into `folder`. Raises RenderError, MissingDependencyError; on Ctrl-C the shards
+    """Renders the `missing` shards into `folder`, of poses or postures of `source`.
+
+    Raises RenderError, MissingDependencyError; on Ctrl-C the shards
     that are finished stay."""
     if not missing:
         return
@@ -86,7 +90,7 @@ def render_missing(
     try:
         while jobs or running:
             while jobs and len(running) < max(1, workers):
-                running.append(_start(jobs.popleft(), mesh, system, folder, settings))
+                running.append(_start(jobs.popleft(), mesh, source, folder, settings))
             wait([r.process.sentinel for r in running], timeout=0.5)
             running = [r for r in running if not _finished(r, folder, jobs)]
             if progress is not None:
@@ -97,12 +101,13 @@ def render_missing(
             r.process.join()
 
 
-def _start(job: _Job, mesh: Mesh, system: System, folder: Path, settings: Settings) -> _Running:
-    viewpoints = {shard: _viewpoints(system, settings, shard) for shard in job.shards}
+def _start(job: _Job, mesh: Mesh, source: System | PosedBody, folder: Path, settings: Settings) -> _Running:
+    viewpoints = {shard: _viewpoints(source, settings, shard) for shard in job.shards}
     # A fresh interpreter: neither the parent's threads nor its copy of LLVM are inherited.
     context = multiprocessing.get_context("spawn")
     complaint, speak = context.Pipe(duplex=False)
-    process = context.Process(target=_render_shards, args=(mesh, str(folder), settings, viewpoints, speak), daemon=True)
+    body = source if isinstance(source, PosedBody) else mesh
+    process = context.Process(target=_render_shards, args=(body, str(folder), settings, viewpoints, speak), daemon=True)
     process.start()
     speak.close()
     return _Running(process, job, complaint, 0, time.monotonic())
@@ -145,22 +150,34 @@ def _count_done(folder: Path, settings: Settings) -> int:
     return sum(len(settings.indices(s)) for s in range(settings.shards) if shard_path(folder, s).exists())
 
 
-def _viewpoints(system: System, settings: Settings, shard: int) -> list[Viewpoint]:
+def _viewpoints(source: System | PosedBody, settings: Settings, shard: int) -> list[Viewpoint]:
     """Viewpoints of a shard's samples; made here because the system need not exist in the workers."""
     result = []
     for index in settings.indices(shard):
         if settings.sequences:
             group, frame = divmod(index, FRAMES_PER_SEQUENCE)
             rng = np.random.default_rng([settings.seed, group, _VIEW])
-            result.append(sample_sequence(rng, system, settings.radius_m, settings.size)[frame])
+            result.append(_sequence(rng, source, settings)[frame])
         else:
             rng = np.random.default_rng([settings.seed, index, _VIEW])
-            result.append(sample_single(rng, system, settings.radius_m, settings.size))
+            result.append(_single(rng, source, settings))
     return result
 
 
+def _single(rng: np.random.Generator, source: System | PosedBody, settings: Settings) -> Viewpoint:
+    if isinstance(source, PosedBody):
+        return sample_posed(rng, source, settings.size)
+    return sample_single(rng, source, settings.radius_m, settings.size)
+
+
+def _sequence(rng: np.random.Generator, source: System | PosedBody, settings: Settings) -> list[Viewpoint]:
+    if isinstance(source, PosedBody):
+        return sample_posed_sequence(rng, source, settings.size)
+    return sample_sequence(rng, source, settings.radius_m, settings.size)
+
+
 def _render_shards(
-    mesh: Mesh, folder: str, settings: Settings, viewpoints: dict[int, list[Viewpoint]], speak: Any
+    body: Mesh | PosedBody, folder: str, settings: Settings, viewpoints: dict[int, list[Viewpoint]], speak: Any
 ) -> None:
     """What a process does: render its shards and write each. Ends early when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
@@ -169,12 +186,15 @@ def _render_shards(
     from vid2phys.risp.dataset import shard_path
     from vid2phys.risp.materials import mesh_parts
 
+    posed = body if isinstance(body, PosedBody) else None
+    mesh = posed.mesh if posed is not None else body
+    assert isinstance(mesh, Mesh)
     renderer = Renderer(mesh, settings.size, settings.spp)
     parts = mesh_parts(mesh)
     for shard, views in viewpoints.items():
         if os.getppid() != parent:
             return
-        arrays = _render_shard(renderer, parts, settings, shard, views)
+        arrays = _render_shard(renderer, parts, posed, settings, shard, views)
         try:
             _write_shard(shard_path(Path(folder), shard), arrays)
         except InputError as error:  # disk full, not permitted
@@ -183,19 +203,22 @@ def _render_shards(
 
 
 def _render_shard(
-    renderer: Any, parts: Any, settings: Settings, shard: int, views: list[Viewpoint]
+    renderer: Any, parts: Any, posed: PosedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays of one shard."""
     from vid2phys.risp.dataset import group_of
+    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.randomize import appearance, directions, sample_look
 
-    pictures, tangents, looks = [], [], []
+    pictures, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
     for index, view in zip(settings.indices(shard), views, strict=True):
         group = group_of(settings, index)
-        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts)
+        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
         seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
         moves = directions(*seen) if settings.has_tangents(index) else []
         seed = int(np.random.default_rng([settings.seed, index, _RENDER]).integers(2**31))
+        if posed is not None and view.posture is not None:
+            renderer.pose(posed.vertices(view.posture))
         picture = renderer.render(view.view_from_body, view.K, appearance(*seen), seed=seed, directions=moves)
         pictures.append(picture.radiance.astype(np.float16))
         looks.append(group)
@@ -203,7 +226,9 @@ def _render_shard(
             tangents.append(picture.tangents.astype(np.float16))
     size = settings.size
     empty = np.zeros((0, len(settings.psi_names), size, size, 3), np.float16)
+    postures = [view.posture for view in views if view.posture is not None]
     return {
+        **({"posture": np.stack(postures)} if postures else {}),
         "radiance": np.stack(pictures),
         "K": np.stack([view.K for view in views]),
         "view_from_body": np.stack([view.view_from_body for view in views]),

@@ -36,20 +36,20 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
     quats = quat_multiply(to_world, quat_from_matrix(rotation[seen]))
     states = np.zeros((len(knots), len(problem.system.state_names)))
     for k, time in enumerate(knots):
-        near = _window(times, time)
-        weight = _tricube(times[near], time)
-        value, slope = _local_fit(times[near] - time, translation[seen][near], weight)
+        near = window(times, time)
+        weight = tricube(times[near], time)
+        value, slope = local_fit(times[near] - time, translation[seen][near], weight)
         states[k, :3] = pose[:3, :3] @ value + pose[:3, 3]
         states[k, 7:10] = pose[:3, :3] @ slope
         reference = quats[near[np.argmin(np.abs(times[near] - time))]]
         local = rotvec_from_quat(quat_multiply(quat_conjugate(reference), quats[near]))
-        angle, rate = _local_fit(times[near] - time, local, weight)
+        angle, rate = local_fit(times[near] - time, local, weight)
         states[k, 3:7] = quat_multiply(reference, quat_from_rotvec(angle))
         states[k, 10:13] = rate
     return states
 
 
-def _window(times: Array, time: float) -> np.ndarray:
+def window(times: Array, time: float) -> np.ndarray:
     """Indices of the frames within the window, or the nearest few where there are fewer."""
     distance = np.abs(times - time)
     inside = np.flatnonzero(distance <= WINDOW_S)
@@ -58,12 +58,13 @@ def _window(times: Array, time: float) -> np.ndarray:
     return np.sort(np.argsort(distance, kind="stable")[:MIN_FRAMES])
 
 
-def _tricube(times: Array, time: float) -> Array:
+def tricube(times: Array, time: float) -> Array:
+    """Weights [N] of times [N] s about `time`, falling to nearly nothing at the farthest."""
     distance = np.abs(times - time)
     return (1.0 - np.minimum(distance / (1.05 * max(distance.max(), 1e-9)), 1.0) ** 3) ** 3
 
 
-def _local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Array]:
+def local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Array]:
     """Value and slope at offset 0 of a robust weighted quadratic, offsets [N] s, values [N, D]."""
     basis = np.stack([np.ones_like(offsets), offsets, offsets**2], axis=1)
     robust = np.ones_like(weight)

@@ -59,10 +59,10 @@ def _setup(problem: Problem) -> _Setup:
     assert problem.actions is not None
     recorded = effective_actions(problem.actions, knots, 0.0, 0.0)
     controls[:, : recorded.shape[1]] = recorded
-    return _Setup(problem, knots, controls, _whitening(problem))
+    return _Setup(problem, knots, controls, whitening(problem))
 
 
-def _whitening(problem: Problem) -> Array:
+def whitening(problem: Problem) -> Array:
     """Roots W of the inverse covariance of each frame's bearings; shared errors count by their correlation in time."""
     seen = problem.observation
     frames, points = seen.visible.shape

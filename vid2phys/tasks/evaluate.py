@@ -149,9 +149,10 @@ def _camera_position(inputs: dict[str, Any]) -> Array | None:
 def _symmetry(inputs: dict[str, Any]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
     from vid2phys.risp.symmetry import find_symmetry
+    from vid2phys.tasks.known_values import listen
 
     try:
-        mesh = load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m")
+        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m"))  # identify has said it
     except (InputError, UsageError, KeyError):
         return None
     found = find_symmetry(mesh)

@@ -13,7 +13,9 @@ from vid2phys.tasks.progress import Progress, silent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from vid2phys.engine.render.rasterizer import Raster
     from vid2phys.engine.system import System
+    from vid2phys.io.texture import SurfaceColors
     from vid2phys.types import Array, Camera, Mesh, Trajectory
 
 SUPERSAMPLE = 3
@@ -34,17 +36,18 @@ def write_clip(
     The mesh goes through the camera's whole distortion model and is composited in linear light. Returns the numbers of
     frames, and of frames that show the body. Limits: one light, no shadows, no motion blur, no noise.
     """
+    from vid2phys.io.texture import SurfaceColors
     from vid2phys.io.video import VideoWriter
 
     times_s = frame_times(trajectory.times_s, fps)
     states = states_at(system, trajectory, times_s)
     world = [system.vertices(state, mesh.vertices) for state in states]
     background = _backdrop_of(camera, world)
-    plain, seen = encode(background), 0
+    plain, seen, colors = encode(background), 0, SurfaceColors(mesh)
     with VideoWriter(path, camera.width, camera.height, fps) as video:
         for index, vertices in enumerate(world):
             progress("drawing clip.mp4", index, len(world))
-            frame, shown = draw(vertices, mesh, camera, background, plain)
+            frame, shown = draw(vertices, mesh, camera, background, plain, colors)
             video.write(frame)
             seen += shown
     return len(world), seen
@@ -65,9 +68,13 @@ def states_at(system: System, trajectory: Trajectory, times_s: Array) -> Array:
 
 
 def draw(
-    vertices_world: Array, mesh: Mesh, camera: Camera, background: Array, plain: NDArray[np.uint8]
-) -> tuple[NDArray[np.uint8], bool]:
-    """One frame, sRGB [H, W, 3], and whether the body shows. background: linear, plain: the same encoded."""
+    vertices_world: Array, mesh: Mesh, camera: Camera, background: Array, plain: NDArray[np.uint8],
+    surface: SurfaceColors,
+) -> tuple[NDArray[np.uint8], bool]:  # fmt: skip
+    """One frame, sRGB [H, W, 3], and whether the body shows. background: linear, plain: the same encoded.
+
+    surface: looks up the mesh's texture, where it has one; else each part has a colour of its own.
+    """
     from vid2phys.engine.render.rasterizer import lambert, rasterize_camera
 
     to_camera = _world_to_camera(camera)
@@ -76,10 +83,21 @@ def draw(
     frame = plain.copy()
     if not (raster.faces_seen >= 0).any():
         return frame, False
-    colors = part_colors(len(mesh.part_names))[mesh.part] * lambert(raster, to_camera[:3, :3] @ _LIGHT_WORLD)[:, None]
-    rgba, window = raster.averaged(colors[raster.faces_seen]), raster.picture_window
+    light = lambert(raster, to_camera[:3, :3] @ _LIGHT_WORLD)[raster.faces_seen][..., None]
+    rgba, window = raster.averaged(light * _base_colors(raster, mesh, camera, surface)), raster.picture_window
     frame[window] = encode(background[window] * (1.0 - rgba[..., 3:]) + rgba[..., :3] * rgba[..., 3:])
     return frame, True
+
+
+def _base_colors(raster: Raster, mesh: Mesh, camera: Camera, surface: SurfaceColors) -> Array:
+    """Linear colours [window, 3] of what is seen."""
+    if mesh.texture is None:
+        return part_colors(len(mesh.part_names))[mesh.part][raster.faces_seen]
+    seen = raster.faces_seen >= 0
+    footprint_m = float(1.0 / np.median(raster.nearness[seen])) / (camera.K[0, 0] * SUPERSAMPLE)
+    colors = np.zeros((*seen.shape, 3))
+    colors[seen] = surface.at(raster.faces_seen[seen], raster.barycentric_seen[seen], footprint_m)
+    return colors
 
 
 def part_colors(count: int) -> Array:

@@ -40,7 +40,7 @@ class Inputs:
 
 def identify(
     clip: str | Path,
-    mesh: str | Path,
+    mesh: str | Path | None,
     camera: str | Path,
     *,
     camera_pose: str | Path | None = None,
@@ -60,9 +60,10 @@ def identify(
 ) -> tuple[Result, Path]:
     """Fit a physical system to a clip and write a run folder.
 
-    Paths as on the command line; `set_values` and `params` are known values in SI, `fit` names the parameters wanted.
-    Without `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises
-    Vid2PhysError for anything a user can mend; a fit that fails returns a Result whose status says so.
+    Paths as on the command line; mesh: None for a system on a known base (a hand, a rod), which has its own;
+    `set_values` and `params` are known values in SI, `fit` names the parameters wanted. Without `actions` they are
+    fitted, one for each frame interval. Returns the result and the folder. Raises Vid2PhysError for anything a user can
+    mend; a fit that fails returns a Result whose status says so.
     """
     from vid2phys.io.run import new_run
     from vid2phys.tasks.config import write_config
@@ -73,8 +74,11 @@ def identify(
         raise unknown_name("method", method, METHODS)
     progress("reading inputs")
     inputs = read_inputs(options)
-    tracked = track_clip(inputs, progress)
-    result = solve(inputs, tracked, fit=tuple(fit), method=method, refine=refine, progress=progress)
+    if inputs.model.shape.kind != "rigid":
+        result = _identify_posed(inputs, tuple(fit), progress)
+    else:
+        tracked = track_clip(inputs, progress)
+        result = solve(inputs, tracked, fit=tuple(fit), method=method, refine=refine, progress=progress)
     with new_run("identify", out) as folder:
         write_config(folder / "config.yaml", "identify", options | {"out": None})
         if overlay:
@@ -88,17 +92,21 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     from vid2phys.io.actions import load_actions, require_cover
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.mesh import load_mesh, mass_properties
+    from vid2phys.io.simplify import simplified
     from vid2phys.io.video import read_clip
     from vid2phys.risp.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
 
+    if options["mesh"] is None:
+        return _read_posed(options)
     if options["method"] == "shooting" and not options["actions"]:
         raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = load_actions(options["actions"]) if options["actions"] else None
-    mesh = load_mesh(options["mesh"], options["mesh_units"])
+    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
     system = _system(options["system"], mesh, actions)
-    properties, warned = listen(lambda: mass_properties(mesh))
+    properties, warned_of_mass = listen(lambda: mass_properties(mesh))
+    mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
@@ -109,7 +117,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     if actions is not None:
         require_cover(actions, clip, options["actions"])
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, tuple(warned))
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
 
 
 def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
@@ -128,6 +136,47 @@ def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
         # without planes its shape touches nothing; inertia is set from the mesh, whose axes and origin are the state's
         return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
     return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
+
+
+def _read_posed(options: dict[str, Any]) -> Inputs:
+    """Inputs for a system on a known base, whose mesh is its own. Raises Vid2PhysError."""
+    from vid2phys.engine import systems
+    from vid2phys.io.actions import require_cover
+    from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.video import read_clip
+    from vid2phys.risp.find import find_model
+    from vid2phys.risp.posed_bodies import posed_kind
+    from vid2phys.tasks.fit_posed import known_of_posed
+    from vid2phys.tasks.known_values import read_parameters
+    from vid2phys.tasks.simulation_inputs import read_actions
+
+    given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
+    system = systems.get(options["system"])
+    if posed_kind(system) == "rigid" or system.surface is None:
+        raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
+    actions = read_actions(system, options["actions"], None)[1] if options["actions"] else None
+    known = known_of_posed(system, given, tuple(options["fit"]), driven=actions is not None)
+    camera = load_camera(options["camera"], options["camera_pose"])
+    pose = require_pose(camera, options["camera_pose"] or options["camera"])
+    clip = read_clip(options["clip"])
+    require_resolution(camera, clip, options["camera"])
+    if len(clip.times_s) < LEAST_FRAMES:
+        raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
+    if actions is not None:
+        require_cover(actions, clip, options["actions"])
+    model = find_model(system.surface, options["model"], system=options["system"])
+    return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
+
+
+def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) -> Result:
+    from vid2phys.risp.posed_bodies import body_of_model
+    from vid2phys.risp.track_posed import track_postures
+    from vid2phys.tasks.fit_posed import solve_posed
+
+    body = body_of_model(inputs.model, inputs.system)
+    share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
+    tracked = track_postures(inputs.clip, inputs.camera, inputs.model, body, progress=share)
+    return solve_posed(inputs, body, tracked, fit=fit, progress=progress)
 
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:

@@ -40,7 +40,8 @@ class Inputs:
 def read_inputs(options: dict[str, Any]) -> Inputs:
     """Read and check all inputs. Raises Vid2PhysError."""
     from vid2phys.engine.system import check_scheme
-    from vid2phys.tasks.known_values import check_given, read_parameters
+    from vid2phys.io.simplify import simplified
+    from vid2phys.tasks.known_values import check_given, listen, read_parameters
 
     system, notes = _read_system(options)
     integrator = check_scheme(system, options["integrator"], 1)
@@ -50,8 +51,13 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     given = (read_parameters(options["params"]) if options["params"] else {}) | _numbers(options, "set_values")
     check_given(system.parameters(), given)
     initial = initial_state(system, _numbers(options, "initial"))
-    mesh, camera = _read_scene(options, system)
+    mesh, camera, notes_on_mesh = _read_scene(options, system)
+    notes = (*notes, *notes_on_mesh)
     parameters = with_inertia(system.parameters().with_values(given), system, mesh if options["mesh"] else None)
+    if mesh is not None and options["mesh"]:  # to film: the mass is that of the whole
+        whole = mesh
+        mesh, notes_on_size = listen(lambda: simplified(whole))
+        notes = (*notes, *notes_on_size)
     if options["actions"]:
         system, actions = read_actions(system, options["actions"], given.get("mass"))
     else:
@@ -182,10 +188,11 @@ def _read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
     return system, tuple(warned)
 
 
-def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None]:
-    """Mesh (the system's own if none is given) and camera of the clip, both or neither."""
+def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
+    """Mesh (the system's own if none is given) and camera of the clip, both or neither; notes on the mesh."""
     from vid2phys.io.camera import load_camera, require_pose
     from vid2phys.io.mesh import load_mesh
+    from vid2phys.tasks.known_values import listen
 
     if options["camera"] and not options["mesh"] and system.surface is None:
         raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film")
@@ -193,11 +200,13 @@ def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, C
         flag = "--mesh" if options["mesh"] else "--camera-pose"
         raise UsageError(f"{flag} without --camera", "--mesh and --camera, for a clip", "give the --camera that films")
     if not options["camera"]:
-        return None, None
+        return None, None, ()
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
-    mesh = load_mesh(options["mesh"], options["mesh_units"]) if options["mesh"] else system.surface
-    return mesh, replace(camera, camera_to_world=pose)
+    mesh, notes = system.surface, list[str]()
+    if options["mesh"]:
+        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    return mesh, replace(camera, camera_to_world=pose), tuple(notes)
 
 
 def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from vid2phys.engine.render.brdf import Brdf
+from vid2phys.engine.render.texture import DeviceTexture
 from vid2phys.types import Array
 
 LIGHTS = 3
@@ -23,6 +24,8 @@ class Appearance:
     light_positions: [3, 3] m. light_intensities: [3, 3] RGB per solid angle; zero switches a light off.
     environment: [32, 64, 3] radiance, a latitude-longitude picture whose rows run from +y (top) to -y of its own
     axes. environment_from_body: [3, 3]. environment_scale: factor. ambient: [3], radiance met by light from the body.
+    texture_share: [F] how much of the mesh's texture shows (1: nothing of face_color); empty for none.
+    texture_brightness: [3], a colour c of the texture becomes 1 - (1 - c)^exp(texture_brightness).
     """
 
     face_color: Array
@@ -35,6 +38,8 @@ class Appearance:
     environment_from_body: Array
     environment_scale: float
     ambient: Array
+    texture_share: Array = field(default_factory=lambda: np.zeros(0))
+    texture_brightness: Array = field(default_factory=lambda: np.zeros(3))
 
 
 class MovingAppearance:
@@ -48,8 +53,9 @@ class MovingAppearance:
         directions: Sequence[Appearance],
         coordinates: Sequence[Any],
         radius_m: float,
+        texture: DeviceTexture | None = None,
     ) -> None:
-        self.mi, self.dr = mi, dr
+        self.mi, self.dr, self._texture = mi, dr, texture
         self._moves = list(zip(directions, coordinates, strict=True))
         self._buffers = {
             name: [
@@ -65,15 +71,25 @@ class MovingAppearance:
         intensities = [x / radius_m**2 for x in self._small(appearance, "light_intensities")]
         self.light_positions = [mi.Point3f(*positions[3 * i : 3 * i + 3]) for i in range(LIGHTS)]
         self.light_intensities = [mi.Color3f(*intensities[3 * i : 3 * i + 3]) for i in range(LIGHTS)]
+        if texture is not None:
+            share = appearance.texture_share if appearance.texture_share.size else np.zeros(len(appearance.face_color))
+            self._texture_share = mi.Float(np.ascontiguousarray(share, np.float32))
+            self._texture_exponent = [dr.exp(x) for x in self._small(appearance, "texture_brightness")]
 
-    def brdf(self, face: Any) -> Brdf:
-        """The reflection of faces, UInt32."""
+    def brdf(self, face: Any, place: Any) -> Brdf:
+        """The reflection of faces, UInt32, at barycentric places, Point2f."""
         roughness, metallic = (self._gather(name, 1, face) for name in ("face_roughness", "face_metallic"))
-        return Brdf(self.mi, self.dr, self.color(face), roughness[0], metallic[0], self.specular)
+        return Brdf(self.mi, self.dr, self.color(face, place), roughness[0], metallic[0], self.specular)
 
-    def color(self, face: Any) -> Any:
-        """The base colour of faces, Color3f."""
-        return self.mi.Color3f(*self._gather("face_color", 3, face))
+    def color(self, face: Any, place: Any) -> Any:
+        """The base colour of faces, UInt32, at places (the weights of their second and third corners), Color3f."""
+        color = self.mi.Color3f(*self._gather("face_color", 3, face))
+        if self._texture is None:
+            return color
+        share = self.dr.gather(self.mi.Float, self._texture_share, face)
+        texel = self._texture.at(face, place)
+        painted = [1.0 - (1.0 - texel[i]) ** self._texture_exponent[i] for i in range(3)]
+        return self.dr.lerp(color, self.mi.Color3f(*painted), share)
 
     def _moving(self, name: str) -> list[tuple[Appearance, Any]]:
         return [(d, x) for d, x in self._moves if name != "face_metallic" and np.any(getattr(d, name))]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.render.appearance import ENVIRONMENT_SHAPE, LIGHTS, Appearance, MovingAppearance
 from vid2phys.engine.render.brdf import Brdf
 from vid2phys.engine.render.llvm import MINIMUM_VERSION, LlvmInfo, find_llvm
+from vid2phys.engine.render.texture import DeviceTexture
 from vid2phys.errors import MissingDependencyError
 from vid2phys.types import Array, Mesh
 
@@ -73,6 +74,9 @@ class Renderer:
         self._scene = self._build(mesh)
         self._environment = self._scene.environment()
         self._parameters = self.mi.traverse(self._scene)
+        # A texel is as long as a pixel on a body that fills the picture: random rays need not average many.
+        texel_m = 2.0 * self.radius_m / size
+        self._texture = None if mesh.texture is None else DeviceTexture(self.mi, self.dr, mesh, texel_m)
 
     def render(
         self,
@@ -100,6 +104,12 @@ class Renderer:
         with dr.suspend_grad(when=not directions):
             return self._shade(camera, hits, seed, appearance, directions)
 
+    def pose(self, vertices: Array) -> None:
+        """Moves the mesh's vertices [V, 3] m, faces as they are; nothing is compiled again."""
+        scaled = np.ascontiguousarray(vertices / self.radius_m, np.float32).ravel()
+        self._parameters["body.vertex_positions"] = self.mi.Float(scaled)
+        self._parameters.update()
+
     def _shade(
         self,
         camera: tuple[Any, Any, Any],
@@ -113,7 +123,7 @@ class Renderer:
         coordinates = [mi.Float(0.0) for _ in directions]
         for coordinate in coordinates:
             dr.enable_grad(coordinate)
-        values = MovingAppearance(mi, dr, appearance, directions, coordinates, self.radius_m)
+        values = MovingAppearance(mi, dr, appearance, directions, coordinates, self.radius_m, self._texture)
         radiance = dr.clip(self._radiance(rays, random, values), 0.0, _MAX_RADIANCE)
         pixel = hits // self.spp
         images = [self._accumulate(dr.detach(radiance), pixel), self._accumulate(mi.Color3f(1.0), pixel)]
@@ -139,7 +149,7 @@ class Renderer:
             normal = dr.mulsign(si.n, -dr.dot(si.n, rays.d))  # two-sided: thin blades are single sheets
             si.n, si.sh_frame = normal, mi.Frame3f(normal)
             wi = si.sh_frame.to_local(-rays.d)
-        brdf = values.brdf(si.prim_index)
+        brdf = values.brdf(si.prim_index, si.uv)
         total = mi.Color3f(0.0)
         for position, intensity in zip(values.light_positions, values.light_intensities, strict=True):
             total += self._point_light(si, wi, brdf, position, intensity)
@@ -173,10 +183,10 @@ class Renderer:
         with dr.suspend_grad():
             blocker = self._scene.ray_intersect_preliminary(si.spawn_ray(si.to_world(dr.detach(wo))))
             blocked = blocker.is_valid()
-            blocking_face = dr.select(blocked, blocker.prim_index, 0)
+            blocking_face, place = dr.select(blocked, blocker.prim_index, 0), blocker.prim_uv
         light, sky_density = self._sky(si, si.to_world(wo))
         light *= scale * density / (density + sky_density)
-        arriving = dr.select(blocked, values.color(blocking_face) * values.ambient, light)
+        arriving = dr.select(blocked, values.color(blocking_face, place) * values.ambient, light)
         return total + dr.select(density > 1e-6, brdf.eval(wi, wo) * arriving / dr.maximum(density, 1e-6), 0.0)
 
     def _sky(self, si: Any, direction: Any) -> tuple[Any, Any]:

@@ -61,6 +61,11 @@ class Raster:
         return self._whole(_barycentric(self), 0.0)
 
     @property
+    def barycentric_seen(self) -> Array:
+        """`barycentric` of the pixels of `window` alone."""
+        return _barycentric(self)
+
+    @property
     def coverage(self) -> Array:
         """Share of each pixel of the picture that is covered, [H, W] in [0, 1]."""
         return self._picture(np.zeros((*self.faces_seen.shape, 0)))[..., 0]

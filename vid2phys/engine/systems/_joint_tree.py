@@ -199,7 +199,7 @@ class JointTree(System):
 
     def keypoints_on(self, states: Array, points_body: Array, links: NDArray[np.int64]) -> Array:
         """`keypoints` of points [K, 3] m in the base's axes at rest that are carried by the links [K]."""
-        turned, placed = self._frames(states)
+        turned, placed = self.frames(states)
         return (
             np.einsum("...kij,kj->...ki", turned[..., links, :, :], self._in_links(points_body, links))
             + placed[..., links, :]
@@ -208,7 +208,7 @@ class JointTree(System):
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`."""
         states, links = np.asarray(states, dtype=float), self._remembered_links(points_body)
-        turned, placed = self._frames(states)
+        turned, placed = self.frames(states)
         points = self.keypoints_on(states, points_body, links)
         jacobian = np.zeros((*points.shape, len(self.tangent_names)))
         if self._base:
@@ -216,7 +216,7 @@ class JointTree(System):
             jacobian[..., :3] = np.eye(3)
             arms = np.einsum("...ji,...kj->...ki", base, points - states[..., None, :3])
             jacobian[..., 3:6] = -base[..., None, :, :] @ rotations.skew(arms)
-        moves = self._ancestry()[links]
+        moves = self.ancestry()[links]
         for i in range(1, len(self.robot.parents)):
             axis = (turned[..., i, :, :] @ self.robot.axes[i])[..., None, :]
             arms = points - placed[..., i, None, :]
@@ -258,12 +258,12 @@ class JointTree(System):
         values, robot = np.asarray(parameters, dtype=float), self.robot
         count = len(robot.joint_names)
         rest = self.rest_state()
-        turned, placed = self._frames(rest)
+        turned, placed = self.frames(rest)
         coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
         stiffness = values[1 : 1 + len(self.group_names)][self._group]
         controls[:count] = stiffness * (rest[:count] - robot.spring_reference)
         lift = values[0] * self._masses(values)[:, None] * np.array([0.0, 0.0, 1.0])
-        moves = self._ancestry()
+        moves = self.ancestry()
         for i in range(1, count + 1):
             axis = turned[i] @ robot.axes[i]
             velocity = np.cross(axis, coms - placed[i]) if self._turns[i] else np.broadcast_to(axis, coms.shape)
@@ -275,7 +275,7 @@ class JointTree(System):
         """[L], whether a link's joint is revolute; False for the base."""
         return np.array([False, *(kind == "revolute" for kind in self.robot.joint_types)])
 
-    def _ancestry(self) -> NDArray[np.bool_]:
+    def ancestry(self) -> NDArray[np.bool_]:
         """[L, L], whether joint of link j moves link i."""
         moves = np.eye(len(self.robot.parents), dtype=bool)
         for i in range(1, len(moves)):
@@ -289,7 +289,7 @@ class JointTree(System):
         masses[self._heavy] = parameters[1 + 3 * len(self.group_names) :]
         return masses
 
-    def _frames(self, states: Array) -> tuple[Array, Array]:
+    def frames(self, states: Array) -> tuple[Array, Array]:
         """Rotation [..., L, 3, 3] and position [..., L, 3] of every link in the world."""
         states, robot = np.asarray(states, dtype=float), self.robot
         first = self._configuration - len(robot.joint_names)
@@ -309,7 +309,7 @@ class JointTree(System):
             turned[..., i, :, :], placed[..., i, :] = rotation, position
         return turned, placed
 
-    def _drawn_state(self) -> Array:
+    def drawn_state(self) -> Array:
         """The state in which the file draws the robot."""
         return self._standing(self.robot.reference)
 
@@ -320,7 +320,7 @@ class JointTree(System):
 
     def _in_links(self, points_body: Array, links: NDArray[np.int64]) -> Array:
         """Points at rest, base's axes, in the axes of the links that carry them."""
-        turned, placed = self._frames(self._drawn_state())
+        turned, placed = self.frames(self.drawn_state())
         return np.einsum("kji,kj->ki", turned[links], np.asarray(points_body, dtype=float) - placed[links])
 
     def _remembered_links(self, points: Array) -> NDArray[np.int64]:
@@ -341,10 +341,10 @@ class JointTree(System):
     def _rest_matrices(self) -> Array:
         """The mass matrix at rest that each link gives per kilogram, [L, V, V]."""
         robot = self.robot
-        turned, placed = self._frames(self._drawn_state())
+        turned, placed = self.frames(self.drawn_state())
         coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
         inertias = turned @ self._inertia_per_mass() @ np.swapaxes(turned, 1, 2)
-        moves, size = self._ancestry(), self._base + len(robot.joint_names)
+        moves, size = self.ancestry(), self._base + len(robot.joint_names)
         linear, angular = np.zeros((len(coms), 3, size)), np.zeros((len(coms), 3, size))
         if self._base:
             linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -rotations.skew(coms), np.eye(3)

@@ -1,0 +1,79 @@
+"""Parameters of bodies on a known base from noisy keypoints: the truth lies within the intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys.engine.observe import observe
+from vid2phys.engine.rollout import simulate
+from vid2phys.engine.system import System
+from vid2phys.engine.systems import get
+from vid2phys.engine.systems.rod import Rod
+from vid2phys.risp.posed import PosedBody
+from vid2phys.risp.posed_joints import PosedJoints
+from vid2phys.risp.posed_modes import Motions, PosedModes
+from vid2phys.rotations import invert_transform
+from vid2phys.solvers import posed
+from vid2phys.solvers.problem import Problem
+from vid2phys.tasks.simulation_inputs import own_actions
+from vid2phys.types import Array, Observation, Parameters
+
+FRAMES, FPS, NOISE = 20, 60.0, 1e-3
+CAMERA = invert_transform(
+    np.array([[0.9, 0.435, 0.02, -0.05], [0.2, -0.372, -0.906, 0.0], [-0.387, 0.82, -0.422, 0.6], [0, 0, 0, 1.0]])
+)
+
+
+def problem_of(
+    system: System, points: Array, truth: Parameters, start: Array, fit: tuple[str, ...], substeps: int
+) -> Problem:
+    """Keypoints of a motion from `start`, each frame with noise; parameters begin where the system's are."""
+    times = np.arange(FRAMES) / FPS
+    actions = own_actions(system, system.parameters())
+    controls = np.zeros((1, FRAMES - 1, len(system.control_names)))
+    controls[..., : actions.values.shape[1]] = actions.values[0]
+    states = simulate(system, start[None], controls, truth.vector, 1.0 / FPS, substeps=substeps)[0]
+    rng = np.random.default_rng(0)
+    bearings = observe(system, states, points, CAMERA)[0]
+    bearings += NOISE * rng.normal(size=bearings.shape)
+    covariance = np.broadcast_to(NOISE**2 * np.eye(2), (*bearings.shape, 2))
+    nothing = np.zeros((*bearings.shape, 0))
+    seen = Observation(times, bearings, covariance, nothing, np.zeros(0), np.ones(bearings.shape[:2], bool), points)
+    return Problem(system, system.parameters().with_free(fit), seen, CAMERA, actions)
+
+
+def check(problem: Problem, body: PosedBody, start: Array, rates: Array, truth: Parameters, within: float) -> None:
+    found = posed.solve(problem, body, start, rates)
+    assert found.converged
+    assert 0.85 < found.misfit < 1.15
+    for j, parameter in enumerate(p for p in found.parameters if p.free):
+        std = float(found.theta_covariance[j, j]) ** 0.5
+        error = parameter.to_free(parameter.value) - parameter.to_free(truth[parameter.name].value)
+        assert abs(error) < 3.0 * std
+        assert abs(error) < within
+        assert std < within
+
+
+def test_stiffness_of_a_finger() -> None:
+    hand = get("hand")
+    body = PosedJoints(hand)
+    truth = hand.parameters().with_values({"stiffness_1": 0.55, "damping_1": 3e-3})
+    posture = np.zeros(13)
+    posture[[1, 2, 3, 0, 5]] = 0.6, 0.4, 0.3, -0.3, 0.2
+    start = body.states(posture, np.zeros(13))
+    problem = problem_of(hand, body.points_body, truth, start, ("stiffness_1", "damping_1"), 16)
+    check(problem, body, 0.9 * posture, np.zeros(13), truth, 0.05)
+
+
+def test_stiffness_of_a_rod() -> None:
+    rod = Rod((4, 1, 1))
+    place = rod.rest_m[:, 0] / rod.size_m[0] + 0.5
+    shapes = [np.sin(np.pi * n * place) * np.sin(np.pi * place) for n in (1, 2)]
+    modes = np.stack([np.outer(shape, axis) for shape in shapes for axis in np.eye(3)[1:]])
+    body = PosedModes(
+        rod, Motions(rod.rest_m, rod.elements, modes, 0.02 * np.ones((1, 2, 4)) * [[[1], [-1]]], 0.1, 0.0)
+    )
+    truth = rod.parameters().with_values({"young_modulus": 6e5})
+    start = body.states(np.array([0.0, 0.03, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0]))
+    problem = problem_of(rod, body.points_body, truth, start, ("young_modulus",), 2)
+    check(problem, body, np.array([0.0, 0.02, 0.0, 0.0]), np.zeros(4), truth, 0.05)

@@ -1,0 +1,130 @@
+"""A table of results in the form that all tables and benchmarks share (design, section 7)."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vid2phys.io.files import atomic_path, write_text
+from vid2phys.tasks.training_progress import TrainingProgress
+
+SCHEMA = "vid2phys.table/1"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a table is made. out: folder of the results. work: of what is kept between calls. bodies: names, all if there
+    are none. device: torch's name."""
+
+    quick: bool
+    out: Path
+    work: Path
+    progress: TrainingProgress
+    bodies: tuple[str, ...] = ()
+    device: str = "cpu"
+    seed: int = 0
+
+
+@dataclass
+class Table:
+    """rows: flat dictionaries with system, method, metric, value, std, n, unit, paper and more. notes: what a reader
+    has to know. draw: writes a picture to a path, or None."""
+
+    name: str
+    command: str
+    rows: list[dict[str, Any]]
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    draw: Callable[[Path], None] | None = None
+
+    def write(self, setting: Setting) -> list[Path]:
+        """JSON, Markdown and, if there is one, PNG; a quick table never replaces a full one. Returns the files."""
+        stem = self.name
+        if setting.quick and _is_full(setting.out / f"{stem}.json"):
+            stem = f"{stem}.quick"
+        document = {
+            "schema": SCHEMA,
+            "name": self.name,
+            "command": self.command,
+            "seconds": round(self.seconds, 1),
+            "machine": machine(setting.device),
+            "quick": setting.quick,
+            "notes": self.notes,
+            "rows": self.rows,
+        }
+        json_path, text_path, picture = (setting.out / f"{stem}{ending}" for ending in (".json", ".md", ".png"))
+        write_text(json_path, json.dumps(document, indent=1) + "\n")
+        write_text(text_path, markdown(document))
+        if self.draw is None:
+            return [json_path, text_path]
+        with atomic_path(picture) as temporary:
+            self.draw(temporary)
+        return [json_path, text_path, picture]
+
+
+def row(system: str, method: str, metric: str, value: float | None, unit: str, **more: Any) -> dict[str, Any]:
+    """One number. value None: there is none, and `reason` says why."""
+    rounded = None if value is None else float(f"{value:.5g}")
+    return {
+        "system": system,
+        "method": method,
+        "metric": metric,
+        "value": rounded,
+        "std": None,
+        "n": None,
+        "unit": unit,
+        "paper": None,
+        **more,
+    }
+
+
+def machine(device: str) -> str:
+    """The machine in words."""
+    gpu = ""
+    if device == "cuda":
+        import torch
+
+        gpu = f", {torch.cuda.get_device_name(0)}"
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}{gpu}"
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The table for people: a line for each system and method, a column for each metric."""
+    rows = [row for row in document["rows"] if "configuration" not in row and "epoch" not in row]
+    lines = [f"# {document['name']}", ""]
+    if document["quick"]:
+        lines += ["**A quick run: far too little training for these numbers to mean anything.**", ""]
+    lines += [f"`{document['command']}`, {document['seconds']:.0f} s on {document['machine']}.", ""]
+    metrics = list(dict.fromkeys((row["metric"], row["unit"]) for row in rows if row["value"] is not None))
+    lines.append("| system | method | " + " | ".join(f"{m} [{u}]" if u != "1" else m for m, u in metrics) + " |")
+    lines.append("|" + "---|" * (2 + len(metrics)))
+    keys = list(dict.fromkeys((row["system"], row["method"]) for row in rows))
+    for system, method in keys:
+        mine = [row for row in rows if (row["system"], row["method"]) == (system, method)]
+        if mine[0].get("reason"):
+            lines.append(f"| {system} | {method} | {mine[0]['reason']} |" + " |" * (len(metrics) - 1))
+            continue
+        cells = [_cell(mine, metric) for metric, _ in metrics]
+        doubt = "" if mine[0].get("converged", True) else " (not converged)"
+        lines.append(f"| {system} | {method}{doubt} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *(f"- {note}" for note in document["notes"]), ""])
+
+
+def _cell(rows: list[dict[str, Any]], metric: str) -> str:
+    found = next((row for row in rows if row["metric"] == metric and row["value"] is not None), None)
+    if found is None:
+        return ""
+    paper = f" (paper {found['paper']:g})" if found["paper"] is not None else ""
+    return f"{found['value']:.3g}{paper}"
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return not json.loads(path.read_text(encoding="utf-8")).get("quick", False)
+    except (OSError, ValueError):
+        return False

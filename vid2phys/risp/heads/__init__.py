@@ -1,0 +1,46 @@
+"""What a network learns of a view: one file a head, found by its file name. A file `x.py` holds one concrete `Head`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+from vid2phys.errors import UsageError, unknown_name
+from vid2phys.risp.heads._head import Head
+from vid2phys.risp.validate import Body
+
+__all__ = ["Head", "available", "get"]
+
+
+def available() -> tuple[str, ...]:
+    """Names of the heads, sorted."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+
+
+def get(spec: str, body: Body, *, radius_m: float, view_size: int, numbers: int | None = None) -> Head:
+    """The head called NAME, or NAME@wWIDTH for a network of another width (`state@w32`), for a body.
+
+    radius_m: of the sphere about the body origin. view_size: V, px. numbers: S, how many tell the state of a body that
+    is not rigid. Raises UsageError for an unknown name or width.
+    """
+    name, width = parse(spec)
+    module = importlib.import_module(f"{__name__}.{name}")
+    for member in vars(module).values():
+        if inspect.isclass(member) and issubclass(member, Head) and member.__module__ == module.__name__:
+            head: Head = member(body, radius_m=radius_m, view_size=view_size, width=width, numbers=numbers)
+            return head
+    raise TypeError(f"{module.__name__} defines no Head")
+
+
+def parse(spec: str) -> tuple[str, int | None]:
+    """Name and width of NAME or NAME@wWIDTH. Raises UsageError for an unknown name or width."""
+    name, _, option = spec.partition("@")
+    if name not in available():
+        raise unknown_name("head", name, available())
+    if not option:
+        return name, None
+    digits = option.removeprefix("w")
+    if not option.startswith("w") or not digits.isdigit() or int(digits) < 8 or int(digits) % 8:
+        raise UsageError(f"head '{spec}'", "NAME or NAME@wWIDTH with a multiple of 8", "for example state@w32")
+    return name, int(digits)

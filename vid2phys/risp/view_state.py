@@ -1,0 +1,65 @@
+"""A rigid body's pose in a view as the numbers that a network regresses, and back.
+
+The network sees the view, not its camera. So the position is told in the view: where the body's origin is and how large
+the body looks; with the camera's matrix they are metres.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+_FILL = 2.0 / 3.0  # share of the view that the body takes when its size is told as 0
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """Nine numbers: origin (x, y) in half views from the middle, log size, sines and cosines of three angles.
+
+    The rotation view_from_body is R_x(a) R_y(b) R_z(c), |b| <= pi/2: for a body that stands upright before a level
+    camera c is its yaw, a the elevation it is seen under and b its roll in the picture. radius_m: of the body's
+    bounding sphere. view_size: V, px.
+    """
+
+    SIZE: ClassVar[int] = 9
+    radius_m: float
+    view_size: int
+
+    def encode(self, view_from_body: Tensor, K: Tensor) -> Tensor:
+        """[..., 4, 4] and [..., 3, 3] px -> [..., 9]."""
+        rotation, place = view_from_body[..., :3, :3], view_from_body[..., :3, 3]
+        pixel = (K @ place[..., None])[..., :2, 0] / place[..., 2:]
+        middle = 0.5 * (self.view_size - 1)
+        size = 2.0 * K[..., 0, 0] * self.radius_m / (place[..., 2] * _FILL * self.view_size)
+        sin_b = rotation[..., 0, 2].clamp(-1.0, 1.0)
+        cos_b = (1.0 - sin_b**2).clamp(min=1e-12).sqrt()
+        angles = [
+            *(-rotation[..., 1, 2] / cos_b, rotation[..., 2, 2] / cos_b),
+            *(sin_b, cos_b),
+            *(-rotation[..., 0, 1] / cos_b, rotation[..., 0, 0] / cos_b),
+        ]
+        at = (pixel - middle) / (0.5 * self.view_size)
+        return torch.cat([at, torch.stack([size.log().expand(sin_b.shape), *angles], dim=-1)], dim=-1)
+
+    def decode(self, numbers: Tensor, K: Tensor) -> Tensor:
+        """[..., 9] and [..., 3, 3] px -> view_from_body [..., 4, 4]; sines and cosines need not be normalised."""
+        pixel = numbers[..., :2] * (0.5 * self.view_size) + 0.5 * (self.view_size - 1)
+        depth = 2.0 * K[..., 0, 0] * self.radius_m / (numbers[..., 2].exp() * _FILL * self.view_size)
+        ray = torch.linalg.solve(K, torch.cat([pixel, torch.ones_like(pixel[..., :1])], dim=-1)[..., None])[..., 0]
+        a, b, c = (torch.atan2(numbers[..., i], numbers[..., i + 1]) for i in (3, 5, 7))
+        rotation = _about(0, a) @ _about(1, b) @ _about(2, c)
+        pose = torch.eye(4, dtype=numbers.dtype, device=numbers.device).repeat(*numbers.shape[:-1], 1, 1)
+        pose[..., :3, :3], pose[..., :3, 3] = rotation, ray * depth[..., None]
+        return pose
+
+
+def _about(axis: int, angle: Tensor) -> Tensor:
+    """Rotation by `angle` [...] about a coordinate axis, [..., 3, 3]."""
+    result = torch.eye(3, dtype=angle.dtype, device=angle.device).repeat(*angle.shape, 1, 1)
+    i, j = (axis + 1) % 3, (axis + 2) % 3
+    result[..., i, i] = result[..., j, j] = angle.cos()
+    result[..., j, i], result[..., i, j] = angle.sin(), -angle.sin()
+    return result

@@ -1,0 +1,130 @@
+"""Bodies on a known base: what is known of their parameters, and from a track of postures to a result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vid2phys.tasks.fit import LEAST_FRAMES, LEAST_TRACKED, SURE_QUALITY
+from vid2phys.tasks.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.posed import PosedBody
+    from vid2phys.risp.track_posed import PostureTrack
+    from vid2phys.solvers.posed import PosedSolution
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.tasks.identify import Inputs
+    from vid2phys.tasks.known_values import Known
+    from vid2phys.types import Array, Result
+
+FINE_ROD = 1000  # vertices
+COARSE_ROD = (
+    "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
+    "and of `simulate`, but several times too small for the material"
+)
+_WELL = 1.5  # misfit up to which the model explains what was seen
+
+
+def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], *, driven: bool) -> Known:
+    """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
+    from vid2phys.engine.systems.rod import Rod
+    from vid2phys.tasks.known_values import Known, check_given
+
+    parameters = system.parameters()
+    check_given(parameters, given, fit)
+    parameters = parameters.with_values(given).with_free(tuple(dict.fromkeys(fit)))
+    notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
+    held = "no --actions: nothing but what holds the body at rest is taken to drive it"
+    return Known(parameters, {}, (), False, notes if driven else (*notes, held))
+
+
+def solve_posed(
+    inputs: Inputs, body: PosedBody, tracked: PostureTrack, *, fit: tuple[str, ...], progress: Progress = silent
+) -> Result:
+    """Fit the system to the postures that were read; the status of the result says how that went."""
+    from vid2phys.solvers import posed
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.tasks.simulation_inputs import own_actions
+
+    known = inputs.known
+    actions = inputs.actions or own_actions(inputs.system, known.parameters)
+    problem = Problem(inputs.system, known.parameters, tracked.observation, inputs.camera_to_world, actions)
+    if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
+        return _lost(problem, tracked)
+    progress("fitting")
+    posture, rates = first_posture(problem.observation.times_s, tracked)
+    solution = posed.solve(problem, body, np.clip(posture, body.lower, body.upper), rates)
+    return _result(inputs, problem, tracked, solution, fit)
+
+
+def first_posture(times_s: Array, tracked: PostureTrack) -> tuple[Array, Array]:
+    """The posture at the first frame [D] and its rates [D], of a local fit to the first frames that were tracked."""
+    from vid2phys.solvers.initial import local_fit, tricube, window
+
+    seen = tracked.tracked
+    times = times_s[seen]
+    near = window(times, float(times_s[0]))
+    return local_fit(times[near] - times_s[0], tracked.postures[seen][near], tricube(times[near], float(times_s[0])))
+
+
+def _result(
+    inputs: Inputs, problem: Problem, tracked: PostureTrack, solution: PosedSolution, fit: tuple[str, ...]
+) -> Result:
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels
+    from vid2phys.solvers import intervals
+    from vid2phys.solvers.solution import residual_bearings
+    from vid2phys.types import Result, Status, Trajectory
+
+    seen = problem.observation
+    names = tuple(p.name for p in problem.parameters if p.free)
+    freedom = max(1.0, 2.0 * float(seen.visible.sum()) - 2.0 * tracked.postures.shape[1] - len(names))
+    found = intervals.estimates(solution.parameters, fit, solution.theta_covariance, solution.null_directions, freedom)
+    lines = intervals.identifiability(names, solution.null_directions, found)
+    asked = [estimate for estimate in found if estimate.name in fit]
+    status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED
+    if asked and not any(estimate.identifiable for estimate in asked):
+        status = Status.NOT_IDENTIFIABLE
+    residual = residual_bearings(problem, solution.states)
+    pixels = (bearing_jacobian_to_pixels(inputs.camera, seen.bearings) @ residual[..., None])[..., 0]
+    diagnostics: dict[str, object] = {
+        "identifiability": lines,
+        "notes": [*inputs.known.notes, *inputs.warnings, *tracked.notes, *_fit_notes(tracked, solution)],
+        "lost_frames": tracked.lost_frames,
+        "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
+        "residual_px": pixels,
+        "loss": solution.loss,
+        "misfit": solution.misfit,
+        "iterations": solution.iterations,
+    }
+    trajectory = Trajectory(
+        seen.times_s, solution.states, inputs.system.state_names, solution.controls, solution.state_covariance
+    )
+    message = "; ".join(lines)
+    return Result(status, message, inputs.system.name, found, trajectory, inputs.actions, None, seen, diagnostics)
+
+
+def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:
+    notes = []
+    if float(np.median(tracked.quality[tracked.tracked])) < SURE_QUALITY:
+        notes.append("the network hardly recognised the body: check camera_to_world and look at the overlay")
+    if solution.misfit > _WELL:
+        notes.append(
+            f"the motion is not what the system would do (misfit {solution.misfit:.1f}, 1 is good): the intervals are "
+            "widened by as much; are all --actions and the other parameters right?"
+        )
+    return notes
+
+
+def _lost(problem: Problem, tracked: PostureTrack) -> Result:
+    from vid2phys.types import Result, Status, Trajectory
+
+    times = problem.observation.times_s
+    states = np.full((len(times), len(problem.system.state_names)), np.nan)
+    message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
+    trajectory = Trajectory(times, states, problem.system.state_names)
+    nothing = {"rms_px": None, "loss": None, "iterations": 0, "notes": list(tracked.notes)}
+    diagnostics: dict[str, object] = {"lost_frames": tracked.lost_frames, **nothing}
+    name = problem.system.name
+    return Result(Status.LOST, message, name, (), trajectory, None, None, problem.observation, diagnostics)

@@ -1,0 +1,212 @@
+"""`train-risp` for bodies on a known base (`risp.posed`): renders postures, trains the network, calibrates, scores.
+
+No locator is trained: base and camera say where to look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.dataset import RenderSet
+    from vid2phys.risp.model import Model
+    from vid2phys.risp.posed import PosedBody
+    from vid2phys.risp.randomisation import Randomisation
+    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.tasks.training_progress import TrainingProgress
+
+VIEW_SIZE = 128
+CALIBRATION_SAMPLES = 960
+_CALIBRATION_SEED = 1_000_003
+_DATA, _CALIBRATION = "data", "calibration"
+_HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
+
+
+@dataclass(frozen=True)
+class PosedTraining:
+    """What was asked for.
+
+    cores: processes that render. share_cores: sets cores aside for training, says how many processes develop pictures.
+    """
+
+    samples: int
+    epochs: int
+    gamma: float
+    device: str
+    resume: bool
+    seed: int
+    start: Path | None
+    varied: Randomisation
+    command: str
+    loss: str
+    cores: int
+    share_cores: Callable[[], int]
+
+
+def train_posed(
+    system: System, out: Path, work: Path, options: PosedTraining, machine: str, progress: TrainingProgress
+) -> Model:
+    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. machine: for score.json."""
+    from vid2phys.risp.heads.keypoint import KeypointHead
+    from vid2phys.risp.model import Model
+    from vid2phys.risp.network import KeypointNetwork
+    from vid2phys.risp.posed_bodies import body_for_training
+    from vid2phys.risp.posed_validate import PostureValidation
+    from vid2phys.risp.recipes import Sitting, head_of, train_head
+    from vid2phys.risp.stream import PictureStream
+    from vid2phys.risp.train import Schedule
+
+    began = time.monotonic()
+    progress.note(f"preparing the postures of {system.name}")
+    body = body_for_training(system, work, options.seed)
+    data, renders = _data(body, work / _DATA, options, progress)
+    rendered = time.monotonic()
+    workers = options.share_cores()
+    begin = Model.load(options.start) if options.start else None
+    sitting = Sitting(work, options.device, progress, options.resume, begin)
+    validation = PostureValidation.prepare(
+        PictureStream(data.pictures, jitter=False), data.validation, body, renders.postures()
+    )
+    head = head_of(data, "keypoint")
+    assert isinstance(head, KeypointHead)
+    fine = train_head(
+        data,
+        head,
+        Schedule(options.epochs, workers=workers),
+        sitting,
+        gamma=options.gamma,
+        seed=options.seed,
+        loss=options.loss,
+        validation=validation,
+    )
+    assert isinstance(fine.network, KeypointNetwork)
+    model = Model(_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
+    score: dict[str, Any] = {
+        "command": options.command,
+        "seed": options.seed,
+        "data": {
+            "renders": data.renders,
+            "with_gradients": len(data.gradient_indices),
+            "held_out": data.held_out,
+            "render_size_px": data.pictures.view_size,
+        },
+        "training": {
+            "epochs": options.epochs,
+            "gamma": options.gamma,
+            "started_from": options.start and options.start.name,
+        },
+        "seconds": {"rendering": round(rendered - began, 1), "fine": round(fine.seconds, 1)},
+        "machine": machine,
+        "validation": {"fine": fine.history[-1]},
+        "history": {"fine": fine.history},
+    }
+    _save(model, body, out, score)  # usable already, should calibration be interrupted
+    began = time.monotonic()
+    model = _calibrated(Model.load(out), body, work / _CALIBRATION, options, progress)
+    score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
+    assert model.calibration is not None
+    score["validation"]["calibration"] = model.calibration["normalised"]
+    _save(model, body, out, score)
+    return Model.load(out)
+
+
+def _data(
+    body: PosedBody, folder: Path, options: PosedTraining, progress: TrainingProgress
+) -> tuple[TrainingData, RenderSet]:
+    """Renders what is missing and says what the pictures show."""
+    import numpy as np
+
+    from vid2phys.risp.dataset import make_dataset
+    from vid2phys.risp.posed_views import VIEW_PX
+    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.stream import StreamSettings
+    from vid2phys.risp.validate import Body
+
+    renders = make_dataset(
+        body.mesh,
+        body.system,
+        folder,
+        samples=options.samples,
+        seed=options.seed,
+        size=VIEW_SIZE,
+        workers=options.cores,
+        posed=body,
+        varied=options.varied,
+        progress=lambda done, total: progress.step("rendering", done, total),
+    )
+    points = body.points(renders.postures())
+    pictures = StreamSettings(
+        folder,
+        points,
+        body.reach_m,
+        view_size=VIEW_SIZE,
+        seed=options.seed,
+        view_px=VIEW_PX,
+        varied=options.varied,
+    )
+    held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
+    known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
+    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out), renders
+
+
+def _shape(body: PosedBody) -> Any:
+    import numpy as np
+
+    from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.model import Shape
+    from vid2phys.risp.posed_bodies import posed_kind
+
+    points = body.points_body
+    return Shape(
+        body.system.name,
+        geometry_signature(body.mesh),
+        points,
+        np.eye(3)[None],
+        np.arange(len(points))[None],
+        None,
+        body.system.name,
+        kind=posed_kind(body.system),
+        cameras=body.cameras,
+    )
+
+
+def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> None:
+    from vid2phys.risp.posed_bodies import MODES_FILE
+    from vid2phys.risp.posed_modes import PosedModes
+
+    out.mkdir(parents=True, exist_ok=True)
+    if isinstance(body, PosedModes):
+        body.motions.save(out / MODES_FILE)
+    model.save(out, score)
+
+
+def _calibrated(
+    model: Model, body: PosedBody, folder: Path, options: PosedTraining, progress: TrainingProgress
+) -> Model:
+    """The model with its error model, from short clips of looks that it has not seen."""
+    from vid2phys.risp.dataset import make_dataset
+    from vid2phys.risp.posed_calibrate import calibrate_postures
+
+    renders = make_dataset(
+        body.mesh,
+        body.system,
+        folder,
+        samples=CALIBRATION_SAMPLES,
+        seed=options.seed + _CALIBRATION_SEED,
+        gradient_share=0.0,
+        size=VIEW_SIZE,
+        workers=options.cores,
+        sequences=True,
+        posed=body,
+        progress=lambda done, total: progress.step("rendering for calibration", done, total),
+    )
+    calibration = calibrate_postures(
+        model, body, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
+    )
+    progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
+    return model.with_calibration(calibration.to_dict())
