@@ -52,7 +52,8 @@ def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
     hand = PosedJoints(get("hand"))
     count = len(hand.points_body)
     alone = np.eye(3)[None], np.arange(count)[None]
-    shape = Shape("hand", geometry_signature(hand.mesh), hand.points_body, *alone, 0, "hand", "joints", hand.cameras)
+    known = {"kind": "joints", "cameras": hand.cameras}
+    shape = Shape("hand", geometry_signature(hand.mesh), hand.points_body, *alone, None, "hand", **known)
     model = Model(shape, KeypointNetwork(count, **SIZES["fine"]).eval(), None, 128, {"fine": SIZES["fine"]})
     model.save(tmp_path / "hand")
     assert not (tmp_path / "hand" / "coarse.safetensors").exists()

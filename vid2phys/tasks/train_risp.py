@@ -143,14 +143,13 @@ def _is_posed(system: System, mesh: str | Path | None) -> bool:
 
 
 def _train_posed(system: System, out: Path, work: Path, options: _Options, progress: TrainingProgress) -> Model:
-    from dataclasses import asdict
+    from dataclasses import fields
 
     from vid2phys.tasks.train_posed import PosedTraining, train_posed
 
     if options.head != "keypoint":
         raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
-    asked = asdict(options)
-    del asked["head"]
+    asked = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "head"}
     training = PosedTraining(**asked, cores=_cores(), share_cores=lambda: share_cores(options.device))
     return train_posed(system, out, work, training, _machine(options.device), progress)
 
