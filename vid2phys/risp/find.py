@@ -52,7 +52,7 @@ def find_model(
 
 
 def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:
-    """Of models for one shape, the one trained for as many look-alike orientations: a painted cube's or a plain one's."""
+    """Of models for one shape, the one trained for as many look-alike orientations: a painted or a plain cube's."""
     order = find_symmetry(mesh).order
     turns = [len(read_config(Path(folder))["symmetry"]["rotations"]) for _, _, folder in fitting]
     return min(zip(fitting, turns, strict=True), key=lambda each: (each[1] != order, each[0]))[0]
