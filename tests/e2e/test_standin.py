@@ -44,9 +44,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Flight]:
     save_obj(mesh, folder / "mesh.obj")
     given = {p.name: p.value for p in flight.parameters if p.name.startswith("inertia") or p.name == "drag"}
     known = known_values(flight.system, mass_properties(mesh), given, ("mass",), flight.actions)
+    model = SimpleNamespace(
+        folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None], center=np.zeros(3),
+        shape=SimpleNamespace(exact=False),
+    )  # fmt: skip
     inputs = task.Inputs(
         read_clip(folder / "clip.mp4"), mesh, camera, flight.camera_to_world, flight.system, flight.actions,
-        SimpleNamespace(folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None]), known, (),
+        model, known, (),
     )  # type: ignore[arg-type]  # fmt: skip
     result = solve(inputs, tracked(flight), fit=("mass",), refine=False)
     options = {

@@ -151,6 +151,19 @@ def test_a_model_serves_its_shape_in_any_size(folder: Path, factor: float) -> No
     assert found.radius_m == pytest.approx(factor * own.radius_m)
 
 
+def test_of_models_for_one_shape_that_of_its_symmetry_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
+    mesh = box(0.1, 0.1, 0.03)  # 8 turns
+    four = make_model(mesh)
+    eight = np.concatenate([four.rotations, four.rotations @ np.diag([1.0, -1.0, -1.0])])
+    table = np.concatenate([four.permutation] * 2)
+    four.save(tmp_path / "models" / "a")
+    plain = replace(four.shape, rotations=eight, permutation=table, mesh_name="plain")
+    replace(four, shape=plain).save(tmp_path / "models" / "b")
+    assert find_model(mesh).shape.mesh_name == "plain"
+
+
 def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:
     with pytest.raises(InputError, match="another shape"):
         find_model(box(100.0, 100.0, 30.0), folder)

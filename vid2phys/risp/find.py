@@ -10,6 +10,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
 from vid2phys.risp.model import Model, model_folders, read_config
+from vid2phys.risp.symmetry import find_symmetry
 from vid2phys.types import Mesh
 
 LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
@@ -42,10 +43,19 @@ def find_model(
             )
         return Model.load(folder, device).scaled(scale)
     ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
-    if ranked and ranked[0][0] <= SAME_GEOMETRY:
-        return Model.load(ranked[0][2], device).scaled(ranked[0][1])
+    fitting = [each for each in ranked if each[0] <= SAME_GEOMETRY]
+    if fitting:
+        _, scale, folder_name = fitting[0] if len(fitting) == 1 else _alike(mesh, fitting)
+        return Model.load(folder_name, device).scaled(scale)
     nearest = f" (the nearest, '{ranked[0][2]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
     raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", f"run `{command}`")
+
+
+def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:
+    """Of models for one shape, the one trained for as many look-alike orientations: a painted or a plain cube's."""
+    order = find_symmetry(mesh).order
+    turns = [len(read_config(Path(folder))["symmetry"]["rotations"]) for _, _, folder in fitting]
+    return min(zip(fitting, turns, strict=True), key=lambda each: (each[1] != order, each[0]))[0]
 
 
 def model_places() -> list[Path]:
@@ -72,7 +82,8 @@ def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]
     try:
         own = GeometrySignature.from_json(config["mesh"]["signature"])
         scale = signature.radius / own.radius
-        if abs(scale - 1.0) < _SAME_SIZE or not 1.0 / LARGEST_SCALE < scale < LARGEST_SCALE:
+        rigid = config.get("kind", "rigid") == "rigid"
+        if not rigid or abs(scale - 1.0) < _SAME_SIZE or not 1.0 / LARGEST_SCALE < scale < LARGEST_SCALE:
             scale = 1.0
         return signature_distance(own.scaled(scale), signature), scale
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:

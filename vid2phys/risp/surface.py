@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.io.texture import surface_colors
 from vid2phys.types import Array, Mesh
 
-# Linear or display RGB in 0..1 of points [N, 3] m on faces [N]: [N, 3].
+# RGB in 0..1, on a scale like the eye's, of points [N, 3] m on faces [N]: [N, 3].
 SurfaceColor = Callable[[Array, NDArray[np.int64]], Array]
 
 COLOR_WEIGHT = 0.4  # a mean difference of colour of 0.1 (of white minus black) counts as 0.04 body radii
@@ -17,6 +18,7 @@ _PROBES, _SAMPLES = 1000, 20_000
 _BLUR = 12  # samples over which colour is averaged: what is finer than a tenth of a radius is lost in small pictures
 _FAR = 0.25  # radii: farther is no worse
 _ROUGH_PROBES = 4  # every fourth
+_FINE = 0.03  # of the radius: a pixel of a view
 _CELLS = 48  # of the coarse distance field, along each axis
 
 
@@ -33,6 +35,20 @@ def surface_points(mesh: Mesh, count: int, seed: int = 0) -> tuple[Array, NDArra
     u, v = np.where(flip, 1.0 - u, u), np.where(flip, 1.0 - v, v)
     a, b, c = np.moveaxis(corners[faces], 1, 0)
     return a + u * (b - a) + v * (c - a), faces.astype(np.int64)
+
+
+def texture_color(mesh: Mesh) -> SurfaceColor:
+    """The colour of a mesh with a texture, averaged over what views cannot resolve, on a scale like the eye's."""
+    texel_m = _FINE * float(np.linalg.norm(mesh.vertices, axis=1).max())
+
+    def color(points: Array, faces: NDArray[np.int64]) -> Array:
+        a, b, c = np.moveaxis(mesh.vertices[mesh.faces[faces]], 1, 0)
+        edges = np.stack([b - a, c - a], axis=-1)
+        weight = (np.linalg.pinv(edges) @ (points - a)[..., None])[..., 0]
+        barycentric = np.concatenate([1.0 - weight.sum(axis=1, keepdims=True), weight], axis=1)
+        return np.sqrt(np.clip(surface_colors(mesh, faces, barycentric, texel_m), 0.0, 1.0))
+
+    return color
 
 
 class TurnedSurface:

@@ -18,7 +18,7 @@ import numpy as np
 
 from vid2phys.risp import groups
 from vid2phys.risp.geometry import rotation_grid
-from vid2phys.risp.surface import SurfaceColor, TurnedSurface, surface_points
+from vid2phys.risp.surface import SurfaceColor, TurnedSurface, surface_points, texture_color
 from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.types import Array, Mesh
 
@@ -79,8 +79,10 @@ def find_symmetry(mesh: Mesh, tolerance: float = TOLERANCE, *, color: SurfaceCol
     size the most exact. The identity alone when there is none.
 
     Turns about several axes have to be twice as good: a flat body comes near to itself turned over, and looks different
-    from below. color: the surface's colour where the mesh has one, which then has to agree as well.
+    from below. color: the surface's colour, which has to agree as well; by default that of the mesh's texture, if any.
     """
+    if color is None and mesh.texture is not None:
+        color = texture_color(mesh)
     origin = np.zeros(3)
     best = _about(mesh, origin, tolerance, color)
     centroid = _centroid(mesh)

@@ -91,7 +91,7 @@ def solve(
 
 def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
     """Branches that are worth a fit, best first: one, unless recorded torques may settle what pixels leave open."""
-    order = np.argsort(-evidence)
+    order = np.argsort(-evidence, kind="stable")
     return [int(g) for g in order if known_torques and evidence[g] > evidence[order[0]] - CLOSE_NATS] or [int(order[0])]
 
 
