@@ -1,7 +1,7 @@
 """dI/dpsi of training pictures, renderer and camera chain together, against central differences for every psi.
 
 What the design calls constants of the derivative is held or left out: gain and exposure (found from the picture's own
-brightness), noise, codec and rounding to bytes.
+brightness), a background in the body's own colour, noise, codec and rounding to bytes.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(camera_chain, "sensor_noise", lambda rng, display: display)
     monkeypatch.setattr(camera_chain, "compress", lambda rng, image: image)
     monkeypatch.setattr(develop, "_bytes", lambda display: display)
+    monkeypatch.setattr(develop, "_like_body", lambda rng, background, body: background)
     return held
 
 
