@@ -14,7 +14,7 @@ from tests.unit.risp_synthetic import square_body
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.errors import UsageError
 from vid2phys.io.photographs import photograph_names
-from vid2phys.reproduce import available, reproduce, risp_table1
+from vid2phys.reproduce import available, reproduce, risp_fig6a, risp_table1
 from vid2phys.reproduce.bodies import Body, Missing, bodies
 from vid2phys.reproduce.methods import Learnt, Recipe, _read_numbers, at_plausible_place, is_flat
 from vid2phys.reproduce.stage import _PIECE_PX, Frames, _piece, half_range_m, middle_m, radius_m, sample_poses
@@ -194,6 +194,21 @@ def test_bodies_without_a_model_are_in_the_table(tmp_path: Path) -> None:
     rows = json.loads(files[0].read_text())["rows"]
     assert [r["method"] for r in rows] == list(risp_table1.METHODS)
     assert all(r["value"] is None and "no observation model" in r["reason"] for r in rows)
+
+
+def test_the_curves_are_drawn(tmp_path: Path) -> None:
+    rows = [
+        row("quadrotor", method, "state_error", 0.3 / epoch, "1", looks=looks, epoch=epoch)
+        for method in ("paper", "paper-no-grad", "ours", "ours-no-grad")
+        for looks in risp_fig6a.LOOKS
+        for epoch in (1, 2, 3)
+    ]
+    table = Table(
+        "risp-fig6a", "vid2phys reproduce risp-fig6a", rows, [], draw=lambda path: risp_fig6a.draw(rows, path)
+    )
+    files = table.write(setting(tmp_path))
+    assert [p.suffix for p in files] == [".json", ".md", ".png"]
+    assert files[2].read_bytes().startswith(b"\x89PNG")
 
 
 def test_unknown_names() -> None:
