@@ -1,7 +1,7 @@
 """dI/dpsi of training pictures, renderer and camera chain together, against central differences for every psi.
 
 What the design calls constants of the derivative is held or left out: gain and exposure (found from the picture's own
-brightness), noise, codec and rounding to bytes.
+brightness), a background in the body's own colour, noise, codec and rounding to bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.render.mitsuba import Renderer
 from vid2phys.risp import camera_chain, develop
 from vid2phys.risp.materials import MeshParts, mesh_parts
+from vid2phys.risp.randomisation import Randomisation
 from vid2phys.risp.randomize import PSI_NAMES, Look, appearance, directions, sample_look
 from vid2phys.rotations import make_transform, matrix_from_rotvec
 from vid2phys.types import Array, Mesh
@@ -27,6 +28,7 @@ pytestmark = [
 ]
 
 SIZE, STEP = 64, 0.05
+SMOOTH = Randomisation.without(("noise", "codec", "distractors"))  # look-alikes are copies of the body
 BANK = np.random.default_rng(0).integers(0, 255, (2, 64, 64, 3), dtype=np.uint8)
 
 
@@ -87,14 +89,15 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     original = develop.develop
     monkeypatch.setattr(develop, "develop", start_again)
     monkeypatch.setattr(camera_chain, "luminance", luminance)
-    monkeypatch.setattr(camera_chain, "sensor_noise", lambda rng, display: display)
-    monkeypatch.setattr(camera_chain, "compress", lambda rng, image: image)
     monkeypatch.setattr(develop, "_bytes", lambda display: display)
+    monkeypatch.setattr(develop, "_like_body", lambda rng, background, body: background)
     return held
 
 
 def picture(rendered: Rendered, seed: int) -> tuple[Array, Array | None]:
-    shown = develop.develop(rendered, np.zeros((1, 3)), np.random.default_rng(seed), size=SIZE, bank=BANK)
+    shown = develop.develop(
+        rendered, np.zeros((1, 3)), np.random.default_rng(seed), size=SIZE, bank=BANK, varied=SMOOTH
+    )
     return np.asarray(shown.image, dtype=float), shown.tangents
 
 

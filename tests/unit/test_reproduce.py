@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from tests.unit.risp_synthetic import square_body
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.errors import UsageError
 from vid2phys.io.photographs import photograph_names
-from vid2phys.reproduce import available, reproduce, risp_table1
+from vid2phys.reproduce import available, reproduce, risp_fig6a, risp_table1
 from vid2phys.reproduce.bodies import Body, Missing, bodies
 from vid2phys.reproduce.methods import Learnt, Recipe, _read_numbers, at_plausible_place, is_flat
 from vid2phys.reproduce.stage import _PIECE_PX, Frames, _piece, half_range_m, middle_m, radius_m, sample_poses
 from vid2phys.reproduce.table import Setting, Table, markdown, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS, PHOTOGRAPHS, photograph
+from vid2phys.risp.recipes import body_of
+from vid2phys.risp.symmetry import find_symmetry
 from vid2phys.rotations import make_transform, matrix_from_rotvec
 from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Array, Camera, Mesh
@@ -109,6 +112,20 @@ def test_a_plain_cube_is_scored_up_to_symmetry_alone() -> None:
     assert next(r for r in rows if r["metric"] == "state_error_up_to_symmetry")["paper"] == 0.16
 
 
+def test_turns_about_a_point_aside_of_the_origin_are_no_error() -> None:
+    """The body of a table may lie anywhere in its own axes: turning it about its middle moves its origin."""
+    plain = cube()
+    mesh = replace(plain.mesh, vertices=plain.mesh.vertices + np.array([0.01, -0.004, 0.006]))
+    body = replace(plain, mesh=mesh)
+    known = body_of(mesh, find_symmetry(mesh))
+    poses = sample_poses(body, np.random.default_rng(1), 4)
+    turned = poses @ known.turns[5]
+    assert np.abs(turned[:, :3, 3] - poses[:, :3, 3]).max() > 1e-3
+    rows = risp_table1._score(body, "ours", risp_table1._vectors(body, turned), frames_of(body, poses), turned)
+    assert values(rows, "state_error_up_to_symmetry") < 1e-6
+    assert values(rows, "points_px") < 1e-6
+
+
 def test_numbers_read_in_a_view_become_a_pose_before_the_camera() -> None:
     from vid2phys.risp import heads
     from vid2phys.risp.recipes import TrainingData
@@ -194,6 +211,21 @@ def test_bodies_without_a_model_are_in_the_table(tmp_path: Path) -> None:
     rows = json.loads(files[0].read_text())["rows"]
     assert [r["method"] for r in rows] == list(risp_table1.METHODS)
     assert all(r["value"] is None and "no observation model" in r["reason"] for r in rows)
+
+
+def test_the_curves_are_drawn(tmp_path: Path) -> None:
+    rows = [
+        row("quadrotor", method, "state_error", 0.3 / epoch, "1", looks=looks, epoch=epoch)
+        for method in ("paper", "paper-no-grad", "ours", "ours-no-grad")
+        for looks in risp_fig6a.LOOKS
+        for epoch in (1, 2, 3)
+    ]
+    table = Table(
+        "risp-fig6a", "vid2phys reproduce risp-fig6a", rows, [], draw=lambda path: risp_fig6a.draw(rows, path)
+    )
+    files = table.write(setting(tmp_path))
+    assert [p.suffix for p in files] == [".json", ".md", ".png"]
+    assert files[2].read_bytes().startswith(b"\x89PNG")
 
 
 def test_unknown_names() -> None:

@@ -211,7 +211,16 @@ def _keypoint_reader(learnt: Learnt, body: Body) -> Any:
 
     known = learnt.data.body
     signature = geometry_signature(body.mesh)
-    shape = Shape(body.system.name, signature, known.points, known.rotations, known.permutation, known.front)
+    shape = Shape(
+        body.system.name,
+        signature,
+        known.points,
+        known.rotations,
+        known.permutation,
+        known.front,
+        body.mesh.name,
+        known.center,
+    )
     assert isinstance(learnt.network, KeypointNetwork)
     coarse = LocatorNetwork(**COARSE_SIZE)  # places are given
     model = Model(shape, learnt.network, coarse, learnt.data.pictures.view_size, {})
@@ -219,9 +228,9 @@ def _keypoint_reader(learnt: Learnt, body: Body) -> Any:
 
     def read_one(_: Learnt, camera: Any, piece: Any, center: Array, radius: float) -> Array:
         seen = look(model, camera, [piece], center[None], np.array([radius]), calibration)
-        front = known.points[known.front]
-        evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, known.rotations, front)[0, 0]
-        turn = known.rotations[int(np.argmax(evidence))].T
-        return make_transform(seen.poses.rotation[0, 0] @ turn, seen.poses.translation[0, 0])
+        pose = make_transform(seen.poses.rotation[0, 0], seen.poses.translation[0, 0])
+        front = None if known.front is None else known.points[known.front]
+        evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, known.rotations, front, known.center)
+        return pose @ np.linalg.inv(known.turns[int(np.argmax(evidence[0, 0]))])
 
     return read_one

@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vid2phys.reproduce.bodies import Body, Missing, bodies
 from vid2phys.reproduce.methods import Recipe, train, training_data
 from vid2phys.reproduce.table import Setting, Table, row
@@ -84,8 +82,7 @@ def _validation(judge: TrainingData, head: str) -> Callable[[nn.Module], dict[st
     pictures = replace(judge.pictures, looks=0)
     own: Any = head_of(judge, head).validation(PictureStream(pictures, jitter=False), judge.validation)
     codes = ViewState(pictures.radius_m, pictures.view_size)
-    truth = np.repeat(own.view_from_body[:, None], len(judge.body.rotations), axis=1)
-    truth[..., :3, :3] = truth[..., :3, :3] @ judge.body.rotations
+    truth = own.view_from_body[:, None] @ judge.body.turns
     camera = torch.from_numpy(own.K)
     wanted = codes.encode(torch.from_numpy(truth), camera[:, None])
 

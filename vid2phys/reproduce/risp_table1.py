@@ -99,19 +99,21 @@ def _score(
     body: Body, method: str, vectors: Array, frames: Frames, poses: Array | None, learnt: Learnt | None = None
 ) -> list[dict[str, Any]]:
     """All rows of a method. poses: None where it gives a vector that is no pose."""
+    from vid2phys.risp.recipes import body_of
     from vid2phys.risp.symmetry import find_symmetry
 
     more: dict[str, Any] = {"images_seen": 0, "seconds": 0.0} if learnt is None else learnt.effort()
-    rotations = find_symmetry(body.mesh).rotations if learnt is None else learnt.data.body.rotations
+    known = body_of(body.mesh, find_symmetry(body.mesh)) if learnt is None else learnt.data.body
+    turns = known.turns
     paper = body.paper if method == "paper" else None
-    labelled, nearest = _errors(body, vectors, frames, rotations)
+    labelled, nearest = _errors(body, vectors, frames, turns)
     rows = []
     if body.labelled:
         rows.append(_row(body, method, "state_error", labelled, "1", **more, paper=paper))
-    if len(rotations) > 1:
+    if len(turns) > 1:
         same = None if body.labelled else paper
         rows.append(_row(body, method, "state_error_up_to_symmetry", nearest, "1", **more, paper=same))
-    for metric, (values, unit) in ({} if poses is None else _units(body, poses, frames, rotations)).items():
+    for metric, (values, unit) in ({} if poses is None else _units(body, poses, frames, turns)).items():
         rows.append(_row(body, method, metric, values, unit, median=True, **more))
     for index, configuration in enumerate(CONFIGURATIONS):
         here = frames.configuration == index
@@ -119,7 +121,7 @@ def _score(
             _row(
                 body,
                 method,
-                "state_error_up_to_symmetry" if len(rotations) > 1 else "state_error",
+                "state_error_up_to_symmetry" if len(turns) > 1 else "state_error",
                 nearest[here],
                 "1",
                 configuration=configuration.name,
@@ -136,18 +138,16 @@ def _row(
     return row(body.name, method, metric, value, unit, **spread, **more)
 
 
-def _errors(body: Body, vectors: Array, frames: Frames, rotations: Array) -> tuple[Array, Array]:
+def _errors(body: Body, vectors: Array, frames: Frames, turns: Array) -> tuple[Array, Array]:
     """Mean absolute errors against the label, and against the nearest equivalent pose: [N] each."""
-    truth = np.repeat(frames.world_from_body[:, None], len(rotations), axis=1)
-    truth[..., :3, :3] = truth[..., :3, :3] @ rotations
-    errors = np.abs(vectors[:, None] - _vectors(body, truth)).mean(axis=-1)
+    errors = np.abs(vectors[:, None] - _vectors(body, frames.world_from_body[:, None] @ turns)).mean(axis=-1)
     return errors[:, 0], errors.min(axis=1)
 
 
-def _units(body: Body, poses: Array, frames: Frames, rotations: Array) -> dict[str, tuple[Array, str]]:
+def _units(body: Body, poses: Array, frames: Frames, turns: Array) -> dict[str, tuple[Array, str]]:
     """Errors in units that mean something outside the table, [N] each: medians go into it."""
     truth = frames.world_from_body
-    cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], rotations, poses[:, :3, :3]) - 1.0)
+    cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], turns[:, :3, :3], poses[:, :3, :3]) - 1.0)
     angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
     error = poses[:, :3, 3] - truth[:, :3, 3]
     sight = truth[:, :3, 3] / np.linalg.norm(truth[:, :3, 3], axis=1, keepdims=True)
@@ -157,22 +157,23 @@ def _units(body: Body, poses: Array, frames: Frames, rotations: Array) -> dict[s
         "position_mm": (1e3 * np.linalg.norm(error, axis=1), "mm"),
         "sideways_mm": (1e3 * sideways, "mm"),
         "depth_percent": (100.0 * np.abs(depth) / np.linalg.norm(truth[:, :3, 3], axis=1), "%"),
-        "points_px": (_reprojection(body, poses, frames, rotations), "px"),
+        "points_px": (_reprojection(body, poses, frames, turns), "px"),
     }
     if body.labelled:
         metrics["rotation_deg"] = (angles[:, 0], "deg")
-    if len(rotations) > 1:
+    if len(turns) > 1:
         metrics["rotation_deg_up_to_symmetry"] = (angles.min(axis=1), "deg")
     return metrics
 
 
-def _reprojection(body: Body, poses: Array, frames: Frames, rotations: Array) -> Array:
+def _reprojection(body: Body, poses: Array, frames: Frames, turns: Array) -> Array:
     """Mean distance of vertices in the frame from their places under the nearest equivalent pose, px: [N]."""
     vertices = body.mesh.vertices[:: max(1, len(body.mesh.vertices) // 100)]
     result = []
     for pose, truth, camera in zip(poses, frames.world_from_body, frames.cameras, strict=True):
         seen = _project(camera, vertices @ pose[:3, :3].T + pose[:3, 3])
-        places = np.einsum("ij,gjk,vk->gvi", truth[:3, :3], rotations, vertices) + truth[:3, 3]
+        same = truth @ turns
+        places = np.einsum("gij,vj->gvi", same[:, :3, :3], vertices) + same[:, None, :3, 3]
         result.append(np.linalg.norm(seen - _project(camera, places), axis=-1).mean(axis=-1).min())
     return np.array(result)
 

@@ -34,6 +34,11 @@ class Body:
     front: int | None
     center: Array = field(default_factory=lambda: np.zeros(3))
 
+    @property
+    def turns(self) -> Array:
+        """The group as transforms of the body, [G, 4, 4]: pose @ turns[g] looks like pose."""
+        return make_transform(self.rotations, self.center - self.rotations @ self.center)
+
 
 @dataclass(frozen=True)
 class Views:
