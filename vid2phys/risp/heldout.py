@@ -38,11 +38,20 @@ class HeldOutClip:
     background: NDArray[np.uint8]
 
 
-def make_clip(renders: RenderSet, sequence: int, radius_m: float, bank: NDArray[np.uint8], *, seed: int) -> HeldOutClip:
-    """Clip of render sequence `sequence` at a random in-frame size; the same for the same seed."""
+def make_clip(
+    renders: RenderSet,
+    sequence: int,
+    radius_m: float,
+    bank: NDArray[np.uint8],
+    *,
+    seed: int,
+    diameter_px: float | None = None,
+) -> HeldOutClip:
+    """Clip of render sequence `sequence` at a random in-frame size unless it is given; the same for the same seed."""
     rng = np.random.default_rng([seed, sequence])
     samples = [renders.sample(sequence * FRAMES_PER_SEQUENCE + i) for i in range(FRAMES_PER_SEQUENCE)]
     diameter = float(np.exp(rng.uniform(*np.log(IN_FRAME_PX))))
+    diameter = diameter if diameter_px is None else diameter_px
     scale = diameter / _rendered_diameter(samples[0], radius_m) * samples[0].K[0, 0]  # focal length of the clip, px
     way = _way(rng, len(samples))
     half = 0.5 * np.ptp(way, axis=0).max() + _MARGIN * diameter
