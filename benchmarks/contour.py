@@ -1,6 +1,6 @@
 """What fitting outlines adds to keypoints, on looks never seen: depth, sideways, rotation, by size in the frame.
 
-    python -m benchmarks.contour --json FILE [--quick] [--markdown] [--work FOLDER]
+    python -m benchmarks.contour --json FILE [--quick] [--markdown] [--work FOLDER] [--looks N]
 
 Sequences of new looks are rendered (kept in --work, so that a second run is quick; needs LLVM, see `vid2phys doctor`)
 and developed into short clips at each size, as for calibration. Each frame is read by the shipped network as the
@@ -159,10 +159,11 @@ def _p90(values: Array) -> float:
     return float(np.quantile(values, 0.9))
 
 
-def measure(work: Path, quick: bool) -> Iterator[dict[str, Any]]:
+def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
     """All rows. Bodies whose mesh is not there are left out."""
     bank = make_bank(photographs(), count=32, seed=1)
-    looks, sizes = (QUICK_LOOKS, SIZES_PX[1::2]) if quick else (LOOKS, SIZES_PX)
+    rendered, sizes = (QUICK_LOOKS, SIZES_PX[1::2]) if quick else (LOOKS, SIZES_PX)
+    looks = min(looks, rendered)
     for body, path in BODIES.items():
         if not path.exists() or (quick and body != "quadrotor"):
             continue
@@ -170,8 +171,8 @@ def measure(work: Path, quick: bool) -> Iterator[dict[str, Any]]:
         renders = make_dataset(
             mesh,
             get("quadrotor"),
-            work / f"{body}-{looks}",
-            samples=looks * FRAMES_PER_SEQUENCE,
+            work / f"{body}-{rendered}",
+            samples=rendered * FRAMES_PER_SEQUENCE,
             seed=SEED,
             gradient_share=0.0,
             size=288,
@@ -215,13 +216,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "benchmarks" / "contour")
+    parser.add_argument("--looks", type=int, default=LOOKS, help="judge the first so many only")
     options = parser.parse_args()
     start = time.monotonic()
-    table = list(measure(options.work, options.quick))
+    table = list(measure(options.work, options.quick, options.looks))
     data = {
         "schema": "vid2phys.table/1",
         "name": "contour",
-        "command": "python -m benchmarks.contour" + (" --quick" if options.quick else ""),
+        "command": "python -m benchmarks.contour" + (" --quick" if options.quick else f" --looks {options.looks}"),
         "quick": options.quick,
         "seconds": round(time.monotonic() - start, 1),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",

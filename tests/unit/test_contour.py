@@ -85,7 +85,7 @@ def test_derivative_of_the_energy() -> None:
     energy = Energy(
         CAMERA, outline, ROTATION, TRANSLATION, rng.normal(0.0, 1.0, count), rng.uniform(0.1, 0.5, count), 2.0, 3.0
     )
-    gradient, hessian = energy.normal(np.zeros(6))
+    gradient, hessian = energy.normal(energy.residual(np.zeros(6)), energy.jacobian(np.zeros(6)))
     h = 1e-6
     numeric = np.array([(energy.value(h * e) - energy.value(-h * e)) / (2.0 * h) for e in np.eye(6)])
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6 * np.abs(numeric).max())

@@ -25,7 +25,7 @@ from vid2phys.types import Array, Camera, Mesh
 # Where edges may be, standard deviations as shares of the body's size, a round; never less than _LEAST_WITHIN_PX.
 _WITHIN = (0.04, 0.02, 0.01, 0.01)
 _LEAST_WITHIN_PX = 0.6
-_SLACK = 0.3  # by which edges that far away may differ from what a line can tell, of where they may be
+_SLACK = 0.2  # by which edges that far away may differ from what a line can tell, of where they may be
 _STEPS = 3  # a round
 # On held-out looks edges are off together by more than neighbours show: variances are larger by this.
 OVERCONFIDENT = 9.0
@@ -89,10 +89,10 @@ class Energy:
         rotation, translation = moved(self.rotation, self.translation, step)
         return local @ rotation.T + translation, translation
 
-    def levelled(self, step: Array) -> Energy:
-        """With variances scaled to the residuals that are there: half of the lines lie within 0.67 sigma, and
+    def levelled(self, residual: Array) -> Energy:
+        """With variances scaled to residuals [N]: half of the lines lie within 0.67 sigma, and
         neighbours that err alike count as fewer."""
-        normal = self.residual(step) / np.sqrt(self.variance)
+        normal = residual / np.sqrt(self.variance)
         level = max(float(np.median(normal**2)) / _CHI2_MEDIAN, _LEAST_LEVEL)
         return replace(self, level=level, alike=_alike(normal / np.sqrt(level)))
 
@@ -101,9 +101,8 @@ class Energy:
         square = self.residual(step) ** 2 / (self.variance * self.level)
         return float(0.5 / self.alike * (_ROBUST_SIGMA**2 * np.log1p(square / _ROBUST_SIGMA**2)).sum())
 
-    def normal(self, step: Array) -> tuple[Array, Array]:
+    def normal(self, residual: Array, jacobian: Array) -> tuple[Array, Array]:
         """Gradient [6], and the Hessian [6, 6] without second derivatives of the projection and the robust cost."""
-        residual, jacobian = self.residual(step), self.jacobian(step)
         variance = self.variance * self.level
         weight = 1.0 / (self.alike * (variance + residual**2 / _ROBUST_SIGMA**2))
         return jacobian.T @ (weight * residual), (jacobian.T * weight) @ jacobian
@@ -125,22 +124,27 @@ def fit_contour(
     """
     prior = np.diag(PRIOR_STD**-2.0) if prior is None else prior
     most = 2.0 * PRIOR_STD  # a step
-    total, energy, step = np.zeros(MODES), None, np.zeros(MODES)
+    total, step, energy = np.zeros(MODES), np.zeros(MODES), None
+    here, jacobian = np.zeros(0), np.zeros((0, MODES))
     for share in _WITHIN:
         energy = _edges(frame, camera, mesh, rotation, translation, share)
         if energy is None:
             return None
         step = np.zeros(MODES)
-        for k in range(_STEPS):
-            energy = energy.levelled(step) if k else energy  # residuals of a wrong pose say nothing about edges
-            gradient, hessian = (part / OVERCONFIDENT for part in energy.normal(step))
+        here, jacobian = energy.residual(step), energy.jacobian(step)
+        for k in range(_STEPS):  # the edges are looked for anew before the outline's motion bends
+            residual = here + jacobian @ step
+            energy = energy.levelled(residual) if k else energy  # residuals of a wrong pose say nothing about edges
+            gradient, hessian = (part / OVERCONFIDENT for part in energy.normal(residual, jacobian))
             newton = np.linalg.solve(hessian + prior, -gradient - prior @ (total + step))
             step = step + np.clip(newton, -most, most)
         rotation, translation = moved(rotation, translation, step)
         total = total + step
     assert energy is not None
-    energy = energy.levelled(step)
-    return Contour(rotation, translation, energy.normal(step)[1], prior, len(energy.mean), energy.level)
+    residual = here + jacobian @ step
+    energy = energy.levelled(residual)
+    information = energy.normal(residual, jacobian)[1]
+    return Contour(rotation, translation, information, prior, len(energy.mean), energy.level)
 
 
 def _edges(
