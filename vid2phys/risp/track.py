@@ -102,7 +102,9 @@ def track(
     if mesh is None:
         return found
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
-    return replace(found, observation=seen, poses=poses)
+    # outlines mistake the same look for the same thing for as long as aligned pixels do
+    correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
+    return replace(found, observation=replace(seen, correlation_time_s=correlation_s), poses=poses)
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:
