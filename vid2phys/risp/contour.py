@@ -28,7 +28,8 @@ _LEAST_WITHIN_PX = 0.6
 _SLACK = 0.2  # by which edges that far away may differ from what a line can tell, of where they may be
 _STEPS = 3  # a round
 # On held-out looks edges are off together by more than neighbours show: variances are larger by this.
-OVERCONFIDENT = 9.0
+_OVERCONFIDENT = 9.0
+_STATED = 20.0  # the same for the covariance that is stated, which has to hold for wrong edges as well
 _ROBUST_SIGMA = 3.0  # lines beyond count less (Cauchy)
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
 _LEAST_LINES = 12
@@ -40,7 +41,7 @@ _MARGIN_PX = 20.0
 @dataclass(frozen=True)
 class Contour:
     """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] of the edges alone, as their scatter
-    says, in the modes of `align.moved` about this pose (`OVERCONFIDENT` times too much on real looks). prior: [6, 6]
+    says, in the modes of `align.moved` about this pose (some 20 times too much on real looks). prior: [6, 6]
     what was known before. lines: that say something. level: mean square of what edges are off over what they state."""
 
     rotation: Array
@@ -53,7 +54,7 @@ class Contour:
     @property
     def covariance(self) -> Array:
         """Of edges and prior together, [6, 6]."""
-        return np.asarray(np.linalg.inv(self.information / OVERCONFIDENT + self.prior))
+        return np.asarray(np.linalg.inv(self.information / _STATED + self.prior))
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def fit_contour(
         for k in range(_STEPS):  # the edges are looked for anew before the outline's motion bends
             residual = here + jacobian @ step
             energy = energy.levelled(residual) if k else energy  # residuals of a wrong pose say nothing about edges
-            gradient, hessian = (part / OVERCONFIDENT for part in energy.normal(residual, jacobian))
+            gradient, hessian = (part / _OVERCONFIDENT for part in energy.normal(residual, jacobian))
             newton = np.linalg.solve(hessian + prior, -gradient - prior @ (total + step))
             step = step + np.clip(newton, -most, most)
         rotation, translation = moved(rotation, translation, step)
