@@ -47,7 +47,7 @@ def outlined(
         covariance = covariance_in_modes(poses.covariance[i], translation[i]) + np.diag(
             _shared_std(basis[i], modes) ** 2
         )
-        prior = np.linalg.inv(covariance)
+        prior: Array = np.asarray(np.linalg.inv(covariance))
         fit = fit_contour(frames[int(i)], camera, mesh, rotation[i], translation[i], prior=prior)
         if fit is None:
             continue
