@@ -16,6 +16,7 @@ from vid2phys.types import Array
 
 REFERENCE_PX = 40.0  # in-frame diameter of the bounding sphere at which the standard deviations are stated
 REFERENCE_QUALITY = 0.8
+MOST_PX = 100.0  # larger bodies are read no better: views have as many pixels as before, and none was calibrated on
 CLIP_FRAMES = 16
 _MOST_RAD = 1.0  # a rotation that is less certain than this is not known at all
 MODE_NAMES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
@@ -88,4 +89,4 @@ class Calibration:
 
     @staticmethod
     def _growth(diameter_px: Array, exponent: Array | float) -> Array:
-        return (REFERENCE_PX / np.clip(diameter_px, 8.0, 400.0)) ** exponent
+        return (REFERENCE_PX / np.clip(diameter_px, 8.0, MOST_PX)) ** exponent

@@ -49,6 +49,17 @@ def modes_of_points(points_camera: Array, translation: Array) -> Array:
     return np.concatenate([-d_point @ skew(points_camera - translation), d_point[..., :2] * distance, radial], axis=-1)
 
 
+def covariance_in_modes(covariance: Array, translation: Array) -> Array:
+    """Covariance of (rotation [rad], translation [m]) as that of `pose_modes`' coefficients, both [..., 6, 6]."""
+    distance = np.linalg.norm(translation, axis=-1)
+    to_modes = np.zeros(covariance.shape)
+    to_modes[..., range(5), range(5)] = 1.0
+    to_modes[..., 3, 3] = to_modes[..., 4, 4] = 1.0 / distance
+    to_modes[..., 3:5, 5] = -translation[..., :2] / (translation[..., 2] * distance)[..., None]
+    to_modes[..., 5, 5] = 1.0 / translation[..., 2]
+    return np.asarray(to_modes @ covariance @ np.swapaxes(to_modes, -1, -2))
+
+
 def distinct_rotations(
     rotation: Array, cost: Array, count: int, apart_rad: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

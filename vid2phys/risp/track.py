@@ -8,7 +8,7 @@ clip by appearance (`branch`), and covariances by the model's calibration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +20,11 @@ from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.follow import Follower, FrameStore, smooth_path
 from vid2phys.risp.geometry import pose_modes
 from vid2phys.risp.motion import Background
+from vid2phys.risp.outlined import outlined
 from vid2phys.risp.pose import Pose
 from vid2phys.risp.search import Watch
 from vid2phys.risp.sight import Sightings
-from vid2phys.types import Array, Camera, Clip, Observation
+from vid2phys.types import Array, Camera, Clip, Mesh, Observation
 
 if TYPE_CHECKING:
     from vid2phys.risp.model import Model
@@ -65,14 +66,16 @@ def track(
     *,
     calibration: Calibration | None = None,
     tilt_std_rad: float | None = None,
+    mesh: Mesh | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Track:
     """Track the object that `model` knows through a clip.
 
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
-    up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. progress: is told the
-    share of frames done. Raises InputError if the object is found in no frame.
+    up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
+    correct readings by its outline (`outlined`); None: keypoints alone. progress: is told the share of frames done.
+    Raises InputError if the object is found in no frame.
     """
     if calibration is None:
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
@@ -87,7 +90,7 @@ def track(
         )
     path = smooth_path(clip.times_s, first.translation)
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    sightings, credible = _read_again(watch, frames, path[indices], indices, _part(progress, 0.6, 1.0))
+    sightings, credible = _read_again(watch, frames, path[indices], indices, _part(progress, 0.6, 0.9))
     good = credible & (sightings.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
     if not good.any():
         raise InputError(
@@ -95,7 +98,13 @@ def track(
             "a view like those the model was trained on",
             "train longer",
         )
-    return _label(clip.times_s, indices[good], sightings.select(good), camera, model, calibration, tilt_std_rad)
+    found = _label(clip.times_s, indices[good], sightings.select(good), camera, model, calibration, tilt_std_rad)
+    if mesh is None:
+        return found
+    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
+    # outlines mistake the same look for the same thing for as long as aligned pixels do
+    correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
+    return replace(found, observation=replace(seen, correlation_time_s=correlation_s), poses=poses)
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:

@@ -1,0 +1,157 @@
+"""Fitting outlines: derivatives, recovered poses of a body of odd shape, honest covariances; the compiled loop."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.risp.align import moved
+from vid2phys.risp.align_errors import difference
+from vid2phys.risp.contour import Energy, fit_contour
+from vid2phys.risp.edge_likelihood import line_likelihood
+from vid2phys.risp.edge_lines import linear_light
+from vid2phys.risp.outline import outline_of
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Array, Camera, Mesh
+
+CAMERA = Camera(np.array([[600.0, 0.0, 297.3], [0.0, 610.0, 251.6], [0.0, 0.0, 1.0]]), 640, 480)
+ROTATION, TRANSLATION = matrix_from_rotvec(np.array([0.5, 0.4, 0.3])), np.array([-0.12, 0.09, 1.1])
+
+
+def box(low: tuple[float, float, float], high: tuple[float, float, float]) -> tuple[Array, Array]:
+    corners = np.array([[(low, high)[(i >> k) & 1][k] for k in range(3)] for i in range(8)])
+    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
+    faces = np.array([tri for a, b, c, d in quads for tri in ((a, b, c), (a, c, d))])
+    return corners, faces
+
+
+def odd_mesh() -> Mesh:
+    """An F with a post towards one side: neither convex nor symmetric."""
+    boxes = [
+        box((-0.07, -0.09, -0.01), (-0.04, 0.09, 0.01)),
+        box((-0.04, 0.06, -0.01), (0.08, 0.09, 0.01)),
+        box((-0.04, -0.01, -0.01), (0.04, 0.02, 0.01)),
+        box((-0.07, -0.09, 0.01), (-0.04, -0.06, 0.07)),
+    ]
+    vertices = np.concatenate([b[0] for b in boxes])
+    faces = np.concatenate([b[1] + 8 * i for i, b in enumerate(boxes)])
+    return Mesh(vertices, faces, np.zeros(len(faces), dtype=np.int64))
+
+
+MESH = odd_mesh()
+
+
+def photograph(rotation: Array, translation: Array, *, noise: float, seed: int = 0) -> np.ndarray:
+    """Two colours, mixed in linear light, out of focus; display values with noise."""
+    cover = rasterize_camera(MESH.vertices @ rotation.T + translation, MESH.faces, CAMERA, 5).coverage[..., None]
+    light = cover * np.array([0.05, 0.1, 0.35]) + (1.0 - cover) * np.array([0.45, 0.4, 0.3])
+    display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)
+    return np.clip(np.round(display + np.random.default_rng(seed).normal(0.0, noise, light.shape)), 0, 255).astype(
+        np.uint8
+    )
+
+
+def starts(count: int) -> list[Array]:
+    """Steps 5 degrees and 5 % off."""
+    rng = np.random.default_rng(1)
+    steps = []
+    for i in range(count):
+        turn = rng.normal(size=3)
+        turn *= np.radians(5.0) / np.linalg.norm(turn)
+        steps.append(np.array([*turn, *rng.normal(0.0, 3e-3, 2), 0.05 * (-1.0) ** i]))
+    return steps
+
+
+def test_outline_lies_on_the_edge_of_the_picture() -> None:
+    outline = outline_of(MESH, CAMERA, ROTATION, TRANSLATION)
+    assert outline is not None
+    cover = rasterize_camera(MESH.vertices @ ROTATION.T + TRANSLATION, MESH.faces, CAMERA, 9).coverage
+    soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
+    for off, low, high in ((0.0, 0.45, 0.55), (1.0, 0.1, 0.22), (-1.0, 0.78, 0.9)):
+        x, y = (outline.pixels + off * outline.normals).astype(np.float32).T
+        assert low < np.median(cv2.remap(soft, x, y, cv2.INTER_LINEAR)) < high, "half-pixel conventions, and outward"
+    pixels = outline.points[:, :2] / outline.points[:, 2:] @ CAMERA.K[:2, :2].T + CAMERA.K[:2, 2]
+    np.testing.assert_allclose(pixels, outline.pixels, atol=1e-9)
+    local = (outline.points - TRANSLATION) @ ROTATION
+    assert (np.abs(local) < np.abs(MESH.vertices).max(axis=0) + 2e-3).all(), "on the body"
+
+
+def test_derivative_of_the_energy() -> None:
+    outline = outline_of(MESH, CAMERA, ROTATION, TRANSLATION)
+    assert outline is not None
+    rng, count = np.random.default_rng(0), len(outline.pixels)
+    energy = Energy(
+        CAMERA, outline, ROTATION, TRANSLATION, rng.normal(0.0, 1.0, count), rng.uniform(0.1, 0.5, count), 2.0, 3.0
+    )
+    gradient, hessian = energy.normal(energy.residual(np.zeros(6)), energy.jacobian(np.zeros(6)))
+    h = 1e-6
+    numeric = np.array([(energy.value(h * e) - energy.value(-h * e)) / (2.0 * h) for e in np.eye(6)])
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6 * np.abs(numeric).max())
+    assert np.linalg.eigvalsh(hessian)[0] > 0.0
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_pose_is_recovered_from_five_degrees_and_five_percent(hidden: bool) -> None:
+    """From two degrees and two percent where half of it is hidden: the edge of what hides it attracts as well."""
+    picture = photograph(ROTATION, TRANSLATION, noise=3.0)
+    if hidden:  # half of the silhouette, by something of a third colour
+        middle = round(float(CAMERA.K[0, 0] * TRANSLATION[0] / TRANSLATION[2] + CAMERA.K[0, 2]))
+        picture[:, :middle] = (30, 150, 60)
+    for step in starts(6):
+        step = 0.4 * step if hidden else step
+        found = fit_contour(picture, CAMERA, MESH, *moved(ROTATION, TRANSLATION, step))
+        assert found is not None
+        error = difference(ROTATION, TRANSLATION, found.rotation, found.translation)
+        assert np.degrees(np.linalg.norm(error[:3])) < (2.0 if hidden else 0.4)
+        assert np.abs(error[5]) < (0.015 if hidden else 0.003)
+        assert np.linalg.norm(error[3:5]) * CAMERA.K[0, 0] < (0.5 if hidden else 0.1), "pixels"
+
+
+def test_covariance_agrees_with_the_scatter_over_noise() -> None:
+    errors, stated = [], []
+    for seed in range(30):
+        picture = photograph(ROTATION, TRANSLATION, noise=12.0, seed=seed)
+        found = fit_contour(picture, CAMERA, MESH, ROTATION, TRANSLATION)
+        assert found is not None
+        errors.append(difference(ROTATION, TRANSLATION, found.rotation, found.translation))
+        stated.append(np.diag(np.linalg.inv(found.information)))
+    ratio = np.std(errors, axis=0) / np.sqrt(np.mean(stated, axis=0))
+    assert (ratio < 1.5).all(), ratio
+    assert (ratio > 1.0 / 1.5).all(), ratio
+
+
+def test_a_picture_without_edges_leaves_the_pose_alone() -> None:
+    flat = np.full((480, 640, 3), 90, np.uint8)
+    found = fit_contour(flat, CAMERA, MESH, ROTATION, TRANSLATION)
+    assert found is None or np.abs(difference(ROTATION, TRANSLATION, found.rotation, found.translation)).max() < 1e-3
+
+
+def test_out_of_the_picture_is_none() -> None:
+    picture = photograph(ROTATION, TRANSLATION, noise=1.0)
+    assert fit_contour(picture, CAMERA, MESH, ROTATION, np.array([3.0, 0.0, 1.0])) is None
+    assert fit_contour(picture, CAMERA, MESH, ROTATION, np.array([0.0, 0.0, -1.0])) is None
+
+
+def test_line_likelihood_is_that_of_the_normal_distribution() -> None:
+    rng, parts, length, places = np.random.default_rng(0), 2, 7, 5
+    cover = rng.uniform(0.0, 1.0, (3, places + parts * (length - 1)))
+    seen, mean = rng.uniform(0.0, 1.0, (3, length, 3)), rng.uniform(0.0, 1.0, (3, 2, 3))
+    spread, texture, floor = np.array([0.02, 0.05]), rng.uniform(0.01, 0.03, (3, 2)), rng.uniform(1e-3, 2e-3, 3)
+    found = line_likelihood(seen, cover, parts, mean, spread, texture, floor)
+    assert found.shape == (3, places)
+    for i in range(3):
+        expected = []
+        for d in range(places):
+            a = cover[i, places - 1 - d :: parts][:length]
+            sides = np.stack([a, 1.0 - a], axis=1)
+            matrix = sides @ np.diag(spread) @ sides.T + np.diag(sides**2 @ texture[i] + floor[i])
+            rest = seen[i] - sides @ mean[i]
+            nats = -0.5 * np.einsum("rc,rs,sc->", rest, np.linalg.inv(matrix), rest)
+            expected.append(nats - 1.5 * np.linalg.slogdet(matrix)[1])
+        np.testing.assert_allclose(found[i] - found[i, 0], np.array(expected) - expected[0], atol=1e-9)
+
+
+def test_light_is_linear() -> None:
+    np.testing.assert_allclose(linear_light(np.array([0, 255], np.uint8)), [0.0, 1.0])

@@ -1,0 +1,67 @@
+"""Readings corrected by outlines: bearings move to the truth and are said to be surer; small bodies stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.test_contour import CAMERA, MESH, ROTATION, TRANSLATION, photograph
+from vid2phys.risp.align import moved
+from vid2phys.risp.geometry import covariance_in_modes, pose_modes, project_points
+from vid2phys.risp.outlined import outlined
+from vid2phys.risp.pose import known_pose
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Observation
+
+POINTS = MESH.vertices[::3]
+STD = np.array([0.04, 0.04, 0.04, 2e-3, 2e-3, 0.03])
+STEP = np.array([0.03, -0.04, 0.02, 2e-3, -1e-3, 0.03])
+
+
+def reading(rotation: np.ndarray, translation: np.ndarray) -> Observation:
+    """One frame whose keypoints all agree with a pose."""
+    count = len(POINTS)
+    return Observation(
+        np.zeros(1),
+        project_points(rotation, translation, POINTS)[None],
+        np.broadcast_to(np.eye(2) * 1e-7, (1, count, 2, 2)).copy(),
+        (pose_modes(rotation, translation, POINTS) * STD)[None],
+        np.full(6, 0.2),
+        np.ones((1, count), bool),
+        POINTS,
+    )
+
+
+@pytest.mark.parametrize(("depth", "changes"), [(1.0, True), (6.5, False)])
+def test_readings_follow_the_outline(depth: float, changes: bool) -> None:
+    truth = TRANSLATION * depth / TRANSLATION[2]
+    picture = photograph(ROTATION, truth, noise=3.0)
+    rotation, translation = moved(ROTATION, truth, STEP)
+    seen, poses = reading(rotation, translation), known_pose(rotation[None], translation[None])
+    poses = replace(poses, covariance=np.eye(6)[None] * 1e-10)
+    better, fitted = outlined([picture], CAMERA, MESH, seen, poses)
+    exact = project_points(ROTATION, truth, POINTS)
+    before, after = (np.abs(s.bearings[0] - exact).max() for s in (seen, better))
+    if not changes:
+        np.testing.assert_array_equal(better.bearings, seen.bearings)
+        np.testing.assert_array_equal(fitted.translation, poses.translation)
+        return
+    assert after < 0.1 * before
+    assert np.abs(better.shared_basis).max() < 0.5 * np.abs(seen.shared_basis).max(), "and are surer"
+    assert abs(fitted.translation[0, 2] / truth[2] - 1.0) < 0.005
+
+
+def test_covariance_in_modes() -> None:
+    rng = np.random.default_rng(0)
+    steps = rng.multivariate_normal(np.zeros(6), np.diag((1e-4 * np.arange(1, 7)) ** 2), 4000)
+    mixed = steps @ rng.normal(size=(6, 6)).T  # rotation, then translation
+    t = np.array([0.3, -0.2, 1.5])
+    growth = mixed[:, 5] / t[2]
+    sideways = (mixed[:, 3:5] - growth[:, None] * t[:2]) / np.linalg.norm(t)
+    expected = np.cov(np.concatenate([mixed[:, :3], sideways, growth[:, None]], axis=1).T)
+    np.testing.assert_allclose(covariance_in_modes(np.cov(mixed.T), t), expected, rtol=1e-6, atol=1e-12)
+    turned, shifted = moved(matrix_from_rotvec(np.zeros(3)), t, np.array([0, 0, 0, 1e-6, 2e-6, 3e-6]))
+    np.testing.assert_allclose(turned, np.eye(3))
+    np.testing.assert_allclose((shifted - t)[2], 3e-6 * t[2], rtol=1e-5)
