@@ -210,7 +210,7 @@ def test_bodies_without_a_model_are_in_the_table(tmp_path: Path) -> None:
     files = reproduce("risp-table1", quick=True, bodies=("hand",), out=tmp_path, work=tmp_path / "work", quiet=True)
     rows = json.loads(files[0].read_text())["rows"]
     assert [r["method"] for r in rows] == list(risp_table1.METHODS)
-    assert all(r["value"] is None and "no observation model" in r["reason"] for r in rows)
+    assert all(r["value"] is None and "rigid bodies" in r["reason"] for r in rows)
 
 
 def test_the_curves_are_drawn(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Missing:
-    """A body that there is no observation model for, and why."""
+    """A body that is in no table, and why."""
 
     name: str
     reason: str
@@ -68,14 +68,14 @@ def _plain_cube() -> Body:
     return Body("cube-plain", mesh, get("rigid_contact"), 0.16, labelled=False)
 
 
-def _without_model(name: str, what: str) -> Callable[[], Missing]:
-    return lambda: Missing(name, f"no observation model of {what} in this version")
+def _missing(name: str, reason: str) -> Callable[[], Missing]:
+    return lambda: Missing(name, reason)
 
 
 _BODIES: dict[str, Callable[[], Body | Missing]] = {
     "quadrotor": _quadrotor,
-    "cube": _without_model("cube", "a textured cube"),
+    "cube": _missing("cube", "not yet: path-traced frames have no textures"),
     "cube-plain": _plain_cube,
-    "hand": _without_model("hand", "the hand"),
-    "rod": _without_model("rod", "the rod"),
+    "hand": _missing("hand", "not yet: frames and scores are those of rigid bodies"),
+    "rod": _missing("rod", "not yet: frames and scores are those of rigid bodies"),
 }

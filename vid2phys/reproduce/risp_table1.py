@@ -49,7 +49,7 @@ def recipes(quick: bool) -> dict[str, Recipe]:
 
 
 def run(setting: Setting) -> Table:
-    """Makes the table; bodies without an observation model are in it with the reason."""
+    """Makes the table; bodies that cannot be in it are there with the reason."""
     began = time.monotonic()
     rows: list[dict[str, Any]] = []
     for body in bodies(setting.bodies):
