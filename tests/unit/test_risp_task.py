@@ -8,6 +8,8 @@ import pytest
 
 from vid2phys.errors import InputError, UsageError
 from vid2phys.risp.find import find_model
+from vid2phys.risp.model import Model
+from vid2phys.tasks import train_posed, train_rigid
 from vid2phys.tasks import train_risp as task
 from vid2phys.tasks.training_progress import TrainingProgress, _duration
 
@@ -93,8 +95,8 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
 
     if find_llvm() is None:
         pytest.skip("no LLVM on this machine")
-    monkeypatch.setattr(task, "COARSE_EPOCHS", 1)
-    monkeypatch.setattr(task, "CALIBRATION_SAMPLES", 64)
+    monkeypatch.setattr(train_rigid, "COARSE_EPOCHS", 1)
+    monkeypatch.setattr(train_rigid, "CALIBRATION_SAMPLES", 64)
     arguments = {"samples": 96, "epochs": 1, "work": tmp_path / "work", "quiet": True}
     model = task.train_risp(mesh, out=tmp_path / "models" / "thing", **arguments)
     score = json.loads((tmp_path / "models" / "thing" / "score.json").read_text())
@@ -125,3 +127,21 @@ def test_train_risp_makes_a_state_model(mesh: Path, tmp_path: Path) -> None:
     assert "--head state@w8 --loss error-gradient" in score["command"]
     assert "val_error" in score["validation"]["fine"]
     assert not (out / "config.json").exists()  # never found as a model to track with
+
+
+@pytest.mark.slow
+@pytest.mark.mitsuba
+def test_train_risp_makes_a_model_of_a_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vid2phys.engine.render.llvm import find_llvm
+
+    if find_llvm() is None:
+        pytest.skip("no LLVM on this machine")
+    monkeypatch.setattr(train_posed, "CALIBRATION_SAMPLES", 96)
+    out = tmp_path / "models" / "hand"
+    model = task.train_risp(system="hand", out=out, samples=96, epochs=1, work=tmp_path / "work", quiet=True)
+    assert isinstance(model, Model)
+    assert model.coarse is None
+    assert Model.load(out).calibration is not None
+    score = json.loads((out / "score.json").read_text())
+    assert score["command"].startswith("vid2phys train-risp --system hand")
+    assert "posture" in score["validation"]["fine"]

@@ -44,7 +44,7 @@ def reproduce(
     from vid2phys.io.files import disk_errors
     from vid2phys.reproduce import bodies as known
     from vid2phys.reproduce.table import Setting
-    from vid2phys.tasks.train_risp import choose_device
+    from vid2phys.tasks.training import choose_device
     from vid2phys.tasks.training_progress import show_training
 
     known.bodies(bodies)  # raises for unknown names before anything is computed

@@ -102,7 +102,7 @@ def training_data(body: Body, setting: Setting, samples: int, looks: int) -> Tra
     """Renders of the body, made once for all methods."""
     from dataclasses import replace
 
-    from vid2phys.tasks.train_risp import training_data as make
+    from vid2phys.tasks.train_rigid import training_data as make
 
     folder = folder_of(body, setting) / f"data-{samples}-{looks}-{setting.seed}"
     data = make(
@@ -120,7 +120,7 @@ def train(body: Body, recipe: Recipe, setting: Setting, validation: Validate | N
     """The network of a recipe, trained or taken from the work folder. validation: None for the head's own."""
     from vid2phys.risp.recipes import Sitting, head_of, paper_schedule, train_head
     from vid2phys.risp.train import Schedule
-    from vid2phys.tasks.train_risp import share_cores
+    from vid2phys.tasks.training import share_cores
 
     data = training_data(body, setting, recipe.samples, recipe.looks)
     workers = share_cores(setting.device)

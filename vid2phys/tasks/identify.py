@@ -89,11 +89,9 @@ def identify(
 
 def read_inputs(options: dict[str, Any]) -> Inputs:
     """Read and check all inputs, the cheap ones first. Raises Vid2PhysError."""
-    from vid2phys.io.actions import load_actions, require_cover
-    from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
-    from vid2phys.io.video import read_clip
     from vid2phys.risp.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
 
@@ -108,6 +106,17 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
+    camera, pose, clip = _read_pictures(options, actions)
+    model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
+
+
+def _read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Camera, Array, Clip]:
+    """Camera, its pose and the clip, which the actions have to cover."""
+    from vid2phys.io.actions import require_cover
+    from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.video import read_clip
+
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
     clip = read_clip(options["clip"])
@@ -116,8 +125,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
         raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
     if actions is not None:
         require_cover(actions, clip, options["actions"])
-    model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
+    return camera, pose, clip
 
 
 def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
@@ -141,9 +149,6 @@ def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
 def _read_posed(options: dict[str, Any]) -> Inputs:
     """Inputs for a system on a known base, whose mesh is its own. Raises Vid2PhysError."""
     from vid2phys.engine import systems
-    from vid2phys.io.actions import require_cover
-    from vid2phys.io.camera import load_camera, require_pose, require_resolution
-    from vid2phys.io.video import read_clip
     from vid2phys.risp.find import find_model
     from vid2phys.risp.posed_bodies import posed_kind
     from vid2phys.tasks.fit_posed import known_of_posed
@@ -156,14 +161,7 @@ def _read_posed(options: dict[str, Any]) -> Inputs:
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
     actions = read_actions(system, options["actions"], None)[1] if options["actions"] else None
     known = known_of_posed(system, given, tuple(options["fit"]), driven=actions is not None)
-    camera = load_camera(options["camera"], options["camera_pose"])
-    pose = require_pose(camera, options["camera_pose"] or options["camera"])
-    clip = read_clip(options["clip"])
-    require_resolution(camera, clip, options["camera"])
-    if len(clip.times_s) < LEAST_FRAMES:
-        raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
-    if actions is not None:
-        require_cover(actions, clip, options["actions"])
+    camera, pose, clip = _read_pictures(options, actions)
     model = find_model(system.surface, options["model"], system=options["system"])
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
 

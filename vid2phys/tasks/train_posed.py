@@ -6,52 +6,35 @@ No locator is trained: base and camera say where to look.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from vid2phys.errors import UsageError
+from vid2phys.tasks.training import (
+    CALIBRATION,
+    CALIBRATION_SAMPLES,
+    CALIBRATION_SEED,
+    DATA,
+    TrainingOptions,
+    cores,
+    held_out,
+    share_cores,
+    training_score,
+)
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.dataset import RenderSet
     from vid2phys.risp.model import Model
     from vid2phys.risp.posed import PosedBody
-    from vid2phys.risp.randomisation import Randomisation
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
 
 VIEW_SIZE = 128
-CALIBRATION_SAMPLES = 960
-_CALIBRATION_SEED = 1_000_003
-_DATA, _CALIBRATION = "data", "calibration"
-_HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
 
 
-@dataclass(frozen=True)
-class PosedTraining:
-    """What was asked for.
-
-    cores: processes that render. share_cores: sets cores aside for training, says how many processes develop pictures.
-    """
-
-    samples: int
-    epochs: int
-    gamma: float
-    device: str
-    resume: bool
-    seed: int
-    start: Path | None
-    varied: Randomisation
-    command: str
-    loss: str
-    cores: int
-    share_cores: Callable[[], int]
-
-
-def train_posed(
-    system: System, out: Path, work: Path, options: PosedTraining, machine: str, progress: TrainingProgress
-) -> Model:
-    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. machine: for score.json."""
+def train_posed(system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress) -> Model:
+    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. Raises UsageError for a head."""
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.model import Model
     from vid2phys.risp.network import KeypointNetwork
@@ -61,12 +44,14 @@ def train_posed(
     from vid2phys.risp.stream import PictureStream
     from vid2phys.risp.train import Schedule
 
+    if options.head != "keypoint":
+        raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
     began = time.monotonic()
     progress.note(f"preparing the postures of {system.name}")
     body = body_for_training(system, work, options.seed)
-    data, renders = _data(body, work / _DATA, options, progress)
+    data, renders = _data(body, work / DATA, options, progress)
     rendered = time.monotonic()
-    workers = options.share_cores()
+    workers = share_cores(options.device)
     begin = Model.load(options.start) if options.start else None
     sitting = Sitting(work, options.device, progress, options.resume, begin)
     validation = PostureValidation.prepare(
@@ -86,28 +71,11 @@ def train_posed(
     )
     assert isinstance(fine.network, KeypointNetwork)
     model = Model(_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
-    score: dict[str, Any] = {
-        "command": options.command,
-        "seed": options.seed,
-        "data": {
-            "renders": data.renders,
-            "with_gradients": len(data.gradient_indices),
-            "held_out": data.held_out,
-            "render_size_px": data.pictures.view_size,
-        },
-        "training": {
-            "epochs": options.epochs,
-            "gamma": options.gamma,
-            "started_from": options.start and options.start.name,
-        },
-        "seconds": {"rendering": round(rendered - began, 1), "fine": round(fine.seconds, 1)},
-        "machine": machine,
-        "validation": {"fine": fine.history[-1]},
-        "history": {"fine": fine.history},
-    }
+    seconds = {"rendering": rendered - began, "fine": fine.seconds}
+    score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    model = _calibrated(Model.load(out), body, work / _CALIBRATION, options, progress)
+    model = _calibrated(Model.load(out), body, work / CALIBRATION, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
@@ -116,7 +84,7 @@ def train_posed(
 
 
 def _data(
-    body: PosedBody, folder: Path, options: PosedTraining, progress: TrainingProgress
+    body: PosedBody, folder: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> tuple[TrainingData, RenderSet]:
     """Renders what is missing and says what the pictures show."""
     import numpy as np
@@ -134,7 +102,7 @@ def _data(
         samples=options.samples,
         seed=options.seed,
         size=VIEW_SIZE,
-        workers=options.cores,
+        workers=cores(),
         posed=body,
         varied=options.varied,
         progress=lambda done, total: progress.step("rendering", done, total),
@@ -149,9 +117,8 @@ def _data(
         view_px=VIEW_PX,
         varied=options.varied,
     )
-    held_out = min(_HELD_OUT_MOST, max(8, round(_HELD_OUT_SHARE * len(renders))))
     known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
-    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out), renders
+    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders))), renders
 
 
 def _shape(body: PosedBody) -> Any:
@@ -186,7 +153,7 @@ def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> No
 
 
 def _calibrated(
-    model: Model, body: PosedBody, folder: Path, options: PosedTraining, progress: TrainingProgress
+    model: Model, body: PosedBody, folder: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model, from short clips of looks that it has not seen."""
     from vid2phys.risp.dataset import make_dataset
@@ -197,10 +164,10 @@ def _calibrated(
         body.system,
         folder,
         samples=CALIBRATION_SAMPLES,
-        seed=options.seed + _CALIBRATION_SEED,
+        seed=options.seed + CALIBRATION_SEED,
         gradient_share=0.0,
         size=VIEW_SIZE,
-        workers=options.cores,
+        workers=cores(),
         sequences=True,
         posed=body,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),

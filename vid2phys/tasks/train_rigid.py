@@ -1,0 +1,184 @@
+"""`train-risp` for rigid bodies: renders a mesh, trains the fine and the coarse network, calibrates, scores."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vid2phys.risp.randomisation import ALL, Randomisation
+from vid2phys.tasks.training import (
+    CALIBRATION,
+    CALIBRATION_SAMPLES,
+    CALIBRATION_SEED,
+    DATA,
+    TrainingOptions,
+    cores,
+    held_out,
+    share_cores,
+    training_score,
+)
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.model import Model
+    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.state_model import StateModel
+    from vid2phys.risp.symmetry import Symmetry
+    from vid2phys.tasks.training_progress import TrainingProgress
+    from vid2phys.types import Mesh
+
+COARSE_EPOCHS = 3
+
+
+def train_rigid(
+    body: Mesh, system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
+) -> Model | StateModel:
+    """Trains a model of the mesh `body` in folder `out`; `work` is gone on with."""
+    from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.heads.keypoint import KeypointHead
+    from vid2phys.risp.model import Model, Shape
+    from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
+    from vid2phys.risp.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
+    from vid2phys.risp.train import Schedule
+
+    start = time.monotonic()
+    data = training_data(
+        *(body, system, work / DATA),
+        samples=options.samples,
+        seed=options.seed,
+        progress=progress,
+        varied=options.varied,
+    )
+    rendered = time.monotonic()
+    workers = share_cores(options.device)
+    if options.head.startswith("state"):
+        return _train_state(system, data, rendered - start, out, work, options, workers, progress)
+    begin = Model.load(options.start) if options.start else None
+    sitting = Sitting(work, options.device, progress, options.resume, begin)
+    schedule = Schedule(options.epochs, workers=workers)
+    head = head_of(data, options.head)
+    assert isinstance(head, KeypointHead)
+    fine = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
+    assert isinstance(fine.network, KeypointNetwork)
+    assert isinstance(coarse.network, LocatorNetwork)
+    known = data.body
+    shape = Shape(
+        system.name,
+        geometry_signature(body),
+        known.points,
+        known.rotations,
+        known.permutation,
+        known.front,
+        body.name,
+        known.center,
+    )
+    sizes = {"fine": head.size, "coarse": COARSE_SIZE}
+    model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
+    seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
+    history = {"fine": fine.history, "coarse": coarse.history}
+    score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
+    model.save(out, score)  # usable already, should calibration be interrupted
+    began = time.monotonic()
+    model = _calibrated(Model.load(out), body, system, work / CALIBRATION, options, progress)
+    score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
+    assert model.calibration is not None
+    score["validation"]["calibration"] = model.calibration["normalised"]
+    model.save(out, score)
+    return Model.load(out)
+
+
+def _train_state(
+    system: System,
+    data: TrainingData,
+    rendering_s: float,
+    out: Path,
+    work: Path,
+    options: TrainingOptions,
+    workers: int,
+    progress: TrainingProgress,
+) -> StateModel:
+    """RISP's own network by its own recipe, on the same pictures."""
+    from vid2phys.risp.heads.state import StateHead
+    from vid2phys.risp.recipes import Sitting, head_of, paper_schedule, train_head
+    from vid2phys.risp.state_model import StateModel
+
+    head = head_of(data, options.head)
+    assert isinstance(head, StateHead)
+    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
+    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    model = StateModel(system.name, head.codes, head.size["width"], trained.network)
+    seconds = {"rendering": rendering_s, "fine": trained.seconds}
+    model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
+    return StateModel.load(out)
+
+
+def _calibrated(
+    model: Model, body: Mesh, system: System, folder: Path, options: TrainingOptions, progress: TrainingProgress
+) -> Model:
+    """The model with its error model, from short clips of looks that it has not seen."""
+    from vid2phys.risp.calibrate import calibrate, calibrate_aligning
+    from vid2phys.risp.dataset import make_dataset
+
+    renders = make_dataset(
+        body,
+        system,
+        folder,
+        samples=CALIBRATION_SAMPLES,
+        seed=options.seed + CALIBRATION_SEED,
+        gradient_share=0.0,
+        workers=cores(),
+        sequences=True,
+        progress=lambda done, total: progress.step("rendering for calibration", done, total),
+    )
+    calibration = calibrate(
+        model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
+    )
+    calibration = calibrate_aligning(
+        calibration, body, renders, options.seed, lambda share: progress.step("aligning", round(100 * share), 100)
+    )
+    progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
+    return model.with_calibration(calibration.to_dict())
+
+
+def training_data(
+    body: Mesh,
+    system: System,
+    folder: Path,
+    *,
+    samples: int,
+    seed: int,
+    progress: TrainingProgress,
+    varied: Randomisation = ALL,
+    looks: int = 0,
+) -> TrainingData:
+    """Renders what is missing and says what the pictures show. varied, looks: see `make_dataset`."""
+    from vid2phys.risp.dataset import make_dataset
+    from vid2phys.risp.recipes import TrainingData, body_of
+    from vid2phys.risp.stream import StreamSettings
+    from vid2phys.risp.symmetry import find_symmetry
+
+    renders = make_dataset(
+        body,
+        system,
+        folder,
+        samples=samples,
+        seed=seed,
+        workers=cores(),
+        varied=varied,
+        looks=looks,
+        progress=lambda done, total: progress.step("rendering", done, total),
+    )
+    symmetry = find_symmetry(body)
+    known = body_of(body, symmetry)
+    progress.note(_symmetry_note(symmetry, len(known.points)))
+    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)
+    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders)))
+
+
+def _symmetry_note(symmetry: Symmetry, points: int) -> str:
+    if symmetry.order == 1:
+        return f"no symmetry; {points} keypoints"
+    kind = "exact" if symmetry.exact else f"within {symmetry.exactness.max():.1%} of its radius"
+    return f"the body looks the same in {symmetry.order} orientations ({kind}); {points} keypoints"
