@@ -9,7 +9,7 @@ import torch
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
 from vid2phys.errors import InputError
 from vid2phys.risp.network import KeypointNetwork
-from vid2phys.risp.recipes import Sitting, TrainingData, train_keypoints, train_locator
+from vid2phys.risp.recipes import Sitting, TrainingData, head_of, train_head, train_locator
 from vid2phys.risp.train import Schedule, Trained, learning_rate_factor
 
 
@@ -40,7 +40,8 @@ def train(
     data: TrainingData, folder: Path, notes: Notes, *, epochs: int = 2, gamma: float = 1.0, resume: bool = True
 ) -> Trained:
     schedule, sitting = Schedule(epochs, batch=8, workers=0), Sitting(folder, "cpu", notes, resume=resume)
-    return train_keypoints(data, schedule, sitting, gamma=gamma, seed=3, gradient_every=2)
+    head = head_of(data, "keypoint")
+    return train_head(data, head, schedule, sitting, gamma=gamma, seed=3, gradient_every=2)
 
 
 def weights(trained: Trained) -> torch.Tensor:

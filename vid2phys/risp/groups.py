@@ -78,3 +78,8 @@ def _clean(rotations: Array) -> Array:
 
 
 _THIRD = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # x to y to z
+
+
+def offsets(rotations: Array, center: Array) -> Array:
+    """Turns [..., 3, 3] about `center` [3] are x -> rotation @ x + offset: the offsets, [..., 3]."""
+    return np.asarray(center - rotations @ center)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vid2phys.risp.align import Look, Stage, align
 from vid2phys.risp.error_model import CLIP_FRAMES
+from vid2phys.risp.groups import offsets
 from vid2phys.types import Array, Clip
 
 FIRST_LOOKS, FINAL_LOOKS = 8, 16  # frames in which all branches are compared, and those that come out close
@@ -54,7 +55,7 @@ def branch_evidence(
 
 
 def _turned(looks: list[Look], branch: Array, center: Array) -> list[Look]:
-    aside = center - branch @ center
+    aside = offsets(branch, center)
     return [
         replace(
             look, rotation=look.rotation @ branch.T, translation=look.translation - look.rotation @ branch.T @ aside

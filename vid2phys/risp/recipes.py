@@ -209,32 +209,6 @@ def train_head(
     )
 
 
-def train_keypoints(
-    data: TrainingData,
-    schedule: Schedule,
-    sitting: Sitting,
-    *,
-    gamma: float,
-    seed: int,
-    gradient_every: int = 5,
-    validation: Validate | None = None,
-) -> Trained:
-    """Trains the fine network. gamma 0 is eq. 8; above it eq. 12 with the renders that have derivatives.
-
-    validation: judges it after every epoch; None: by poses of a rigid body.
-    """
-    return train_head(
-        data,
-        head_of(data, "keypoint"),
-        schedule,
-        sitting,
-        gamma=gamma,
-        seed=seed,
-        gradient_every=gradient_every,
-        validation=validation,
-    )
-
-
 def _locator_step(network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
     output = network(to_input(batch["image"]))
     reference = LocatorNetwork.REFERENCE_PX

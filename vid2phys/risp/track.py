@@ -19,6 +19,7 @@ from vid2phys.risp.branch import Branches, front_evidence, join
 from vid2phys.risp.error_model import Calibration
 from vid2phys.risp.follow import Follower, FrameStore, smooth_path
 from vid2phys.risp.geometry import pose_modes
+from vid2phys.risp.groups import offsets
 from vid2phys.risp.motion import Background
 from vid2phys.risp.outlined import outlined
 from vid2phys.risp.pose import Pose
@@ -156,7 +157,7 @@ def _label(
     order = model.permutation[branches.element]  # reading k of a frame is true point order[k]
     inverse = np.argsort(order, axis=1)
     rotation = poses.rotation @ np.swapaxes(model.rotations[branches.element], -1, -2)
-    aside = model.center - model.rotations[branches.element] @ model.center  # rotations[g] moves the origin there
+    aside = offsets(model.rotations[branches.element], model.center)  # rotations[g] moves the origin there
     poses = Pose(
         rotation,
         poses.translation - np.einsum("nij,nj->ni", rotation, aside),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp import heatmaps
+from vid2phys.risp.groups import offsets
 from vid2phys.risp.losses import Targets, best_targets
 from vid2phys.risp.network import LocatorNetwork, to_input
 from vid2phys.risp.pose import solve_poses
@@ -37,7 +38,7 @@ class Body:
     @property
     def turns(self) -> Array:
         """The group as transforms of the body, [G, 4, 4]: pose @ turns[g] looks like pose."""
-        return make_transform(self.rotations, self.center - self.rotations @ self.center)
+        return make_transform(self.rotations, offsets(self.rotations, self.center))
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,13 @@ def prepare_views(stream: PictureStream, indices: NDArray[np.int64]) -> Views:
     )
 
 
-def pose_errors(found: Array, truth: Array, rotations: Array, center: Array) -> dict[str, float]:
-    """Medians of poses [N, 4, 4] against the truth, up to the group [G, 3, 3] that turns the body about `center` [3]:
-    rotation, sideways, depth over range.
-    """
-    turned = truth[:, None, :3, :3] @ rotations
-    cosine = 0.5 * (np.einsum("ngij,nij->ng", turned, found[:, :3, :3]) - 1.0)
+def pose_errors(found: Array, truth: Array, turns: Array) -> dict[str, float]:
+    """Medians of poses [N, 4, 4] against the truth, up to `Body.turns`: rotation, sideways, depth over range."""
+    turned = truth[:, None] @ turns
+    cosine = 0.5 * (np.einsum("ngij,nij->ng", turned[..., :3, :3], found[:, :3, :3]) - 1.0)
     angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
     element, angle = angle.argmin(axis=1), angle.min(axis=1)
-    aside = center - rotations @ center  # what the turns add to the origin's place
-    place = truth[:, :3, 3] + np.einsum("nij,nj->ni", truth[:, :3, :3], aside[element])
+    place = turned[np.arange(len(turned)), element, :3, 3]
     distance = np.linalg.norm(place, axis=1)
     sight = place / distance[:, None]
     error = found[:, :3, 3] - place
@@ -116,7 +114,7 @@ class KeypointValidation:
             "val_ce": float(value.mean()),
             "px": float(distance.median()),
             "px_p90": float(distance.quantile(0.9)),
-            **pose_errors(found, self.view_from_body, self.body.rotations, self.body.center),
+            **pose_errors(found, self.view_from_body, self.body.turns),
             "branch_right": self._branch(output[:, -1:]),
         }
 
@@ -147,11 +145,13 @@ def _identity_element(body: Body) -> int:
 
 
 @torch.no_grad()
-def predict(network: nn.Module, images: NDArray[np.uint8], batch: int = 64) -> Tensor:
-    """Network output for uint8 pictures [N, H, W, 3], on the CPU as float32."""
+def predict(
+    network: nn.Module, images: NDArray[np.uint8], batch: int = 64, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Network output for uint8 pictures [N, H, W, 3], on the CPU."""
     device = next(network.parameters()).device
     pieces = [
-        network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).float().cpu()
+        network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).to(dtype).cpu()
         for i in range(0, len(images), batch)
     ]
     return torch.cat(pieces)

@@ -148,6 +148,7 @@ def _camera_position(inputs: dict[str, Any]) -> Array | None:
 
 def _symmetry(inputs: dict[str, Any]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
+    from vid2phys.risp.groups import offsets
     from vid2phys.risp.symmetry import find_symmetry
     from vid2phys.tasks.known_values import listen
 
@@ -156,7 +157,7 @@ def _symmetry(inputs: dict[str, Any]) -> Turns | None:
     except (InputError, UsageError, KeyError):
         return None
     found = find_symmetry(mesh)
-    return Turns(quat_from_matrix(found.rotations), found.center - found.rotations @ found.center, found.exact)
+    return Turns(quat_from_matrix(found.rotations), offsets(found.rotations, found.center), found.exact)
 
 
 def _require_overlap(estimate: RunPoses, log: PoseLog, offset_s: float) -> None:

@@ -137,11 +137,11 @@ def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
 def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
     """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T."""
     from vid2phys.risp.branch import relabelled
+    from vid2phys.risp.groups import offsets
     from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_multiply, rotate
 
     turn = quat_from_matrix(inputs.model.rotations[element])
-    center = inputs.model.center
-    aside = center - inputs.model.rotations[element] @ center  # where the turn takes the body's origin
+    aside = offsets(inputs.model.rotations[element], inputs.model.center)  # where the turn takes the body's origin
     states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
     states[:, 10:13] = rotate(turn, states[:, 10:13])

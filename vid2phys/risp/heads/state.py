@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
-from vid2phys.risp.network import to_input
 from vid2phys.risp.stream import PictureStream
-from vid2phys.risp.validate import Body, pose_errors, prepare_views
+from vid2phys.risp.validate import Body, pose_errors, predict, prepare_views
 from vid2phys.risp.view_state import ViewState
 from vid2phys.types import Array
 
@@ -44,8 +43,7 @@ class StateHead(Head):
         self.numbers = ViewState.SIZE if numbers is None else numbers
         self.rigid = numbers is None
         self.size = {"width": width or WIDTH}
-        self._rotations = torch.from_numpy(np.asarray(body.rotations, dtype=np.float64))
-        self._aside = torch.from_numpy(body.center - body.rotations @ body.center)  # what a turn adds to the place
+        self._turns = torch.from_numpy(body.turns)
 
     def network(self) -> StateNetwork:
         """See `Head.network`; its output is [B, 9] for a rigid body, else the paper's vector [B, S]."""
@@ -67,10 +65,7 @@ class StateHead(Head):
         if not self.rigid:
             return batch["state"][:, None]
         pose = batch["view_from_body"]
-        turned = pose[:, None].repeat(1, len(self._rotations), 1, 1)
-        turned[..., :3, :3] = pose[:, None, :3, :3] @ self._rotations.to(pose)
-        turned[..., :3, 3] += torch.einsum("bij,gj->bgi", pose[:, :3, :3], self._aside.to(pose))
-        return self.codes.encode(turned, batch["K"][:, None])
+        return self.codes.encode(pose[:, None] @ self._turns.to(pose), batch["K"][:, None])
 
     def prediction(self, output: Tensor) -> Tensor:
         """See `Head.prediction`: the numbers themselves."""
@@ -105,7 +100,7 @@ class StateValidation:
         found = self.head.codes.decode(output, camera).numpy()
         return {
             "val_error": float(error),
-            **pose_errors(found, self.view_from_body, self.head.body.rotations, self.head.body.center),
+            **pose_errors(found, self.view_from_body, self.head.body.turns),
         }
 
     def read_poses(self, network: nn.Module) -> Array:
@@ -116,15 +111,9 @@ class StateValidation:
         return read_numbers(network, self.images)
 
 
-@torch.no_grad()
-def read_numbers(network: nn.Module, images: NDArray[np.uint8], batch: int = 64) -> Tensor:
+def read_numbers(network: nn.Module, images: NDArray[np.uint8]) -> Tensor:
     """Outputs [N, S] for uint8 pictures [N, V, V, 3], float64 on the CPU."""
-    device = next(network.parameters()).device
-    pieces = [
-        network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).double().cpu()
-        for i in range(0, len(images), batch)
-    ]
-    return torch.cat(pieces)
+    return predict(network, images, dtype=torch.float64)
 
 
 class StateNetwork(nn.Module):
