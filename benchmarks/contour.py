@@ -26,17 +26,17 @@ import numpy as np
 from vid2phys.engine.systems import get
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
-from vid2phys.risp.align import PRIOR_STD, Stage, align, moved
-from vid2phys.risp.align_errors import difference
-from vid2phys.risp.backdrop import Backdrop
-from vid2phys.risp.backgrounds import make_bank
-from vid2phys.risp.contour import fit_contour
-from vid2phys.risp.dataset import FRAMES_PER_SEQUENCE, make_dataset
-from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.geometry import covariance_in_modes
-from vid2phys.risp.heldout import HeldOutClip, make_clip
-from vid2phys.risp.model import Model
-from vid2phys.risp.sight import direction_and_size, look
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.pixels.align import PRIOR_STD, Stage, align, moved
+from vid2phys.risp.pixels.align_errors import difference
+from vid2phys.risp.pixels.backdrop import Backdrop
+from vid2phys.risp.pixels.contour import fit_contour
+from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, make_dataset
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.tracking.geometry import covariance_in_modes
+from vid2phys.risp.tracking.sight import direction_and_size, look
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]

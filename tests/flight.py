@@ -11,7 +11,7 @@ from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
-from vid2phys.risp.geometry import pose_modes
+from vid2phys.risp.tracking.geometry import pose_modes
 from vid2phys.types import Actions, Observation, Parameters
 
 RATE = 1000

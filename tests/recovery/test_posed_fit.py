@@ -9,9 +9,9 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
-from vid2phys.risp.posed import PosedBody
-from vid2phys.risp.posed_joints import PosedJoints
-from vid2phys.risp.posed_modes import Motions, PosedModes
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.joints import PosedJoints
+from vid2phys.risp.posed.modes import Motions, PosedModes
 from vid2phys.rotations import invert_transform
 from vid2phys.solvers import posed
 from vid2phys.solvers.problem import Problem

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.flight import POINTS, Flight, fly, watch
-from vid2phys.risp.pose import solve_poses
+from vid2phys.risp.tracking.pose import solve_poses
 from vid2phys.solvers import assemble, initial, intervals, levels, smoothing
 from vid2phys.solvers.problem import Problem, effective_actions
 from vid2phys.types import Observation

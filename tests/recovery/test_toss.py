@@ -7,7 +7,7 @@ import trimesh
 
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.io.mesh import mass_properties
-from vid2phys.risp.geometry import pose_modes, project_points
+from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.rotations import angle_between, invert_transform, make_transform, matrix_from_rotvec, quat_from_matrix
 from vid2phys.solvers import initial, smoothing
 from vid2phys.solvers.problem import Problem, input_channels

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from vid2phys.risp.dataset import SHARD_SAMPLES, Settings, shard_path
-from vid2phys.risp.recipes import TrainingData, known_body
-from vid2phys.risp.stream import StreamSettings
-from vid2phys.risp.validate import Body
+from vid2phys.risp.renders.dataset import SHARD_SAMPLES, Settings, shard_path
+from vid2phys.risp.renders.stream import StreamSettings
+from vid2phys.risp.training.recipes import TrainingData, known_body
+from vid2phys.risp.training.validate import Body
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array
 
@@ -78,7 +78,7 @@ def _render(rng: np.random.Generator, body: Body, size: int) -> tuple[Array, Arr
 
 def training_data(folder: Path, body: Body, *, held_out: int = 8) -> TrainingData:
     """The dataset in `folder` as the recipes want it."""
-    from vid2phys.risp.dataset import RenderSet
+    from vid2phys.risp.renders.dataset import RenderSet
 
     renders = RenderSet(folder)
     pictures = StreamSettings(folder, body.points, RADIUS_M, view_size=48, bank_count=4, scene_size=48)

@@ -11,13 +11,13 @@ from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, ListFrames, Sc
 from tests.synthetic import cross_mesh
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera, shade
-from vid2phys.risp.align import Alignment, Stage, align, moved, stage_of
-from vid2phys.risp.align_errors import AlignErrors, difference, fit
-from vid2phys.risp.backdrop import backdrop
-from vid2phys.risp.branch import relabelled
-from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.geometry import pose_modes, project_points
-from vid2phys.risp.photometric import branch_evidence
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.pixels.align import Alignment, Stage, align, moved, stage_of
+from vid2phys.risp.pixels.align_errors import AlignErrors, difference, fit
+from vid2phys.risp.pixels.backdrop import backdrop
+from vid2phys.risp.pixels.photometric import branch_evidence
+from vid2phys.risp.tracking.branch import relabelled
+from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.solvers.refine import refined
 from vid2phys.types import Clip, Mesh, Observation

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.painted import POINTS, ROTATIONS
-from vid2phys.risp.branch import Branches, front_evidence, join
-from vid2phys.risp.geometry import project_points
-from vid2phys.risp.groups import composition, octahedral
-from vid2phys.risp.pose import Pose, known_pose
-from vid2phys.risp.view import bearings_to_view, make_view
+from vid2phys.risp.shape.groups import composition, octahedral
+from vid2phys.risp.tracking.branch import Branches, front_evidence, join
+from vid2phys.risp.tracking.geometry import project_points
+from vid2phys.risp.tracking.pose import Pose, known_pose
+from vid2phys.risp.tracking.view import bearings_to_view, make_view
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Camera
 

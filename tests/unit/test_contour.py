@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.risp.align import moved
-from vid2phys.risp.align_errors import difference
-from vid2phys.risp.contour import Energy, fit_contour
-from vid2phys.risp.edge_likelihood import line_likelihood
-from vid2phys.risp.edge_lines import linear_light
-from vid2phys.risp.outline import outline_of
+from vid2phys.risp.pixels.align import moved
+from vid2phys.risp.pixels.align_errors import difference
+from vid2phys.risp.pixels.contour import Energy, fit_contour
+from vid2phys.risp.pixels.edge_likelihood import line_likelihood
+from vid2phys.risp.pixels.edge_lines import linear_light
+from vid2phys.risp.pixels.outline import outline_of
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Mesh
 

@@ -14,8 +14,8 @@ import pytest
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError
-from vid2phys.risp import workers
-from vid2phys.risp.dataset import PSI_NAMES, RenderSet, Settings, make_dataset
+from vid2phys.risp.renders import workers
+from vid2phys.risp.renders.dataset import PSI_NAMES, RenderSet, Settings, make_dataset
 from vid2phys.types import Mesh
 
 pytestmark = [
@@ -63,7 +63,7 @@ import numpy as np, sys
 sys.path.insert(0, {root!r})
 from tests.unit.test_dataset import MESH, SMALL
 from vid2phys.engine.systems import get
-from vid2phys.risp.dataset import make_dataset
+from vid2phys.risp.renders.dataset import make_dataset
 if __name__ == "__main__":
     make_dataset(MESH, get("quadrotor"), {folder!r}, **SMALL, workers=1)
 """
@@ -135,9 +135,9 @@ def outline(pixels: np.ndarray) -> tuple[float, np.ndarray]:
 def test_tangents_are_the_derivative_of_the_radiance(folder: Path) -> None:
     """Against central differences in each psi, with a common seed."""
     from vid2phys.engine.render.mitsuba import Renderer
-    from vid2phys.risp.materials import mesh_parts
-    from vid2phys.risp.randomize import appearance, directions, sample_look
-    from vid2phys.risp.viewpoints import sample_single
+    from vid2phys.risp.looks.materials import mesh_parts
+    from vid2phys.risp.looks.randomize import appearance, directions, sample_look
+    from vid2phys.risp.renders.viewpoints import sample_single
 
     renderer, parts = Renderer(MESH, 32, 16), mesh_parts(MESH)
     rng = np.random.default_rng(3)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.fit_errors import Residuals, fit, normalised
-from vid2phys.risp.geometry import pose_modes
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
+from vid2phys.risp.tracking.geometry import pose_modes
 from vid2phys.rotations import matrix_from_quat, quat_normalize
 
 TRUTH = Calibration(

@@ -9,10 +9,12 @@ import pytest
 import torch
 import trimesh
 
-from vid2phys.risp import groups, heatmaps, losses
-from vid2phys.risp.keypoints import choose_keypoints
-from vid2phys.risp.recipes import body_of
-from vid2phys.risp.symmetry import find_symmetry
+from vid2phys.risp.networks import heatmaps
+from vid2phys.risp.shape import groups
+from vid2phys.risp.shape.keypoints import choose_keypoints
+from vid2phys.risp.shape.symmetry import find_symmetry
+from vid2phys.risp.training import losses
+from vid2phys.risp.training.recipes import body_of
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Mesh, Texture
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.painted import CAMERA, POINTS, RADIUS_M, ListFrames, PaintedModel, Scene, make_scene, paint
 from vid2phys.engine.observe import bearings_to_pixels
-from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.follow import FrameStore
-from vid2phys.risp.motion import Background
-from vid2phys.risp.track import track
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.tracking.follow import FrameStore
+from vid2phys.risp.tracking.motion import Background
+from vid2phys.risp.tracking.track import track
 from vid2phys.types import Array, Clip
 
 CALIBRATION = Calibration(point_scale=0.3, point_floor_px=0.4, min_quality=0.2)
@@ -85,7 +85,7 @@ def test_a_still_thing_is_not_taken_for_an_object_that_left() -> None:
 
 def test_frames_that_do_not_fit_in_memory_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = make_scene(_path(30))
-    monkeypatch.setattr("vid2phys.risp.follow._IN_MEMORY_BYTES", 1e6)
+    monkeypatch.setattr("vid2phys.risp.tracking.follow._IN_MEMORY_BYTES", 1e6)
     frames = FrameStore(scene.clip.frames, 640, 480)
     for index in (0, 29, 3, 25):
         np.testing.assert_array_equal(frames[index], scene.clip.frames.sample(np.array([index]))[0])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.unit.test_contour import CAMERA, MESH, ROTATION, TRANSLATION, photograph
-from vid2phys.risp.align import moved
-from vid2phys.risp.geometry import covariance_in_modes, pose_modes, project_points
-from vid2phys.risp.outlined import outlined
-from vid2phys.risp.pose import known_pose
+from vid2phys.risp.pixels.align import moved
+from vid2phys.risp.pixels.outlined import outlined
+from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes, project_points
+from vid2phys.risp.tracking.pose import known_pose
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Observation
 

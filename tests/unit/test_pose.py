@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.geometry import pose_modes, project_points
-from vid2phys.risp.pose import Pose, solve_pose, solve_poses
+from vid2phys.risp.tracking.geometry import pose_modes, project_points
+from vid2phys.risp.tracking.pose import Pose, solve_pose, solve_poses
 from vid2phys.rotations import matrix_from_quat, matrix_from_rotvec, quat_normalize
 from vid2phys.types import Array
 

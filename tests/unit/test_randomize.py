@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.systems import get
-from vid2phys.risp import environments, viewpoints
-from vid2phys.risp.materials import mesh_parts, random_surface
-from vid2phys.risp.randomize import PSI_NAMES, appearance, directions, sample_look
+from vid2phys.risp.looks import environments
+from vid2phys.risp.looks.materials import mesh_parts, random_surface
+from vid2phys.risp.looks.randomize import PSI_NAMES, appearance, directions, sample_look
+from vid2phys.risp.renders import viewpoints
 from vid2phys.types import Mesh
 
 RADIUS_M = 0.1

@@ -21,8 +21,8 @@ from vid2phys.reproduce.methods import Learnt, Recipe, _read_numbers, at_plausib
 from vid2phys.reproduce.stage import _PIECE_PX, Frames, _piece, half_range_m, middle_m, radius_m, sample_poses
 from vid2phys.reproduce.table import Setting, Table, markdown, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS, PHOTOGRAPHS, photograph
-from vid2phys.risp.recipes import body_of
-from vid2phys.risp.symmetry import find_symmetry
+from vid2phys.risp.shape.symmetry import find_symmetry
+from vid2phys.risp.training.recipes import body_of
 from vid2phys.rotations import make_transform, matrix_from_rotvec
 from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Array, Camera, Mesh
@@ -128,9 +128,9 @@ def test_turns_about_a_point_aside_of_the_origin_are_no_error() -> None:
 
 def test_numbers_read_in_a_view_become_a_pose_before_the_camera() -> None:
     from vid2phys.risp import heads
-    from vid2phys.risp.recipes import TrainingData
-    from vid2phys.risp.stream import StreamSettings
-    from vid2phys.risp.view import make_view
+    from vid2phys.risp.renders.stream import StreamSettings
+    from vid2phys.risp.tracking.view import make_view
+    from vid2phys.risp.training.recipes import TrainingData
 
     head: Any = heads.get("state@w8", square_body(), radius_m=0.1, view_size=48)
     pictures = StreamSettings(Path(), square_body().points, 0.1, view_size=48)

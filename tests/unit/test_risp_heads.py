@@ -14,14 +14,14 @@ from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.risp import heads
 from vid2phys.risp.heads.state import StateNetwork
-from vid2phys.risp.model import model_folders
-from vid2phys.risp.network import to_input
-from vid2phys.risp.recipes import Sitting, TrainingData, head_of, paper_schedule, train_head
-from vid2phys.risp.state_model import StateModel
-from vid2phys.risp.state_vector import rigid_vector, state_vector
-from vid2phys.risp.stream import Key, PictureStream, StreamSettings
-from vid2phys.risp.train import Schedule
-from vid2phys.risp.view_state import ViewState
+from vid2phys.risp.networks.model import model_folders
+from vid2phys.risp.networks.network import to_input
+from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.risp.renders.stream import Key, PictureStream, StreamSettings
+from vid2phys.risp.shape.state_vector import rigid_vector, state_vector
+from vid2phys.risp.shape.view_state import ViewState
+from vid2phys.risp.training.recipes import Sitting, TrainingData, head_of, paper_schedule, train_head
+from vid2phys.risp.training.train import Schedule
 
 VIEW = 48
 

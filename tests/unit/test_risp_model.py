@@ -12,10 +12,10 @@ import torch
 from tests.unit.risp_synthetic import square_body
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import geometry_signature
-from vid2phys.risp.find import find_model, train_command
-from vid2phys.risp.locate import _distinct, _peaks, locate
-from vid2phys.risp.model import Model, Shape
-from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
+from vid2phys.risp.networks.find import find_model, train_command
+from vid2phys.risp.networks.locate import _distinct, _peaks, locate
+from vid2phys.risp.networks.model import Model, Shape
+from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
 from vid2phys.types import Mesh
 
 SIZES = {"fine": {"width": 8, "features": 16, "depth": 3}, "coarse": {"width": 8, "features": 16, "depth": 3}}
@@ -46,8 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
     from vid2phys.engine.systems import get
-    from vid2phys.risp.posed_bodies import body_of_model
-    from vid2phys.risp.posed_joints import PosedJoints
+    from vid2phys.risp.posed.bodies import body_of_model
+    from vid2phys.risp.posed.joints import PosedJoints
 
     hand = PosedJoints(get("hand"))
     count = len(hand.points_body)

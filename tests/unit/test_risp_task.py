@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from vid2phys.errors import InputError, UsageError
-from vid2phys.risp.find import find_model
-from vid2phys.risp.model import Model
+from vid2phys.risp.networks.find import find_model
+from vid2phys.risp.networks.model import Model
 from vid2phys.tasks import train_posed, train_rigid
 from vid2phys.tasks import train_risp as task
 from vid2phys.tasks.training_progress import TrainingProgress, _duration
@@ -114,7 +114,7 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
 @pytest.mark.mitsuba
 def test_train_risp_makes_a_state_model(mesh: Path, tmp_path: Path) -> None:
     from vid2phys.engine.render.llvm import find_llvm
-    from vid2phys.risp.state_model import StateModel
+    from vid2phys.risp.networks.state_model import StateModel
 
     if find_llvm() is None:
         pytest.skip("no LLVM on this machine")

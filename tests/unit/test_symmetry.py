@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys.risp import groups
-from vid2phys.risp.keypoints import choose_keypoints
-from vid2phys.risp.symmetry import Symmetry, find_symmetry, surface_points
+from vid2phys.risp.shape import groups
+from vid2phys.risp.shape.keypoints import choose_keypoints
+from vid2phys.risp.shape.symmetry import Symmetry, find_symmetry, surface_points
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Mesh
 

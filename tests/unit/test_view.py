@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.observe import pixels_to_bearings, project
-from vid2phys.risp.view import (
+from vid2phys.risp.tracking.view import (
     _source_grid,
     _source_pixels,
     bearings_to_view,

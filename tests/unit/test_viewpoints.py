@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.systems import get
-from vid2phys.risp.viewpoints import sample_sequence, sample_single
+from vid2phys.risp.renders.viewpoints import sample_sequence, sample_single
 
 
 def distances(system: str, radius_m: float) -> np.ndarray:

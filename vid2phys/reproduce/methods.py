@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from vid2phys.risp.heads import Head
-    from vid2phys.risp.recipes import TrainingData
-    from vid2phys.risp.train import Validate
+    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.training.train import Validate
 
 FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
 _LEAST_EPOCHS, _LEAST_IMAGES = 8, 100_000  # with fewer a curve is flat because nothing was learnt yet
@@ -118,8 +118,8 @@ def folder_of(body: Body, setting: Setting) -> Path:
 
 def train(body: Body, recipe: Recipe, setting: Setting, validation: Validate | None = None) -> Learnt:
     """The network of a recipe, trained or taken from the work folder. validation: None for the head's own."""
-    from vid2phys.risp.recipes import Sitting, head_of, paper_schedule, train_head
-    from vid2phys.risp.train import Schedule
+    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
+    from vid2phys.risp.training.train import Schedule
     from vid2phys.tasks.training import share_cores
 
     data = training_data(body, setting, recipe.samples, recipe.looks)
@@ -152,7 +152,7 @@ def read(learnt: Learnt, body: Body, frames: Frames, seed: int) -> Array:
     That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods. A pose
     beyond what those errors allow is put where it was looked for (`at_plausible_place`).
     """
-    from vid2phys.risp.sight import direction_and_size
+    from vid2phys.risp.tracking.sight import direction_and_size
 
     read_one = _read_numbers if learnt.recipe.is_paper else _keypoint_reader(learnt, body)
     rng = np.random.default_rng([seed, _LOOK])
@@ -189,7 +189,7 @@ def _read_numbers(learnt: Learnt, camera: Any, piece: Any, center: Array, radius
     import torch
 
     from vid2phys.risp.heads.state import StateHead, read_numbers
-    from vid2phys.risp.view import make_view, resample
+    from vid2phys.risp.tracking.view import make_view, resample
 
     assert isinstance(learnt.head, StateHead)
     view = make_view(camera, center, radius, learnt.data.pictures.view_size)
@@ -202,12 +202,12 @@ def _read_numbers(learnt: Learnt, camera: Any, piece: Any, center: Array, radius
 def _keypoint_reader(learnt: Learnt, body: Body) -> Any:
     """Points, pose by PnP, and the branch of a symmetric body by the front map: as a frame of a clip is read."""
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.branch import front_evidence
-    from vid2phys.risp.error_model import Calibration
-    from vid2phys.risp.model import Model, Shape
-    from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.recipes import COARSE_SIZE
-    from vid2phys.risp.sight import look
+    from vid2phys.risp.calibration.error_model import Calibration
+    from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
+    from vid2phys.risp.tracking.branch import front_evidence
+    from vid2phys.risp.tracking.sight import look
+    from vid2phys.risp.training.recipes import COARSE_SIZE
 
     known = learnt.data.body
     signature = geometry_signature(body.mesh)

@@ -20,13 +20,14 @@ from vid2phys.reproduce.table import Setting, Table, row
 if TYPE_CHECKING:
     from torch import nn
 
-    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.training.recipes import TrainingData
 
 LOOKS = {"1": 1, "10": 10, "random": 0}
 _COLORS = {"1": "tab:red", "10": "tab:orange", "random": "tab:blue"}
 _NOTES = [
-    "`state_error` is the mean absolute error over the nine numbers of a pose in its view (`risp/view_state.py`: place "
-    "in half views, log size, sines and cosines of three angles), up to the body's symmetry, on held-out random looks.",
+    "`state_error` is the mean absolute error over the nine numbers of a pose in its view (`risp/shape/view_state.py`: "
+    "place in half views, log size, sines and cosines of three angles), up to the body's symmetry, on held-out random "
+    "looks.",
     "All trainings of a head have as many steps; `1`, `10` and `random` are the rendering configurations they meet.",
 ]
 
@@ -75,9 +76,9 @@ def _validation(judge: TrainingData, head: str) -> Callable[[nn.Module], dict[st
     """The head's own validation on the judge's held-out renders, with the error that both heads share."""
     import torch
 
-    from vid2phys.risp.recipes import head_of
-    from vid2phys.risp.stream import PictureStream
-    from vid2phys.risp.view_state import ViewState
+    from vid2phys.risp.renders.stream import PictureStream
+    from vid2phys.risp.shape.view_state import ViewState
+    from vid2phys.risp.training.recipes import head_of
 
     pictures = replace(judge.pictures, looks=0)
     own: Any = head_of(judge, head).validation(PictureStream(pictures, jitter=False), judge.validation)

@@ -1,7 +1,7 @@
 """RISP's table 1 (Ma, Du et al., ICLR 2022): states from single images of looks never trained on.
 
 Frames of four rendering configurations from another renderer set-up (`unseen`), 200 each. `state_error` is the mean
-absolute error over the paper's state vector (`risp.state_vector`, eq. 18), positions divided by half their range;
+absolute error over the paper's state vector (`risp.shape.state_vector`, eq. 18), positions divided by half their range;
 beside it are mm, degrees and pixels. All networks learn from the same renders and are shown the same views.
 """
 
@@ -17,7 +17,7 @@ from vid2phys.reproduce.methods import Learnt, Recipe, folder_of, read, train
 from vid2phys.reproduce.stage import Frames, half_range_m, middle_m, radius_m, sample_poses, unseen_frames
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS
-from vid2phys.risp.state_vector import rigid_vector
+from vid2phys.risp.shape.state_vector import rigid_vector
 from vid2phys.types import Array
 
 METHODS = ("average", "random", "paper-no-grad", "paper", "ours-no-grad", "ours")
@@ -99,8 +99,8 @@ def _score(
     body: Body, method: str, vectors: Array, frames: Frames, poses: Array | None, learnt: Learnt | None = None
 ) -> list[dict[str, Any]]:
     """All rows of a method. poses: None where it gives a vector that is no pose."""
-    from vid2phys.risp.recipes import body_of
-    from vid2phys.risp.symmetry import find_symmetry
+    from vid2phys.risp.shape.symmetry import find_symmetry
+    from vid2phys.risp.training.recipes import body_of
 
     more: dict[str, Any] = {"images_seen": 0, "seconds": 0.0} if learnt is None else learnt.effort()
     known = body_of(body.mesh, find_symmetry(body.mesh)) if learnt is None else learnt.data.body

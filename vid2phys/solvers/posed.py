@@ -16,7 +16,7 @@ from vid2phys.engine.observe import to_bearings
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import check_scheme
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.risp.posed import PosedBody
+from vid2phys.risp.posed.body import PosedBody
 from vid2phys.rotations import invert_transform
 from vid2phys.solvers import arrow
 from vid2phys.solvers.problem import Knots, Problem, effective_actions

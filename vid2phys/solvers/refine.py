@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.align import MODES, Stage, align
-from vid2phys.risp.error_model import Calibration
-from vid2phys.risp.geometry import pose_modes, project_points
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.pixels.align import MODES, Stage, align
+from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.types import Array, Clip, Observation
 
 _MOST_FRAMES = 600  # that are aligned; the others lie between two of them

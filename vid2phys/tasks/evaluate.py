@@ -148,8 +148,8 @@ def _camera_position(inputs: dict[str, Any]) -> Array | None:
 
 def _symmetry(inputs: dict[str, Any]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
-    from vid2phys.risp.groups import offsets
-    from vid2phys.risp.symmetry import find_symmetry
+    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.risp.shape.symmetry import find_symmetry
     from vid2phys.tasks.known_values import listen
 
     try:

@@ -10,8 +10,8 @@ import numpy as np
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from vid2phys.risp.align import Stage
-    from vid2phys.risp.track import Track
+    from vid2phys.risp.pixels.align import Stage
+    from vid2phys.risp.tracking.track import Track
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
@@ -105,7 +105,7 @@ def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
 
 def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:
     """Mesh, camera and the scene behind the body, from the fitted poses of the frames that were tracked."""
-    from vid2phys.risp.align import stage_of
+    from vid2phys.risp.pixels.align import stage_of
 
     rotation, translation = _in_camera(problem, solution.states)
     translation = np.where(tracked.tracked[:, None], translation, np.nan)
@@ -114,7 +114,7 @@ def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution)
 
 def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
     """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
-    from vid2phys.risp.photometric import branch_evidence
+    from vid2phys.risp.pixels.photometric import branch_evidence
 
     if len(tracked.branch_log_likelihood) < 2 or inputs.model.shape.exact:
         return np.zeros(len(tracked.branch_log_likelihood))
@@ -136,8 +136,8 @@ def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
 
 def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
     """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T."""
-    from vid2phys.risp.branch import relabelled
-    from vid2phys.risp.groups import offsets
+    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.risp.tracking.branch import relabelled
     from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_multiply, rotate
 
     turn = quat_from_matrix(inputs.model.rotations[element])
@@ -153,7 +153,7 @@ def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tu
 
 def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
     """The readings corrected by the clip's own pixels near states [F, N]; None where pixels cannot."""
-    from vid2phys.risp.error_model import Calibration
+    from vid2phys.risp.calibration.error_model import Calibration
     from vid2phys.solvers.refine import refined
 
     calibration = Calibration.from_dict(inputs.model.calibration)

@@ -11,8 +11,8 @@ from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
-    from vid2phys.risp.posed import PosedBody
-    from vid2phys.risp.track_posed import PostureTrack
+    from vid2phys.risp.posed.body import PosedBody
+    from vid2phys.risp.posed.track import PostureTrack
     from vid2phys.solvers.posed import PosedSolution
     from vid2phys.solvers.problem import Problem
     from vid2phys.tasks.identify import Inputs

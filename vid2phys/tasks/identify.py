@@ -15,8 +15,8 @@ from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
-    from vid2phys.risp.model import Model
-    from vid2phys.risp.track import Track
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.tracking.track import Track
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 
@@ -92,7 +92,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
-    from vid2phys.risp.find import find_model
+    from vid2phys.risp.networks.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
 
     if options["mesh"] is None:
@@ -149,8 +149,8 @@ def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
 def _read_posed(options: dict[str, Any]) -> Inputs:
     """Inputs for a system on a known base, whose mesh is its own. Raises Vid2PhysError."""
     from vid2phys.engine import systems
-    from vid2phys.risp.find import find_model
-    from vid2phys.risp.posed_bodies import posed_kind
+    from vid2phys.risp.networks.find import find_model
+    from vid2phys.risp.posed.bodies import posed_kind
     from vid2phys.tasks.fit_posed import known_of_posed
     from vid2phys.tasks.known_values import read_parameters
     from vid2phys.tasks.simulation_inputs import read_actions
@@ -167,8 +167,8 @@ def _read_posed(options: dict[str, Any]) -> Inputs:
 
 
 def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) -> Result:
-    from vid2phys.risp.posed_bodies import body_of_model
-    from vid2phys.risp.track_posed import track_postures
+    from vid2phys.risp.posed.bodies import body_of_model
+    from vid2phys.risp.posed.track import track_postures
     from vid2phys.tasks.fit_posed import solve_posed
 
     body = body_of_model(inputs.model, inputs.system)
@@ -179,8 +179,8 @@ def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) ->
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the object through the clip. Raises InputError when it is found in no frame."""
-    from vid2phys.risp.track import track
-    from vid2phys.risp.viewpoints import tilt_spread
+    from vid2phys.risp.renders.viewpoints import tilt_spread
+    from vid2phys.risp.tracking.track import track
 
     return track(
         inputs.clip,

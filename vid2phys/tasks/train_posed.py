@@ -24,10 +24,10 @@ from vid2phys.tasks.training import (
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
-    from vid2phys.risp.dataset import RenderSet
-    from vid2phys.risp.model import Model
-    from vid2phys.risp.posed import PosedBody
-    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.posed.body import PosedBody
+    from vid2phys.risp.renders.dataset import RenderSet
+    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
 
 VIEW_SIZE = 128
@@ -36,13 +36,13 @@ VIEW_SIZE = 128
 def train_posed(system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress) -> Model:
     """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. Raises UsageError for a head."""
     from vid2phys.risp.heads.keypoint import KeypointHead
-    from vid2phys.risp.model import Model
-    from vid2phys.risp.network import KeypointNetwork
-    from vid2phys.risp.posed_bodies import body_for_training
-    from vid2phys.risp.posed_validate import PostureValidation
-    from vid2phys.risp.recipes import Sitting, head_of, train_head
-    from vid2phys.risp.stream import PictureStream
-    from vid2phys.risp.train import Schedule
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.network import KeypointNetwork
+    from vid2phys.risp.posed.bodies import body_for_training
+    from vid2phys.risp.posed.validate import PostureValidation
+    from vid2phys.risp.renders.stream import PictureStream
+    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+    from vid2phys.risp.training.train import Schedule
 
     if options.head != "keypoint":
         raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
@@ -89,11 +89,11 @@ def _data(
     """Renders what is missing and says what the pictures show."""
     import numpy as np
 
-    from vid2phys.risp.dataset import make_dataset
-    from vid2phys.risp.posed_views import VIEW_PX
-    from vid2phys.risp.recipes import TrainingData
-    from vid2phys.risp.stream import StreamSettings
-    from vid2phys.risp.validate import Body
+    from vid2phys.risp.posed.views import VIEW_PX
+    from vid2phys.risp.renders.dataset import make_dataset
+    from vid2phys.risp.renders.stream import StreamSettings
+    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.training.validate import Body
 
     renders = make_dataset(
         body.mesh,
@@ -125,8 +125,8 @@ def _shape(body: PosedBody) -> Any:
     import numpy as np
 
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.model import Shape
-    from vid2phys.risp.posed_bodies import posed_kind
+    from vid2phys.risp.networks.model import Shape
+    from vid2phys.risp.posed.bodies import posed_kind
 
     points = body.points_body
     return Shape(
@@ -143,8 +143,8 @@ def _shape(body: PosedBody) -> Any:
 
 
 def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> None:
-    from vid2phys.risp.posed_bodies import MODES_FILE
-    from vid2phys.risp.posed_modes import PosedModes
+    from vid2phys.risp.posed.bodies import MODES_FILE
+    from vid2phys.risp.posed.modes import PosedModes
 
     out.mkdir(parents=True, exist_ok=True)
     if isinstance(body, PosedModes):
@@ -156,8 +156,8 @@ def _calibrated(
     model: Model, body: PosedBody, folder: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.dataset import make_dataset
-    from vid2phys.risp.posed_calibrate import calibrate_postures
+    from vid2phys.risp.posed.calibrate import calibrate_postures
+    from vid2phys.risp.renders.dataset import make_dataset
 
     renders = make_dataset(
         body.mesh,

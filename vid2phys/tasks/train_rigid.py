@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vid2phys.risp.randomisation import ALL, Randomisation
+from vid2phys.risp.looks.randomisation import ALL, Randomisation
 from vid2phys.tasks.training import (
     CALIBRATION,
     CALIBRATION_SAMPLES,
@@ -21,10 +21,10 @@ from vid2phys.tasks.training import (
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
-    from vid2phys.risp.model import Model
-    from vid2phys.risp.recipes import TrainingData
-    from vid2phys.risp.state_model import StateModel
-    from vid2phys.risp.symmetry import Symmetry
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.shape.symmetry import Symmetry
+    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
     from vid2phys.types import Mesh
 
@@ -37,10 +37,10 @@ def train_rigid(
     """Trains a model of the mesh `body` in folder `out`; `work` is gone on with."""
     from vid2phys.io.mesh import geometry_signature
     from vid2phys.risp.heads.keypoint import KeypointHead
-    from vid2phys.risp.model import Model, Shape
-    from vid2phys.risp.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
-    from vid2phys.risp.train import Schedule
+    from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
+    from vid2phys.risp.training.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
+    from vid2phys.risp.training.train import Schedule
 
     start = time.monotonic()
     data = training_data(
@@ -101,8 +101,8 @@ def _train_state(
 ) -> StateModel:
     """RISP's own network by its own recipe, on the same pictures."""
     from vid2phys.risp.heads.state import StateHead
-    from vid2phys.risp.recipes import Sitting, head_of, paper_schedule, train_head
-    from vid2phys.risp.state_model import StateModel
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
 
     head = head_of(data, options.head)
     assert isinstance(head, StateHead)
@@ -118,8 +118,8 @@ def _calibrated(
     model: Model, body: Mesh, system: System, folder: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.calibrate import calibrate, calibrate_aligning
-    from vid2phys.risp.dataset import make_dataset
+    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning
+    from vid2phys.risp.renders.dataset import make_dataset
 
     renders = make_dataset(
         body,
@@ -154,10 +154,10 @@ def training_data(
     looks: int = 0,
 ) -> TrainingData:
     """Renders what is missing and says what the pictures show. varied, looks: see `make_dataset`."""
-    from vid2phys.risp.dataset import make_dataset
-    from vid2phys.risp.recipes import TrainingData, body_of
-    from vid2phys.risp.stream import StreamSettings
-    from vid2phys.risp.symmetry import find_symmetry
+    from vid2phys.risp.renders.dataset import make_dataset
+    from vid2phys.risp.renders.stream import StreamSettings
+    from vid2phys.risp.shape.symmetry import find_symmetry
+    from vid2phys.risp.training.recipes import TrainingData, body_of
 
     renders = make_dataset(
         body,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vid2phys.errors import UsageError
-from vid2phys.risp.randomisation import Randomisation
+from vid2phys.risp.looks.randomisation import Randomisation
 from vid2phys.tasks.train_posed import train_posed
 from vid2phys.tasks.train_rigid import train_rigid
 from vid2phys.tasks.training import CALIBRATION, DATA, TrainingOptions, choose_device
@@ -18,8 +18,8 @@ from vid2phys.tasks.training_progress import show_training
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
-    from vid2phys.risp.model import Model
-    from vid2phys.risp.state_model import StateModel
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.state_model import StateModel
 
 SAMPLES, EPOCHS, GAMMA = 12_000, 12, 1.0
 STATE_EPOCHS = 100
@@ -103,7 +103,7 @@ def train_risp(
 
 def _is_posed(system: System, mesh: str | Path | None) -> bool:
     """Whether it is the system's own body on a known base. Raises UsageError for a mesh too many or missing."""
-    from vid2phys.risp.posed_bodies import posed_kind
+    from vid2phys.risp.posed.bodies import posed_kind
 
     if posed_kind(system) == "rigid":
         if mesh is None:

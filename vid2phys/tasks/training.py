@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vid2phys.errors import UsageError
-from vid2phys.risp.randomisation import Randomisation
+from vid2phys.risp.looks.randomisation import Randomisation
 
 if TYPE_CHECKING:
-    from vid2phys.risp.recipes import TrainingData
+    from vid2phys.risp.training.recipes import TrainingData
 
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
 CALIBRATION_SEED = 1_000_003  # beyond the training's

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
-from vid2phys.risp.stream import PictureStream
-from vid2phys.risp.validate import Body, pose_errors, predict, prepare_views
-from vid2phys.risp.view_state import ViewState
+from vid2phys.risp.renders.stream import PictureStream
+from vid2phys.risp.shape.view_state import ViewState
+from vid2phys.risp.training.validate import Body, pose_errors, predict, prepare_views
 from vid2phys.types import Array
 
 WIDTH = 64  # channels of the first stage, as in He et al., CVPR 2016

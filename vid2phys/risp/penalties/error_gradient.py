@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from vid2phys.risp.heads import Head
-from vid2phys.risp.network import to_input
+from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.penalties._norm import along_psi, smooth_root
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Generator, Tensor, nn
 
 from vid2phys.risp.heads import Head
-from vid2phys.risp.network import to_input
+from vid2phys.risp.networks.network import to_input
 
 
 def penalty(network: nn.Module, head: Head, batch: dict[str, Tensor], generator: Generator) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from vid2phys.risp.heads import Head
-from vid2phys.risp.network import to_input
+from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.penalties.full_jacobian import jacobian_penalty
 
 _PROJECTIONS = 2

@@ -1,0 +1,1 @@
+"""The error model: what readings are worth, on looks held out from training."""

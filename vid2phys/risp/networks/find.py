@@ -1,0 +1,92 @@
+"""Which trained model fits a mesh: by its geometry, wherever the file came from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import vid2phys
+from vid2phys.errors import InputError
+from vid2phys.io.geometry import SAME_GEOMETRY
+from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
+from vid2phys.risp.networks.model import Model, model_folders, read_config
+from vid2phys.risp.shape.symmetry import find_symmetry
+from vid2phys.types import Mesh
+
+LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
+_SAME_SIZE = 1e-3  # as the mesh's own numbers are rounded
+
+
+def find_model(
+    mesh: Mesh,
+    explicit: str | Path | None = None,
+    *,
+    mesh_path: str | Path | None = None,
+    system: str = "quadrotor",
+    device: str = "cpu",
+) -> Model:
+    """The model trained for this shape, scaled to the mesh, from `explicit` or else the places of `model_places`.
+
+    Raises InputError when the explicit model is for another shape, or when no model fits: then the message is the
+    command that trains one (mesh_path and system only serve that message).
+    """
+    signature = geometry_signature(mesh)
+    command = train_command(mesh, mesh_path, system)
+    if explicit is not None:
+        folder = Path(explicit)
+        distance, scale = _distance(folder, signature)
+        if distance > SAME_GEOMETRY:
+            raise InputError(
+                f"the model '{folder}' is for another shape than '{mesh.name}' (off by {distance:.0%} of its size)",
+                f"a model within {SAME_GEOMETRY:.0%}",
+                f"leave --model out, or run `{command}`",
+            )
+        return Model.load(folder, device).scaled(scale)
+    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
+    fitting = [each for each in ranked if each[0] <= SAME_GEOMETRY]
+    if fitting:
+        _, scale, folder_name = fitting[0] if len(fitting) == 1 else _alike(mesh, fitting)
+        return Model.load(folder_name, device).scaled(scale)
+    nearest = f" (the nearest, '{ranked[0][2]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
+    raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", f"run `{command}`")
+
+
+def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:
+    """Of models for one shape, the one trained for as many look-alike orientations: a painted or a plain cube's."""
+    order = find_symmetry(mesh).order
+    turns = [len(read_config(Path(folder))["symmetry"]["rotations"]) for _, _, folder in fitting]
+    return min(zip(fitting, turns, strict=True), key=lambda each: (each[1] != order, each[0]))[0]
+
+
+def model_places() -> list[Path]:
+    """Folders whose subfolders may be models: ./models, the user's data folder, the installed package."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    package = Path(vid2phys.__file__).parent
+    return [Path("models"), data / "vid2phys" / "models", package / "models", package.parent / "models"]
+
+
+def train_command(mesh: Mesh, mesh_path: str | Path | None, system: str) -> str:
+    """What to type to get a model for a mesh; no mesh for a system that has one of its own, of its name."""
+    own = mesh_path is None and mesh.name == system
+    given = "" if own else f"--mesh {mesh_path or mesh.name} "
+    return f"vid2phys train-risp {given}--system {system} --out models/{mesh.name}"
+
+
+def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]:
+    """How far the model's shape is from another, and the factor that makes the model's as large as it.
+
+    A view shows no size, so that a model serves a body of its shape in any size. Sizes that differ by more than 1 to
+    LARGEST_SCALE are rather units that were mistaken.
+    """
+    config = read_config(folder)
+    try:
+        own = GeometrySignature.from_json(config["mesh"]["signature"])
+        scale = signature.radius / own.radius
+        rigid = config.get("kind", "rigid") == "rigid"
+        if not rigid or abs(scale - 1.0) < _SAME_SIZE or not 1.0 / LARGEST_SCALE < scale < LARGEST_SCALE:
+            scale = 1.0
+        return signature_distance(own.scaled(scale), signature), scale
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise InputError(
+            f"the model '{folder}' has no mesh signature", "a whole config.json", "train it again"
+        ) from error

@@ -1,0 +1,77 @@
+"""Heat maps: Gaussian targets, and reading points back as peak and local centroid.
+
+Coordinates are view pixels (centres at integers); a map of h x w cells belongs to a picture of 4h x 4w pixels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vid2phys.risp.networks.network import cell_to_pixel, pixel_to_cell
+
+TARGET_SIGMA_CELLS = 0.9
+WINDOW_CELLS = 2  # half width of the window around the peak in which the centroid is taken
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Log-softmax over the cells of each map, [..., h, w] -> [..., h, w]."""
+    return functional.log_softmax(logits.flatten(-2), dim=-1).reshape(logits.shape)
+
+
+def separable_target(points_px: Tensor, cells: int, sigma_cells: float = TARGET_SIGMA_CELLS) -> tuple[Tensor, Tensor]:
+    """Normalised 1-D Gaussians along x and y for points [..., 2] px, each [..., cells].
+
+    Their outer product is the target distribution; kept apart because targets of all permutations are compared.
+    """
+    grid = torch.arange(cells, dtype=points_px.dtype, device=points_px.device)
+    distance = grid - pixel_to_cell(points_px)[..., None]
+    weights = torch.softmax(-0.5 * (distance / sigma_cells) ** 2, dim=-1)
+    return weights[..., 0, :], weights[..., 1, :]
+
+
+def cross_entropy(log_prob: Tensor, points_px: Tensor) -> Tensor:
+    """-sum target log p of each map for each point: [B, K, h, w] and [B, N, 2] -> [B, K, N] nats.
+
+    All pairs at once, so that any permutation of targets is a gather.
+    """
+    x, y = separable_target(points_px, log_prob.shape[-1])
+    rows = torch.einsum("bkyx,bnx->bkny", log_prob, x)
+    return -torch.einsum("bkny,bny->bkn", rows, y)
+
+
+def decode(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Peak and centroid of the probability in the 5x5 cells around it.
+
+    logits: [B, K, h, w]. Returns points [B, K, 2] px, their second moment in the same window [B, K, 2, 2] px^2 (the
+    target's own width is still in it), and the probability mass of the window [B, K] in 0..1. Differentiable except
+    for the choice of the window.
+    """
+    height, width = logits.shape[-2:]
+    flat = logits.flatten(-2)
+    best = flat.argmax(-1)
+    offsets = torch.arange(-WINDOW_CELLS, WINDOW_CELLS + 1, device=logits.device)
+    rows = (best // width)[..., None] + offsets
+    columns = (best % width)[..., None] + offsets
+    inside = ((rows >= 0) & (rows < height))[..., :, None] & ((columns >= 0) & (columns < width))[..., None, :]
+    index = rows.clamp(0, height - 1)[..., :, None] * width + columns.clamp(0, width - 1)[..., None, :]
+    window = flat.gather(-1, index.flatten(-2)).masked_fill(~inside.flatten(-2), float("-inf"))
+    weights = torch.softmax(window, dim=-1)
+    mass = (torch.logsumexp(window, -1) - torch.logsumexp(flat, -1)).exp()
+    grid_x = columns.clamp(0, width - 1)[..., None, :].expand(index.shape).flatten(-2).to(logits.dtype)
+    grid_y = rows.clamp(0, height - 1)[..., :, None].expand(index.shape).flatten(-2).to(logits.dtype)
+    cells = torch.stack([grid_x, grid_y], dim=-1)
+    mean = (weights[..., None] * cells).sum(-2)
+    centred = cell_to_pixel(cells) - cell_to_pixel(mean)[..., None, :]
+    moment = torch.einsum("bkn,bkni,bknj->bkij", weights, centred, centred)
+    return cell_to_pixel(mean), moment, mass
+
+
+def sample_log_probability(log_prob: Tensor, points_px: Tensor) -> Tensor:
+    """Log-probability of the cell at each point (bilinear), [B, h, w] and [B, N, 2] px -> [B, N] nats."""
+    height, width = log_prob.shape[-2:]
+    cells = pixel_to_cell(points_px)
+    scale = torch.tensor([2.0 / (width - 1), 2.0 / (height - 1)], dtype=cells.dtype, device=cells.device)
+    grid = (cells * scale - 1.0)[:, None]
+    return functional.grid_sample(log_prob[:, None], grid, align_corners=True, padding_mode="border")[:, 0, 0]

@@ -1,0 +1,306 @@
+"""A trained model: a folder with config.json, two safetensors files and score.json; nothing in it is executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from vid2phys.errors import InputError
+from vid2phys.io.files import atomic_path, write_text
+from vid2phys.io.mesh import GeometrySignature
+from vid2phys.risp.networks import heatmaps
+from vid2phys.risp.networks.locate import Candidates, locate
+from vid2phys.risp.networks.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
+from vid2phys.risp.posed.body import CameraRange
+from vid2phys.types import Array
+
+SCHEMA = "vid2phys.model/1"
+_CONFIG, _FINE, _COARSE, _SCORE = "config.json", "fine.safetensors", "coarse.safetensors", "score.json"
+_RETRAIN = "train it again with `vid2phys train-risp`"
+_LEAST_VARIANCE_PX2 = 0.05
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the fine network says of B views.
+
+    points_px: [B, K, 2] view pixels, labelled up to the body's symmetry. covariance_px: [B, K, 2, 2] px^2, the spread
+    of the heat map around its peak (to be scaled by the model's calibration). peak: [B, K] in 0..1, the probability
+    within the window that was read. front_logprob: [B, V/4, V/4] of each cell to hold the front point.
+    """
+
+    points_px: Array
+    covariance_px: Array
+    peak: Array
+    front_logprob: Array
+
+    def renamed(self, order: NDArray[np.int64]) -> Reading:
+        """The same with point order[k] for point k."""
+        return replace(
+            self,
+            points_px=self.points_px[:, order],
+            covariance_px=self.covariance_px[:, order],
+            peak=self.peak[:, order],
+        )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a model is for.
+
+    system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
+    [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
+    the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
+    body on a known base (`posed.bodies.posed_kind`). cameras: that those are filmed from.
+    """
+
+    system: str
+    signature: GeometrySignature
+    points_body: Array
+    rotations: Array
+    permutation: NDArray[np.int64]
+    front: int | None
+    mesh_name: str = "mesh"
+    center: Array = field(default_factory=lambda: np.zeros(3))
+    kind: str = "rigid"
+    cameras: CameraRange | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether there are several branches and nothing tells them apart."""
+        return self.front is None and len(self.rotations) > 1
+
+    def scaled(self, factor: float) -> Shape:
+        """The same shape, `factor` times as large."""
+        return replace(
+            self,
+            signature=self.signature.scaled(factor),
+            points_body=self.points_body * factor,
+            center=self.center * factor,
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """Networks with what they were trained for. coarse: None where base and camera say where to look. calibration: the
+    error model's numbers, or None (see `calibrate`)."""
+
+    shape: Shape
+    fine: KeypointNetwork
+    coarse: LocatorNetwork | None
+    view_size: int
+    sizes: dict[str, dict[str, int]]
+    calibration: dict[str, Any] | None = None
+    folder: Path | None = None
+
+    @property
+    def points_body(self) -> Array:
+        """Keypoints [K, 3] m."""
+        return self.shape.points_body
+
+    @property
+    def rotations(self) -> Array:
+        """Symmetry group [G, 3, 3], the identity first."""
+        return self.shape.rotations
+
+    @property
+    def center(self) -> Array:
+        """The point [3] m of the body about which the group turns it."""
+        return self.shape.center
+
+    @property
+    def permutation(self) -> NDArray[np.int64]:
+        """What each rotation does to the keypoints, [G, K]."""
+        return self.shape.permutation
+
+    @property
+    def front(self) -> int | None:
+        """Index of the keypoint that the front map shows, None for an exact group."""
+        return self.shape.front
+
+    @property
+    def radius_m(self) -> float:
+        """Radius of the bounding sphere about the body origin, m."""
+        return self.shape.signature.radius
+
+    def read(self, images: NDArray[np.uint8], batch: int = 32) -> Reading:
+        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size."""
+        expected = (self.view_size, self.view_size, 3)
+        if images.ndim != 4 or images.shape[1:] != expected:
+            raise ValueError(f"views of shape {images.shape}, expected [B, {self.view_size}, {self.view_size}, 3]")
+        pieces = [self._read(images[i : i + batch]) for i in range(0, len(images), batch)]
+        if not pieces:
+            return _empty_reading(len(self.points_body), self.view_size // STRIDE)
+        return Reading(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+    @torch.no_grad()
+    def _read(self, images: NDArray[np.uint8]) -> tuple[Array, Array, Array, Array]:
+        device = next(self.fine.parameters()).device
+        output = self.fine(to_input(torch.from_numpy(np.ascontiguousarray(images)).to(device))).float()
+        points, moment, mass = heatmaps.decode(output[:, :-1])
+        front = heatmaps.log_probabilities(output[:, -1])
+        points, moment, mass, front = (t.cpu().double() for t in (points, moment, mass, front))
+        return points.numpy(), excess_covariance(moment, mass).numpy(), mass.numpy(), front.numpy()
+
+    def locate(self, image: NDArray[np.uint8]) -> Candidates:
+        """Where in a frame [H, W, 3] the body might be, best first."""
+        assert self.coarse is not None
+        return locate(self.coarse, image)
+
+    def scaled(self, factor: float) -> Model:
+        """The model for the same shape `factor` times as large: views show no size, so that only lengths change."""
+        return replace(self, shape=self.shape.scaled(factor))
+
+    def with_calibration(self, calibration: dict[str, Any]) -> Model:
+        """The same model with an error model."""
+        return replace(self, calibration=calibration)
+
+    def save(self, folder: Path, score: dict[str, Any] | None = None) -> None:
+        """Writes the folder, each file whole or not at all; config.json last, since it makes the folder a model."""
+        folder.mkdir(parents=True, exist_ok=True)
+        networks = {_FINE: self.fine, _COARSE: self.coarse}
+        for name, network in networks.items():
+            if network is None:
+                continue
+            tensors = {k: v.detach().cpu().half().contiguous() for k, v in network.state_dict().items()}
+            with atomic_path(folder / name) as temporary:
+                save_file(tensors, temporary)
+        if score is not None:
+            write_text(folder / _SCORE, json.dumps(score, indent=1) + "\n")
+        write_text(folder / _CONFIG, json.dumps(self._config(), indent=1) + "\n")
+
+    def _config(self) -> dict[str, Any]:
+        shape = self.shape
+        return {
+            "schema": SCHEMA,
+            "system": shape.system,
+            "kind": shape.kind,
+            "cameras": None if shape.cameras is None else shape.cameras.to_json(),
+            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json()},
+            "view_size": self.view_size,
+            "keypoints": {
+                "points_body": np.round(shape.points_body, 9).tolist(),
+                "permutation": shape.permutation.tolist(),
+                "front": shape.front,
+            },
+            "symmetry": {
+                "rotations": np.round(shape.rotations, 12).tolist(),
+                "center": np.round(shape.center, 9).tolist(),
+            },
+            "networks": self.sizes,
+            "calibration": self.calibration,
+        }
+
+    @staticmethod
+    def load(folder: str | Path, device: str = "cpu") -> Model:
+        """Reads a model folder. Raises InputError for what is missing, broken, of another schema or of wrong shapes."""
+        folder = Path(folder)
+        config = read_config(folder)
+        try:
+            shape, sizes = _shape_of(config), config["networks"]
+            fine = KeypointNetwork(len(shape.points_body), **sizes["fine"])
+            coarse = LocatorNetwork(**sizes["coarse"]) if shape.kind == "rigid" else None
+            view_size = int(config["view_size"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"'{folder / _CONFIG}' is incomplete ({error})", f"schema {SCHEMA}", _RETRAIN) from error
+        _fill(fine, folder / _FINE, device)
+        if coarse is not None:
+            _fill(coarse, folder / _COARSE, device)
+        return Model(shape, fine, coarse, view_size, sizes, config.get("calibration"), folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model folder. Raises InputError when it is not one."""
+    path = folder / _CONFIG
+    if not path.is_file():
+        raise InputError(
+            f"'{folder}' is not a model", f"a folder with {_CONFIG}", "give a folder made by `vid2phys train-risp`"
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"'{path}' is not JSON", f"schema {SCHEMA}", _RETRAIN) from error
+    found = config.get("schema") if isinstance(config, dict) else None
+    if found != SCHEMA:
+        raise InputError(f"'{path}' has schema {found}", SCHEMA, _RETRAIN)
+    return dict(config)
+
+
+def _shape_of(config: dict[str, Any]) -> Shape:
+    keypoints = config["keypoints"]
+    shape = Shape(
+        str(config["system"]),
+        GeometrySignature.from_json(config["mesh"]["signature"]),
+        np.array(keypoints["points_body"], dtype=float),
+        np.array(config["symmetry"]["rotations"], dtype=float),
+        np.array(keypoints["permutation"], dtype=np.int64),
+        None if keypoints["front"] is None else int(keypoints["front"]),
+        str(config["mesh"]["name"]),
+        np.array(config["symmetry"].get("center", [0.0, 0.0, 0.0]), dtype=float),
+        str(config.get("kind", "rigid")),
+        None if config.get("cameras") is None else CameraRange.from_json(config["cameras"]),
+    )
+    count, order = len(shape.points_body), len(shape.rotations)
+    if shape.points_body.shape != (count, 3) or shape.rotations.shape != (order, 3, 3):
+        raise ValueError("points_body or rotations have a wrong shape")
+    if shape.permutation.shape != (order, count) or not (shape.front is None or 0 <= shape.front < count):
+        raise ValueError("permutation or front do not fit the keypoints")
+    return shape
+
+
+def _fill(network: nn.Module, path: Path, device: str) -> None:
+    if not path.is_file():
+        raise InputError(f"'{path}' does not exist", "the model's weights", _RETRAIN)
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"'{path}' is not a safetensors file", "the model's weights", _RETRAIN) from error
+    expected = network.state_dict()
+    for name, value in expected.items():
+        if name not in tensors or tensors[name].shape != value.shape:
+            got = "missing" if name not in tensors else f"of shape {list(tensors[name].shape)}"
+            raise InputError(f"'{name}' in '{path}' is {got}", f"shape {list(value.shape)}", _RETRAIN)
+    network.load_state_dict({name: tensors[name].float() for name in expected})
+    network.to(device=device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    for parameter in network.parameters():
+        parameter.requires_grad_(False)
+
+
+def excess_covariance(moment: Tensor, mass: Tensor) -> Tensor:
+    """Spread of a heat map beyond its target's own, over the share of probability that the window holds."""
+    offsets = torch.arange(-heatmaps.WINDOW_CELLS, heatmaps.WINDOW_CELLS + 1, dtype=moment.dtype)
+    weights = torch.softmax(-0.5 * (offsets / heatmaps.TARGET_SIGMA_CELLS) ** 2, 0)
+    own = float((weights * offsets.square()).sum()) * STRIDE**2
+    values, vectors = torch.linalg.eigh(moment - own * torch.eye(2, dtype=moment.dtype))
+    values = values.clamp(min=_LEAST_VARIANCE_PX2) / mass.clamp(min=0.05)[..., None]
+    return vectors @ torch.diag_embed(values) @ vectors.transpose(-1, -2)
+
+
+def _empty_reading(keypoints: int, cells: int) -> Reading:
+    return Reading(
+        np.zeros((0, keypoints, 2)),
+        np.zeros((0, keypoints, 2, 2)),
+        np.zeros((0, keypoints)),
+        np.zeros((0, cells, cells)),
+    )
+
+
+def model_folders(parents: list[Path]) -> Iterator[Path]:
+    """Folders with a config.json directly inside `parents`, each once, in order."""
+    seen: set[Path] = set()
+    for parent in parents:
+        for path in sorted(parent.glob(f"*/{_CONFIG}")) if parent.is_dir() else []:
+            folder = path.parent.resolve()
+            if folder not in seen:
+                seen.add(folder)
+                yield path.parent

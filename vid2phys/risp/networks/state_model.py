@@ -1,0 +1,74 @@
+"""A trained state head: a folder with state.json and one safetensors file; nothing in it is executed.
+
+It reads poses of single views, for the papers' tables. Clips are tracked with keypoints (`model.Model`), which bring a
+covariance, a front and a locator.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from vid2phys.errors import InputError
+from vid2phys.io.files import atomic_path, write_text
+from vid2phys.risp.heads.state import StateNetwork, read_numbers
+from vid2phys.risp.shape.view_state import ViewState
+from vid2phys.types import Array
+
+SCHEMA = "vid2phys.state-model/1"
+_CONFIG, _WEIGHTS, _SCORE = "state.json", "state.safetensors", "score.json"
+_RETRAIN = "train it again with `vid2phys train-risp --head state`"
+
+
+@dataclass(frozen=True)
+class StateModel:
+    """A network with what its numbers mean. width: of its first stage. codes: numbers of a rigid body's pose."""
+
+    system: str
+    codes: ViewState
+    width: int
+    network: nn.Module
+
+    def read_poses(self, images: NDArray[np.uint8], K: Array) -> Array:
+        """Poses view_from_body [B, 4, 4] m of views [B, V, V, 3] seen by cameras [B, 3, 3] px."""
+        numbers = read_numbers(self.network, images)
+        return self.codes.decode(numbers, torch.from_numpy(np.asarray(K, dtype=np.float64))).numpy()
+
+    def save(self, folder: Path, score: dict[str, Any]) -> None:
+        """Writes the folder, each file whole or not at all; state.json last, since it makes the folder a model."""
+        with atomic_path(folder / _WEIGHTS) as temporary:
+            save_file({k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}, temporary)
+        write_text(folder / _SCORE, json.dumps(score, indent=1) + "\n")
+        config = {
+            "schema": SCHEMA,
+            "system": self.system,
+            "radius_m": self.codes.radius_m,
+            "view_size": self.codes.view_size,
+            "width": self.width,
+        }
+        write_text(folder / _CONFIG, json.dumps(config, indent=1) + "\n")
+
+    @staticmethod
+    def load(folder: str | Path) -> StateModel:
+        """Reads a folder. Raises InputError for what is missing, broken or of another schema."""
+        folder = Path(folder)
+        try:
+            config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+            if config["schema"] != SCHEMA:
+                raise ValueError(f"schema {config['schema']}")
+            codes = ViewState(float(config["radius_m"]), int(config["view_size"]))
+            network = StateNetwork(ViewState.SIZE, width=int(config["width"]))
+            network.load_state_dict(load_file(folder / _WEIGHTS))
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            got = f"'{folder}' holds no model of the state head ({' '.join(str(error).split())[:120]})"
+            raise InputError(got, f"{_CONFIG} of schema {SCHEMA} and {_WEIGHTS}", _RETRAIN) from error
+        return StateModel(str(config["system"]), codes, int(config["width"]), network.eval())

@@ -1,0 +1,131 @@
+"""What poses aligned to pixels are worth, measured on short clips of looks held out from training.
+
+Aligning is not learned, but it errs: lights and materials are not as simple as it takes them for, and neighbouring
+frames err alike. Its stated covariance is scaled, mode by mode, to the errors found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.io.photographs import photographs
+from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.pixels.align import MODES, PRIOR_STD, Stage, align, moved
+from vid2phys.risp.pixels.backdrop import Backdrop
+from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.rotations import quat_from_matrix, rotvec_from_quat
+from vid2phys.types import Array, Mesh
+
+_BANK = 64
+_MOST_LOOKS = 60
+_START = 0.5  # poses start wrong by this share of what aligning allows for
+_TRIM_SIGMA = 5.0
+_CHI2_MEDIAN = 0.455  # of one degree of freedom
+_TIMES_S = np.exp(np.linspace(np.log(0.01), np.log(5.0), 60))
+_LEAST_SCALE = 0.25
+
+
+@dataclass(frozen=True)
+class AlignErrors:
+    """Aligned minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
+    time_s [N] within a look."""
+
+    error: Array
+    std: Array
+    look: NDArray[np.int64]
+    time_s: Array
+
+    def of_looks(self, chosen: NDArray[np.int64]) -> AlignErrors:
+        """The frames of some looks."""
+        kept = np.isin(self.look, chosen)
+        return AlignErrors(self.error[kept], self.std[kept], self.look[kept], self.time_s[kept])
+
+
+def measure(
+    mesh: Mesh, renders: RenderSet, *, seed: int = 0, progress: Callable[[float], None] | None = None
+) -> AlignErrors:
+    """Aligns held-out clips (at most 60) from poses that are wrong by as much as a first fit's."""
+    bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
+    count = min(len(renders) // FRAMES_PER_SEQUENCE, _MOST_LOOKS)
+    parts = []
+    for sequence in range(count):
+        clip = make_clip(renders, sequence, renders.settings.radius_m, bank, seed=seed)
+        rng = np.random.default_rng([seed, sequence, 9])
+        error, std, time_s = _errors(mesh, clip, _START * PRIOR_STD * rng.normal(size=MODES))
+        parts.append(AlignErrors(error, std, np.full(len(error), sequence), time_s))
+        if progress is not None:
+            progress((sequence + 1) / count)
+    return AlignErrors(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("error", "std", "look", "time_s"))
+    )
+
+
+def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, Array]:
+    behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
+    looks, frames = [], []
+    for i, (frame, camera) in enumerate(zip(clip.frames, clip.cameras, strict=True)):
+        look = Stage(mesh, camera, behind).look(frame, *moved(clip.rotation[i], clip.translation[i], start))
+        if look is not None:
+            looks.append(look)
+            frames.append(i)
+    if not looks:
+        return np.zeros((0, MODES)), np.zeros((0, MODES)), np.zeros(0)
+    found = align(looks)
+    error = np.stack(
+        [
+            difference(clip.rotation[i], clip.translation[i], *moved(look.rotation, look.translation, step))
+            for i, look, step in zip(frames, looks, found.steps, strict=True)
+        ]
+    )
+    std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
+    return error[found.usable], std[found.usable], clip.times_s[np.array(frames)[found.usable]]
+
+
+def difference(rotation: Array, translation: Array, other_rotation: Array, other_translation: Array) -> Array:
+    """The step [6] that moves the first pose to the other, to first order in its sideways part."""
+    growth = np.log(other_translation[2] / translation[2])
+    sideways = (other_translation / np.exp(growth) - translation)[:2] / np.linalg.norm(translation)
+    turn = rotvec_from_quat(quat_from_matrix(other_rotation @ rotation.T))
+    return np.array([*turn, *sideways, growth])
+
+
+def fit(errors: AlignErrors) -> tuple[Array, Array]:
+    """By how much the stated standard deviations must be scaled, and the correlation times [s], [6] each."""
+    normal = errors.error / errors.std
+    robust = np.sqrt(np.median(normal**2, axis=0) / _CHI2_MEDIAN)
+    kept = np.abs(normal) < _TRIM_SIGMA * robust
+    scale = np.sqrt((normal**2 * kept).sum(axis=0) / np.maximum(kept.sum(axis=0), 1))
+    scale = np.maximum(scale, _LEAST_SCALE)
+    return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(MODES)])
+
+
+def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) -> float:
+    """Correlation time of unit Gauss-Markov processes, one a look, by maximum likelihood."""
+    cost = np.zeros(len(_TIMES_S))
+    for look in np.unique(errors.look[kept]):
+        rows = kept & (errors.look == look)
+        lag = np.diff(errors.time_s[rows])
+        along = np.exp(-lag / _TIMES_S[:, None])
+        spread = 1.0 - along**2 + 1e-6
+        cost += ((values[rows][1:] - along * values[rows][:-1]) ** 2 / spread + np.log(spread)).sum(axis=1)
+    return float(_TIMES_S[np.argmin(cost)])
+
+
+def normalised(errors: AlignErrors, scale: Array) -> dict[str, float]:
+    """Root mean square error over what is stated after scaling, and root mean square errors; 5 sigma is left out."""
+    normal = errors.error / (errors.std * scale)
+    kept = np.abs(normal) < _TRIM_SIGMA
+    names = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
+    numbers = {}
+    for m, name in enumerate(names):
+        rows = kept[:, m]
+        numbers[f"align_{name}"] = float(np.sqrt((normal[rows, m] ** 2).mean()))
+    numbers["align_rotation_deg"] = float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1))))
+    numbers["align_depth_percent"] = float(100.0 * np.median(np.abs(errors.error[:, 5])))
+    numbers["align_outlier_share"] = float(1.0 - kept.all(axis=1).mean())
+    return {name: round(value, 4) for name, value in numbers.items()}

@@ -1,0 +1,1 @@
+"""Bodies on a known base (hand, rod, arms): postures instead of poses."""

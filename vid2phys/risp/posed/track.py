@@ -1,0 +1,163 @@
+"""From a clip to observations of a body on a known base: read every frame in one window, join the frames, label errors.
+
+A frame alone may leave open to which side a joint is bent that points at the camera. Each frame keeps the minima that
+its starts led to, and the clip takes the path through them that is likely and does not jump (Viterbi); what was chosen
+is then tried in the neighbouring frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.errors import InputError
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.fit import Postures, find_minima
+from vid2phys.risp.posed.sight import PostureSightings, Window, agreement, look, posture_modes
+from vid2phys.risp.tracking.follow import FrameStore
+from vid2phys.types import Array, Camera, Clip, Observation
+
+if TYPE_CHECKING:
+    from vid2phys.risp.networks.model import Model
+
+_BATCH = 16
+_LEAST_POINTS = 6
+_RATE = 14.0  # spreads of a coordinate a second: about a quarter of its range in a frame
+_JUMP_NATS = 12.0  # at most, for what changes however much
+
+
+@dataclass(frozen=True)
+class PostureTrack:
+    """What was seen of a body on a known base in a clip of T frames.
+
+    postures: [T, D] of each frame by itself and covariance: [T, D, D], as if errors were independent; NaN where lost.
+    tracked: [T]. quality: [T] in 0..1. notes: what a reader should know.
+    """
+
+    observation: Observation
+    postures: Array
+    covariance: Array
+    tracked: NDArray[np.bool_]
+    quality: Array
+    notes: tuple[str, ...]
+
+    @property
+    def lost_frames(self) -> NDArray[np.int64]:
+        """Indices of the frames in which the body was not seen."""
+        return np.flatnonzero(~self.tracked)
+
+
+def track_postures(
+    clip: Clip,
+    camera: Camera,
+    model: Model,
+    body: PosedBody,
+    *,
+    calibration: Calibration | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> PostureTrack:
+    """Read the body's postures in a clip.
+
+    camera: of the clip, its pose in the world of the body's base. calibration: the model's own unless given. progress:
+    is told the share of frames done. Raises InputError when the camera does not look at the base or no frame shows the
+    body.
+    """
+    if calibration is None:
+        calibration = Calibration.from_dict(model.calibration)
+    window = Window.of(camera, body, model.view_size)
+    seen = _read(clip, model, body, window, calibration, progress)
+    found = _joined(body, window, seen, clip.times_s)
+    quality = agreement(body, window, found, seen.bearings, seen.peak * seen.inside)
+    tracked = (quality >= calibration.min_quality) & (found.inliers.sum(axis=1) >= _LEAST_POINTS)
+    if not tracked.any():
+        raise InputError(
+            f"the {body.system.name} was read in none of the {len(clip.times_s)} frames of '{clip.name}'",
+            "a clip that shows it where the camera's pose says, with its base at the world's origin",
+            "check camera_to_world, or train longer",
+        )
+    observation = _observe(clip.times_s, body, window, seen, found, quality, tracked, calibration)
+    return PostureTrack(
+        observation,
+        np.where(tracked[:, None], found.posture, np.nan),
+        np.where(tracked[:, None, None], found.covariance, np.nan),
+        tracked,
+        quality,
+        window.notes(body),
+    )
+
+
+def _read(
+    clip: Clip,
+    model: Model,
+    body: PosedBody,
+    window: Window,
+    calibration: Calibration,
+    progress: Callable[[float], None] | None,
+) -> PostureSightings:
+    """All frames, each by itself."""
+    frames, parts = FrameStore(clip.frames, clip.width, clip.height), []
+    for start in range(0, len(frames), _BATCH):
+        pictures = [frames[i] for i in range(start, min(start + _BATCH, len(frames)))]
+        parts.append(look(model, body, window, pictures, calibration))
+        if progress is not None:
+            progress((start + len(pictures)) / len(frames))
+    return PostureSightings.join(parts)
+
+
+def _joined(body: PosedBody, window: Window, seen: PostureSightings, times_s: Array) -> Postures:
+    """One posture a frame: the likeliest path, found twice, the second time with the neighbours' as further starts."""
+    candidates = seen.minima
+    rows = np.arange(len(times_s))
+    path = candidates.posture[rows, _path(body, candidates, times_s)]
+    neighbours = np.stack([np.vstack([path[:1], path[:-1]]), np.vstack([path[1:], path[-1:]])], axis=1)
+    more = find_minima(
+        body, window.camera_from_base, seen.bearings, seen.covariance, visible=seen.inside, starts=neighbours
+    )
+    candidates = Postures.join([candidates, more], axis=1)
+    return candidates[rows, _path(body, candidates, times_s)]
+
+
+def _path(body: PosedBody, candidates: Postures, times_s: Array) -> NDArray[np.int64]:
+    """The candidate of each frame [N] on the path of least cost through candidates [N, S] (Viterbi)."""
+    cost, postures = candidates.cost, candidates.posture / body.spread
+    total, back = cost[0], np.zeros(cost.shape, dtype=np.int64)
+    for n in range(1, len(cost)):
+        apart = postures[n][:, None] - postures[n - 1][None]
+        jump = 0.5 * (apart**2).sum(axis=-1) / (_RATE * (times_s[n] - times_s[n - 1])) ** 2
+        step = total[None] + np.minimum(jump, _JUMP_NATS)
+        back[n] = step.argmin(axis=1)
+        total = step.min(axis=1) + cost[n]
+    chosen = np.zeros(len(cost), dtype=np.int64)
+    chosen[-1] = int(total.argmin())
+    for n in range(len(cost) - 1, 0, -1):
+        chosen[n - 1] = back[n, chosen[n]]
+    return chosen
+
+
+def _observe(
+    times_s: Array,
+    body: PosedBody,
+    window: Window,
+    seen: PostureSightings,
+    found: Postures,
+    quality: Array,
+    tracked: NDArray[np.bool_],
+    calibration: Calibration,
+) -> Observation:
+    """Lost frames hold harmless numbers and are not visible."""
+    scale = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
+    modes = posture_modes(body, window, found.posture) * scale[:, None, None, :]
+    return Observation(
+        times_s,
+        np.where(tracked[:, None, None], seen.bearings, 0.0),
+        np.where(tracked[:, None, None, None], seen.covariance, np.eye(2)),
+        np.where(tracked[:, None, None, None], modes, 0.0),
+        np.array(calibration.correlation_time_s),
+        tracked[:, None] & found.inliers & seen.inside,
+        body.points_body,
+    )

@@ -1,0 +1,231 @@
+"""Batches of developed pictures.
+
+What a batch holds follows from (seed, epoch, position) alone, so that a training that was interrupted goes on with the
+very pictures it would have met.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
+
+from vid2phys.io.photographs import photographs
+from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.looks.develop import VIEW_PX, develop
+from vid2phys.risp.looks.randomisation import ALL, Randomisation
+from vid2phys.risp.renders.dataset import RenderSet
+from vid2phys.risp.renders.scenes import develop_scene
+from vid2phys.types import Array
+
+Kind = Literal["plain", "gradient", "scene"]
+_KIND_CODE = {"plain": 0, "gradient": 1, "scene": 2}
+BANK_COUNT = 400
+_ABSENT = 0.05  # share of pictures without the body: the maps must be able to say that nothing is there
+
+
+@dataclass(frozen=True)
+class Key:
+    """One picture of the stream: which render, in which epoch, developed how."""
+
+    epoch: int
+    index: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What pictures are made of.
+
+    points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
+    origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
+    `develop`. varied: what is randomised at all. looks: how many ways there are of developing a render, each with its
+    background, exposure and blur (0: ever new ones).
+    """
+
+    folder: Path
+    points_body: Array
+    radius_m: float
+    view_size: int = 96
+    scene_size: int = 96
+    seed: int = 0
+    states: Array | None = None
+    looks: int = 0
+    bank_count: int = BANK_COUNT
+    view_px: tuple[float, float, float] = VIEW_PX
+    varied: Randomisation = ALL
+
+    def points_of(self, index: int) -> Array:
+        """Points [K, 3] m in render `index`."""
+        return self.points_body[index] if self.points_body.ndim == 3 else self.points_body
+
+
+class PictureStream(Dataset[dict[str, Any]]):
+    """Develops the picture of a `Key`; opens renders and backgrounds when first asked, so that it can be sent."""
+
+    def __init__(self, settings: StreamSettings, *, jitter: bool = True) -> None:
+        self.settings, self.jitter = settings, jitter
+        self._opened: _Opened | None = None
+
+    def __getitem__(self, key: Key) -> dict[str, Any]:
+        rng = np.random.default_rng([self.settings.seed, 77, *self._chance(key)])
+        bank = self._open().bank
+        if key.kind == "scene":
+            return _scene_item(self.primal(key.index), self.settings, rng, bank)
+        render = self._open().renders.sample(key.index) if key.kind == "gradient" else self.primal(key.index)
+        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.looks
+        developed = develop(
+            render,
+            self.settings.points_of(key.index),
+            rng,
+            size=self.settings.view_size,
+            bank=bank,
+            jitter=self.jitter,
+            absent=absent,
+            view_px=self.settings.view_px,
+            varied=self.settings.varied,
+        )
+        item = {
+            "image": torch.from_numpy(developed.image),
+            "points_px": torch.from_numpy(developed.points_px.astype(np.float32)),
+            "visible": torch.from_numpy(developed.visible),
+            "K": torch.from_numpy(developed.K.astype(np.float32)),
+            "view_from_body": torch.from_numpy(developed.view_from_body.astype(np.float32)),
+        }
+        if self.settings.states is not None:
+            item["state"] = torch.from_numpy(self.settings.states[key.index].astype(np.float32))
+        if developed.tangents is not None:
+            item["tangents"] = torch.from_numpy(developed.tangents)
+        return item
+
+    def _chance(self, key: Key) -> tuple[int, ...]:
+        """What the development of a picture is drawn from; held-out ones are always new."""
+        looks = self.settings.looks
+        if looks and self.jitter:
+            return (key.index % looks, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
+        return (key.epoch, key.index, _KIND_CODE[key.kind])
+
+    def primal(self, index: int) -> Primal:
+        """A render's picture and camera."""
+        opened = self._open()
+        return Primal(opened.renders.radiance(index), opened.K[index], opened.view_from_body[index])
+
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            self._opened = _Opened.of(self.settings)
+        return self._opened
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What a process keeps open: renders, their cameras [N, 3, 3] and poses [N, 4, 4], background pictures."""
+
+    renders: RenderSet
+    K: Array
+    view_from_body: Array
+    bank: NDArray[np.uint8]
+
+    @staticmethod
+    def of(settings: StreamSettings) -> _Opened:
+        import cv2
+
+        cv2.setNumThreads(1)
+        renders = RenderSet(settings.folder)
+        pictures = photographs() if settings.varied.photographs else []
+        bank = make_bank(pictures, count=settings.bank_count, seed=settings.seed)
+        return _Opened(renders, renders.K(), renders.view_from_body(), bank)
+
+
+@dataclass(frozen=True)
+class Primal:
+    """A render without its derivatives, which are many times the picture's bytes. Fields as in `dataset.Render`."""
+
+    radiance: NDArray[Any]
+    K: Array
+    view_from_body: Array
+    tangents: NDArray[Any] | None = None
+
+
+def _scene_item(
+    render: Primal, settings: StreamSettings, rng: np.random.Generator, bank: NDArray[np.uint8]
+) -> dict[str, Any]:
+    scene = develop_scene(render, settings.radius_m, rng, size=settings.scene_size, bank=bank, varied=settings.varied)
+    return {
+        "image": torch.from_numpy(scene.image),
+        "center_px": torch.from_numpy(scene.center_px.astype(np.float32)),
+        "diameter_px": torch.tensor(scene.diameter_px, dtype=torch.float32),
+        "present": torch.tensor(float(scene.present)),
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which renders make which batches. indices: of the training renders; gradient_indices: those with derivatives.
+
+    After every `gradient_every` plain batches comes one of `gradient_batch` pictures with derivatives (0: never).
+    """
+
+    indices: NDArray[np.int64]
+    gradient_indices: NDArray[np.int64]
+    kind: Kind = "plain"
+    batch: int = 32
+    gradient_batch: int = 8
+    gradient_every: int = 0
+    seed: int = 0
+
+    def epoch(self, epoch: int) -> Iterator[list[Key]]:
+        """The batches of one epoch, in order; a last incomplete batch is left out."""
+        rng = np.random.default_rng([self.seed, 78, epoch])
+        order = rng.permutation(self.indices)
+        extra = rng.permutation(self.gradient_indices)
+        used = 0
+        for position in range(self.steps_per_epoch):
+            chosen = order[position * self.batch : (position + 1) * self.batch]
+            yield [Key(epoch, int(i), self.kind) for i in chosen]
+            if self.gradient_every and len(extra) and position % self.gradient_every == self.gradient_every - 1:
+                chosen = np.take(extra, np.arange(used, used + self.gradient_batch), mode="wrap")
+                used += self.gradient_batch
+                yield [Key(epoch, int(i), "gradient") for i in chosen]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Plain batches an epoch."""
+        return max(1, len(self.indices) // self.batch)
+
+
+class _Batches:
+    """All batches from an epoch on, as a batch sampler."""
+
+    def __init__(self, plan: Plan, first_epoch: int, epochs: int) -> None:
+        self.plan, self.first_epoch, self.epochs = plan, first_epoch, epochs
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        for epoch in range(self.first_epoch, self.epochs):
+            yield from self.plan.epoch(epoch)
+
+
+def open_stream(
+    settings: StreamSettings, plan: Plan, *, first_epoch: int, epochs: int, workers: int
+) -> Iterator[dict[str, Any]]:
+    """An iterator over the batches of epochs first_epoch .. epochs - 1, developed ahead in `workers` processes."""
+    loader: DataLoader[dict[str, Any]] = DataLoader(
+        PictureStream(settings),
+        batch_sampler=_Batches(plan, first_epoch, epochs),  # type: ignore[arg-type]
+        num_workers=workers,
+        multiprocessing_context="spawn" if workers else None,
+        prefetch_factor=6 if workers else None,
+        worker_init_fn=_one_thread if workers else None,
+    )
+    return iter(loader)
+
+
+def _one_thread(_worker: int) -> None:
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle

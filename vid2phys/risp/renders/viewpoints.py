@@ -1,0 +1,169 @@
+"""Where training cameras stand: poses of the body in a view, single or in smooth sequences.
+
+The view is the virtual camera of `tracking.view`: turned about its centre towards the body, zoomed until the bounding
+sphere fills two thirds of the picture, world up is up in the picture; here with the errors a tracker makes in
+centring, zoom and roll.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from vid2phys.engine.system import System
+from vid2phys.rotations import matrix_from_quat, matrix_from_rotvec
+from vid2phys.types import Array
+
+FILL = 2.0 / 3.0
+FRAMES_PER_SEQUENCE = 16
+SEQUENCE_FPS = 30.0
+_DISTANCE_IN_RADII = (6.0, 80.0)
+_NEAREST_TUMBLING = 3.0  # radii: thrown and hand-held bodies fill most of a frame at times, what flies keeps away
+_TURN_RATE_RAD_S = 3.0  # spread of each component for a tumbling body: 35 deg between frames at times
+_CENTER, _ZOOM, _ROLL_RAD = 0.12, (0.8, 1.25), np.deg2rad(8.0)
+
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """One body pose in one view.
+
+    view_from_body: [4, 4] m. K: [3, 3] px, centres at integers. body_from_world: [3, 3]. moved_m: [3] way of the body
+    in the world since the first frame. time_s: since the first frame. posture: [D] of a body on a known base (`posed`).
+    """
+
+    view_from_body: Array
+    K: Array
+    body_from_world: Array
+    moved_m: Array
+    time_s: float
+    posture: Array | None = None
+
+
+@dataclass(frozen=True)
+class _Jitter:
+    """Errors of the view: center [2] in shares of the picture, zoom factor, roll in rad."""
+
+    center: Array
+    zoom: float
+    roll_rad: float
+
+
+def sample_single(rng: np.random.Generator, system: System, radius_m: float, size: int) -> Viewpoint:
+    """One random viewpoint of a random state."""
+    world_from_body = _orientation(rng, system)
+    nearest, farthest = _DISTANCE_IN_RADII
+    nearest = _NEAREST_TUMBLING if tilt_spread(system) is None else nearest
+    towards, distance = _direction(rng), radius_m * log_uniform(rng, nearest, farthest)
+    jitter = _Jitter(
+        rng.uniform(-_CENTER, _CENTER, 2), log_uniform(rng, *_ZOOM), float(rng.uniform(-_ROLL_RAD, _ROLL_RAD))
+    )
+    return _viewpoint(towards * distance, world_from_body, np.zeros(3), radius_m, size, jitter, 0.0)
+
+
+def sample_sequence(rng: np.random.Generator, system: System, radius_m: float, size: int) -> list[Viewpoint]:
+    """Consecutive frames of smooth motion before a camera that stands still, tracked with small, steady errors.
+
+    Bodies that are upright in what the system does sway and turn about the vertical; others tumble. Thrown ones fall:
+    over half a second a parabola is one of the smooth ways.
+    """
+    times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
+    start = _orientation(rng, system)
+    upright = tilt_spread(system) is not None
+    distance = radius_m * log_uniform(rng, 8.0 if upright else 4.0, 60.0)
+    first = _direction(rng) * distance
+    moved = _way(rng, times, min(1.5, 0.5 * distance))
+    turn = _smooth(rng, times, np.deg2rad([14.0, 14.0, 6.0]))
+    turn += np.outer(times, [0.0, 0.0, rng.normal(0.0, 0.8)] if upright else rng.normal(0.0, _TURN_RATE_RAD_S, 3))
+    center, zoom, roll = rng.normal(0.0, 0.03, 2), np.exp(rng.normal(0.0, 0.06)), rng.normal(0.0, np.deg2rad(1.5))
+    frames = []
+    for time, way, angle in zip(times, moved, turn, strict=True):
+        jitter = _Jitter(center + rng.normal(0.0, 0.012, 2), float(zoom * np.exp(rng.normal(0.0, 0.015))), float(roll))
+        attitude = start @ matrix_from_rotvec(angle)
+        frames.append(_viewpoint(first + way, attitude, way, radius_m, size, jitter, float(time)))
+    return frames
+
+
+def _viewpoint(
+    position: Array, world_from_body: Array, moved: Array, radius_m: float, size: int, jitter: _Jitter, time: float
+) -> Viewpoint:
+    """The view of a body at `position` [3] seen from the world's origin."""
+    distance = float(np.linalg.norm(position))
+    focal = 0.5 * FILL * size / np.tan(np.arcsin(radius_m / distance)) * jitter.zoom
+    middle = 0.5 * (size - 1)
+    aside = np.array([*(jitter.center * size / focal), 1.0])
+    turned = upright(position / distance)
+    view_from_world = shortest_turn(aside) @ matrix_from_rotvec(np.array([0.0, 0.0, jitter.roll_rad])) @ turned
+    view_from_body = np.eye(4)
+    view_from_body[:3, :3] = view_from_world @ world_from_body
+    view_from_body[:3, 3] = view_from_world @ position
+    K = np.array([[focal, 0.0, middle], [0.0, focal, middle], [0.0, 0.0, 1.0]])
+    return Viewpoint(view_from_body, K, world_from_body.T, moved, time)
+
+
+def upright(forward: Array) -> Array:
+    """Rotation from the world to a camera that looks along `forward` with the vertical upright in its picture."""
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    return np.stack([right, np.cross(forward, right), forward])
+
+
+def shortest_turn(direction: Array) -> Array:
+    """Rotation that takes the optical axis to `direction` [3]."""
+    unit = direction / np.linalg.norm(direction)
+    axis = np.cross([0.0, 0.0, 1.0], unit)
+    sine = np.linalg.norm(axis)
+    return matrix_from_rotvec(axis * (np.arcsin(sine) / sine if sine > 1e-12 else 1.0))
+
+
+def tilt_spread(system: System) -> float | None:
+    """Spread [rad] of the angle between body z and up in what the system does; None where it is no prior.
+
+    A quadrotor stays within tens of degrees of upright, a tossed cube does not.
+    """
+    if system not in _SPREADS:
+        _, quats = system.body_pose(system.sample_state(np.random.default_rng(0), 2000))
+        tilt = np.arccos(np.clip(matrix_from_quat(quats)[:, 2, 2], -1.0, 1.0))
+        spread = float(np.sqrt(np.mean(tilt**2)))
+        _SPREADS[system] = max(spread, np.radians(15.0)) if spread < np.radians(60.0) else None
+    return _SPREADS[system]
+
+
+_SPREADS: WeakKeyDictionary[System, float | None] = WeakKeyDictionary()
+
+
+def _orientation(rng: np.random.Generator, system: System) -> Array:
+    _, quats = system.body_pose(system.sample_state(rng, 1))
+    return matrix_from_quat(quats[0])
+
+
+def _direction(rng: np.random.Generator) -> Array:
+    """Line of sight: cameras mostly a little above the body, from -70 to 80 deg of elevation, any azimuth."""
+    if rng.random() < 0.6:
+        elevation = np.clip(np.deg2rad(rng.normal(14.0, 24.0)), np.deg2rad(-70.0), np.deg2rad(80.0))
+    else:
+        elevation = np.arcsin(rng.uniform(np.sin(np.deg2rad(-70.0)), np.sin(np.deg2rad(80.0))))
+    azimuth = rng.uniform(-np.pi, np.pi)
+    flat = np.cos(elevation)
+    return np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), -np.sin(elevation)])
+
+
+def _way(rng: np.random.Generator, times: Array, top_speed: float) -> Array:
+    """Way [T, 3] of smooth flight, from zero."""
+    heading = rng.normal(size=3) * [1.0, 1.0, 0.5]
+    steady = heading / np.linalg.norm(heading) * rng.uniform(0.0, top_speed)
+    return np.outer(times, steady) + _smooth(rng, times, np.full(3, 0.05 * top_speed))
+
+
+def _smooth(rng: np.random.Generator, times: Array, amplitude: Array) -> Array:
+    """Sums of three slow sines, [T, 3], zero at the first time."""
+    frequency = rng.uniform(0.3, 2.5, (3, 3))
+    phase = rng.uniform(-np.pi, np.pi, (3, 3))
+    waves = np.sin(2.0 * np.pi * frequency * times[:, None, None] + phase).sum(axis=1)
+    return (waves - waves[0]) * amplitude * rng.uniform(0.1, 0.6, 3)
+
+
+def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    """A number between low and high, evenly in its logarithm."""
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))

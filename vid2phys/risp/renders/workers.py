@@ -1,0 +1,245 @@
+"""The processes that render a dataset. Each has one thread, renders a few hundred pictures and makes way for a new one.
+
+One process does not live long because many Mitsuba renders in one process can hang or leak; one that dies or stands
+still is replaced, and its finished shards stay.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.engine.render.llvm import find_llvm
+from vid2phys.engine.system import System
+from vid2phys.errors import InputError, Vid2PhysError
+from vid2phys.io.files import atomic_path
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.views import sample_posed, sample_posed_sequence
+from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
+from vid2phys.types import Mesh
+
+if TYPE_CHECKING:
+    from vid2phys.risp.renders.dataset import Settings
+
+SHARDS_PER_PROCESS = 24
+_STALL_S = 300.0
+_ATTEMPTS = 3
+_COMPLAINED = 3  # exit code of a process that sent the text of an error
+_ABANDONED_S = 3600.0
+_LOOK, _VIEW, _RENDER = range(3)  # streams of random numbers of one sample
+
+
+class RenderError(Vid2PhysError):
+    """The renderer died again and again on the same shards: our bug or a broken LLVM (exit 1)."""
+
+    exit_code = 1
+
+
+@dataclass
+class _Job:
+    """Shards for one process and the viewpoints of their samples."""
+
+    shards: list[int]
+    attempts: int = 0
+
+
+@dataclass
+class _Running:
+    process: Any
+    job: _Job
+    complaint: Any  # the receiving end of a pipe: the text of an error of the user's
+    done: int
+    last_progress_s: float
+
+
+def render_missing(
+    mesh: Mesh,
+    source: System | PosedBody,
+    folder: Path,
+    settings: Settings,
+    missing: list[int],
+    *,
+    workers: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Renders the `missing` shards into `folder`, of poses or postures of `source`.
+
+    Raises RenderError, MissingDependencyError; on Ctrl-C the shards
+    that are finished stay."""
+    if not missing:
+        return
+    if find_llvm() is None:
+        from vid2phys.engine.render.mitsuba import load_mitsuba
+
+        load_mitsuba()  # raises, with the remedy
+    _remove_abandoned(folder)
+    share = min(SHARDS_PER_PROCESS, -(-len(missing) // max(1, workers)))
+    jobs = deque(_Job(missing[i : i + share]) for i in range(0, len(missing), share))
+    running: list[_Running] = []
+    try:
+        while jobs or running:
+            while jobs and len(running) < max(1, workers):
+                running.append(_start(jobs.popleft(), mesh, source, folder, settings))
+            wait([r.process.sentinel for r in running], timeout=0.5)
+            running = [r for r in running if not _finished(r, folder, jobs)]
+            if progress is not None:
+                progress(_count_done(folder, settings), settings.samples)
+    finally:
+        for r in running:
+            r.process.kill()
+            r.process.join()
+
+
+def _start(job: _Job, mesh: Mesh, source: System | PosedBody, folder: Path, settings: Settings) -> _Running:
+    viewpoints = {shard: _viewpoints(source, settings, shard) for shard in job.shards}
+    # A fresh interpreter: neither the parent's threads nor its copy of LLVM are inherited.
+    context = multiprocessing.get_context("spawn")
+    complaint, speak = context.Pipe(duplex=False)
+    body = source if isinstance(source, PosedBody) else mesh
+    process = context.Process(target=_render_shards, args=(body, str(folder), settings, viewpoints, speak), daemon=True)
+    process.start()
+    speak.close()
+    return _Running(process, job, complaint, 0, time.monotonic())
+
+
+def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
+    """Whether the process is through; puts what it left undone back into `jobs`."""
+    from vid2phys.risp.renders.dataset import shard_path
+
+    left = [shard for shard in running.job.shards if not shard_path(folder, shard).exists()]
+    done = len(running.job.shards) - len(left)
+    if done > running.done:
+        running.done, running.last_progress_s = done, time.monotonic()
+    stalled = time.monotonic() - running.last_progress_s > _STALL_S
+    if running.process.is_alive() and not stalled:
+        return False
+    running.process.kill()
+    running.process.join()
+    if running.process.exitcode == _COMPLAINED:
+        raise InputError(running.complaint.recv())
+    if left:
+        attempts = 1 if running.done else running.job.attempts + 1
+        if attempts >= _ATTEMPTS:
+            state = "stood still" if stalled else f"ended with {running.process.exitcode}"
+            raise RenderError(f"a rendering process {state}", "pictures", "see the messages above; `vid2phys doctor`")
+        jobs.append(_Job(left, attempts))
+    return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Temporary files of processes that were killed; young ones may belong to a process that is at work."""
+    for path in folder.glob(".shard_*"):
+        if time.time() - path.stat().st_mtime > _ABANDONED_S:
+            path.unlink(missing_ok=True)
+
+
+def _count_done(folder: Path, settings: Settings) -> int:
+    from vid2phys.risp.renders.dataset import shard_path
+
+    return sum(len(settings.indices(s)) for s in range(settings.shards) if shard_path(folder, s).exists())
+
+
+def _viewpoints(source: System | PosedBody, settings: Settings, shard: int) -> list[Viewpoint]:
+    """Viewpoints of a shard's samples; made here because the system need not exist in the workers."""
+    result = []
+    for index in settings.indices(shard):
+        if settings.sequences:
+            group, frame = divmod(index, FRAMES_PER_SEQUENCE)
+            rng = np.random.default_rng([settings.seed, group, _VIEW])
+            result.append(_sequence(rng, source, settings)[frame])
+        else:
+            rng = np.random.default_rng([settings.seed, index, _VIEW])
+            result.append(_single(rng, source, settings))
+    return result
+
+
+def _single(rng: np.random.Generator, source: System | PosedBody, settings: Settings) -> Viewpoint:
+    if isinstance(source, PosedBody):
+        return sample_posed(rng, source, settings.size)
+    return sample_single(rng, source, settings.radius_m, settings.size)
+
+
+def _sequence(rng: np.random.Generator, source: System | PosedBody, settings: Settings) -> list[Viewpoint]:
+    if isinstance(source, PosedBody):
+        return sample_posed_sequence(rng, source, settings.size)
+    return sample_sequence(rng, source, settings.radius_m, settings.size)
+
+
+def _render_shards(
+    body: Mesh | PosedBody, folder: str, settings: Settings, viewpoints: dict[int, list[Viewpoint]], speak: Any
+) -> None:
+    """What a process does: render its shards and write each. Ends early when its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
+    parent = os.getppid()
+    from vid2phys.engine.render.mitsuba import Renderer
+    from vid2phys.risp.looks.materials import mesh_parts
+    from vid2phys.risp.renders.dataset import shard_path
+
+    posed = body if isinstance(body, PosedBody) else None
+    mesh = posed.mesh if posed is not None else body
+    assert isinstance(mesh, Mesh)
+    renderer = Renderer(mesh, settings.size, settings.spp)
+    parts = mesh_parts(mesh)
+    for shard, views in viewpoints.items():
+        if os.getppid() != parent:
+            return
+        arrays = _render_shard(renderer, parts, posed, settings, shard, views)
+        try:
+            _write_shard(shard_path(Path(folder), shard), arrays)
+        except InputError as error:  # disk full, not permitted
+            speak.send(str(error))
+            sys.exit(_COMPLAINED)
+
+
+def _render_shard(
+    renderer: Any, parts: Any, posed: PosedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """All arrays of one shard."""
+    from vid2phys.risp.looks.randomisation import Randomisation
+    from vid2phys.risp.looks.randomize import appearance, directions, sample_look
+    from vid2phys.risp.renders.dataset import group_of
+
+    pictures, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
+    for index, view in zip(settings.indices(shard), views, strict=True):
+        group = group_of(settings, index)
+        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
+        seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
+        moves = directions(*seen) if settings.has_tangents(index) else []
+        seed = int(np.random.default_rng([settings.seed, index, _RENDER]).integers(2**31))
+        if posed is not None and view.posture is not None:
+            renderer.pose(posed.vertices(view.posture))
+        picture = renderer.render(view.view_from_body, view.K, appearance(*seen), seed=seed, directions=moves)
+        pictures.append(picture.radiance.astype(np.float16))
+        looks.append(group)
+        if moves:
+            tangents.append(picture.tangents.astype(np.float16))
+    size = settings.size
+    empty = np.zeros((0, len(settings.psi_names), size, size, 3), np.float16)
+    postures = [view.posture for view in views if view.posture is not None]
+    return {
+        **({"posture": np.stack(postures)} if postures else {}),
+        "radiance": np.stack(pictures),
+        "K": np.stack([view.K for view in views]),
+        "view_from_body": np.stack([view.view_from_body for view in views]),
+        "look_id": np.array(looks, dtype=np.int64),
+        "time_s": np.array([view.time_s for view in views]),
+        "tangents": np.stack(tangents) if tangents else empty,
+    }
+
+
+def _write_shard(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    from safetensors.numpy import save
+
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(save(arrays))

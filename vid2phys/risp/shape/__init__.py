@@ -1,0 +1,1 @@
+"""A body's surface, symmetries, keypoints, and its state as numbers."""

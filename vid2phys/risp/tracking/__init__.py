@@ -1,0 +1,1 @@
+"""From frames to poses: views, PnP, search, following, the branch of a symmetric body."""
