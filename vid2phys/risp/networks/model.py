@@ -61,7 +61,8 @@ class Shape:
     system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
     [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
     the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
-    body on a known base (`posed.bodies.posed_kind`). cameras: that those are filmed from.
+    body on a known base (`posed.bodies.posed_kind`). painted: trained with the mesh's texture, which tells the
+    branches apart. cameras: that bodies on a known base are filmed from.
     """
 
     system: str
@@ -73,6 +74,7 @@ class Shape:
     mesh_name: str = "mesh"
     center: Array = field(default_factory=lambda: np.zeros(3))
     kind: str = "rigid"
+    painted: bool = False
     cameras: CameraRange | None = None
 
     @property
@@ -186,7 +188,7 @@ class Model:
             "system": shape.system,
             "kind": shape.kind,
             "cameras": None if shape.cameras is None else shape.cameras.to_json(),
-            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json()},
+            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.painted},
             "view_size": self.view_size,
             "keypoints": {
                 "points_body": np.round(shape.points_body, 9).tolist(),
@@ -248,6 +250,7 @@ def _shape_of(config: dict[str, Any]) -> Shape:
         str(config["mesh"]["name"]),
         np.array(config["symmetry"].get("center", [0.0, 0.0, 0.0]), dtype=float),
         str(config.get("kind", "rigid")),
+        bool(config["mesh"].get("painted", False)),
         None if config.get("cameras") is None else CameraRange.from_json(config["cameras"]),
     )
     count, order = len(shape.points_body), len(shape.rotations)

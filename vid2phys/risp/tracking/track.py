@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.outlined import outlined
+from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.tracking.branch import Branches, front_evidence, join
 from vid2phys.risp.tracking.follow import Follower, FrameStore, smooth_path
@@ -68,6 +69,7 @@ def track(
     calibration: Calibration | None = None,
     tilt_std_rad: float | None = None,
     mesh: Mesh | None = None,
+    paint: Paint | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Track:
     """Track the object that `model` knows through a clip.
@@ -75,8 +77,9 @@ def track(
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
     up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
-    correct readings by its outline (`outlined`); None: keypoints alone. progress: is told the share of frames done.
-    Raises InputError if the object is found in no frame.
+    correct readings by its outline (`outlined`); None: keypoints alone. paint: what is on
+    the object, to tell its turns. progress: is told the share of frames done. Raises InputError if the object is found
+    in no frame.
     """
     if calibration is None:
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
@@ -91,7 +94,7 @@ def track(
         )
     path = smooth_path(clip.times_s, first.translation)
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    sightings, credible = _read_again(watch, frames, path[indices], indices, _part(progress, 0.6, 0.9))
+    sightings, credible, painted = _read_again(watch, frames, path[indices], indices, paint, _part(progress, 0.6, 0.9))
     good = credible & (sightings.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
     if not good.any():
         raise InputError(
@@ -99,7 +102,9 @@ def track(
             "a view like those the model was trained on",
             "train longer",
         )
-    found = _label(clip.times_s, indices[good], sightings.select(good), camera, model, calibration, tilt_std_rad)
+    found = _label(
+        *(clip.times_s, indices[good], sightings.select(good), painted[good]), camera, model, calibration, tilt_std_rad
+    )
     if mesh is None:
         return found
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
@@ -117,24 +122,29 @@ def _read_again(
     frames: FrameStore,
     path: Array,
     indices: NDArray[np.int64],
+    paint: Paint | None,
     progress: Callable[[float], None] | None,
-) -> tuple[Sightings, NDArray[np.bool_]]:
-    """All frames in batches, where the smoothed path [N, 3] says: several poses each, and whether to believe them."""
-    parts, credible = [], []
+) -> tuple[Sightings, NDArray[np.bool_], Array]:
+    """All frames in batches, where the smoothed path [N, 3] says: several poses each, whether to believe them, and
+    what is painted on the body says of its turns, [N, H, G] nats."""
+    parts, credible, painted = [], [], []
     for start in range(0, len(indices), _BATCH):
         batch = slice(start, start + _BATCH)
         pictures = [frames[int(i)] for i in indices[batch]]
         parts.append(watch.look(pictures, path[batch], hypotheses=_HYPOTHESES))
         credible.append(watch.judge(pictures, parts[-1])[0])
+        shape = (*parts[-1].poses.cost.shape, len(watch.model.rotations))
+        painted.append(np.zeros(shape) if paint is None else paint.evidence(parts[-1], pictures, watch.camera))
         if progress is not None:
             progress((start + len(pictures)) / len(indices))
-    return Sightings.join(parts), np.concatenate(credible)
+    return Sightings.join(parts), np.concatenate(credible), np.concatenate(painted)
 
 
 def _label(
     times_s: Array,
     indices: NDArray[np.int64],
     seen: Sightings,
+    painted: Array,
     camera: Camera,
     model: Model,
     calibration: Calibration,
@@ -144,14 +154,8 @@ def _label(
     front_body = None if model.front is None else model.points_body[model.front]
     evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, model.rotations, front_body, model.center)
     tilt = _tilt_nats(seen.poses, model.rotations, camera, tilt_std_rad)
-    branches = join(
-        seen.poses,
-        times_s[indices],
-        model.rotations,
-        evidence,
-        tilt,
-        evidence_divisor=calibration.clip_divisor(len(indices)),
-    )
+    support = (evidence - tilt) / calibration.clip_divisor(len(indices)) + painted
+    branches = join(seen.poses, times_s[indices], model.rotations, support)
     rows = np.arange(len(indices))
     poses = seen.poses[rows, branches.hypothesis]
     order = model.permutation[branches.element]  # reading k of a frame is true point order[k]
