@@ -11,7 +11,7 @@ from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.risp.pixels.align import Stage
-    from vid2phys.risp.tracking.track import Track
+    from vid2phys.risp.tracking.tracked import Track
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution

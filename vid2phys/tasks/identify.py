@@ -16,7 +16,7 @@ from vid2phys.tasks.progress import Progress, silent
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.tracking.track import Track
+    from vid2phys.risp.tracking.tracked import Track
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 

@@ -135,21 +135,29 @@ class Model:
         """Radius of the bounding sphere about the body origin, m."""
         return self.shape.signature.radius
 
-    def read(self, images: NDArray[np.uint8], batch: int = 32) -> Reading:
-        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size."""
+    def read(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> Reading:
+        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size.
+
+        places_px: [B, K, 2] about where they are; then they are labelled as these, not up to symmetry.
+        """
         expected = (self.view_size, self.view_size, 3)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(f"views of shape {images.shape}, expected [B, {self.view_size}, {self.view_size}, 3]")
-        pieces = [self._read(images[i : i + batch]) for i in range(0, len(images), batch)]
+        parts = [slice(i, i + batch) for i in range(0, len(images), batch)]
+        pieces = [self._read(images[part], None if places_px is None else places_px[part]) for part in parts]
         if not pieces:
             return _empty_reading(len(self.points_body), self.view_size // STRIDE)
         return Reading(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     @torch.no_grad()
-    def _read(self, images: NDArray[np.uint8]) -> tuple[Array, Array, Array, Array]:
+    def _read(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
         device = next(self.fine.parameters()).device
         output = self.fine(to_input(torch.from_numpy(np.ascontiguousarray(images)).to(device))).float()
-        points, moment, mass = heatmaps.decode(output[:, :-1])
+        if places_px is None:
+            points, moment, mass = heatmaps.decode(output[:, :-1])
+        else:
+            orbit = torch.from_numpy(self.permutation.min(axis=0))
+            points, moment, mass = heatmaps.decode_near(output[:, :-1].cpu(), orbit, torch.from_numpy(places_px))
         front = heatmaps.log_probabilities(output[:, -1])
         points, moment, mass, front = (t.cpu().double() for t in (points, moment, mass, front))
         return points.numpy(), excess_covariance(moment, mass).numpy(), mass.numpy(), front.numpy()

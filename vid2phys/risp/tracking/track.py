@@ -1,15 +1,16 @@
-"""From a clip to keypoint observations with an error model: find, follow, read again, join, label.
+"""From a clip to keypoint observations with an error model: find, follow, read again, join, label, fill gaps.
 
 First pass (`follow`): where the object is in every frame. Second pass: all frames again in batches, in views centred
 on the smoothed path. Then one pose hypothesis and one symmetry element a frame by continuity, the branch of the whole
-clip by appearance (`branch`), and covariances by the model's calibration.
+clip by appearance (`branch`), and covariances by the model's calibration. Frames in between that could not be read by
+themselves are read where their neighbours say (`gaps`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,15 @@ from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.shape.groups import offsets
-from vid2phys.risp.tracking.branch import Branches, front_evidence, join
+from vid2phys.risp.tracking.branch import front_evidence, join
 from vid2phys.risp.tracking.follow import Follower, FrameStore, smooth_path
-from vid2phys.risp.tracking.geometry import pose_modes
+from vid2phys.risp.tracking.gaps import filled
 from vid2phys.risp.tracking.motion import Background
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.search import Watch
 from vid2phys.risp.tracking.sight import Sightings
-from vid2phys.types import Array, Camera, Clip, Mesh, Observation
+from vid2phys.risp.tracking.tracked import Track
+from vid2phys.types import Array, Camera, Clip, Mesh
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
@@ -35,29 +37,6 @@ _BATCH = 16
 _HYPOTHESES = 3
 _MIN_POINTS = 6
 _TILT_CAP_NATS = 8.0
-
-
-@dataclass(frozen=True)
-class Track:
-    """What was seen of an object in a clip of T frames.
-
-    observation: keypoints with the true labels of the chosen branch. poses: [T] camera_from_body of each frame by
-    itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
-    the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
-    rotations[g]^T, the chosen branch (g = 0) first.
-    """
-
-    observation: Observation
-    poses: Pose
-    tracked: NDArray[np.bool_]
-    quality: Array
-    element: NDArray[np.int64]
-    branch_log_likelihood: Array
-
-    @property
-    def lost_frames(self) -> NDArray[np.int64]:
-        """Indices of the frames in which the object was not found."""
-        return np.flatnonzero(~self.tracked)
 
 
 def track(
@@ -105,6 +84,7 @@ def track(
     found = _label(
         *(clip.times_s, indices[good], sightings.select(good), painted[good]), camera, model, calibration, tilt_std_rad
     )
+    found = filled(found, watch, frames)
     if mesh is None:
         return found
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
@@ -171,8 +151,8 @@ def _label(
         np.take_along_axis(poses.inliers, inverse, 1),
     )
     quality = seen.quality[rows, branches.hypothesis]
-    observation = _observe(times_s, indices, seen, poses, quality, inverse, model.points_body, calibration)
-    return _assemble(len(times_s), indices, observation, poses, quality, branches)
+    lost = Track.of_nothing(times_s, model.points_body, calibration, branches.log_likelihood)
+    return lost.seeing(indices, seen, poses, quality, branches.element, inverse, calibration)
 
 
 def _tilt_nats(poses: Pose, rotations: Array, camera: Camera, tilt_std_rad: float | None) -> Array:
@@ -183,62 +163,3 @@ def _tilt_nats(poses: Pose, rotations: Array, camera: Camera, tilt_std_rad: floa
     body_z = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2) @ np.array([0.0, 0.0, 1.0])
     tilt = np.arccos(np.clip(body_z @ up_in_camera, -1.0, 1.0))
     return np.minimum(0.5 * (tilt / tilt_std_rad) ** 2, _TILT_CAP_NATS)
-
-
-def _observe(
-    times_s: Array,
-    indices: NDArray[np.int64],
-    seen: Sightings,
-    poses: Pose,
-    quality: Array,
-    inverse: NDArray[np.int64],
-    points_body: Array,
-    calibration: Calibration,
-) -> Observation:
-    """Everything in the order of the true labels; lost frames hold harmless numbers and are not visible."""
-    count, points = len(times_s), len(points_body)
-    scale = calibration.mode_scale(seen.diameter_px, quality)
-    scale[:, 3:5] *= seen.angular_radius[:, None]  # of the radius to of the range
-    modes = pose_modes(poses.rotation, poses.translation, points_body) * scale[:, None, None, :]
-    bearings = np.zeros((count, points, 2))
-    covariance = np.broadcast_to(np.eye(2), (count, points, 2, 2)).copy()
-    basis = np.zeros((count, points, 2, modes.shape[-1]))
-    visible = np.zeros((count, points), dtype=bool)
-    bearings[indices] = np.take_along_axis(seen.bearings, inverse[..., None], axis=1)
-    covariance[indices] = np.take_along_axis(seen.covariance, inverse[..., None, None], axis=1)
-    basis[indices] = modes
-    visible[indices] = poses.inliers & np.take_along_axis(seen.inside, inverse, axis=1)
-    return Observation(
-        times_s, bearings, covariance, basis, np.array(calibration.correlation_time_s), visible, points_body
-    )
-
-
-def _assemble(
-    count: int,
-    indices: NDArray[np.int64],
-    observation: Observation,
-    poses: Pose,
-    quality: Array,
-    branches: Branches,
-) -> Track:
-    def spread(values: Any, fill: float) -> Any:
-        out = np.full((count, *values.shape[1:]), fill, dtype=values.dtype)
-        out[indices] = values
-        return out
-
-    everywhere = Pose(
-        spread(poses.rotation, np.nan),
-        spread(poses.translation, np.nan),
-        spread(poses.covariance, np.nan),
-        spread(poses.chi2, np.nan),
-        spread(poses.cost, np.inf),
-        spread(poses.inliers, False),
-    )
-    return Track(
-        observation,
-        everywhere,
-        spread(np.ones(len(indices), dtype=bool), False),
-        spread(quality, 0.0),
-        spread(branches.element, -1),
-        branches.log_likelihood,
-    )
