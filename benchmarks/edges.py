@@ -1,4 +1,4 @@
-"""Whether a fitted body's outline lies on edges of the pictures: for clips of real things, whose true pose nobody knows.
+"""Whether a fitted outline lies on edges of the pictures: for clips of real things, whose true pose nobody knows.
 
     python -m benchmarks.edges RUN [--json FILE] [--pictures FILE]
 
