@@ -23,7 +23,7 @@ def test_distance_from_edges_tells_a_pose_from_one_beside_it() -> None:
     assert len(points) > 50
     edges = Edges(frame)
     assert np.median(edges.distance(points, normals)) < 0.7
-    assert np.median(edges.distance(points + [5.0, 4.0], normals)) > 3.0
+    assert np.median(edges.distance(points + np.array([5.0, 4.0]), normals)) > 3.0
     across = np.stack([normals[:, 1], -normals[:, 0]], axis=1)
     assert np.median(edges.distance(points, across)) > 5.0  # edges that run another way do not count
     np.testing.assert_array_equal(Edges(np.full_like(frame, 90)).distance(points, normals), FAR_PX)
