@@ -160,7 +160,7 @@ def test_the_papers_schedule() -> None:
 
 def test_a_saved_state_model_reads_the_same_poses(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = StateModel("quadrotor", ViewState(RADIUS_M, VIEW), 8, head("state@w8").network().eval())
+    model = StateModel("quadrotor", ViewState(RADIUS_M, VIEW), 8, head("state@w8").network().eval(), VIEW)
     model.save(tmp_path / "quad-state", {"seed": 0})
     images = np.random.default_rng(0).integers(0, 255, (3, VIEW, VIEW, 3), dtype=np.uint8)
     camera = poses(3)[1].numpy()
