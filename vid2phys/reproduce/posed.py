@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from vid2phys.tasks.training_progress import TrainingProgress
 
 _ON_STAGE = np.array([14.0, 0.0, 0.0])  # where the workspace's middle is, in its radii
-_FARTHEST, _MARGIN_PX = 16.0, 4  # of cameras, in radii of the workspace; of the workspace in its piece of a frame
+_FARTHEST, _MARGIN_PX = 16.0, 12  # of cameras, in radii of the workspace; of the workspace in its piece of a frame
 _AIM_RAD = np.deg2rad(8.0)  # spread of what cameras look at about the workspace's middle
 _BEHIND = 1.5  # finger radii: what lies farther in front of a point than its own link and the next one reach hides it
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from vid2phys.reproduce.bodies import entries
 from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate
-from vid2phys.reproduce.methods import Recipe, effort, train, training_data
-from vid2phys.reproduce.risp_table1 import PAPER_NETWORK, PAPER_RATE, PAPER_VIEW_PX
+from vid2phys.reproduce.methods import Recipe, effort, settled, train, training_data
+from vid2phys.reproduce.risp_table1 import PAPER_NETWORK, PAPER_VIEW_PX
 from vid2phys.reproduce.subject import Subject
 from vid2phys.reproduce.table import Setting, Table, row
 
@@ -43,7 +43,7 @@ def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
             for looks, number in LOOKS.items():
                 recipe = Recipe(head, "error-gradient", gamma, samples, epochs, looks=number)
                 if family == "paper":
-                    recipe = replace(recipe, view_size=PAPER_VIEW_PX, learning_rate=PAPER_RATE)
+                    recipe = replace(recipe, view_size=PAPER_VIEW_PX)
                 result[method, looks] = recipe
     return result
 
@@ -86,10 +86,9 @@ def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
 
     assert cell.recipe is not None
     judge = training_data(subject, setting, replace(cell.recipe, looks=0))  # its held-out looks are new to all
-    learnt = train(
-        subject, cell.recipe, setting, validation=subject.validation(judge, head_of(judge, cell.recipe.head))
-    )
-    same = {"looks": cell.label, **effort(subject, learnt)}
+    recipe, rate = settled(subject, cell.recipe, setting)
+    learnt = train(subject, recipe, setting, validation=subject.validation(judge, head_of(judge, cell.recipe.head)))
+    same = {"looks": cell.label, **effort(subject, learnt), **rate}
     last = learnt.history[-1]
     metrics = [(metric, unit) for metric, unit in (("state_error", "1"), ("rotation_deg", "deg")) if metric in last]
     images = learnt.images / len(learnt.history)
