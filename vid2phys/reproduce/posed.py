@@ -64,7 +64,8 @@ class PosedSubject(Subject):
         body, result = self.body, []
         nearest = 1.0 / np.sin(np.arctan(0.5 * (PIECE_PX - _MARGIN_PX) / FOCAL_PX))
         azimuths = np.deg2rad(body.cameras.azimuth[0] + body.cameras.azimuth[1] * rng.uniform(-1.0, 1.0, len(states)))
-        sines = rng.uniform(*np.sin(np.deg2rad(body.cameras.elevation)), len(states))
+        low, high = np.sin(np.deg2rad(body.cameras.elevation))
+        sines = rng.uniform(low, high, len(states))
         for azimuth, sine in zip(azimuths, sines, strict=True):
             flat = np.sqrt(1.0 - sine**2)
             towards = np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), sine])
@@ -246,7 +247,7 @@ def _first_hit(origin: Array, direction: Array, corners: Array) -> float:
         turned = np.cross(away, edge_b)
         v = turned @ direction / determinant
         t = np.einsum("fi,fi->f", edge_c, turned) / determinant
-    inside = (u >= 0.0) & (v >= 0.0) & (u + v <= 1.0) & (t > 0.0)
+        inside = (u >= 0.0) & (v >= 0.0) & (u + v <= 1.0) & (t > 0.0)
     return float(t[inside].min()) if inside.any() else np.inf
 
 

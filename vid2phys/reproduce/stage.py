@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ class _Shots:
         """Equal ones give equal pictures."""
         looks = [look.name for look in CONFIGURATIONS]
         digest = hashlib.sha256(json.dumps([VERSION, spp, seed, looks, self.radius_m]).encode())
-        arrays = [self.mesh.faces, self.mesh.part, self.vertices]
+        arrays: list[NDArray[Any]] = [self.mesh.faces, self.mesh.part, self.vertices]
         if self.mesh.texture is not None:
             texture = self.mesh.texture
             arrays += [texture.image, texture.uv, texture.corner_color, *texture.images]
