@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
 MODEL_PLACES = (Path("models"), Path("work/models"))
-RENDERS, QUICK_RENDERS = 12_000, 384  # of a body, which all of its methods share
+RENDERS, QUICK_RENDERS = 12_000, 192  # of a body, which all of its methods share
 RATES, RATE_EPOCHS = (1e-2, 1e-3), 2  # RISP's own learning rate and a smaller one, tried for so many epochs
 GRADIENT_EVERY = 5
 _LEAST_EPOCHS, _LEAST_IMAGES = 8, 100_000  # with fewer a curve is flat because nothing was learnt yet

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vid2phys.reproduce.bodies import entries
 from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate
-from vid2phys.reproduce.methods import Recipe, effort, settled, train, training_data
+from vid2phys.reproduce.methods import QUICK_RENDERS, RATES, Recipe, effort, settled, train, training_data
 from vid2phys.reproduce.risp_table1 import PAPER_NETWORK, PAPER_VIEW_PX
 from vid2phys.reproduce.subject import Subject
 from vid2phys.reproduce.table import Setting, Table, row
@@ -34,7 +34,7 @@ _NOTES = [
 
 def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
     """How each network is trained, by method and looks."""
-    samples, paper, ours = (384, ("state@w16", 4), ("keypoint", 4))
+    samples, paper, ours = (QUICK_RENDERS, ("state@w16", 2), ("keypoint", 2))
     if not quick:
         samples, paper, ours = (6_000, (PAPER_NETWORK, 20), ("keypoint", 10))
     result = {}
@@ -43,7 +43,8 @@ def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
             for looks, number in LOOKS.items():
                 recipe = Recipe(head, "error-gradient", gamma, samples, epochs, looks=number)
                 if family == "paper":
-                    recipe = replace(recipe, view_size=PAPER_VIEW_PX)
+                    rate = RATES[0] if quick else 0.0
+                    recipe = replace(recipe, view_size=PAPER_VIEW_PX, learning_rate=rate)
                 result[method, looks] = recipe
     return result
 
