@@ -361,7 +361,6 @@ def test_a_model_counts_when_the_default_command_made_it(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "models" / "hand"
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
     score = {"data": {}, "history": {}, "seconds": {}}
     for command, start, counts in (
         (entry.training_command, None, True),
@@ -370,7 +369,7 @@ def test_a_model_counts_when_the_default_command_made_it(tmp_path: Path, monkeyp
     ):
         said = {**score, "command": command, "training": {"started_from": start}}
         (folder / "score.json").write_text(json.dumps(said))
-        found = model_folder(entry.training_command)
+        found = model_folder(entry.model, entry.training_command)
         assert (found is not None) == counts
 
 

@@ -15,11 +15,12 @@ from vid2phys.types import Mesh
 class Entry:
     """A body of the tables before anything is made for it.
 
-    training_command: by which `train-risp` makes its model. view_size: V px of our own head. make: the body, given a
-    folder to keep things in; raises InputError when its mesh is not there.
+    model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
+    the body, given a folder to keep things in; raises InputError when its mesh is not there.
     """
 
     name: str
+    model: str
     training_command: str
     view_size: int
     make: Callable[[Path], Subject]
@@ -57,7 +58,7 @@ def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = 
 
         return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, command, 96, make)
+    return Entry(name, Path(path).parent.name, command, 96, make)
 
 
 def _posed(name: str, paper: float) -> Entry:
@@ -69,7 +70,7 @@ def _posed(name: str, paper: float) -> Entry:
 
         return PosedSubject(name, get(name), paper, command, folder)
 
-    return Entry(name, command, 128, make)
+    return Entry(name, name, command, 128, make)
 
 
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).

@@ -90,7 +90,7 @@ class Cell:
 
 def usable_model(entry: Entry, setting: Setting) -> Path | None:
     """The folder of the body's own model, if it was trained by the default command."""
-    return None if setting.quick or setting.seed else model_folder(entry.training_command)
+    return None if setting.quick or setting.seed else model_folder(entry.model, entry.training_command)
 
 
 def report_estimate(cells: list[Cell], setting: Setting) -> None:

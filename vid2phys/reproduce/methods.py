@@ -197,11 +197,9 @@ def pictures_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, in
     return steps * batch, _GRADIENT_BATCH * (steps // GRADIENT_EVERY) if recipe.gamma > 0.0 else 0
 
 
-def model_folder(training_command: str) -> Path | None:
-    """The model that was trained by this command, from the places of models."""
-    from vid2phys.risp.networks.model import model_folders
-
-    for folder in model_folders(list(MODEL_PLACES)):
+def model_folder(name: str, training_command: str) -> Path | None:
+    """The model called `name` in the places of models, if it was trained by this command."""
+    for folder in (place / name for place in MODEL_PLACES):
         score = _score(folder)
         if score.get("command") == training_command and score["training"]["started_from"] is None:
             return folder
