@@ -110,7 +110,7 @@ def _train_state(
     assert isinstance(head, StateHead)
     sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
     trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    model = StateModel(system.name, head.codes, head.size["width"], trained.network)
+    model = StateModel(system.name, head.codes, head.size["width"], trained.network, data.pictures.view_size)
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
     model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
     return StateModel.load(out)
