@@ -174,6 +174,22 @@ def train_risp(
 
 
 @app.command()
+def card(
+    model: Annotated[Path, typer.Argument(help="Model folder.", show_default=False)],
+    mesh: MeshOption = None,
+    body: Annotated[Path | None, typer.Option("--body", help="Robot (URDF, MJCF) that it was trained for.")] = None,
+    mesh_units: UnitsOption = "m",
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of its training (default: runs/train-risp/NAME).")
+    ] = None,
+) -> None:
+    """Write a model's card again: training, scores by condition, known failures with pictures."""
+    from vid2phys.tasks.card import card as make_card
+
+    print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, work=work))
+
+
+@app.command()
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Table or figure (default: list them).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours; the numbers mean nothing.")] = False,

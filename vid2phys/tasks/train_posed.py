@@ -35,6 +35,7 @@ VIEW_SIZE = 128
 
 def train_posed(system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress) -> Model:
     """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. Raises UsageError for a head."""
+    from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
@@ -43,6 +44,7 @@ def train_posed(system: System, out: Path, work: Path, options: TrainingOptions,
     from vid2phys.risp.renders.stream import PictureStream
     from vid2phys.risp.training.recipes import Sitting, head_of, train_head
     from vid2phys.risp.training.train import Schedule
+    from vid2phys.tasks.card import make_card
 
     if options.head != "keypoint":
         raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
@@ -75,12 +77,15 @@ def train_posed(system: System, out: Path, work: Path, options: TrainingOptions,
     score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    model = _calibrated(Model.load(out), body, work / CALIBRATION, options, progress)
+    unseen = calibration_postures(body, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, unseen, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
     _save(model, body, out, score)
-    return Model.load(out)
+    model = Model.load(out)
+    make_card(out, Subject(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
+    return model
 
 
 def _data(
@@ -152,19 +157,16 @@ def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> No
     model.save(out, score)
 
 
-def _calibrated(
-    model: Model, body: PosedBody, folder: Path, options: TrainingOptions, progress: TrainingProgress
-) -> Model:
-    """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.posed.calibrate import calibrate_postures
+def calibration_postures(body: PosedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
+    """Short clips of looks that a training with this seed has not seen; those that are there are not made again."""
     from vid2phys.risp.renders.dataset import make_dataset
 
-    renders = make_dataset(
+    return make_dataset(
         body.mesh,
         body.system,
         folder,
         samples=CALIBRATION_SAMPLES,
-        seed=options.seed + CALIBRATION_SEED,
+        seed=seed + CALIBRATION_SEED,
         gradient_share=0.0,
         size=VIEW_SIZE,
         workers=cores(),
@@ -172,6 +174,14 @@ def _calibrated(
         posed=body,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),
     )
+
+
+def _calibrated(
+    model: Model, body: PosedBody, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
+) -> Model:
+    """The model with its error model."""
+    from vid2phys.risp.posed.calibrate import calibrate_postures
+
     calibration = calibrate_postures(
         model, body, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )
