@@ -80,6 +80,15 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Writes bytes under a temporary name, then renames it.
+
+    For what libraries would write themselves, too: some raise errors of their own when the disk is full.
+    """
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
 def sha256(path: str | Path) -> str:
     """Hex digest of a file, or of a folder's files (their relative names and contents, in name order)."""
     path = Path(path)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import atomic_path
+from vid2phys.io.files import write_bytes
 from vid2phys.report.outline import Image, Projected, Window, blend, outline
 from vid2phys.risp.calibration.judge import Judged, Subject, projected
 
@@ -41,8 +41,7 @@ def write_sheet(path: Path, subject: Subject, judged: Judged, chosen: NDArray[np
     done, data = cv2.imencode(".jpg", sheet[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     if not done:
         raise InputError(f"'{path}' could not be made", "a JPEG", "see `vid2phys doctor`")
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data.tobytes())
+    write_bytes(path, data.tobytes())
 
 
 def _tile(subject: Subject, judged: Judged, index: int) -> Image:
