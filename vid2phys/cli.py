@@ -148,6 +148,9 @@ def train_risp(
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of renders, checkpoints (default: runs/train-risp/NAME).")
+    ] = None,
     without: Annotated[
         str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
     ] = "",
@@ -164,7 +167,7 @@ def train_risp(
         out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
         out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    chosen |= {"head": head, "loss": loss}
+    chosen |= {"head": head, "loss": loss, "work": work}
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if without:
         given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())

@@ -46,7 +46,7 @@ def disk_errors(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _DISK_FULL:
-            remedy = "free some space or write elsewhere with --out"
+            remedy = "free some space, or write to another disk"
             raise InputError(f"the disk is full: '{path}' could not be written", "", remedy) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise InputError(f"'{path}' may not be written", "", "write elsewhere with --out") from error

@@ -55,8 +55,8 @@ def write_card(
         _table(("", ""), _training(score)),
         "## How well it reads",
         f"{len(judged.images)} pictures of {len(np.unique(judged.look))} looks that were never trained on, developed "
-        "with all that is varied in training, one at a time: no tracking, no other frame, no outline. Errors of poses "
-        "are up to the body's symmetry; points are medians over those in the open.",
+        "with all that is varied in training, one at a time: no tracking, no other frame, no outline. Medians, up to "
+        "the body's symmetry; points: of those that nothing else covers.",
         _conditions(judged, subject),
         *_hidden(judged),
         "### What makes it hard",
@@ -68,7 +68,7 @@ def write_card(
         "it, on the right green what is true (rings: hidden) and orange what was read.",
         f"![worst]({WORST})",
         f"What the worst tenth has in common, medians; covered is the share of the keypoints behind other things or "
-        f"beyond the frame's end.\n\n{_in_common(judged, worst)}",
+        f"beyond the frame's end.\n\n{_in_common(judged, worst, subject.across)}",
         "## As it usually is",
         f"From the best to the worst quarter: quantiles {', '.join(f'{q:.0%}' for q in _QUANTILES)}.",
         f"![usual]({USUAL})",
@@ -82,8 +82,8 @@ def _about(subject: Subject) -> str:
     model = subject.model
     what = "Poses" if subject.posed is None else "Postures"
     sizes = f"{subject.fill * subject.view_px[0]:.0f} to {subject.fill * subject.view_px[1]:.0f} px across"
-    text = f"{what} of `{model.shape.mesh_name}` (system `{model.shape.system}`) from single frames of a calibrated"
-    text += f" camera, for bodies {sizes}. It knows this shape alone"
+    text = f"{what} of `{model.shape.mesh_name}` (system `{model.shape.system}`) from single frames of a calibrated "
+    text += f"camera, its {subject.across} {sizes} (larger ones are shrunk). It knows this shape alone"
     return text + (", in any size." if subject.posed is None else ", on a base and before a camera that are known.")
 
 
@@ -140,7 +140,7 @@ def _conditions(judged: Judged, subject: Subject) -> str:
     least_px, most_px = subject.view_px
     for low, high in pairwise(subject.fill * np.geomspace(least_px, most_px, _SIZES + 1)):
         inside = (judged.diameter_px >= low) & (judged.diameter_px <= high)
-        rows.append(_row(f"body {low:.0f} to {high:.0f} px", judged, inside, subject.main_error))
+        rows.append(_row(f"{subject.across} {low:.0f} to {high:.0f} px", judged, inside, subject.main_error))
     for least, most, words in _COVERED:
         share = judged.hidden_share
         inside = (share <= most) & ((share > least) | (most == 0.0))
@@ -201,7 +201,7 @@ def _calibration(score: dict[str, Any]) -> Iterable[str]:
     )
 
 
-def _in_common(judged: Judged, worst: NDArray[np.int64]) -> str:
+def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
     count = max(1, round(_WORST_SHARE * len(worst)))
     groups = (("the worst tenth", worst[:count]), ("the others", worst[count:]))
     rows = [
@@ -215,7 +215,7 @@ def _in_common(judged: Judged, worst: NDArray[np.int64]) -> str:
         for words, which in groups
         if len(which)
     ]
-    header = ("pictures", "body [px]", "contrast", "with points covered", "with more than a quarter covered")
+    header = ("pictures", f"{across} [px]", "contrast", "with points covered", "with more than a quarter covered")
     return _table(header, rows)
 
 

@@ -65,14 +65,14 @@ def _tile(subject: Subject, judged: Judged, index: int) -> Image:
             hollow = color == TRUE_COLOR and bool(judged.hidden[index, k])
             cv2.circle(drawn, centre, 40, color, 1 if hollow else cv2.FILLED, cv2.LINE_AA, shift=4)
     text = np.full((_TEXT, 2 * _TILE, 3), 255, np.uint8)
-    for line, words in enumerate(_words(judged, index)):
+    for line, words in enumerate(_words(judged, index, subject.across)):
         cv2.putText(text, words, (3, 13 + 15 * line), cv2.FONT_HERSHEY_SIMPLEX, 0.4, _INK, 1, cv2.LINE_AA)
     return np.concatenate([np.concatenate([plain, drawn], axis=1), text])
 
 
-def _words(judged: Judged, index: int) -> tuple[str, str]:
+def _words(judged: Judged, index: int, across: str) -> tuple[str, str]:
     errors = [f"{UNITS[n][0]} {_short(v[index])} {UNITS[n][1]}" for n, v in judged.errors.items() if n != "sideways_mm"]
-    seen = f"body {judged.diameter_px[index]:.0f} px, contrast {judged.contrast[index]:.0f}"
+    seen = f"{across} {judged.diameter_px[index]:.0f} px, contrast {judged.contrast[index]:.0f}"
     return ", ".join(errors), f"{seen}, {judged.hidden_share[index]:.0%} of the points covered"
 
 

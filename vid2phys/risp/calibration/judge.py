@@ -59,6 +59,11 @@ class Subject:
         return FILL if self.posed is None else 1.0
 
     @property
+    def across(self) -> str:
+        """What `Judged.diameter_px` is the diameter of."""
+        return "body" if self.posed is None else "workspace"
+
+    @property
     def main_error(self) -> str:
         """The error by which readings are ranked."""
         return "rotation_deg" if self.posed is None else "points_mm"
@@ -81,8 +86,9 @@ class Judged:
     images: [N, V, V, 3]. look: [N]. K: [N, 3, 3] px. truth_pose, read_pose: [N, 4, 4] m, the same where the base is
     known. truth_posture, read_posture: [N, D], or None for a rigid body. truth_px, read_px: [N, K, 2].
     errors: by name, [N] each. points_mm: [N, K] of the body as read, or None for a rigid one. diameter_px: [N] in the
-    frame, of the body's sphere. hidden: [N, K] behind something, itself too. hidden_share: [N] of the keypoints by
-    other things or the end of the frame. contrast: [N] difference of colour from what is around, of 255.
+    frame, of the sphere about the body or its workspace. hidden: [N, K] behind something, itself too. hidden_share: [N]
+    of the keypoints, by other things or the end of the frame. contrast: [N] difference of colour from what is around,
+    of 255.
     """
 
     images: NDArray[np.uint8]
