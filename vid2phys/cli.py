@@ -148,6 +148,9 @@ def train_risp(
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of renders, checkpoints (default: runs/train-risp/NAME).")
+    ] = None,
     without: Annotated[
         str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
     ] = "",
@@ -164,13 +167,29 @@ def train_risp(
         out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
         out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    chosen |= {"head": head, "loss": loss}
+    chosen |= {"head": head, "loss": loss, "work": work}
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if without:
         given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
     shape = mesh if mesh or posed else sample_mesh
     run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
     print(out)
+
+
+@app.command()
+def card(
+    model: Annotated[Path, typer.Argument(help="Model folder.", show_default=False)],
+    mesh: MeshOption = None,
+    body: Annotated[Path | None, typer.Option("--body", help="Robot (URDF, MJCF) that it was trained for.")] = None,
+    mesh_units: UnitsOption = "m",
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of its training (default: runs/train-risp/NAME).")
+    ] = None,
+) -> None:
+    """Write a model's card again: training, scores by condition, known failures with pictures."""
+    from vid2phys.tasks.card import card as make_card
+
+    print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, work=work))
 
 
 @app.command()

@@ -18,11 +18,13 @@ PAINT = Paint.of(painted_cube(BLOCKS), octahedral(), np.zeros(3))
 WRONG = np.array([0.10, -0.08, 0.06, 0.008, -0.006, 0.03])
 
 
-@pytest.mark.parametrize(("seed", "finger", "most_deg"), [(0, False, 2.5), (1, False, 1.0), (3, False, 1.0),
-                                                           (4, False, 1.0), (1, True, 2.5), (3, True, 1.5)])  # fmt: skip
+CASES = [(0, False, 2.5), (1, False, 1.0), (3, False, 1.0), (4, False, 1.0), (1, True, 2.5), (3, True, 1.5)]
+
+
+@pytest.mark.parametrize(("seed", "finger", "most_deg"), CASES)
 def test_a_pose_that_is_nearly_right_is_found(seed: int, finger: bool, most_deg: float) -> None:
-    """A cube of 70 pixels, 8 degrees and 3 % wrong; one side alone (seed 0) says least of its tilt. The finger covers a
-    quarter of it."""
+    """A cube of 70 pixels, 8 degrees and 3 % wrong; one side alone (seed 0) says least of its tilt. The finger
+    covers a quarter of it."""
     assert PAINT is not None
     rng = np.random.default_rng(seed)
     rotation = matrix_from_rotvec(rng.normal(size=3))

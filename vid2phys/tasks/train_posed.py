@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.posed.body import PosedBody
+    from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
     from vid2phys.types import Array
@@ -38,6 +39,7 @@ def train_posed(
     system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model | StateModel:
     """Trains a model of `system`'s own body in folder `out`; `work` is gone on with."""
+    from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
@@ -46,6 +48,7 @@ def train_posed(
     from vid2phys.risp.renders.stream import PictureStream
     from vid2phys.risp.training.recipes import Sitting, head_of, train_head
     from vid2phys.risp.training.train import Schedule
+    from vid2phys.tasks.card import make_card
 
     began = time.monotonic()
     progress.note(f"preparing the postures of {system.name}")
@@ -82,12 +85,15 @@ def train_posed(
     score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    model = _calibrated(Model.load(out), body, work / CALIBRATION, options, progress)
+    unseen = calibration_postures(body, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, unseen, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
     _save(model, body, out, score)
-    return Model.load(out)
+    model = Model.load(out)
+    make_card(out, Subject(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
+    return model
 
 
 def _train_state(
@@ -202,19 +208,16 @@ def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> No
     model.save(out, score)
 
 
-def _calibrated(
-    model: Model, body: PosedBody, folder: Path, options: TrainingOptions, progress: TrainingProgress
-) -> Model:
-    """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.posed.calibrate import calibrate_postures
+def calibration_postures(body: PosedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
+    """Short clips of looks that a training with this seed has not seen; those that are there are not made again."""
     from vid2phys.risp.renders.dataset import make_dataset
 
-    renders = make_dataset(
+    return make_dataset(
         body.mesh,
         body.system,
         folder,
         samples=CALIBRATION_SAMPLES,
-        seed=options.seed + CALIBRATION_SEED,
+        seed=seed + CALIBRATION_SEED,
         gradient_share=0.0,
         size=VIEW_SIZE,
         workers=cores(),
@@ -222,6 +225,14 @@ def _calibrated(
         posed=body,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),
     )
+
+
+def _calibrated(
+    model: Model, body: PosedBody, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
+) -> Model:
+    """The model with its error model."""
+    from vid2phys.risp.posed.calibrate import calibrate_postures
+
     calibration = calibrate_postures(
         model, body, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.shape.symmetry import Symmetry
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
@@ -37,11 +38,13 @@ def train_rigid(
 ) -> Model | StateModel:
     """Trains a model of the mesh `body` in folder `out`; `work` is gone on with."""
     from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
     from vid2phys.risp.training.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
     from vid2phys.risp.training.train import Schedule
+    from vid2phys.tasks.card import make_card
 
     start = time.monotonic()
     data = training_data(
@@ -83,12 +86,15 @@ def train_rigid(
     score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
     model.save(out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    model = _calibrated(Model.load(out), body, system, work / CALIBRATION, options, progress)
+    renders = calibration_renders(body, system, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, renders, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
     model.save(out, score)
-    return Model.load(out)
+    model = Model.load(out)
+    make_card(out, Subject(model, body), renders, options.seed, progress, given=options.given)
+    return model
 
 
 def _train_state(
@@ -116,24 +122,29 @@ def _train_state(
     return StateModel.load(out)
 
 
-def _calibrated(
-    model: Model, body: Mesh, system: System, folder: Path, options: TrainingOptions, progress: TrainingProgress
-) -> Model:
-    """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning
+def calibration_renders(body: Mesh, system: System, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
+    """Short clips of looks that a training with this seed has not seen; those that are there are not made again."""
     from vid2phys.risp.renders.dataset import make_dataset
 
-    renders = make_dataset(
+    return make_dataset(
         body,
         system,
         folder,
         samples=CALIBRATION_SAMPLES,
-        seed=options.seed + CALIBRATION_SEED,
+        seed=seed + CALIBRATION_SEED,
         gradient_share=0.0,
         workers=cores(),
         sequences=True,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),
     )
+
+
+def _calibrated(
+    model: Model, body: Mesh, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
+) -> Model:
+    """The model with its error model."""
+    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning
+
     calibration = calibrate(
         model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )

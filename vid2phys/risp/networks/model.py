@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import atomic_path, write_text
+from vid2phys.io.files import write_bytes, write_text
 from vid2phys.io.mesh import GeometrySignature
+from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.locate import Candidates, locate
 from vid2phys.risp.networks.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
@@ -183,8 +184,7 @@ class Model:
             if network is None:
                 continue
             tensors = {k: v.detach().cpu().half().contiguous() for k, v in network.state_dict().items()}
-            with atomic_path(folder / name) as temporary:
-                save_file(tensors, temporary)
+            write_bytes(folder / name, save(tensors))
         if score is not None:
             write_text(folder / _SCORE, json.dumps(score, indent=1) + "\n")
         write_text(folder / _CONFIG, json.dumps(self._config(), indent=1) + "\n")
@@ -220,13 +220,17 @@ class Model:
             shape, sizes = _shape_of(config), config["networks"]
             fine = KeypointNetwork(len(shape.points_body), **sizes["fine"])
             coarse = LocatorNetwork(**sizes["coarse"]) if shape.kind == "rigid" else None
-            view_size = int(config["view_size"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"'{folder / _CONFIG}' is incomplete ({error})", f"schema {SCHEMA}", _RETRAIN) from error
+            view_size, calibration = int(config["view_size"]), config.get("calibration")
+            Calibration.from_dict(calibration)
+            if view_size <= 0 or view_size % 2 ** (int(sizes["fine"].get("depth", 3)) + 1):
+                raise ValueError(f"views of {view_size} px do not fit the network")
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, RuntimeError) as error:
+            why = " ".join(str(error).split())[:120]
+            raise InputError(f"'{folder / _CONFIG}' is incomplete ({why})", f"schema {SCHEMA}", _RETRAIN) from error
         _fill(fine, folder / _FINE, device)
         if coarse is not None:
             _fill(coarse, folder / _COARSE, device)
-        return Model(shape, fine, coarse, view_size, sizes, config.get("calibration"), folder)
+        return Model(shape, fine, coarse, view_size, sizes, calibration, folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -264,8 +268,9 @@ def _shape_of(config: dict[str, Any]) -> Shape:
     count, order = len(shape.points_body), len(shape.rotations)
     if shape.points_body.shape != (count, 3) or shape.rotations.shape != (order, 3, 3):
         raise ValueError("points_body or rotations have a wrong shape")
-    if shape.permutation.shape != (order, count) or not (shape.front is None or 0 <= shape.front < count):
-        raise ValueError("permutation or front do not fit the keypoints")
+    known = shape.permutation.shape == (order, count) and (np.sort(shape.permutation) == np.arange(count)).all()
+    if not known or not (shape.front is None or 0 <= shape.front < count) or shape.center.shape != (3,):
+        raise ValueError("permutation, front or center do not fit the keypoints")
     return shape
 
 

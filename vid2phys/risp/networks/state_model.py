@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import atomic_path, write_text
+from vid2phys.io.files import write_bytes, write_text
 from vid2phys.risp.heads.state import StateNetwork, read_numbers
 from vid2phys.risp.posed.numbers import PostureNumbers
 from vid2phys.risp.shape.view_state import ViewState
@@ -54,8 +54,8 @@ class StateModel:
 
     def save(self, folder: Path, score: dict[str, Any]) -> None:
         """Writes the folder, each file whole or not at all; state.json last, since it makes the folder a model."""
-        with atomic_path(folder / _WEIGHTS) as temporary:
-            save_file({k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}, temporary)
+        tensors = {k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}
+        write_bytes(folder / _WEIGHTS, save(tensors))
         write_text(folder / _SCORE, json.dumps(score, indent=1) + "\n")
         config = {
             "schema": SCHEMA,
