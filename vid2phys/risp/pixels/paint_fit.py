@@ -22,7 +22,8 @@ from vid2phys.types import Array, Camera
 _GRAZING = 0.2  # cosine between normal and sight from which on a point is seen
 _PURE = (0.6, 0.3)  # share of a point's surroundings on the same side from which on it counts, until it counts fully
 _LEAST = 40  # points
-_STEPS = 5  # a level
+_STEPS = 5  # a level, at most: until one is smaller than
+_STILL = np.array([1e-3, 1e-3, 1e-3, 5e-5, 5e-5, 3e-4])
 _LEAST_BLUR_PX = 0.8
 _CORRELATED = 12.0  # points that count as one
 _MARGIN_PX = 12
@@ -70,6 +71,8 @@ def fit_paint(
             information = weighted @ flat
             step = np.linalg.solve(information + np.diag(_DAMPING), -weighted @ light.residual.ravel())
             rotation, translation = moved(rotation, translation, np.asarray(step, dtype=float))
+            if (np.abs(step) < _STILL).all():
+                break
         rotation, translation = kept
         assert best is not None
         score = best[0].explained(*best[1:])

@@ -25,6 +25,7 @@ from vid2phys.types import Camera
 _LEAST_SCORE = 0.25  # of a fit that is believed,
 _LEAST_SHARE = 0.6  # and of the clip's median
 _BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
+_ASKED = 5  # frames
 _NEXT_S = 0.12  # frames further apart are no neighbours
 _OVERCONFIDENT = 100.0  # the covariance that pixels state is smaller by this
 _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
@@ -66,27 +67,37 @@ def _pass(
     order: Iterable[int],
     progress: Callable[[float], None] | None,
 ) -> None:
-    """Fits all frames in an order, each from the best of: its fit so far, its reading, the fit of the frame before."""
+    """Fits all frames in an order, each from the best of: its fit so far, its reading, the fit of the frame before.
+
+    While the body goes on as before, as well explained, its own reading is asked now and then only.
+    """
     times, last = track.observation.times_s, -1
     for done, i in enumerate(order):
         now, before = fits[i], fits[last] if last >= 0 and abs(times[i] - times[last]) < _NEXT_S else None
         last = i
-        starts = [] if before is None else [(before.rotation, before.translation)]
-        if now is None and track.tracked[i]:
-            starts.append((track.poses.rotation[i], track.poses.translation[i]))
-        if now is not None and (before is None or before.score < now.score + _BETTER):
-            continue
-        if not starts:
-            continue
-        frame = frames[i]
-        tried = [now, *(fit_paint(frame, camera, paint, *start) for start in starts)]
-        best = max((fit for fit in tried if fit is not None), key=lambda fit: fit.score, default=None)
-        if best is not None and now is None:
-            other = fit_paint(frame, camera, paint, *mirrored(paint, best.rotation, best.translation))
-            best = other if other is not None and other.score > best.score else best
-        fits[i] = best
         if progress is not None:
             progress(done / len(fits))
+        if now is not None and (before is None or before.score < now.score + _BETTER):
+            continue
+        if now is None and before is None and not track.tracked[i]:
+            continue
+        frame = frames[i]
+        best = (
+            now
+            if before is None
+            else _better(now, fit_paint(frame, camera, paint, before.rotation, before.translation))
+        )
+        steady = before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0
+        if now is None and track.tracked[i] and not steady:
+            own = track.poses.rotation[i], track.poses.translation[i]
+            best = _better(best, fit_paint(frame, camera, paint, *own))
+            if best is not None:
+                best = _better(best, fit_paint(frame, camera, paint, *mirrored(paint, best.rotation, best.translation)))
+        fits[i] = best
+
+
+def _better(one: PaintFit | None, other: PaintFit | None) -> PaintFit | None:
+    return max((fit for fit in (one, other) if fit is not None), key=lambda fit: fit.score, default=None)
 
 
 def _moved(track: Track, camera: Camera, fits: dict[int, PaintFit], calibration: Calibration) -> Track:
