@@ -110,6 +110,7 @@ def test_the_painted_cube_looks_like_no_turn_of_itself() -> None:
     subject = rigid("cube")
     assert find_symmetry(subject.mesh).order == 1
     assert subject.known.turns.shape == (1, 4, 4)
+    assert subject.shape.turns.shape == (24, 4, 4)  # of which its colours choose
     assert find_symmetry(rigid("cube-plain").mesh).order == 24
 
 

@@ -122,7 +122,9 @@ def is_flat(curve: list[float]) -> bool:
 def render_plan(subject: Subject, setting: Setting, recipe: Recipe) -> RenderPlan:
     """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set."""
     made = recipe.samples if recipe.looks else _shared(setting)
-    return RenderPlan(folder_of(subject, setting), made, recipe.samples, recipe.looks, setting.seed, recipe.view_size)
+    return RenderPlan(
+        folder_of(subject, setting), made, recipe.samples, recipe.looks, setting.seed, recipe.view_size, recipe.is_paper
+    )
 
 
 def _shared(setting: Setting) -> int:

@@ -80,11 +80,19 @@ class RigidSubject(Subject):
 
     @cached_property
     def known(self) -> Known:
-        """Its keypoints and symmetry."""
+        """Its symmetry as it looks, colours and all: what it is scored up to."""
         from vid2phys.risp.shape.symmetry import find_symmetry
         from vid2phys.risp.training.recipes import body_of
 
         return body_of(self.mesh, find_symmetry(self.mesh))
+
+    @cached_property
+    def shape(self) -> Known:
+        """Keypoints and symmetry of its shape alone, by which keypoints are trained."""
+        from vid2phys.risp.shape.symmetry import find_symmetry
+        from vid2phys.risp.training.recipes import body_of
+
+        return body_of(self.mesh, find_symmetry(replace(self.mesh, texture=None)))
 
     def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
         """See `Subject.training_data`."""
@@ -98,7 +106,8 @@ class RigidSubject(Subject):
             looks=plan.looks,
         )
         size = plan.view_size or data.pictures.view_size
-        return replace(data, pictures=replace(data.pictures, looks=plan.looks, view_size=size))
+        body = self.known if plan.by_color else data.body
+        return replace(data, pictures=replace(data.pictures, looks=plan.looks, view_size=size), body=body)
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`; its coarse network knows nothing, since places are given."""
@@ -107,27 +116,32 @@ class RigidSubject(Subject):
         from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
         from vid2phys.risp.training.recipes import COARSE_SIZE
 
-        known = self.known
+        known = self.shape
         shape = Shape(
             *(self.system.name, geometry_signature(self.mesh), known.points, known.rotations, known.permutation),
             *(known.front, self.mesh.name, known.center),
+            painted=self.mesh.texture is not None,
         )
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
-        """Points, pose by PnP, and the branch of a symmetric body by the front map: as a frame of a clip is read."""
+        """Points, pose by PnP, and the branch of a symmetric body by front map and paint: as in a clip."""
         from vid2phys.risp.calibration.error_model import Calibration
+        from vid2phys.risp.pixels.paint import Paint
         from vid2phys.risp.tracking.branch import front_evidence
         from vid2phys.risp.tracking.sight import look
 
         calibration, shape = Calibration(), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
+        paint = Paint.of(self.mesh, shape.rotations, shape.center)
 
         def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
             pose = make_transform(seen.poses.rotation[0, 0], seen.poses.translation[0, 0])
             found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
+            if paint is not None:
+                found = found + paint.evidence(seen, [picture], camera)
             turn = shape.rotations[int(np.argmax(found[0, 0]))].T
             return pose @ make_transform(turn, shape.center - turn @ shape.center)
 
@@ -201,7 +215,7 @@ class RigidSubject(Subject):
         return np.array(result)
 
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
-        """See `Subject.validation`; `state_error` is over the numbers of `view_state`, up to the body's symmetry."""
+        """See `Subject.validation`; `state_error` is over the numbers of `view_state`, up to the judge's symmetry."""
         import torch
 
         from vid2phys.risp.renders.stream import PictureStream

@@ -25,7 +25,8 @@ _COLORS = {"1": "tab:red", "10": "tab:orange", "random": "tab:blue"}
 _NOTES = [
     "`state_error` on held-out random looks: of rigid bodies the mean absolute error over the nine numbers of a pose "
     "in its view (`risp/shape/view_state.py`: place in half views, log size, sines and cosines of three angles), up to "
-    "the body's symmetry; of hand and rod that over the paper's vector.",
+    "the body's symmetry; of hand and rod that over the paper's vector. What is painted on the cube tells keypoints' "
+    "turns after the network, in the table: here their errors are up to the symmetry of its shape.",
     "All trainings of a head have as many steps on as many renders, in the same poses or postures; `1`, `10` and "
     "`random` are the rendering configurations they meet.",
     "RISP's network and schedule at the size of `risp-table1`.",

@@ -55,7 +55,8 @@ class Score:
 class RenderPlan:
     """Which renders a training uses. folder: of this body. made: how many are rendered. samples: how many are used.
 
-    looks: 0, ever new ones (see `make_dataset`). view_size: V px, 0 for the body's own.
+    looks: 0, ever new ones (see `make_dataset`). view_size: V px, 0 for the body's own. by_color: whether a network is
+    told turns that only colours tell apart; keypoints are not, since paint tells them afterwards (`risp.pixels.paint`).
     """
 
     folder: Path
@@ -64,6 +65,7 @@ class RenderPlan:
     looks: int
     seed: int
     view_size: int
+    by_color: bool = False
 
     @property
     def data(self) -> Path:
