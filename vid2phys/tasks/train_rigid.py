@@ -118,7 +118,7 @@ def _calibrated(
     model: Model, body: Mesh, system: System, folder: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning
+    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning, calibrate_contour
     from vid2phys.risp.renders.dataset import make_dataset
 
     renders = make_dataset(
@@ -137,6 +137,14 @@ def _calibrated(
     )
     calibration = calibrate_aligning(
         calibration, body, renders, options.seed, lambda share: progress.step("aligning", round(100 * share), 100)
+    )
+    calibration = calibrate_contour(
+        calibration,
+        body,
+        model,
+        renders,
+        options.seed,
+        lambda share: progress.step("fitting outlines", round(100 * share), 100),
     )
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())

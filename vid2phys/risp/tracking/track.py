@@ -43,7 +43,8 @@ class Track:
     observation: keypoints with the true labels of the chosen branch. poses: [T] camera_from_body of each frame by
     itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
     the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
-    rotations[g]^T, the chosen branch (g = 0) first.
+    rotations[g]^T, the chosen branch (g = 0) first. readings: the observation before outlines corrected it; None: they
+    did not.
     """
 
     observation: Observation
@@ -52,6 +53,12 @@ class Track:
     quality: Array
     element: NDArray[np.int64]
     branch_log_likelihood: Array
+    readings: Observation | None = None
+
+    @property
+    def network(self) -> Observation:
+        """What the network read by itself, to be joined with other evidence of the same pixels."""
+        return self.observation if self.readings is None else self.readings
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:
@@ -102,10 +109,8 @@ def track(
     found = _label(clip.times_s, indices[good], sightings.select(good), camera, model, calibration, tilt_std_rad)
     if mesh is None:
         return found
-    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
-    # outlines mistake the same look for the same thing for as long as aligned pixels do
-    correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
-    return replace(found, observation=replace(seen, correlation_time_s=correlation_s), poses=poses)
+    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
+    return replace(found, observation=seen, readings=found.observation, poses=poses)
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:
