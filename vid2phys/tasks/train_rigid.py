@@ -143,13 +143,21 @@ def _calibrated(
     model: Model, body: Mesh, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model."""
-    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning
+    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning, calibrate_contour
 
     calibration = calibrate(
         model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )
     calibration = calibrate_aligning(
         calibration, body, renders, options.seed, lambda share: progress.step("aligning", round(100 * share), 100)
+    )
+    calibration = calibrate_contour(
+        calibration,
+        body,
+        model,
+        renders,
+        options.seed,
+        lambda share: progress.step("fitting outlines", round(100 * share), 100),
     )
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())

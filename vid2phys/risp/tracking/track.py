@@ -90,10 +90,8 @@ def track(
         found = painted(frames, camera, paint, found, calibration, _part(progress, 0.9, 1.0))
     if mesh is None:
         return found
-    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
-    # outlines mistake the same look for the same thing for as long as aligned pixels do
-    correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
-    return replace(found, observation=replace(seen, correlation_time_s=correlation_s), poses=poses)
+    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
+    return replace(found, observation=seen, readings=found.observation, poses=poses)
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:
