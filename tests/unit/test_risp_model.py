@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.painted_mesh import painted_cube
 from tests.unit.risp_synthetic import square_body
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import geometry_signature
@@ -219,17 +220,16 @@ def test_a_model_serves_its_shape_in_any_size(folder: Path, factor: float) -> No
     assert found.radius_m == pytest.approx(factor * own.radius_m)
 
 
-def test_of_models_for_one_shape_that_of_its_symmetry_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_models_for_one_shape_the_painted_one_serves_painted_meshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
-    mesh = box(0.1, 0.1, 0.03)  # 8 turns
-    four = make_model(mesh)
-    eight = np.concatenate([four.rotations, four.rotations @ np.diag([1.0, -1.0, -1.0])])
-    table = np.concatenate([four.permutation] * 2)
-    four.save(tmp_path / "models" / "a")
-    plain = replace(four.shape, rotations=eight, permutation=table, mesh_name="plain")
-    replace(four, shape=plain).save(tmp_path / "models" / "b")
-    assert find_model(mesh).shape.mesh_name == "plain"
+    plain = make_model(box(0.1, 0.1, 0.1))
+    plain.save(tmp_path / "models" / "a")
+    replace(plain, shape=replace(plain.shape, painted=True)).save(tmp_path / "models" / "b")
+    assert not find_model(box(0.1, 0.1, 0.1)).shape.painted
+    assert find_model(painted_cube(np.full((6, 2, 2, 3), 90))).shape.painted
 
 
 def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:

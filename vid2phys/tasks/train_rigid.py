@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ def train_rigid(
         known.front,
         body.name,
         known.center,
+        painted=body.texture is not None,
     )
     sizes = {"fine": head.size, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
@@ -181,7 +183,7 @@ def training_data(
         looks=looks,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
-    symmetry = find_symmetry(body)
+    symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
     pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)

@@ -62,7 +62,8 @@ class Shape:
     system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
     [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
     the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
-    body on a known base (`posed.bodies.posed_kind`). cameras: that those are filmed from.
+    body on a known base (`posed.bodies.posed_kind`). painted: trained with the mesh's texture, which tells the
+    branches apart. cameras: that bodies on a known base are filmed from.
     """
 
     system: str
@@ -74,6 +75,7 @@ class Shape:
     mesh_name: str = "mesh"
     center: Array = field(default_factory=lambda: np.zeros(3))
     kind: str = "rigid"
+    painted: bool = False
     cameras: CameraRange | None = None
 
     @property
@@ -134,21 +136,29 @@ class Model:
         """Radius of the bounding sphere about the body origin, m."""
         return self.shape.signature.radius
 
-    def read(self, images: NDArray[np.uint8], batch: int = 32) -> Reading:
-        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size."""
+    def read(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> Reading:
+        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size.
+
+        places_px: [B, K, 2] about where they are; then they are labelled as these, not up to symmetry.
+        """
         expected = (self.view_size, self.view_size, 3)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(f"views of shape {images.shape}, expected [B, {self.view_size}, {self.view_size}, 3]")
-        pieces = [self._read(images[i : i + batch]) for i in range(0, len(images), batch)]
+        parts = [slice(i, i + batch) for i in range(0, len(images), batch)]
+        pieces = [self._read(images[part], None if places_px is None else places_px[part]) for part in parts]
         if not pieces:
             return _empty_reading(len(self.points_body), self.view_size // STRIDE)
         return Reading(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     @torch.no_grad()
-    def _read(self, images: NDArray[np.uint8]) -> tuple[Array, Array, Array, Array]:
+    def _read(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
         device = next(self.fine.parameters()).device
         output = self.fine(to_input(torch.from_numpy(np.ascontiguousarray(images)).to(device))).float()
-        points, moment, mass = heatmaps.decode(output[:, :-1])
+        if places_px is None:
+            points, moment, mass = heatmaps.decode(output[:, :-1])
+        else:
+            orbit = torch.from_numpy(self.permutation.min(axis=0))
+            points, moment, mass = heatmaps.decode_near(output[:, :-1].cpu(), orbit, torch.from_numpy(places_px))
         front = heatmaps.log_probabilities(output[:, -1])
         points, moment, mass, front = (t.cpu().double() for t in (points, moment, mass, front))
         return points.numpy(), excess_covariance(moment, mass).numpy(), mass.numpy(), front.numpy()
@@ -186,7 +196,7 @@ class Model:
             "system": shape.system,
             "kind": shape.kind,
             "cameras": None if shape.cameras is None else shape.cameras.to_json(),
-            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json()},
+            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.painted},
             "view_size": self.view_size,
             "keypoints": {
                 "points_body": np.round(shape.points_body, 9).tolist(),
@@ -252,6 +262,7 @@ def _shape_of(config: dict[str, Any]) -> Shape:
         str(config["mesh"]["name"]),
         np.array(config["symmetry"].get("center", [0.0, 0.0, 0.0]), dtype=float),
         str(config.get("kind", "rigid")),
+        bool(config["mesh"].get("painted", False)),
         None if config.get("cameras") is None else CameraRange.from_json(config["cameras"]),
     )
     count, order = len(shape.points_body), len(shape.rotations)
