@@ -227,6 +227,8 @@ def _flipped(judged: Judged) -> Iterable[str]:
     if "rotation_deg" not in judged.errors:
         return
     share = float(((judged.errors["rotation_deg"] > _FLIP_DEG) & (judged.errors["px"] < _WELL_PX)).mean())
+    if share == 0.0:
+        return
     yield (
         f"In {share:.1%} of all these pictures the points are within {_WELL_PX:g} px and the pose is off by more than "
         f"{_FLIP_DEG:g} deg: small or nearly flat bodies tilted towards the camera look as if tilted away. One picture "
