@@ -57,7 +57,7 @@ class Seer(Model):
     truth: Any = None
     named: int = 0
 
-    def read(self, images: Any, batch: int = 32) -> Reading:
+    def read(self, images: Any, places_px: Any = None, batch: int = 32) -> Reading:
         points = self.truth[:, self.permutation[self.named]]
         spread = np.broadcast_to(0.01 * np.eye(2), (*points.shape[:2], 2, 2))
         return Reading(points, spread, np.ones(points.shape[:2]), np.zeros((len(points), 12, 12)))

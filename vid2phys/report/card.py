@@ -23,6 +23,7 @@ _WORST_SHARE = 0.1
 _COVERED = ((0.0, 0.0, "none"), (0.0, 0.25, "up to 25 %"), (0.25, 0.5, "25 to 50 %"), (0.5, 1.0, "more than half"))
 _CONTRAST = (0.0, 15.0, 30.0, 60.0, 256.0)
 _SIZES = 4
+_FLIP_DEG, _WELL_PX = 45.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def write_card(
         f"![worst]({WORST})",
         f"What the worst tenth has in common, medians; covered is the share of the keypoints behind other things or "
         f"beyond the frame's end.\n\n{_in_common(judged, worst, subject.across)}",
+        *_flipped(judged),
         "## As it usually is",
         f"From the best to the worst quarter: quantiles {', '.join(f'{q:.0%}' for q in _QUANTILES)}.",
         f"![usual]({USUAL})",
@@ -94,7 +96,8 @@ def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
     yield "keypoints", f"{len(model.points_body)}"
     if subject.posed is None:
         kind = "none" if order == 1 else f"{order} orientations look the same" + (", exactly" if shape.exact else "")
-        yield "symmetry", kind + (", told apart by a front point" if order > 1 and not shape.exact else "")
+        told = "its colours" if shape.painted else "" if shape.exact else "a front point"
+        yield "symmetry", kind + (f", told apart by {told}" if order > 1 and told else "")
     else:
         yield "posture", f"{len(subject.posed.names)} numbers ({shape.kind})"
     if shape.cameras is not None:
@@ -217,6 +220,20 @@ def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
     ]
     header = ("pictures", f"{across} [px]", "contrast", "with points covered", "with more than a quarter covered")
     return _table(header, rows)
+
+
+def _flipped(judged: Judged) -> Iterable[str]:
+    """How often the points are read well and the pose is another one that explains them nearly as well."""
+    if "rotation_deg" not in judged.errors:
+        return
+    share = float(((judged.errors["rotation_deg"] > _FLIP_DEG) & (judged.errors["px"] < _WELL_PX)).mean())
+    if share == 0.0:
+        return
+    yield (
+        f"In {share:.1%} of all these pictures the points are within {_WELL_PX:g} px and the pose is off by more than "
+        f"{_FLIP_DEG:g} deg: small or nearly flat bodies tilted towards the camera look as if tilted away. One picture "
+        "cannot tell; the tracker keeps both and lets the next frames decide."
+    )
 
 
 def _worst(judged: Judged, main: str) -> NDArray[np.int64]:
