@@ -133,15 +133,27 @@ class PaintedModel:
     front: int | None = 0
     center = np.zeros(3)
 
-    def __init__(self, *, seed: int = 0, locates: bool = True, random_labels: bool = True) -> None:
+    def __init__(
+        self, *, seed: int = 0, locates: bool = True, random_labels: bool = True, torn_rad: tuple[float, float] = (0, 0)
+    ) -> None:
+        """torn_rad: angles of point 0 about the middle of the view between which half of the points are called by
+        another label than the rest, unless it is known about where they are."""
         self.rng, self.locates, self.random_labels = np.random.default_rng(seed), locates, random_labels
+        self.torn_rad = torn_rad
 
-    def read(self, images: NDArray[np.uint8]) -> Reading:
+    def read(self, images: NDArray[np.uint8], places_px: Array | None = None) -> Reading:
         true_points, peak = zip(*(self._colors(image) for image in images), strict=True)
         points, found = np.stack(true_points), np.stack(peak)
         front = np.stack([self._front(p[self.front]) for p in points])
         element = self.rng.integers(4, size=len(images)) if self.random_labels else np.zeros(len(images), dtype=int)
+        if places_px is not None:  # the labelling nearest to what is expected
+            off = np.linalg.norm(points[:, PERMUTATION] - places_px[:, None], axis=-1).sum(axis=-1)
+            element = off.argmin(axis=1)
         order = PERMUTATION[element]
+        if places_px is None:
+            angle = np.arctan2(*(points[:, 0] - 0.5 * (SIZE - 1)).T[::-1])
+            torn = (angle > self.torn_rad[0]) & (angle < self.torn_rad[1])
+            order[torn, ::2] = PERMUTATION[(element[torn] + 2) % 4, ::2]
         points = np.take_along_axis(points, order[..., None], axis=1)
         covariance = np.broadcast_to(np.eye(2), (*points.shape, 2)).copy()
         return Reading(points, covariance, np.take_along_axis(found, order, axis=1), front)

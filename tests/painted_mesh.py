@@ -1,13 +1,16 @@
-"""A flat square with an asymmetric picture, and its files."""
+"""A flat square with an asymmetric picture, and its files; a cube with six pictures."""
 
 from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from vid2phys.types import Mesh, Texture
 
 # As the picture is seen: rows from the top. No turn and no mirror image of it is the same.
 PICTURE = np.array(
@@ -97,3 +100,27 @@ def texel_centers() -> tuple[np.ndarray, np.ndarray]:
     rows, columns = np.mgrid[:3, :4]
     x, y = (columns + 0.5) * 0.1, (2.5 - rows) * 0.1
     return np.stack([x, y, 0 * x], axis=-1).reshape(-1, 3), linear(PICTURE).reshape(-1, 3)
+
+
+CUBE_SIDE_M = 0.1
+
+
+def plain_cube() -> Mesh:
+    """A cube about the origin."""
+    import trimesh
+
+    made = trimesh.creation.box(extents=(CUBE_SIDE_M,) * 3)
+    return Mesh(np.asarray(made.vertices, float), np.asarray(made.faces, np.int64), np.zeros(12, np.int64))
+
+
+def painted_cube(blocks: np.ndarray) -> Mesh:
+    """A cube about the origin whose sides show blocks [6, B, B, 3] uint8, side 2 * axis + (1 at the positive end); on
+    the side across axis a, u runs along axis a + 1 and v along a + 2."""
+    mesh = plain_cube()
+    images = tuple(np.kron(b, np.ones((16, 16, 1))).astype(np.uint8) for b in blocks)
+    normal = np.cross(*(mesh.vertices[mesh.faces[:, k]] - mesh.vertices[mesh.faces[:, 0]] for k in (1, 2)))
+    axis = np.abs(normal).argmax(axis=1)
+    side = 2 * axis + (normal[np.arange(12), axis] > 0.0)
+    corners = mesh.vertices[mesh.faces] / CUBE_SIDE_M + 0.5
+    uv = np.stack([corners[np.arange(12), :, (axis + 1) % 3], corners[np.arange(12), :, (axis + 2) % 3]], axis=-1)
+    return replace(mesh, texture=Texture(images, side.astype(np.int64), uv, np.ones((12, 3, 3))))

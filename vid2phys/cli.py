@@ -148,6 +148,9 @@ def train_risp(
     mesh_units: UnitsOption = "m",
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of renders, checkpoints (default: runs/train-risp/NAME).")
+    ] = None,
     without: Annotated[
         str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
     ] = "",
@@ -164,7 +167,7 @@ def train_risp(
         out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
         out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    chosen |= {"head": head, "loss": loss}
+    chosen |= {"head": head, "loss": loss, "work": work}
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if without:
         given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
@@ -174,16 +177,33 @@ def train_risp(
 
 
 @app.command()
+def card(
+    model: Annotated[Path, typer.Argument(help="Model folder.", show_default=False)],
+    mesh: MeshOption = None,
+    body: Annotated[Path | None, typer.Option("--body", help="Robot (URDF, MJCF) that it was trained for.")] = None,
+    mesh_units: UnitsOption = "m",
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Folder of its training (default: runs/train-risp/NAME).")
+    ] = None,
+) -> None:
+    """Write a model's card again: training, scores by condition, known failures with pictures."""
+    from vid2phys.tasks.card import card as make_card
+
+    print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, work=work))
+
+
+@app.command()
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Table or figure (default: list them).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours; the numbers mean nothing.")] = False,
-    body: Annotated[list[str] | None, typer.Option("--body", help="Only this body; repeatable.")] = None,
+    body: Annotated[list[str] | None, typer.Option("--body", help="Run only this body now; repeatable.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="Run only this method now; repeatable.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("docs/results"),
     work: Annotated[Path, typer.Option("--work", help="Folder of renders and weights.")] = Path("work/reproduce"),
     device: DeviceOption = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Make a table or figure of the papers again; what was interrupted goes on where it stopped."""
+    """Make a table or figure of the papers again, in as many sittings as you like; the rest is named and goes on."""
     from vid2phys.reproduce import available
     from vid2phys.reproduce import reproduce as run_reproduce
 
@@ -191,7 +211,14 @@ def reproduce(
         print("\n".join(available()))
         return
     files = run_reproduce(
-        name, quick=quick, bodies=tuple(body or ()), out=out, work=work, device=device or "auto", seed=seed
+        name,
+        quick=quick,
+        bodies=tuple(body or ()),
+        methods=tuple(method or ()),
+        out=out,
+        work=work,
+        device=device or "auto",
+        seed=seed,
     )
     print("\n".join(str(path) for path in files))
 

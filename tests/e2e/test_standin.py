@@ -16,7 +16,7 @@ from vid2phys.io.mesh import mass_properties, save_obj
 from vid2phys.io.run import validate_result
 from vid2phys.io.video import read_clip
 from vid2phys.risp.tracking.pose import Pose
-from vid2phys.risp.tracking.track import Track
+from vid2phys.risp.tracking.tracked import Track
 from vid2phys.tasks import identify as task
 from vid2phys.tasks.evaluate import evaluate
 from vid2phys.tasks.fit import solve

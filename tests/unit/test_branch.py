@@ -35,7 +35,7 @@ def _read(rotation: Array, rng: np.random.Generator) -> tuple[Pose, np.ndarray]:
 
 
 def _join(poses: Pose, times: Array, evidence: Array) -> Branches:
-    return join(poses, times, ROTATIONS, evidence, np.zeros_like(evidence), evidence_divisor=DIVISOR)
+    return join(poses, times, ROTATIONS, evidence / DIVISOR)
 
 
 def _evidence(element: np.ndarray, strength: float, rng: np.random.Generator) -> Array:
@@ -130,8 +130,7 @@ def test_a_tumbling_cube_keeps_one_label(fps: float, speed: float) -> None:
     wrong = rng.random(len(times)) < 0.05
     read[wrong] = read[wrong] @ matrix_from_rotvec(np.array([0.5, -0.4, 0.6]))
     poses = known_pose(read[:, None], np.tile([0.0, 0.0, 2.0], (len(times), 1, 1)))
-    nothing = np.zeros((len(times), 1, 24))
-    found = join(poses, times, CUBE, nothing, nothing, evidence_divisor=1.0)
+    found = join(poses, times, CUBE, np.zeros((len(times), 1, 24)))
     assert found.element[0] == 0  # any branch is right: the first frame's is kept
     oriented = read @ np.swapaxes(CUBE[found.element], -1, -2)
     apart = np.swapaxes(rotation, -1, -2) @ oriented

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -81,6 +82,31 @@ def test_a_killed_process_changes_no_byte(folder: Path, tmp_path: Path) -> None:
     make_dataset(MESH, get("quadrotor"), made, **SMALL, workers=1)
     left = {name: data for name, data in contents(made).items() if not name.startswith(".")}
     assert left == contents(folder)
+
+
+def test_a_worker_that_is_killed_is_replaced(folder: Path, tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill(done: int, total: int) -> None:
+        if not killed:
+            for process in multiprocessing.active_children():
+                killed.append(process.pid or 0)
+                process.kill()
+
+    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, workers=1, progress=kill)
+    assert killed
+    assert contents(tmp_path) == contents(folder)
+
+
+def test_a_damaged_shard_is_made_again(folder: Path, tmp_path: Path) -> None:
+    for name, data in contents(folder).items():
+        (tmp_path / name).write_bytes(data)
+    damaged = tmp_path / "shard_00001.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"'.*shard_00001.safetensors' is damaged; expected renders; remove it"):
+        RenderSet(tmp_path).K()
+    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, workers=1)
+    assert contents(tmp_path) == contents(folder)
 
 
 def test_what_is_read(folder: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 import trimesh
 
+from tests.painted_mesh import painted_cube
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.shape import groups
 from vid2phys.risp.shape.keypoints import choose_keypoints
@@ -16,7 +15,7 @@ from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.risp.training import losses
 from vid2phys.risp.training.recipes import body_of
 from vid2phys.rotations import matrix_from_rotvec
-from vid2phys.types import Array, Mesh, Texture
+from vid2phys.types import Array, Mesh
 
 TILT = matrix_from_rotvec(np.array([0.3, 0.5, -0.7]))
 CORNERS = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) * 0.1
@@ -133,14 +132,6 @@ def test_an_exact_body_has_no_front_and_any_label_is_right() -> None:
 @pytest.mark.parametrize(("differ", "order"), [(True, 1), (False, 24)])
 def test_a_mesh_with_a_texture_is_judged_by_it(differ: bool, order: int) -> None:
     """Six faces of a picture each: all different, or all one plain colour."""
-    mesh = BODIES["cube"][0]
     rng = np.random.default_rng(5)
     blocks = rng.integers(0, 255, (6, 4, 4, 3)) if differ else np.full((6, 4, 4, 3), 90)
-    images = tuple(np.kron(b, np.ones((16, 16, 1))).astype(np.uint8) for b in blocks)
-    normal = np.cross(*(mesh.vertices[mesh.faces[:, k]] - mesh.vertices[mesh.faces[:, 0]] for k in (1, 2)))
-    axis = np.abs(normal).argmax(axis=1)
-    side = 2 * axis + (normal[np.arange(12), axis] > 0.0)
-    corners = mesh.vertices[mesh.faces] / 0.1 + 0.5
-    uv = np.stack([corners[np.arange(12), :, (axis + 1) % 3], corners[np.arange(12), :, (axis + 2) % 3]], axis=-1)
-    texture = Texture(images, side.astype(np.int64), uv, np.ones((12, 3, 3)))
-    assert find_symmetry(replace(mesh, texture=texture)).order == order
+    assert find_symmetry(painted_cube(blocks)).order == order

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "engine": BASE | {"io"},
     "risp": BASE | {"io", "engine"},
     "solvers": BASE | {"engine", "risp"},
-    "report": BASE | {"io", "engine"},
+    "report": BASE | {"io", "engine", "risp"},
     "tasks": BASE | {"io", "engine", "risp", "solvers", "report"},
     "reproduce": BASE | {"io", "engine", "risp", "solvers", "report", "tasks"},
     "cli": {"errors", "tasks", "reproduce"},

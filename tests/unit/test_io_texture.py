@@ -115,7 +115,10 @@ def test_what_has_no_colours_has_no_texture(tmp_path: Path) -> None:
     [
         (lambda folder: (folder / "map.png").unlink(), r"'map\.png' is not in .*put it beside 'square\.obj'"),
         (lambda folder: (folder / "paint.mtl").unlink(), r"'paint\.mtl' is not in .*put it beside 'square\.obj'"),
-        (lambda folder: (folder / "map.png").write_bytes(b"no picture"), r"map\.png.* cannot be read.*PNG or JPEG"),
+        (
+            lambda folder: (folder / "map.png").write_bytes(b"no picture"),
+            r"map\.png' cannot be read \(no kind of picture that is known\).*PNG or JPEG",
+        ),
         (lambda folder: (folder / "map.png").write_bytes((folder / "map.png").read_bytes()[:60]), "cannot be read"),
         (lambda folder: (folder / "paint.mtl").write_bytes(b"\xff\xfe\x00"), "is not a text file"),
     ],

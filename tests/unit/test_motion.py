@@ -12,6 +12,7 @@ from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.motion import Background
+from vid2phys.risp.tracking.search import LastSeen, Watch
 from vid2phys.risp.tracking.track import track
 from vid2phys.types import Array, Clip
 
@@ -80,6 +81,23 @@ def test_a_still_thing_is_not_taken_for_an_object_that_left() -> None:
     scene = make_scene(_path(20), present)
     strict = replace(CALIBRATION, still_quality=1.1)
     result = track(_with_decoy(scene), CAMERA, PaintedModel(), RADIUS_M, calibration=strict)
+    np.testing.assert_array_equal(result.tracked, present)
+
+
+def test_a_thing_that_stood_there_already_is_not_the_object_found_again() -> None:
+    """However sure the network is of it: at most places a look-alike would pass for the object that left."""
+    present = np.ones(20, dtype=bool)
+    present[9:14] = False
+    scene = make_scene(_path(20), present)
+    clip, frames = _with_decoy(scene), FrameStore(_with_decoy(scene).frames, 640, 480)
+    easy = replace(CALIBRATION, still_quality=0.3)
+    watch = Watch(PaintedModel(), CAMERA, Background.of(frames), RADIUS_M, easy)
+    alone = watch.search(frames[10])
+    assert alone is not None
+    assert np.linalg.norm(alone.translation - DECOY) < 0.2
+    last = LastSeen(watch.background.at(frames[8]), scene.translation[8])
+    assert watch.search(frames[10], last) is None
+    result = track(clip, CAMERA, PaintedModel(), RADIUS_M, calibration=easy)
     np.testing.assert_array_equal(result.tracked, present)
 
 

@@ -65,6 +65,22 @@ def test_decode_at_the_border_stays_inside() -> None:
     assert ((decoded > -1) & (decoded < 96)).all()
 
 
+def test_points_are_read_near_a_guess_where_labels_are_torn() -> None:
+    """Four corners of one orbit; every map shows its own corner and the next one's, as much of each."""
+    corners = torch.tensor([[[30.0, 30.0], [60.0, 33.0], [66.0, 62.0], [34.0, 58.0]]])
+    x, y = heatmaps.separable_target(corners, 24)
+    own = y[..., :, None] * x[..., None, :]
+    torn = (0.5 * own + 0.5 * own.roll(1, dims=1)).clamp(min=1e-9).log()
+    orbit = torch.zeros(4, dtype=torch.int64)
+    points, moment, mass = heatmaps.decode_near(torn, orbit, corners + torch.tensor([[[5.0, -4.0]]]))
+    np.testing.assert_allclose(points.numpy(), corners.numpy(), atol=0.5)
+    assert float(mass.min()) > 0.9
+    width = (heatmaps.TARGET_SIGMA_CELLS * 4.0) ** 2
+    np.testing.assert_allclose(moment.diagonal(dim1=-2, dim2=-1).numpy(), width, rtol=0.2)
+    turned, _, _ = heatmaps.decode_near(torn, orbit, corners.roll(1, dims=1))
+    np.testing.assert_allclose(turned.numpy(), corners.roll(1, dims=1).numpy(), atol=0.5)  # the guess names the points
+
+
 def test_cross_entropy_is_least_for_the_right_point() -> None:
     points = random_points(3)
     pairs = heatmaps.cross_entropy(heatmaps.log_probabilities(logits_at(points)), points)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import errno
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.painted_mesh import painted_cube
 from tests.unit.risp_synthetic import square_body
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import geometry_signature
+from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.find import find_model, train_command
 from vid2phys.risp.networks.locate import _distinct, _peaks, locate
 from vid2phys.risp.networks.model import Model, Shape
@@ -126,6 +130,71 @@ def test_broken_weights_end_in_one_line(folder: Path) -> None:
         Model.load(folder)
 
 
+def _places(value: object, path: tuple = ()) -> list[tuple]:
+    """Where the values of a config are: every key, and the first entry of every list."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
+    return found + [place for key, child in items for place in _places(child, (*path, key))]
+
+
+def test_no_damage_to_a_config_ends_otherwise_than_in_one_line(folder: Path) -> None:
+    calibrated = Model.load(folder).with_calibration(Calibration().to_dict())
+    calibrated.save(folder)
+    config = json.loads((folder / "config.json").read_text())
+    refused: list[str] = []
+    for place in _places(config):
+        for damage in ("gone", "x", -1, []):
+            broken = copy.deepcopy(config)
+            holder = broken
+            for key in place[:-1]:
+                holder = holder[key]
+            if damage == "gone":
+                del holder[place[-1]]
+            else:
+                holder[place[-1]] = damage
+            (folder / "config.json").write_text(json.dumps(broken))
+            try:
+                Model.load(folder)
+            except InputError as error:
+                refused.append(str(error))
+    assert len(refused) > 100
+    assert not [text for text in refused if "\n" in text]
+
+
+def test_truncated_weights_and_those_of_another_shape_are_refused(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "fine.safetensors"
+    whole = path.read_bytes()
+    for length in (0, 7, 100, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match="is not a safetensors file; expected the model's weights; train it again"):
+            Model.load(folder)
+    path.write_bytes(whole)
+    tensors = load_file(path)
+    tensors["head.bias"] = tensors["head.bias"][:-1]
+    save_file(tensors, path)
+    with pytest.raises(InputError, match=r"'head.bias' in '.*' is of shape \[7\]; expected shape \[8\]"):
+        Model.load(folder)
+
+
+def test_a_full_disk_leaves_the_model_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, before = Model.load(folder), {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match=r"the disk is full: '.*fine.safetensors' could not be written; free some"):
+        model.save(folder, {"seed": 1})
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    monkeypatch.undo()
+    model.save(folder, {"seed": 1})
+    assert json.loads((folder / "score.json").read_text()) == {"seed": 1}
+
+
 def test_model_is_found_by_shape(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
@@ -151,17 +220,16 @@ def test_a_model_serves_its_shape_in_any_size(folder: Path, factor: float) -> No
     assert found.radius_m == pytest.approx(factor * own.radius_m)
 
 
-def test_of_models_for_one_shape_that_of_its_symmetry_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_models_for_one_shape_the_painted_one_serves_painted_meshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
-    mesh = box(0.1, 0.1, 0.03)  # 8 turns
-    four = make_model(mesh)
-    eight = np.concatenate([four.rotations, four.rotations @ np.diag([1.0, -1.0, -1.0])])
-    table = np.concatenate([four.permutation] * 2)
-    four.save(tmp_path / "models" / "a")
-    plain = replace(four.shape, rotations=eight, permutation=table, mesh_name="plain")
-    replace(four, shape=plain).save(tmp_path / "models" / "b")
-    assert find_model(mesh).shape.mesh_name == "plain"
+    plain = make_model(box(0.1, 0.1, 0.1))
+    plain.save(tmp_path / "models" / "a")
+    replace(plain, shape=replace(plain.shape, painted=True)).save(tmp_path / "models" / "b")
+    assert not find_model(box(0.1, 0.1, 0.1)).shape.painted
+    assert find_model(painted_cube(np.full((6, 2, 2, 3), 90))).shape.painted
 
 
 def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:

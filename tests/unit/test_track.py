@@ -12,7 +12,8 @@ from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.renders.viewpoints import tilt_spread
 from vid2phys.risp.tracking.follow import smooth_path
 from vid2phys.risp.tracking.geometry import project_points
-from vid2phys.risp.tracking.track import Track, track
+from vid2phys.risp.tracking.track import track
+from vid2phys.risp.tracking.tracked import Track
 from vid2phys.risp.tracking.view import in_frame
 from vid2phys.types import Array
 
@@ -69,6 +70,25 @@ def test_a_lost_object_is_found_again_elsewhere() -> None:
     assert np.isfinite(result.observation.bearings).all()
     assert np.median(_rotation_error(result, scene)[present]) < 2.0
     _assert_labels_are_true(result, scene)
+
+
+def test_frames_torn_between_labels_are_read_where_their_neighbours_say() -> None:
+    scene = make_scene(_wander(20))
+    model = PaintedModel(torn_rad=(-0.6, -0.35))
+    torn = _torn_frames(scene, model.torn_rad)
+    assert 3 <= torn.sum() <= 10, "the scene should pass through the angles"
+    assert not torn[[0, -1]].any()
+    result = track(scene.clip, CAMERA, model, RADIUS_M, calibration=MODEL_ERRORS)
+    assert result.tracked.all()
+    assert _rotation_error(result, scene)[torn].max() < 15.0
+    _assert_labels_are_true(result, scene)
+
+
+def _torn_frames(scene: Scene, torn_rad: tuple[float, float]) -> Array:
+    """Frames in which point 0 lies between the angles in the view, which gravity keeps upright."""
+    first = (scene.rotation @ POINTS[0])[:, :2]
+    angle = np.arctan2(first[:, 1], first[:, 0])
+    return (angle > torn_rad[0]) & (angle < torn_rad[1])
 
 
 def test_an_object_that_appears_late_is_tracked_from_there() -> None:

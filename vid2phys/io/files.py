@@ -46,7 +46,7 @@ def disk_errors(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _DISK_FULL:
-            remedy = "free some space or write elsewhere with --out"
+            remedy = "free some space, or write to another disk"
             raise InputError(f"the disk is full: '{path}' could not be written", "", remedy) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise InputError(f"'{path}' may not be written", "", "write elsewhere with --out") from error
@@ -78,6 +78,15 @@ def write_text(path: str | Path, text: str) -> None:
     """Writes UTF-8 text under a temporary name, then renames it."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Writes bytes under a temporary name, then renames it.
+
+    For what libraries would write themselves, too: some raise errors of their own when the disk is full.
+    """
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def sha256(path: str | Path) -> str:

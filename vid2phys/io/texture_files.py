@@ -99,6 +99,8 @@ def read_picture(picture: Any, name: str) -> NDArray[np.uint8] | None:
             pixels = _decode(opened) if width * height <= MOST_PIXELS else None
     except Exception as error:  # a decoder raises whatever it meets
         reason = " ".join(str(error).split()) or type(error).__name__
+        if "cannot identify" in reason:  # Pillow names an object of its own
+            reason = "no kind of picture that is known"
         _without(f"texture '{name}' cannot be read ({reason})", "save it as PNG or JPEG")
         return None
     if pixels is None:

@@ -11,7 +11,7 @@ from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.risp.pixels.align import Stage
-    from vid2phys.risp.tracking.track import Track
+    from vid2phys.risp.tracking.tracked import Track
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
@@ -41,6 +41,7 @@ def solve(
     from vid2phys.solvers.problem import Problem
 
     seen, known = tracked.observation, inputs.known
+    refine = refine and inputs.mesh.texture is None  # what is painted was aligned to its colours (`pixels.painted`)
     problem = Problem(
         inputs.system, known.parameters, seen, inputs.camera_to_world, inputs.actions, known.priors, known.nuisance
     )
@@ -87,7 +88,7 @@ def solve(
         progress("shooting")
         solution = shooting.solve(problem, solution.knot_states)
     notes = [UNREFINED] if unrefined else []
-    if inputs.model.shape.exact:
+    if inputs.turns_alike:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
     return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes)
 
@@ -233,7 +234,7 @@ def _diagnostics(
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
 
-    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.model.shape.exact else None
+    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.turns_alike else None
     residual = residual_bearings(problem, solution.states)
     to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
     pixels = (to_pixels @ residual[..., None])[..., 0]

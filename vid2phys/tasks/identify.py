@@ -16,7 +16,7 @@ from vid2phys.tasks.progress import Progress, silent
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.tracking.track import Track
+    from vid2phys.risp.tracking.tracked import Track
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 
@@ -36,6 +36,11 @@ class Inputs:
     model: Model
     known: Known
     warnings: tuple[str, ...]
+
+    @property
+    def turns_alike(self) -> bool:
+        """Whether nothing, neither shape nor paint, tells the body's look-alike orientations apart."""
+        return self.model.shape.exact and self.mesh.texture is None
 
 
 def identify(
@@ -179,6 +184,7 @@ def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) ->
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
     """Track the object through the clip. Raises InputError when it is found in no frame."""
+    from vid2phys.risp.pixels.paint import Paint
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.risp.tracking.track import track
 
@@ -188,6 +194,7 @@ def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
         inputs.model,
         inputs.model.radius_m,
         tilt_std_rad=tilt_spread(inputs.system),
+        paint=Paint.of(inputs.mesh, inputs.model.rotations, inputs.model.center),
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
 

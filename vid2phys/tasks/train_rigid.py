@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.shape.symmetry import Symmetry
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
@@ -36,11 +38,13 @@ def train_rigid(
 ) -> Model | StateModel:
     """Trains a model of the mesh `body` in folder `out`; `work` is gone on with."""
     from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
     from vid2phys.risp.training.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
     from vid2phys.risp.training.train import Schedule
+    from vid2phys.tasks.card import make_card
 
     start = time.monotonic()
     data = training_data(
@@ -73,6 +77,7 @@ def train_rigid(
         known.front,
         body.name,
         known.center,
+        painted=body.texture is not None,
     )
     sizes = {"fine": head.size, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
@@ -81,12 +86,15 @@ def train_rigid(
     score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
     model.save(out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    model = _calibrated(Model.load(out), body, system, work / CALIBRATION, options, progress)
+    renders = calibration_renders(body, system, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, renders, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
     model.save(out, score)
-    return Model.load(out)
+    model = Model.load(out)
+    make_card(out, Subject(model, body), renders, options.seed, progress, given=options.given)
+    return model
 
 
 def _train_state(
@@ -108,30 +116,35 @@ def _train_state(
     assert isinstance(head, StateHead)
     sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
     trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    model = StateModel(system.name, head.codes, head.size["width"], trained.network)
+    model = StateModel(system.name, head.codes, head.size["width"], trained.network, data.pictures.view_size)
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
     model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
     return StateModel.load(out)
 
 
-def _calibrated(
-    model: Model, body: Mesh, system: System, folder: Path, options: TrainingOptions, progress: TrainingProgress
-) -> Model:
-    """The model with its error model, from short clips of looks that it has not seen."""
-    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning, calibrate_contour
+def calibration_renders(body: Mesh, system: System, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
+    """Short clips of looks that a training with this seed has not seen; those that are there are not made again."""
     from vid2phys.risp.renders.dataset import make_dataset
 
-    renders = make_dataset(
+    return make_dataset(
         body,
         system,
         folder,
         samples=CALIBRATION_SAMPLES,
-        seed=options.seed + CALIBRATION_SEED,
+        seed=seed + CALIBRATION_SEED,
         gradient_share=0.0,
         workers=cores(),
         sequences=True,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),
     )
+
+
+def _calibrated(
+    model: Model, body: Mesh, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
+) -> Model:
+    """The model with its error model."""
+    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning, calibrate_contour
+
     calibration = calibrate(
         model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )
@@ -178,7 +191,7 @@ def training_data(
         looks=looks,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
-    symmetry = find_symmetry(body)
+    symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
     pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SAMPLES, EPOCHS, GAMMA = 12_000, 12, 1.0
 STATE_EPOCHS = 100
-_WORK = Path("runs/train-risp")
+WORK = Path("runs/train-risp")
 
 
 def train_risp(
@@ -46,7 +46,7 @@ def train_risp(
     without: tuple[str, ...] = (),
     quiet: bool = False,
 ) -> Model | StateModel:
-    """Trains a model for `mesh` and writes it to `out` (default: models/NAME of the mesh).
+    """Trains a model for `mesh` and writes it, and its card, to `out` (default: models/NAME of the mesh).
 
     A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own, and the shape
     of that is what the model reads (`train_posed`); the default of `out` is then models/SYSTEM. samples: pictures to
@@ -77,7 +77,7 @@ def train_risp(
         command += f" --head {head} --loss {loss}"
     command += f" --without {','.join(without)}" if without else ""
     where = choose_device(device)
-    options = TrainingOptions(samples, epochs, gamma, where, resume, seed, begin, varied, command, head, loss)
+    options = TrainingOptions(samples, epochs, gamma, where, resume, seed, begin, varied, command, given, head, loss)
     _check(options)
     physics = from_file(system, body) if body is not None else get(system)
     name = Path(mesh or body or system).stem
@@ -86,7 +86,7 @@ def train_risp(
     out = Path(out)
     posed = _is_posed(physics, mesh)
     shape, notes = listen(lambda: simplified(load_mesh(mesh, mesh_units)) if mesh is not None else None)
-    work = Path(work) if work is not None else _WORK / out.name
+    work = Path(work) if work is not None else WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         work.mkdir(parents=True, exist_ok=True)

@@ -33,6 +33,7 @@ class TrainingOptions:
     start: Path | None
     varied: Randomisation
     command: str
+    given: str = ""  # the options that name the body's files
     head: str = "keypoint"
     loss: str = "error-gradient"
 

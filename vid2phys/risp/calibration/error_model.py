@@ -57,12 +57,27 @@ class Calibration:
 
     @staticmethod
     def from_dict(data: dict[str, Any] | None) -> Calibration:
-        """From the `calibration` entry of a model's config.json; None gives the uncalibrated default."""
+        """From the `calibration` entry of a model's config.json; None gives the uncalibrated default.
+
+        Raises TypeError or ValueError for what are no such numbers.
+        """
         if not data:
             return Calibration()
-        names = [name for name in Calibration.__dataclass_fields__ if name in data]
-        values: dict[str, Any] = {n: tuple(data[n]) if isinstance(data[n], list) else data[n] for n in names}
-        return Calibration(**values)
+        if not isinstance(data, dict) or not isinstance(data.get("normalised", {}), dict):
+            raise TypeError("the calibration is no set of numbers by name")
+        values: dict[str, Any] = {}
+        for name in Calibration.__dataclass_fields__.keys() & data.keys():
+            if name == "normalised":
+                values[name] = {key: float(value) for key, value in data[name].items()}
+            elif isinstance(getattr(Calibration, name), tuple):
+                values[name] = tuple(float(value) for value in data[name])
+            else:
+                values[name] = float(data[name])
+        found = Calibration(**values)
+        modes = (found.mode_std, found.mode_exponent, found.mode_doubt, found.correlation_time_s)
+        if len({len(each) for each in modes}) > 1:
+            raise ValueError("the calibration has not the same number of modes everywhere")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

@@ -10,7 +10,6 @@ from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
 from vid2phys.risp.networks.model import Model, model_folders, read_config
-from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.types import Mesh
 
 LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
@@ -52,10 +51,9 @@ def find_model(
 
 
 def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:
-    """Of models for one shape, the one trained for as many look-alike orientations: a painted or a plain cube's."""
-    order = find_symmetry(mesh).order
-    turns = [len(read_config(Path(folder))["symmetry"]["rotations"]) for _, _, folder in fitting]
-    return min(zip(fitting, turns, strict=True), key=lambda each: (each[1] != order, each[0]))[0]
+    """Of models for one shape, the one trained with paint, or without, as the mesh has it."""
+    painted = mesh.texture is not None
+    return min(fitting, key=lambda each: read_config(Path(each[2]))["mesh"].get("painted", False) != painted)
 
 
 def model_places() -> list[Path]:

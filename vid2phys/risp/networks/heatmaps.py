@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vid2phys.risp.networks.network import cell_to_pixel, pixel_to_cell
+from vid2phys.risp.networks.network import STRIDE, cell_to_pixel, pixel_to_cell
 
 TARGET_SIGMA_CELLS = 0.9
 WINDOW_CELLS = 2  # half width of the window around the peak in which the centroid is taken
+_BLOB_SIGMA_CELLS = (2.5, 2.0, 1.5, 1.2)  # a round
+_NO_BLOB = 0.02  # weight of what no point explains
+_LEAST_MASS = 0.02
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
@@ -66,6 +69,38 @@ def decode(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     centred = cell_to_pixel(cells) - cell_to_pixel(mean)[..., None, :]
     moment = torch.einsum("bkn,bkni,bknj->bkij", weights, centred, centred)
     return cell_to_pixel(mean), moment, mass
+
+
+def decode_near(logits: Tensor, orbit: Tensor, places_px: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`decode` for points of which is known about where they are, whatever the network calls them.
+
+    Near the border between two labellings of a symmetric body each map has a peak for either, while the sum of the maps
+    of an orbit has each peak once. That sum is explained as a mixture of blobs that start at the places, as wide as
+    these are unsure, and narrow down (expectation maximisation).
+
+    logits: [B, K, h, w]. orbit: [K] int64, which points turns can take to each other. places_px: [B, K, 2]. Returns as
+    `decode`; the mass is that of a blob.
+    """
+    probability = log_probabilities(logits).exp()
+    height, width = logits.shape[-2:]
+    pooled = torch.zeros_like(probability).index_add_(1, orbit, probability)[:, orbit]
+    grid_x, grid_y = torch.arange(width, dtype=logits.dtype), torch.arange(height, dtype=logits.dtype)
+    mean = pixel_to_cell(places_px.to(logits.dtype))
+    for sigma in _BLOB_SIGMA_CELLS:
+        along_x = (-0.5 * ((grid_x - mean[..., :1]) / sigma) ** 2).exp()
+        along_y = (-0.5 * ((grid_y - mean[..., 1:]) / sigma) ** 2).exp()
+        blobs = along_y[..., :, None] * along_x[..., None, :]
+        rivals = torch.zeros_like(blobs).index_add_(1, orbit, blobs)[:, orbit]
+        share = blobs / (rivals + _NO_BLOB) * pooled
+        mass = share.sum((-1, -2))
+        found = torch.stack([(share.sum(-2) * grid_x).sum(-1), (share.sum(-1) * grid_y).sum(-1)], dim=-1)
+        mean = torch.where(mass[..., None] > _LEAST_MASS, found / mass[..., None].clamp(min=_LEAST_MASS), mean)
+    x, y = STRIDE * (grid_x - mean[..., :1]), STRIDE * (grid_y - mean[..., 1:])
+    weights = share / mass.clamp(min=_LEAST_MASS)[..., None, None]
+    across = torch.einsum("bkyx,bky,bkx->bk", weights, y, x)
+    spread_x, spread_y = (torch.einsum(f"bkyx,bk{axis}->bk", weights, d**2) for axis, d in (("x", x), ("y", y)))
+    moment = torch.stack([torch.stack([spread_x, across], -1), torch.stack([across, spread_y], -1)], -2)
+    return cell_to_pixel(mean), moment, mass.clamp(max=1.0)
 
 
 def sample_log_probability(log_prob: Tensor, points_px: Tensor) -> Tensor:

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import atomic_path, write_text
+from vid2phys.io.files import write_bytes, write_text
 from vid2phys.io.mesh import GeometrySignature
+from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.locate import Candidates, locate
 from vid2phys.risp.networks.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
@@ -61,7 +62,8 @@ class Shape:
     system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
     [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
     the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
-    body on a known base (`posed.bodies.posed_kind`). cameras: that those are filmed from.
+    body on a known base (`posed.bodies.posed_kind`). painted: trained with the mesh's texture, which tells the
+    branches apart. cameras: that bodies on a known base are filmed from.
     """
 
     system: str
@@ -73,6 +75,7 @@ class Shape:
     mesh_name: str = "mesh"
     center: Array = field(default_factory=lambda: np.zeros(3))
     kind: str = "rigid"
+    painted: bool = False
     cameras: CameraRange | None = None
 
     @property
@@ -133,21 +136,29 @@ class Model:
         """Radius of the bounding sphere about the body origin, m."""
         return self.shape.signature.radius
 
-    def read(self, images: NDArray[np.uint8], batch: int = 32) -> Reading:
-        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size."""
+    def read(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> Reading:
+        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size.
+
+        places_px: [B, K, 2] about where they are; then they are labelled as these, not up to symmetry.
+        """
         expected = (self.view_size, self.view_size, 3)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(f"views of shape {images.shape}, expected [B, {self.view_size}, {self.view_size}, 3]")
-        pieces = [self._read(images[i : i + batch]) for i in range(0, len(images), batch)]
+        parts = [slice(i, i + batch) for i in range(0, len(images), batch)]
+        pieces = [self._read(images[part], None if places_px is None else places_px[part]) for part in parts]
         if not pieces:
             return _empty_reading(len(self.points_body), self.view_size // STRIDE)
         return Reading(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     @torch.no_grad()
-    def _read(self, images: NDArray[np.uint8]) -> tuple[Array, Array, Array, Array]:
+    def _read(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
         device = next(self.fine.parameters()).device
         output = self.fine(to_input(torch.from_numpy(np.ascontiguousarray(images)).to(device))).float()
-        points, moment, mass = heatmaps.decode(output[:, :-1])
+        if places_px is None:
+            points, moment, mass = heatmaps.decode(output[:, :-1])
+        else:
+            orbit = torch.from_numpy(self.permutation.min(axis=0))
+            points, moment, mass = heatmaps.decode_near(output[:, :-1].cpu(), orbit, torch.from_numpy(places_px))
         front = heatmaps.log_probabilities(output[:, -1])
         points, moment, mass, front = (t.cpu().double() for t in (points, moment, mass, front))
         return points.numpy(), excess_covariance(moment, mass).numpy(), mass.numpy(), front.numpy()
@@ -173,8 +184,7 @@ class Model:
             if network is None:
                 continue
             tensors = {k: v.detach().cpu().half().contiguous() for k, v in network.state_dict().items()}
-            with atomic_path(folder / name) as temporary:
-                save_file(tensors, temporary)
+            write_bytes(folder / name, save(tensors))
         if score is not None:
             write_text(folder / _SCORE, json.dumps(score, indent=1) + "\n")
         write_text(folder / _CONFIG, json.dumps(self._config(), indent=1) + "\n")
@@ -186,7 +196,7 @@ class Model:
             "system": shape.system,
             "kind": shape.kind,
             "cameras": None if shape.cameras is None else shape.cameras.to_json(),
-            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json()},
+            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.painted},
             "view_size": self.view_size,
             "keypoints": {
                 "points_body": np.round(shape.points_body, 9).tolist(),
@@ -210,13 +220,17 @@ class Model:
             shape, sizes = _shape_of(config), config["networks"]
             fine = KeypointNetwork(len(shape.points_body), **sizes["fine"])
             coarse = LocatorNetwork(**sizes["coarse"]) if shape.kind == "rigid" else None
-            view_size = int(config["view_size"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"'{folder / _CONFIG}' is incomplete ({error})", f"schema {SCHEMA}", _RETRAIN) from error
+            view_size, calibration = int(config["view_size"]), config.get("calibration")
+            Calibration.from_dict(calibration)
+            if view_size <= 0 or view_size % 2 ** (int(sizes["fine"].get("depth", 3)) + 1):
+                raise ValueError(f"views of {view_size} px do not fit the network")
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, RuntimeError) as error:
+            why = " ".join(str(error).split())[:120]
+            raise InputError(f"'{folder / _CONFIG}' is incomplete ({why})", f"schema {SCHEMA}", _RETRAIN) from error
         _fill(fine, folder / _FINE, device)
         if coarse is not None:
             _fill(coarse, folder / _COARSE, device)
-        return Model(shape, fine, coarse, view_size, sizes, config.get("calibration"), folder)
+        return Model(shape, fine, coarse, view_size, sizes, calibration, folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -248,13 +262,15 @@ def _shape_of(config: dict[str, Any]) -> Shape:
         str(config["mesh"]["name"]),
         np.array(config["symmetry"].get("center", [0.0, 0.0, 0.0]), dtype=float),
         str(config.get("kind", "rigid")),
+        bool(config["mesh"].get("painted", False)),
         None if config.get("cameras") is None else CameraRange.from_json(config["cameras"]),
     )
     count, order = len(shape.points_body), len(shape.rotations)
     if shape.points_body.shape != (count, 3) or shape.rotations.shape != (order, 3, 3):
         raise ValueError("points_body or rotations have a wrong shape")
-    if shape.permutation.shape != (order, count) or not (shape.front is None or 0 <= shape.front < count):
-        raise ValueError("permutation or front do not fit the keypoints")
+    known = shape.permutation.shape == (order, count) and (np.sort(shape.permutation) == np.arange(count)).all()
+    if not known or not (shape.front is None or 0 <= shape.front < count) or shape.center.shape != (3,):
+        raise ValueError("permutation, front or center do not fit the keypoints")
     return shape
 
 

@@ -26,7 +26,11 @@ MODES = 6  # rotation [rad] about camera x, y, z; sideways as fractions of the r
 PRIOR_STD = np.array([0.06, 0.06, 0.06, 3e-3, 3e-3, 0.04])  # how wrong a pose may be that is to be aligned
 _GAMMA = 2.2
 _SUPERSAMPLE = 3
-MARGIN_PX = 5  # of background around the silhouette
+MARGIN_PX = 7  # of background around the silhouette
+_APART_PX = 2.5  # from the body: around it
+_SHADOW_PX = 4.0  # over which shadows change
+_SHADOW_RIDGE = 1e-4
+_SHADOW_GAIN = (0.2, 1.3)
 _LENS_PX = 0.7  # blur of an ordinary camera and codec, of the body alone
 _SOFT_PX = (2.0, 1.2, 0.8)  # blur of picture and prediction, a round: wide first
 _BACKDROP_FRAMES = 24
@@ -114,6 +118,17 @@ class Patch:
     behind: NDArray[np.float32]
     weight: NDArray[np.float32]
 
+    def lit_as_around(self, covered: NDArray[np.float32]) -> Patch:
+        """With what is behind the body as bright as around it: it hangs in its own shadow. covered: [h, w]."""
+        import cv2
+
+        apart = cv2.distanceTransform((covered < 1e-3).astype(np.uint8), cv2.DIST_L2, 3)
+        known = (self.weight > 0.0) & (apart > _APART_PX)
+        both = np.stack([(self.frame * self.behind).sum(axis=-1), (self.behind**2).sum(axis=-1)], axis=-1)
+        both = cv2.GaussianBlur(both * known[..., None], (0, 0), _SHADOW_PX) + _SHADOW_RIDGE
+        gain = np.clip(both[..., 0] / both[..., 1], *_SHADOW_GAIN).astype(np.float32)
+        return replace(self, behind=self.behind * gain[..., None])
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -176,7 +191,9 @@ class Look:
         """At the pose moved by [6], drawn."""
         rotation, translation = moved(self.rotation, self.translation, step)
         raster = draw(self.stage.mesh, self.stage.camera, rotation, translation, _SUPERSAMPLE)
-        return replace(self, rotation=rotation, translation=translation, raster=raster)
+        drawn = replace(self, rotation=rotation, translation=translation, raster=raster)
+        covered = drawn.spread(np.zeros((len(self.stage.mesh.faces), 0), dtype=np.float32))[..., 0]
+        return replace(drawn, patch=self.patch.lit_as_around(covered))
 
     def basis(self) -> NDArray[np.float32]:
         """What the colours of the faces are linear in: part, and part times normal in the world, [F, 4 * parts]."""

@@ -19,7 +19,7 @@ from vid2phys.engine.systems._particles import embed
 from vid2phys.engine.systems._tets import TetBody
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import InputError
-from vid2phys.io.files import atomic_path
+from vid2phys.io.files import write_bytes
 from vid2phys.risp.posed.body import CameraRange, PosedBody, bounding_sphere
 from vid2phys.types import Array
 
@@ -52,8 +52,7 @@ class Motions:
         from safetensors.numpy import save
 
         numbers = {"step_s": np.array([self.step_s]), "left_out_m": np.array([self.left_out_m])}
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(save({**self.arrays(), **numbers}))
+        write_bytes(path, save({**self.arrays(), **numbers}))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name."""

@@ -124,7 +124,7 @@ def make_dataset(
         postures="" if posed is None else posed.recipe,
     )
     _prepare(folder, settings)
-    missing = [shard for shard in range(settings.shards) if not shard_path(folder, shard).exists()]
+    missing = [shard for shard in range(settings.shards) if not _is_whole(shard_path(folder, shard))]
     render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
     return RenderSet(folder)
 
@@ -238,9 +238,26 @@ def group_of(settings: Settings, index: int) -> int:
 
 @lru_cache(maxsize=_OPEN_SHARDS)
 def _open(path: str) -> Any:
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    return safe_open(path, framework="np").__enter__()
+    try:
+        return safe_open(path, framework="np").__enter__()
+    except (SafetensorError, OSError) as error:
+        raise InputError(
+            f"'{path}' is damaged", "renders", "remove it and repeat the training: it is made again"
+        ) from error
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a shard is there. One that is damaged is removed: it is made again."""
+    if not path.exists():
+        return False
+    try:
+        _open(str(path))
+    except InputError:
+        path.unlink()
+        return False
+    return True
 
 
 def _prepare(folder: Path, settings: Settings) -> None:

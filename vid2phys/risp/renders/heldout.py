@@ -1,7 +1,8 @@
 """Short clips of looks held out from training: the pictures that the error model is calibrated on.
 
-A render sequence is put on a background that stays where it is while the body moves over it, through one setting of the
-camera chain, at one in-frame size: what a video of one flight would give the tracker.
+A render sequence is put on a background that stays where it is while the body moves over it, in half of the clips with
+its shadow, through one setting of the camera chain, at one in-frame size: what a video of one flight would give the
+tracker.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from vid2phys.risp.looks import camera_chain as chain
 from vid2phys.risp.looks.backgrounds import compose_background
 from vid2phys.risp.looks.codec import compress
 from vid2phys.risp.looks.develop import IN_FRAME_PX, body_in_frame
+from vid2phys.risp.looks.shadows import cast_shadow
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render, RenderSet
 from vid2phys.types import Array, Camera
 
 _MARGIN = 1.3  # of the frame around the body, in diameters of its bounding sphere
+_SHADOW = 0.5  # of looks show the body's shadow
 SPEED_PX = 2.0  # of the body over the background, a frame
 
 
@@ -103,12 +106,14 @@ class _Stage:
     exposure: chain.Exposure
     blur_px: float
     seed: int
+    shadowed: bool
 
     @staticmethod
     def set_up(rng: np.random.Generator, first: Render, bank: NDArray[np.uint8], side: int) -> _Stage:
         background = compose_background(rng, bank, side)
         exposure = chain.draw_exposure(rng, background)
-        return _Stage(background, exposure, abs(rng.normal(0.0, 0.6)), int(rng.integers(1 << 31)))
+        blur_px, seed = abs(rng.normal(0.0, 0.6)), int(rng.integers(1 << 31))
+        return _Stage(background, exposure, blur_px, seed, bool(rng.random() < _SHADOW))
 
     def picture(self, sample: Render | None, frame_from_render: Array, index: int) -> NDArray[np.uint8]:
         """One frame; drawing from the same seed each time keeps the look, rolling the noise makes it new."""
@@ -116,6 +121,8 @@ class _Stage:
         light: NDArray[Any] = self.background
         if sample is not None:
             body, _ = body_in_frame(sample, frame_from_render, np.random.default_rng([self.seed, 0]), side=side)
+            if self.shadowed:
+                light = cast_shadow(np.random.default_rng([self.seed, 4]), light, np.ascontiguousarray(body[..., 3]))
             light = body[..., :3] + (1.0 - body[..., 3:]) * light
         display = self.exposure.apply(chain.gaussian_blur(light, self.blur_px))
         roll = np.random.default_rng([self.seed, 1, index]).integers(side, size=2)

@@ -7,16 +7,21 @@ very pictures it would have met.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from vid2phys.errors import Vid2PhysError
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.looks.develop import VIEW_PX, develop
@@ -28,6 +33,8 @@ from vid2phys.types import Array
 Kind = Literal["plain", "gradient", "scene"]
 _KIND_CODE = {"plain": 0, "gradient": 1, "scene": 2}
 BANK_COUNT = 400
+_ATTEMPTS = 3
+_DIED = "exited unexpectedly"  # in what torch says of a process that is gone
 _ABSENT = 0.05  # share of pictures without the body: the maps must be able to say that nothing is there
 
 
@@ -201,29 +208,113 @@ class Plan:
 
 
 class _Batches:
-    """All batches from an epoch on, as a batch sampler."""
+    """All batches from an epoch on but the first `taken`, as a batch sampler."""
 
-    def __init__(self, plan: Plan, first_epoch: int, epochs: int) -> None:
-        self.plan, self.first_epoch, self.epochs = plan, first_epoch, epochs
+    def __init__(self, plan: Plan, first_epoch: int, epochs: int, taken: int = 0) -> None:
+        self.plan, self.first_epoch, self.epochs, self.taken = plan, first_epoch, epochs, taken
 
     def __iter__(self) -> Iterator[list[Key]]:
-        for epoch in range(self.first_epoch, self.epochs):
-            yield from self.plan.epoch(epoch)
+        return islice(chain.from_iterable(map(self.plan.epoch, range(self.first_epoch, self.epochs))), self.taken, None)
 
 
-def open_stream(
-    settings: StreamSettings, plan: Plan, *, first_epoch: int, epochs: int, workers: int
-) -> Iterator[dict[str, Any]]:
-    """An iterator over the batches of epochs first_epoch .. epochs - 1, developed ahead in `workers` processes."""
-    loader: DataLoader[dict[str, Any]] = DataLoader(
-        PictureStream(settings),
-        batch_sampler=_Batches(plan, first_epoch, epochs),  # type: ignore[arg-type]
-        num_workers=workers,
-        multiprocessing_context="spawn" if workers else None,
-        prefetch_factor=6 if workers else None,
-        worker_init_fn=_one_thread if workers else None,
-    )
-    return iter(loader)
+class StreamError(Vid2PhysError):
+    """The processes that develop pictures are killed again and again (exit 3)."""
+
+
+class BatchStream:
+    """The batches of epochs first_epoch .. epochs - 1 in order, developed ahead in `workers` processes.
+
+    When one of the processes is killed they are started again with the batch that is due: nothing is lost but time.
+    Raises StreamError when that happens again and again, InputError for renders that cannot be read.
+    """
+
+    def __init__(
+        self,
+        settings: StreamSettings,
+        plan: Plan,
+        *,
+        first_epoch: int,
+        epochs: int,
+        workers: int,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._pictures, self._plan, self._workers, self._note = PictureStream(settings), plan, workers, note
+        self._first_epoch, self._epochs, self._taken = first_epoch, epochs, 0
+        self._running = self._start()
+
+    def __iter__(self) -> BatchStream:
+        return self
+
+    def __next__(self) -> dict[str, Tensor]:
+        for _ in range(_ATTEMPTS):
+            try:
+                batch = next(self._running)
+            except RuntimeError as error:
+                if _DIED not in str(error):
+                    raise
+                self._note("a process that develops pictures was killed: its batch is made again")
+                self._running = self._start()
+                continue
+            if isinstance(batch, Vid2PhysError):
+                raise batch
+            self._taken += 1
+            return {name: torch.from_numpy(array) for name, array in batch.items()}
+        raise StreamError(
+            "the processes that develop pictures are killed again and again, perhaps for want of memory",
+            "some that live",
+            "free some memory, then repeat the command: it goes on after the last whole epoch",
+        )
+
+    def _start(self) -> Iterator[Any]:
+        batches = _Batches(self._plan, self._first_epoch, self._epochs, self._taken)
+        loader: DataLoader[Any] = DataLoader(
+            _Careful(self._pictures),
+            batch_sampler=batches,  # type: ignore[arg-type]
+            collate_fn=_as_arrays,
+            num_workers=self._workers,
+            multiprocessing_context="spawn" if self._workers else None,
+            prefetch_factor=6 if self._workers else None,
+            worker_init_fn=_one_thread if self._workers else None,
+        )
+        with _unchanged_child_handler():
+            return iter(loader)
+
+
+class _Careful(Dataset[Any]):
+    """Gives known errors instead of raising them: the loader would wrap them in its traceback."""
+
+    def __init__(self, pictures: PictureStream) -> None:
+        self.pictures = pictures
+
+    def __getitem__(self, key: Key) -> dict[str, Any] | Vid2PhysError:
+        try:
+            return self.pictures[key]
+        except Vid2PhysError as error:
+            return error
+
+
+def _as_arrays(items: list[Any]) -> Any:
+    """A batch as arrays [B, ...], or the error of one of its pictures.
+
+    Arrays go through a pipe. Tensors would go through shared memory, of which containers have little.
+    """
+    for item in items:
+        if isinstance(item, Vid2PhysError):
+            return item
+    return {name: np.stack([np.asarray(item[name]) for item in items]) for name in items[0]}
+
+
+@contextmanager
+def _unchanged_child_handler() -> Iterator[None]:
+    """Keeps torch from raising, wherever the trainer is, when a process ends: `next` finds out by itself."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        yield
+        return
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def _one_thread(_worker: int) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
-from vid2phys.io.files import atomic_path
+from vid2phys.io.files import write_bytes
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.views import sample_posed, sample_posed_sequence
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
@@ -131,7 +131,10 @@ def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
     if left:
         attempts = 1 if running.done else running.job.attempts + 1
         if attempts >= _ATTEMPTS:
-            state = "stood still" if stalled else f"ended with {running.process.exitcode}"
+            code = running.process.exitcode
+            state = "stood still" if stalled else f"ended with {code}"
+            if not stalled and code == -signal.SIGKILL:
+                state = "was killed again and again, perhaps for want of memory"
             raise RenderError(f"a rendering process {state}", "pictures", "see the messages above; `vid2phys doctor`")
         jobs.append(_Job(left, attempts))
     return True
@@ -241,5 +244,4 @@ def _render_shard(
 def _write_shard(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
     from safetensors.numpy import save
 
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(save(arrays))
+    write_bytes(path, save(arrays))

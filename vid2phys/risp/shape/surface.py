@@ -63,7 +63,7 @@ class TurnedSurface:
         self.probes = (points - center) / self.radius
         self.samples, self._faces = surface_points(mesh, _SAMPLES, seed=2)
         self._tree = cKDTree((self.samples - center) / self.radius)
-        self._normals = _normals(mesh)[self._faces]
+        self._normals = mesh_normals(mesh)[self._faces]
         self._color = self._probe_color = None
         if color is not None:
             raw = color(self.samples, self._faces)
@@ -117,7 +117,8 @@ def _distance_field(points: Array) -> NDArray[np.float32]:
     return np.asarray(distance_transform_edt(empty) * (2.1 / _CELLS), dtype=np.float32)
 
 
-def _normals(mesh: Mesh) -> Array:
+def mesh_normals(mesh: Mesh) -> Array:
+    """Unit normals of the faces, [F, 3]; zero of those without area."""
     corners = mesh.vertices[mesh.faces]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     length = np.linalg.norm(normal, axis=1, keepdims=True)

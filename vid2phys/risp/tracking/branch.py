@@ -52,23 +52,19 @@ class Branches:
     log_likelihood: Array
 
 
-def join(
-    poses: Pose, times_s: Array, rotations: Array, evidence: Array, tilt_nats: Array, *, evidence_divisor: float
-) -> Branches:
+def join(poses: Pose, times_s: Array, rotations: Array, support: Array) -> Branches:
     """The most probable path through a clip.
 
     poses: [N, H] hypotheses of the N frames that were read, at times_s [N]. rotations: [G, 3, 3], the identity first.
-    evidence: [N, H, G] log-probability of the front map (`front_evidence`). tilt_nats: [N, H, G] cost of the
-    orientation under what the system is trained for.
+    support: [N, H, G] calibrated log-probability, by all that a frame shows, of the orientation R @ rotations[g]^T.
     """
     count = len(poses.cost)
     oriented = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2)
-    unary = poses.cost[..., None] - evidence / evidence_divisor + tilt_nats / evidence_divisor
+    unary = poses.cost[..., None] - support
     path = _viterbi(unary.reshape(count, -1), oriented.reshape(count, -1, 3, 3), np.asarray(times_s, dtype=float))
     hypothesis, element = np.divmod(path, len(rotations))
     table = composition(rotations)
     frames = np.arange(count)
-    support = (evidence - tilt_nats) / evidence_divisor
     totals = support[frames, hypothesis, table[:, element]].sum(axis=1)  # of the path turned by each element
     best = np.flatnonzero(totals > totals.max() - _SAME_NATS)
     as_read = best[table[best, element[0]] == 0]

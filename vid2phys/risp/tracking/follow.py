@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.tracking.search import Found, Watch
+from vid2phys.risp.tracking.search import Found, LastSeen, Watch
 from vid2phys.risp.tracking.sight import Image, direction_and_size
 from vid2phys.types import Array, Frames
 
@@ -102,18 +102,20 @@ class Follower:
     def _follow(self, indices: Sequence[int], start: int, *, gaps: bool) -> None:
         """Frame by frame in the order of `indices`; with `gaps`, search where the object is lost and then fill in."""
         known, lost, at = [start], 0, 0
+        last = self._last_seen(start)
         while at < len(indices) and self.quality[indices[at]] == 0.0:
             ahead = self._read_ahead(indices[at : at + _AHEAD], known) if not lost and len(known) > 1 else []
             if ahead:
                 for found in ahead:
                     self._store(indices[at], found)
                     known, at = [*known[-3:], indices[at]], at + 1
+                last = self._last_seen(known[-1])
                 self._tell()
                 continue
             index, at = indices[at], at + 1
             single = self._read_predicted(index, known) if lost < _COAST_FRAMES else None
             if single is None and gaps and (lost < _EAGER_FRAMES or lost % 4 == 0):
-                single = self.watch.search(self.frames[index])
+                single = self.watch.search(self.frames[index], last)
             if not self._store(index, single):
                 lost += 1
                 if not gaps and lost >= _COAST_FRAMES:
@@ -124,7 +126,11 @@ class Follower:
                 self._follow(range(index + step, known[-1], step), index, gaps=False)
                 known = []
             known, lost = [*known[-3:], index], 0
+            last = self._last_seen(index)
             self._tell()
+
+    def _last_seen(self, index: int) -> LastSeen:
+        return LastSeen(self.watch.background.at(self.frames[index]), self.translation[index])
 
     def _tell(self) -> None:
         if self.progress is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -46,6 +46,10 @@ class Background:
         median = np.partition(stack, len(stack) // 2, axis=0)[len(stack) // 2]
         spread = np.abs(stack[::4].astype(np.int16) - median).max(axis=-1)
         return Background(median, shrink, float(np.median(spread)))
+
+    def at(self, frame: Image) -> Background:
+        """What the scene looked like in one frame, in place of the median."""
+        return replace(self, image=_shrunk(frame, self.shrink))
 
     def proposals(self, frame: Image) -> tuple[Array, Array]:
         """Centres [N, 2] px and widths [N] px of what differs from the background.

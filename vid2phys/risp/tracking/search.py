@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import pixels_to_bearings
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.tracking.motion import Background
+from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.sight import Image, Sightings, direction_and_size, look
 from vid2phys.risp.tracking.view import View, bearings_to_view
 from vid2phys.types import Array, Camera
@@ -24,6 +25,7 @@ _FINALISTS = 4
 _BLOB_TO_SPHERE = 1.15  # the sphere is wider than what one sees of a body in it
 _LEAST_PX = 14.0  # in-frame diameter of the bounding sphere; training begins at 20
 _MOVING = 0.1  # share of changed pixels from which on a place is moving
+_ELSEWHERE = 2.5  # radii
 _MOVING_BONUS = 0.3  # what that is worth against quality
 
 
@@ -34,6 +36,23 @@ class Found:
     translation: Array
     quality: float
     score: float
+
+
+@dataclass(frozen=True)
+class LastSeen:
+    """The scene of a frame in which the object was at translation [3] m, in camera axes."""
+
+    scene: Background
+    translation: Array
+
+    def stood_already(self, frame: Image, camera: Camera, place: Array, radius_m: float) -> bool:
+        """Whether what is seen at a place [3] m was there while the object was elsewhere: something that looks like it.
+
+        Always False with a camera that moves, where all of the picture differs.
+        """
+        (then, _), (now, size) = (direction_and_size(x, radius_m) for x in (self.translation, place))
+        apart = float(np.linalg.norm(now - then) / np.tan(size))
+        return apart > _ELSEWHERE and self.scene.moving(frame, camera, place, radius_m) < _MOVING
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,11 @@ class Watch:
         centers, radii = direction_and_size(translation, self.radius_m)
         return look(self.model, self.camera, frames, centers, radii, self.calibration, hypotheses=hypotheses)
 
+    def look_again(self, frames: Sequence[Image], poses: Pose) -> Sightings:
+        """Read N frames in which the object is thought to have poses [N], under their labels."""
+        centers, radii = direction_and_size(poses.translation, self.radius_m)
+        return look(self.model, self.camera, frames, centers, radii, self.calibration, expected=poses)
+
     def judge(self, frames: Sequence[Image], seen: Sightings) -> tuple[NDArray[np.bool_], Array]:
         """Whether sightings [N] are the object, and scores to compare them by.
 
@@ -67,8 +91,8 @@ class Watch:
         credible = plausible(seen, self.radius_m) & (quality >= least)
         return credible, np.where(credible, quality + _MOVING_BONUS * moving, 0.0)
 
-    def search(self, frame: Image) -> Found | None:
-        """The object in a whole frame, or None.
+    def search(self, frame: Image, last: LastSeen | None = None) -> Found | None:
+        """The object in a whole frame, or None. last: where it was seen when it was lost.
 
         Each candidate is read by the fine network, the best again in views centred on what was read.
         """
@@ -83,6 +107,10 @@ class Watch:
             return None
         again = self.look([frame] * len(order), first.poses.translation[order, 0])
         credible, score = self.judge([frame] * len(order), again)
+        if last is not None:
+            places = again.poses.translation[:, 0]
+            old = np.array([last.stood_already(frame, self.camera, place, self.radius_m) for place in places])
+            credible, score = credible & ~old, np.where(old, 0.0, score)
         best = int(np.argmax(score))
         if not credible[best]:
             return None

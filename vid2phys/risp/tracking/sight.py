@@ -82,22 +82,30 @@ def look(
     calibration: Calibration,
     *,
     hypotheses: int = 1,
+    expected: Pose | None = None,
 ) -> Sightings:
     """Read N frames, each where the object is thought to be.
 
     frames: N pictures [H, W, 3]. centers: [N, 2] bearings. angular_radius: [N] of the bounding sphere, rad. hypotheses:
-    poses a frame. One view a frame: averages over turned, zoomed and shifted ones were no better.
+    poses a frame. expected: [N] poses about which points are read, under their labels. One view a frame: averages over
+    turned, zoomed and shifted ones were no better.
     """
     angular_radius = np.asarray(angular_radius, dtype=float)
     views = [make_view(camera, c, float(r), model.view_size) for c, r in zip(centers, angular_radius, strict=True)]
     pictures = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
-    reading = model.read(np.stack(pictures))
+    places = None
+    if expected is not None:
+        bearings = project_points(expected.rotation, expected.translation, model.points_body)
+        places = np.stack([bearings_to_view(view, b) for view, b in zip(views, bearings, strict=True)])
+    reading = model.read(np.stack(pictures), places)
     pairs = [view_to_bearings(view, points) for view, points in zip(views, reading.points_px, strict=True)]
     bearings, jacobian = np.stack([b for b, _ in pairs]), np.stack([j for _, j in pairs])
     diameter = in_frame_diameter(camera, centers, angular_radius)
     covariance = map_covariance(jacobian, calibration.point_covariance(reading.covariance_px, diameter))
     inside = in_frame(camera, bearings)
-    poses = solve_poses(bearings, covariance, model.points_body, visible=inside, hypotheses=hypotheses)
+    poses = solve_poses(
+        bearings, covariance, model.points_body, visible=inside, initial=expected, hypotheses=hypotheses
+    )
     return Sightings(
         views,
         angular_radius,

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from vid2phys.io.files import atomic_path
+from vid2phys.io.files import write_bytes
 
 
 def save_checkpoint(
@@ -22,10 +22,8 @@ def save_checkpoint(
     tensors |= {f"average.{name}": value for name, value in average.items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
-    with atomic_path(path) as temporary:
-        save_file(
-            {k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, {"notes": json.dumps(notes)}
-        )
+    kept = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    write_bytes(path, save(kept, {"notes": json.dumps(notes)}))
 
 
 def read_notes(path: Path) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from vid2phys.risp.penalties import Penalty
 from vid2phys.risp.renders.stream import PictureStream, Plan, StreamSettings
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry
+from vid2phys.risp.training import precision
 from vid2phys.risp.training.losses import locator_loss
 from vid2phys.risp.training.train import Batch, Reporter, Schedule, Trained, Validate, train_network
 from vid2phys.risp.training.validate import Body, LocatorValidation
@@ -152,7 +153,9 @@ class HeadStep:
             error, norm = self.penalty(network, self.head, batch, chance)
             loss = self.head.gradient_weight * (error + gamma_at(fraction, self.gamma) * norm)
             return loss, {"gradient_px" if self.head.name == "keypoint" else "gradient": float(norm.detach())}
-        return self.head.loss(network(to_input(batch["image"])), batch)
+        images = to_input(batch["image"])
+        paper = self.head.name == "state"  # RISP's own training stays as it is
+        return self.head.loss(network(images) if paper else precision.run(network, images), batch)
 
 
 def head_of(data: TrainingData, spec: str) -> Head:
@@ -210,7 +213,7 @@ def train_head(
 
 
 def _locator_step(network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
-    output = network(to_input(batch["image"]))
+    output = precision.run(network, to_input(batch["image"]))
     reference = LocatorNetwork.REFERENCE_PX
     loss = locator_loss(output, batch["center_px"], batch["diameter_px"], batch["present"], reference)
     return loss, {"loss": float(loss.detach())}

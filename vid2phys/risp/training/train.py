@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from vid2phys.errors import InputError
-from vid2phys.risp.renders.stream import Plan, StreamSettings, open_stream
+from vid2phys.risp.renders.stream import BatchStream, Plan, StreamSettings
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
+from vid2phys.risp.training.memory import Batch, Pieces, StepLoss
 
-Batch = dict[str, Tensor]
-StepLoss = Callable[[nn.Module, Batch, float], tuple[Tensor, dict[str, float]]]
 Validate = Callable[[nn.Module], dict[str, float]]
 
 
@@ -108,13 +107,18 @@ def train_network(
         load_checkpoint(checkpoint, network, average, optimizer)
         reporter.note(f"{name}: going on after epoch {notes['epoch']} of {schedule.epochs}")
     if notes["epoch"] < schedule.epochs:
-        stream = open_stream(
-            pictures, plan, first_epoch=notes["epoch"], epochs=schedule.epochs, workers=schedule.workers
+        stream = BatchStream(
+            *(pictures, plan),
+            first_epoch=notes["epoch"],
+            epochs=schedule.epochs,
+            workers=schedule.workers,
+            note=reporter.note,
         )
+        pieces = Pieces(device, reporter.note)
         for epoch in range(notes["epoch"], schedule.epochs):
             start = time.monotonic()
             parts = _one_epoch(
-                network, average, optimizer, step_loss, stream, plan, schedule, epoch, name, device, reporter
+                network, average, optimizer, step_loss, stream, plan, schedule, epoch, name, pieces, reporter
             )
             parts |= _with_weights(network, average, validate)
             notes["epoch"] = epoch + 1
@@ -136,7 +140,7 @@ def _one_epoch(
     schedule: Schedule,
     epoch: int,
     name: str,
-    device: str,
+    pieces: Pieces,
     reporter: Reporter,
 ) -> dict[str, float]:
     network.train()
@@ -147,10 +151,7 @@ def _one_epoch(
         fraction = (epoch + step / steps) / schedule.epochs
         for group in optimizer.param_groups:
             group["lr"] = schedule.learning_rate * learning_rate_factor(fraction, schedule.rise)
-        batch = {k: v.to(device) for k, v in next(stream).items()}
-        loss, parts = step_loss(network, batch, fraction)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        parts = pieces.backward(network, step_loss, next(stream), fraction)
         norm = nn.utils.clip_grad_norm_(network.parameters(), schedule.clip_norm)
         if bool(torch.isfinite(norm)):
             optimizer.step()

@@ -64,8 +64,8 @@ def prepare_views(stream: PictureStream, indices: NDArray[np.int64]) -> Views:
     )
 
 
-def pose_errors(found: Array, truth: Array, turns: Array) -> dict[str, float]:
-    """Medians of poses [N, 4, 4] against the truth, up to `Body.turns`: rotation, sideways, depth over range."""
+def pose_errors_each(found: Array, truth: Array, turns: Array) -> dict[str, Array]:
+    """Of poses [N, 4, 4] against the truth, up to `Body.turns`, [N] each: rotation, sideways, depth over range."""
     turned = truth[:, None] @ turns
     cosine = 0.5 * (np.einsum("ngij,nij->ng", turned[..., :3, :3], found[:, :3, :3]) - 1.0)
     angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
@@ -76,12 +76,14 @@ def pose_errors(found: Array, truth: Array, turns: Array) -> dict[str, float]:
     error = found[:, :3, 3] - place
     depth = np.einsum("ni,ni->n", error, sight)
     sideways = np.linalg.norm(error - depth[:, None] * sight, axis=1)
-    return {
-        "rotation_deg": float(np.median(angle)),
-        "rotation_over_20deg": float((angle > 20.0).mean()),
-        "sideways_mm": float(1e3 * np.median(sideways)),
-        "depth_percent": float(100.0 * np.median(np.abs(depth) / distance)),
-    }
+    return {"rotation_deg": angle, "sideways_mm": 1e3 * sideways, "depth_percent": 100.0 * np.abs(depth) / distance}
+
+
+def pose_errors(found: Array, truth: Array, turns: Array) -> dict[str, float]:
+    """Medians of `pose_errors_each`, and the share of rotations that are off by more than 20 degrees."""
+    each = pose_errors_each(found, truth, turns)
+    medians = {name: float(np.median(values)) for name, values in each.items()}
+    return {**medians, "rotation_over_20deg": float((each["rotation_deg"] > 20.0).mean())}
 
 
 @dataclass

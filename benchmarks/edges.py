@@ -1,0 +1,151 @@
+"""Whether a fitted outline lies on edges of the pictures: for clips of real things, whose true pose nobody knows.
+
+    python -m benchmarks.edges RUN [--json FILE] [--pictures FILE]
+
+RUN is a run folder of `vid2phys identify`. In every frame the mesh is drawn at the fitted pose; from points along its
+outline the distance to the nearest edge of the picture that runs the same way is measured (Canny, OpenCV; within 20
+degrees, at most 12 pixels away, counted as 12). Printed are the median over points of each frame, its median and 90th
+percentile over frames, and the same with the body drawn 6 pixels aside, which says what chance would give. Parts of the
+outline that something covers count as well, so that frames in which half is covered come out high. --pictures: a sheet
+of frames spread over the clip with outline and edges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.io.camera import load_camera, require_pose
+from vid2phys.io.mesh import load_mesh
+from vid2phys.io.recordings import load_trajectory
+from vid2phys.io.simplify import simplified
+from vid2phys.io.video import read_clip
+from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
+from vid2phys.types import Array, Camera, Mesh
+
+FAR_PX = 12.0
+_ALIKE_DEG = 20.0
+_STRIDE_PX = 2
+_ASIDE_PX = 6.0
+_SHEET = 12
+
+
+def main() -> None:
+    """Measures one run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    asked = parser.parse_args()
+    found = measure(asked.run, asked.pictures)
+    print(json.dumps(found, indent=1))
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def measure(run: Path, pictures: Path | None = None) -> dict[str, Any]:
+    """The figures of a run."""
+    inputs = json.loads((run / "result.json").read_text())["inputs"]
+    clip = read_clip(inputs["clip"]["path"])
+    camera = load_camera(inputs["camera"]["path"])
+    mesh = simplified(load_mesh(inputs["mesh"]["path"]))
+    trajectory = load_trajectory(run / "trajectory.csv")
+    visible = np.load(run / "observation.npz")["visible"].any(axis=1)
+    to_camera = invert_transform(require_pose(camera, inputs["camera"]["path"]))
+    own, aside, sheet = [], [], []
+    shown = set(np.linspace(0, len(clip.times_s) - 1, _SHEET).astype(int).tolist())
+    for i, frame in enumerate(clip.frames):
+        if not visible[i]:
+            continue
+        k = int(np.argmin(np.abs(trajectory.times_s - clip.times_s[i])))
+        pose = to_camera @ make_transform(matrix_from_quat(trajectory.states[k, 3:7]), trajectory.states[k, :3])
+        points, normals = outline(mesh, camera, pose)
+        edges = Edges(frame)
+        own.append(float(np.median(edges.distance(points, normals))))
+        turn = np.random.default_rng(i).uniform(0.0, 2.0 * np.pi)
+        moved = points + _ASIDE_PX * np.array([np.cos(turn), np.sin(turn)])
+        aside.append(float(np.median(edges.distance(moved, normals))))
+        if i in shown:
+            sheet.append(_drawn(frame, points, f"{i}: {own[-1]:.1f} px"))
+    if pictures:
+        _save_sheet(pictures, sheet)
+    return {
+        "frames": len(clip.times_s),
+        "tracked": int(visible.sum()),
+        "median_px": round(float(np.median(own)), 2),
+        "p90_px": round(float(np.percentile(own, 90)), 2),
+        "frames_within_2px": round(float((np.array(own) <= 2.0).mean()), 3),
+        "moved_6px_aside_median_px": round(float(np.median(aside)), 2),
+    }
+
+
+def outline(mesh: Mesh, camera: Camera, pose: Array) -> tuple[Array, Array]:
+    """Points [N, 2] px along the outline of a mesh at pose camera_from_body [4, 4], and its normals [N, 2]."""
+    import cv2
+
+    mask = rasterize_camera(mesh.vertices @ pose[:3, :3].T + pose[:3, 3], mesh.faces, camera).mask
+    soft = cv2.GaussianBlur(mask.astype(np.float32), (0, 0), 2.0)
+    found, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    points = np.concatenate(found)[:, 0][::_STRIDE_PX] if found else np.zeros((0, 2), dtype=int)
+    inner = ((points > 1) & (points < np.array(mask.shape[::-1]) - 2)).all(axis=1)
+    points = points[inner]
+    gradient = np.stack([np.gradient(soft, axis=1), np.gradient(soft, axis=0)], axis=-1)[points[:, 1], points[:, 0]]
+    normals = -gradient / np.maximum(np.linalg.norm(gradient, axis=1, keepdims=True), 1e-9)
+    return points + 0.5 * normals, normals
+
+
+class Edges:
+    """The edges of a picture, by the direction that they run in."""
+
+    def __init__(self, frame: NDArray[np.uint8]) -> None:
+        import cv2
+
+        grey = cv2.GaussianBlur(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), (0, 0), 1.0)
+        dx, dy = (cv2.Sobel(grey, cv2.CV_32F, i, 1 - i) for i in (1, 0))
+        rows, columns = np.nonzero(cv2.Canny(grey, 30, 80))
+        self._places = np.stack([columns, rows], axis=1).astype(float)
+        normals = np.stack([dx[rows, columns], dy[rows, columns]], axis=1)
+        self._normals = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
+
+    def distance(self, points: Array, normals: Array) -> Array:
+        """Distances [N] px of points [N, 2] from the nearest edge whose normal is alike, at most FAR_PX."""
+        from scipy.spatial import cKDTree
+
+        out = np.full(len(points), FAR_PX)
+        if not len(self._places):
+            return out
+        near = cKDTree(self._places).query_ball_point(points, FAR_PX)
+        for i, candidates in enumerate(near):
+            alike = np.abs(self._normals[candidates] @ normals[i]) > np.cos(np.radians(_ALIKE_DEG))
+            if alike.any():
+                apart = np.linalg.norm(self._places[candidates][alike] - points[i], axis=1)
+                out[i] = min(FAR_PX, float(apart.min()))
+        return out
+
+
+def _drawn(frame: NDArray[np.uint8], points: Array, text: str) -> NDArray[np.uint8]:
+    import cv2
+
+    picture = frame.copy()
+    for x, y in np.round(points).astype(int).tolist():
+        cv2.circle(picture, (x, y), 1, (255, 0, 255), -1)
+    cv2.putText(picture, text, (8, 24), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (255, 255, 0), 2, cv2.LINE_AA)
+    return np.asarray(picture, dtype=np.uint8)
+
+
+def _save_sheet(path: Path, pictures: list[NDArray[np.uint8]], columns: int = 3) -> None:
+    import cv2
+
+    pictures = pictures + [np.zeros_like(pictures[0])] * (-len(pictures) % columns)
+    rows = [np.hstack(pictures[i : i + columns]) for i in range(0, len(pictures), columns)]
+    cv2.imwrite(str(path), np.vstack(rows)[..., ::-1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""card.md: what a model is, how it was trained, how well it reads held-out looks, and where it fails, with pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.io.files import write_text
+from vid2phys.report.card_sheets import UNITS, write_sheet
+from vid2phys.risp.calibration.judge import Judged, Subject
+from vid2phys.types import Array
+
+CARD, WORST, USUAL = "card.md", "card_worst.jpg", "card_usual.jpg"
+LEFT_OUT = ("occlusion", "motion_blur", "shadows", "distractors", "noise", "codec")  # in turn, to see what each costs
+_TILES = 9
+_WORST_SHARE = 0.1
+_COVERED = ((0.0, 0.0, "none"), (0.0, 0.25, "up to 25 %"), (0.25, 0.5, "25 to 50 %"), (0.5, 1.0, "more than half"))
+_CONTRAST = (0.0, 15.0, 30.0, 60.0, 256.0)
+_SIZES = 4
+
+
+@dataclass(frozen=True)
+class Easier:
+    """Some of the pictures again, with one thing left out. rows: which of all they are."""
+
+    name: str
+    rows: NDArray[np.int64]
+    judged: Judged
+
+
+def write_card(
+    folder: Path,
+    subject: Subject,
+    judged: Judged,
+    easier: Sequence[Easier],
+    score: dict[str, Any],
+    command: str,
+) -> Path:
+    """Writes card.md and its pictures into a model folder. score: of score.json. command: that makes the card again."""
+    worst = _worst(judged, subject.main_error)
+    write_sheet(folder / WORST, subject, judged, _one_a_look(worst, judged.look)[:_TILES])
+    write_sheet(folder / USUAL, subject, judged, _usual(judged, subject.main_error))
+    parts = [
+        f"# {folder.name}",
+        _about(subject),
+        "## What it is",
+        _table(("", ""), _facts(subject)),
+        "## How it was trained",
+        _table(("", ""), _training(score)),
+        "## How well it reads",
+        f"{len(judged.images)} pictures of {len(np.unique(judged.look))} looks that were never trained on, developed "
+        "with all that is varied in training, one at a time: no tracking, no other frame, no outline. Medians, up to "
+        "the body's symmetry; points: of those that nothing else covers.",
+        _conditions(judged, subject),
+        *_hidden(judged),
+        "### What makes it hard",
+        "The same pictures with one thing left out.",
+        _costs(judged, easier, subject.main_error),
+        *_calibration(score),
+        "## Known failures",
+        f"The worst of these pictures by {_named(subject.main_error)}, one of a look: on the left as the network sees "
+        "it, on the right green what is true (rings: hidden) and orange what was read.",
+        f"![worst]({WORST})",
+        f"What the worst tenth has in common, medians; covered is the share of the keypoints behind other things or "
+        f"beyond the frame's end.\n\n{_in_common(judged, worst, subject.across)}",
+        "## As it usually is",
+        f"From the best to the worst quarter: quantiles {', '.join(f'{q:.0%}' for q in _QUANTILES)}.",
+        f"![usual]({USUAL})",
+        f"Made by `{command}`.",
+    ]
+    write_text(folder / CARD, "\n\n".join(parts) + "\n")
+    return folder / CARD
+
+
+def _about(subject: Subject) -> str:
+    model = subject.model
+    what = "Poses" if subject.posed is None else "Postures"
+    sizes = f"{subject.fill * subject.view_px[0]:.0f} to {subject.fill * subject.view_px[1]:.0f} px across"
+    text = f"{what} of `{model.shape.mesh_name}` (system `{model.shape.system}`) from single frames of a calibrated "
+    text += f"camera, its {subject.across} {sizes} (larger ones are shrunk). It knows this shape alone"
+    return text + (", in any size." if subject.posed is None else ", on a base and before a camera that are known.")
+
+
+def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
+    model, shape = subject.model, subject.model.shape
+    order = len(shape.rotations)
+    yield "mesh", f"{shape.mesh_name}, {len(subject.mesh.faces)} faces, radius {1e3 * model.radius_m:.4g} mm"
+    yield "keypoints", f"{len(model.points_body)}"
+    if subject.posed is None:
+        kind = "none" if order == 1 else f"{order} orientations look the same" + (", exactly" if shape.exact else "")
+        yield "symmetry", kind + (", told apart by a front point" if order > 1 and not shape.exact else "")
+    else:
+        yield "posture", f"{len(subject.posed.names)} numbers ({shape.kind})"
+    if shape.cameras is not None:
+        c = shape.cameras
+        yield (
+            "cameras",
+            f"azimuth {c.azimuth[0]:g} +- {c.azimuth[1]:g} deg, elevation {c.elevation[0]:g} to {c.elevation[1]:g}"
+            f" deg, {c.distance[0]:g} to {c.distance[1]:g} radii away",
+        )
+    networks = (("fine", model.fine), ("coarse", model.coarse))
+    sizes = [f"{n} {sum(p.numel() for p in w.parameters()) / 1e3:.0f}k" for n, w in networks if w is not None]
+    yield "networks", f"{', '.join(sizes)} parameters, views of {model.view_size} px"
+
+
+def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """What score.json says, as far as it says it: older models say less."""
+    yield "command", f"`{score.get('command', 'unknown')}`"
+    yield "seed", f"{score.get('seed', 'unknown')}"
+    data, training = score.get("data", {}), score.get("training", {})
+    if data:
+        yield (
+            "data",
+            f"{data['renders']} renders, each a look of its own, {data['with_gradients']} with derivatives, "
+            f"{data['held_out']} of them held out",
+        )
+    yield "switched off", ", ".join(training.get("without", ())) or "nothing"
+    if training.get("started_from"):
+        yield "begun with", f"the features of {training['started_from']}"
+    seconds = score.get("seconds", {})
+    if seconds:
+        took = ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())
+        yield "took", f"{sum(seconds.values()) / 60.0:.0f} min ({took})"
+    yield "machine", str(score.get("machine", "unknown"))
+    for note in score.get("notes", ()):
+        yield "note", note
+
+
+def _conditions(judged: Judged, subject: Subject) -> str:
+    """Medians of all errors by size in the frame, cover and contrast."""
+    names = list(judged.errors)
+    header = ("pictures", "count", *(_header(n) for n in names), f"{UNITS[subject.main_error][0]}, 9 in 10 below")
+    rows = [_row("all", judged, np.ones(len(judged.images), dtype=bool), subject.main_error)]
+    least_px, most_px = subject.view_px
+    for low, high in pairwise(subject.fill * np.geomspace(least_px, most_px, _SIZES + 1)):
+        inside = (judged.diameter_px >= low) & (judged.diameter_px <= high)
+        rows.append(_row(f"{subject.across} {low:.0f} to {high:.0f} px", judged, inside, subject.main_error))
+    for least, most, words in _COVERED:
+        share = judged.hidden_share
+        inside = (share <= most) & ((share > least) | (most == 0.0))
+        rows.append(_row(f"keypoints covered: {words}", judged, inside, subject.main_error))
+    for low, high in pairwise(_CONTRAST):
+        words = f"{low:.0f} to {high:.0f}" if high < 256.0 else f"above {low:.0f}"
+        inside = (judged.contrast >= low) & (judged.contrast < high)
+        rows.append(_row(f"contrast {words} of 255", judged, inside, subject.main_error))
+    return _table(header, [row for row in rows if row])
+
+
+def _row(words: str, judged: Judged, inside: NDArray[np.bool_], main: str) -> tuple[str, ...]:
+    if not inside.any():
+        return ()
+    medians = (_number(np.nanmedian(v[inside])) for v in judged.errors.values())
+    most = _number(np.nanquantile(judged.errors[main][inside], 0.9))
+    return (words, f"{inside.sum()}", *medians, most)
+
+
+def _hidden(judged: Judged) -> Iterable[str]:
+    """Keypoints in the open against those behind something, the body's own parts among it."""
+    away = np.linalg.norm(judged.read_px - judged.truth_px, axis=-1)
+    measures = {"as read, px": away}
+    if judged.points_mm is not None:
+        measures["of the fitted body, mm"] = judged.points_mm
+    rows = []
+    for words, which in (("in the open", ~judged.hidden), ("hidden", judged.hidden)):
+        if which.any():
+            rows.append((words, f"{which.mean():.0%}", *(_number(np.median(m[which])) for m in measures.values())))
+    yield "Keypoints, medians:\n\n" + _table(("keypoints", "share", *measures), rows)
+
+
+def _costs(judged: Judged, easier: Sequence[Easier], main: str) -> str:
+    header = ("left out", f"{_header(main)}, with it", "without", "px, with it", "without", "pictures that differ")
+    rows = []
+    for each in easier:
+        differ = (judged.images[each.rows] != each.judged.images).any(axis=(1, 2, 3))
+        if not differ.any():
+            continue
+        pairs = [
+            _number(np.nanmedian(errors[name][differ]))
+            for name in (main, "px")
+            for errors in ({n: v[each.rows] for n, v in judged.errors.items()}, each.judged.errors)
+        ]
+        rows.append((_plain(each.name), *pairs, f"{differ.sum()}"))
+    return _table(header, rows)
+
+
+def _calibration(score: dict[str, Any]) -> Iterable[str]:
+    """What score.json says of the error model; nothing for a model without one."""
+    found = score.get("validation", {}).get("calibration")
+    if not found:
+        yield "## Calibration\n\nNone: its intervals are guesses."
+        return
+    yield (
+        "## Calibration\n\nErrors over what the error model expects, on looks that it was not fitted to (1 is honest), "
+        "and shares of frames and clips.\n\n" + _table(("", ""), [(_plain(n), f"{v:.3g}") for n, v in found.items()])
+    )
+
+
+def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
+    count = max(1, round(_WORST_SHARE * len(worst)))
+    groups = (("the worst tenth", worst[:count]), ("the others", worst[count:]))
+    rows = [
+        (
+            words,
+            f"{np.median(judged.diameter_px[which]):.0f}",
+            f"{np.median(judged.contrast[which]):.0f}",
+            f"{np.mean(judged.hidden_share[which] > 0.0):.0%}",
+            f"{np.mean(judged.hidden_share[which] > 0.25):.0%}",
+        )
+        for words, which in groups
+        if len(which)
+    ]
+    header = ("pictures", f"{across} [px]", "contrast", "with points covered", "with more than a quarter covered")
+    return _table(header, rows)
+
+
+def _worst(judged: Judged, main: str) -> NDArray[np.int64]:
+    return np.argsort(-np.nan_to_num(judged.errors[main]), kind="stable")
+
+
+def _one_a_look(order: NDArray[np.int64], look: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of each look the first in the order."""
+    return order[np.sort(np.unique(look[order], return_index=True)[1])]
+
+
+_QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.65, 0.75)
+
+
+def _usual(judged: Judged, main: str) -> NDArray[np.int64]:
+    order = np.argsort(judged.errors[main], kind="stable")
+    return order[[round(q * (len(order) - 1)) for q in _QUANTILES]]
+
+
+def _named(error: str) -> str:
+    return {"rotation_deg": "rotation error", "points_mm": "the error of the fitted points"}[error]
+
+
+def _header(error: str) -> str:
+    name, unit = UNITS[error]
+    return f"{name} [{unit}]"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _number(value: float | Array) -> str:
+    number = float(value)
+    return "" if not np.isfinite(number) else f"{number:.2f}" if number < 1.0 else f"{number:.3g}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [tuple(header), ("---",) * len(header), *(tuple(row) for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

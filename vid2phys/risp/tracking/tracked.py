@@ -1,0 +1,112 @@
+"""What was seen of an object in a clip: its pose and readings in every frame, and how they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.tracking.geometry import pose_modes
+from vid2phys.risp.tracking.pose import Pose
+from vid2phys.risp.tracking.sight import Sightings
+from vid2phys.types import Array, Observation
+
+
+@dataclass(frozen=True)
+class Track:
+    """What was seen of an object in a clip of T frames.
+
+    observation: keypoints with the true labels of the chosen branch. poses: [T] camera_from_body of each frame by
+    itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
+    the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
+    rotations[g]^T, the chosen branch (g = 0) first. readings: the observation before outlines corrected it; None: they
+    did not.
+    """
+
+    observation: Observation
+    poses: Pose
+    tracked: NDArray[np.bool_]
+    quality: Array
+    element: NDArray[np.int64]
+    branch_log_likelihood: Array
+    readings: Observation | None = None
+
+    @property
+    def network(self) -> Observation:
+        """What the network read by itself, to be joined with other evidence of the same pixels."""
+        return self.observation if self.readings is None else self.readings
+
+    @property
+    def lost_frames(self) -> NDArray[np.int64]:
+        """Indices of the frames in which the object was not found."""
+        return np.flatnonzero(~self.tracked)
+
+    @staticmethod
+    def of_nothing(times_s: Array, points_body: Array, calibration: Calibration, branch_log_likelihood: Array) -> Track:
+        """A clip with frames at times_s [T] in all of which the object is lost: they hold harmless numbers."""
+        count, points = len(times_s), len(points_body)
+        lost = np.full(count, np.nan)
+        poses = Pose(
+            np.full((count, 3, 3), np.nan),
+            np.full((count, 3), np.nan),
+            np.full((count, 6, 6), np.nan),
+            lost,
+            np.full(count, np.inf),
+            np.zeros((count, points), dtype=bool),
+        )
+        observation = Observation(
+            times_s,
+            np.zeros((count, points, 2)),
+            np.broadcast_to(np.eye(2), (count, points, 2, 2)),
+            np.zeros((count, points, 2, 6)),
+            np.array(calibration.correlation_time_s),
+            np.zeros((count, points), dtype=bool),
+            points_body,
+        )
+        nowhere = np.full(count, -1, dtype=np.int64)
+        return Track(observation, poses, np.zeros(count, dtype=bool), np.zeros(count), nowhere, branch_log_likelihood)
+
+    def seeing(
+        self,
+        indices: NDArray[np.int64],
+        seen: Sightings,
+        poses: Pose,
+        quality: Array,
+        element: NDArray[np.int64],
+        inverse: NDArray[np.int64],
+        calibration: Calibration,
+    ) -> Track:
+        """With the object found in N more frames.
+
+        seen: what was read there. poses [N] and quality [N]: of the hypothesis that was chosen, under the true labels.
+        element: [N], as above. inverse: [N, K], true point k was read as point inverse[k].
+        """
+        scale = calibration.mode_scale(seen.diameter_px, quality)
+        scale[:, 3:5] *= seen.angular_radius[:, None]  # of the radius to of the range
+        modes = pose_modes(poses.rotation, poses.translation, self.observation.points_body)
+        inside = np.take_along_axis(seen.inside, inverse, axis=1)
+
+        def put(into: Any, values: Any) -> Any:
+            out = into.copy()
+            out[indices] = values
+            return out
+
+        rows = self.observation
+        observation = replace(
+            rows,
+            bearings=put(rows.bearings, np.take_along_axis(seen.bearings, inverse[..., None], axis=1)),
+            covariance=put(rows.covariance, np.take_along_axis(seen.covariance, inverse[..., None, None], axis=1)),
+            shared_basis=put(rows.shared_basis, modes * scale[:, None, None, :]),
+            visible=put(rows.visible, poses.inliers & inside),
+        )
+        return Track(
+            observation,
+            Pose(**{f.name: put(getattr(self.poses, f.name), getattr(poses, f.name)) for f in fields(Pose)}),
+            put(self.tracked, True),
+            put(self.quality, quality),
+            put(self.element, element),
+            self.branch_log_likelihood,
+        )
