@@ -42,7 +42,7 @@ class Edges:
 
 def linear_light(picture: NDArray[np.uint8]) -> Array:
     """Display bytes to linear light."""
-    return _LIGHT[picture]
+    return np.asarray(_LIGHT[picture])
 
 
 def find_edges(frame: NDArray[np.uint8], outline: Outline, within_px: float) -> Edges:

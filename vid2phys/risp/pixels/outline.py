@@ -78,13 +78,12 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
     posed = mesh.vertices @ rotation.T + translation
     if not posed[:, 2].min() > _LEAST_DEPTH:
         return None
-    z = np.ascontiguousarray(posed[:, 2])
-    sides = [posed[:, i] / z for i in range(2)]  # bearings
-    low, high = (np.array([end(side) for side in sides]) for end in (np.min, np.max))
+    bearings, z = posed.T[:2] / posed[:, 2], posed[:, 2].copy()  # [2, V]
+    low, high = bearings.min(axis=1), bearings.max(axis=1)
     focal = _DRAWN_PX / float((high - low).max() + 1e-9)
     corner = focal * low - _MARGIN_PX  # drawn pixel = focal * bearing - corner
     width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
-    x, y = (focal * side - corner[i] for i, side in enumerate(sides))
+    x, y = np.ascontiguousarray(focal * bearings - corner[:, None])
     nearness = draw_nearness(x, y, z, mesh.faces, width, height)
     mask = (nearness > 0.0).astype(np.uint8)
     edges, _ = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
@@ -111,7 +110,7 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
 
 
 def _unit(vectors: Array) -> Array:
-    return vectors / np.hypot(vectors[:, 0], vectors[:, 1])[:, None]
+    return np.asarray(vectors / np.hypot(vectors[:, 0], vectors[:, 1])[:, None])
 
 
 def _inverse(matrices: Array) -> Array:

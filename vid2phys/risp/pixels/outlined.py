@@ -60,7 +60,7 @@ def outlined(
         basis[i] = pose_modes(rotation[i], translation[i], seen.points_body) * std
         fitted = True
     # outlines mistake the same look for the same thing for longer than the network does
-    correlation_s = np.maximum(seen.correlation_time_s, calibration.contour_correlation_s if fitted else 0.0)
+    correlation_s = np.maximum(seen.correlation_time_s, fitted * np.array(calibration.contour_correlation_s))
     better = replace(seen, bearings=bearings, shared_basis=basis, correlation_time_s=correlation_s)
     return better, replace(poses, rotation=rotation, translation=translation)
 
