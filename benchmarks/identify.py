@@ -1,9 +1,10 @@
-"""identify and evaluate on the sample and on recorded flights: accuracy, wall time, memory.
+"""identify and evaluate on the sample, on recorded flights and on recorded tosses: accuracy, wall time, memory.
 
     python -m benchmarks.identify --json FILE [--quick] [--markdown]
 
 Each case runs `vid2phys identify` in a process of its own, so its seconds hold the imports and its memory is its own.
-Clips named quad_* in ../shared/clips are used when they are there. `--quick` runs the sample's first case alone.
+Clips named quad_* and cube_* in ../shared/clips are used when they are there; a plain cube is judged up to its turns.
+`--quick` runs the sample's first case alone.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ POSE_METRICS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One run: a clip's folder, its mesh, what is asked, and the true mass [kg]."""
+    """One run: a clip's folder, its mesh, what is asked, and the true mass [kg], None where none is asked for."""
 
     name: str
     folder: Path
     mesh: str
     arguments: tuple[str, ...]
-    mass_kg: float
+    mass_kg: float | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def cases(quick: bool) -> list[Case]:
         found.append(Case(f"{folder.name}, mass", folder, "mesh.obj", with_actions, RECORDED_MASS_KG))
         imitation = ("--set", f"mass={RECORDED_MASS_KG}")
         found.append(Case(f"{folder.name}, imitation", folder, "mesh.obj", imitation, RECORDED_MASS_KG))
+    for folder in sorted(CLIPS.glob("cube_*")):
+        found.append(Case(folder.name, folder, "mesh.obj", ("--system", "rigid_contact"), None))
     return found
 
 
@@ -86,9 +89,11 @@ def run_case(case: Case, work: Path) -> list[Row]:
     result = json.loads((out / "result.json").read_text())
     metrics = json.loads((out / "metrics.json").read_text())
     rows = [(name, metrics[name], unit) for name, unit in POSE_METRICS.items()]
-    if "--fit" in case.arguments:
+    judged = "rotation_median_deg" if case.mass_kg else "rotation_median_deg_up_to_symmetry"
+    rows.append(("rotation_judged", metrics[judged], "deg"))
+    if "--fit" in case.arguments and case.mass_kg:
         rows += list(_mass(result["parameters"]["mass"], case.mass_kg))
-    elif case.folder == SAMPLE:
+    elif case.folder == SAMPLE and case.mass_kg:
         rows += list(_actions(out / "actions.csv", SAMPLE / "actions.csv", 9.81 * case.mass_kg))
     rows += [("wall_seconds", seconds, "s"), ("peak_memory", memory_gb, "GB")]
     return [Row(case.name, *row) for row in rows]
@@ -156,7 +161,7 @@ def table(rows: list[Row], command: str, seconds: float, quick: bool) -> dict[st
         "quick": quick,
         "rows": [
             {
-                "system": "quadrotor",
+                "system": "rigid_contact" if row.case.startswith("cube_") else "quadrotor",
                 "method": "ours",
                 "case": row.case,
                 "metric": row.metric,
@@ -175,12 +180,14 @@ MARKDOWN = {  # heading -> metric, factor, format
     "tracked": ("frames_tracked_fraction", 100.0, "{:.0f} %"),
     "position RMSE": ("position_rmse_m", 100.0, "{:.1f} cm"),
     "sideways": ("lateral_rmse_m", 1000.0, "{:.1f} mm"),
-    "rotation, median": ("rotation_median_deg", 1.0, "{:.1f} deg"),
+    "depth": ("depth_rmse_m", 1000.0, "{:.0f} mm"),
+    "rotation, median": ("rotation_judged", 1.0, "{:.1f} deg"),
     "mass error": ("mass_error", 100.0, "{:+.1f} %"),
     "mass in its interval": ("mass_in_interval", 1.0, "{:.0f}"),
     "thrust RMS of hover": ("thrust_rms_of_hover", 100.0, "{:.1f} %"),
     "torques in their intervals": ("torques_in_interval", 100.0, "{:.0f} %"),
     "time": ("wall_seconds", 1.0, "{:.0f} s"),
+    "poses in their intervals": ("interval_coverage", 100.0, "{:.0f} %"),
     "memory": ("peak_memory", 1.0, "{:.1f} GB"),
 }
 

@@ -194,6 +194,7 @@ def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
         inputs.model,
         inputs.model.radius_m,
         tilt_std_rad=tilt_spread(inputs.system),
+        mesh=inputs.mesh,
         paint=Paint.of(inputs.mesh, inputs.model.rotations, inputs.model.center),
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
