@@ -17,7 +17,6 @@ import platform
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,9 @@ from vid2phys.risp.pixels.align import PRIOR_STD, Stage, align, moved
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.backdrop import Backdrop
 from vid2phys.risp.pixels.contour import fit_contour
+from vid2phys.risp.pixels.contour_errors import Reading, read_clip
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, make_dataset
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
-from vid2phys.risp.tracking.geometry import covariance_in_modes
-from vid2phys.risp.tracking.sight import direction_and_size, look
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,17 +46,6 @@ SIZES_PX = (20.0, 35.0, 60.0, 100.0, 200.0)
 FRAMES = (1, 5, 9, 13)  # of a sequence
 LOOKS, QUICK_LOOKS = 20, 2
 SEED = 2_000_003
-_CENTER, _SIZE = 0.06, 0.03  # spread of where the views look, as in calibration
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A frame's keypoints as a pose, and its covariance in modes."""
-
-    frame: int
-    rotation: Array
-    translation: Array
-    covariance: Array
 
 
 Errors = dict[str, list[tuple[Array, Array]]]  # of each method: error [6] in modes, covariance [6, 6]
@@ -67,7 +54,8 @@ Errors = dict[str, list[tuple[Array, Array]]]  # of each method: error [6] in mo
 def judge(mesh: Mesh, model: Model, clip: HeldOutClip, rng: np.random.Generator, spent: dict[str, float]) -> Errors:
     """Errors of every method in the clip's frames that the network believes it sees the body in."""
     calibration = Calibration.from_dict(model.calibration)
-    readings = list(_read(model, calibration, clip, rng))
+    readings = list(read_clip(model, calibration, clip, rng, FRAMES))
+    scale = np.array(calibration.contour_scale)
     found: Errors = defaultdict(list)
     for seen in readings:
         start = seen.rotation, seen.translation
@@ -77,30 +65,12 @@ def judge(mesh: Mesh, model: Model, clip: HeldOutClip, rng: np.random.Generator,
             fit = fit_contour(clip.frames[seen.frame], clip.cameras[seen.frame], mesh, *start, prior=prior)
             spent[method] = spent.get(method, 0.0) + time.process_time() - began
             if fit is not None:
-                found[method].append((_error(clip, seen.frame, fit.rotation, fit.translation), fit.covariance))
+                stated = scale[:, None] * fit.covariance * scale
+                found[method].append((_error(clip, seen.frame, fit.rotation, fit.translation), stated))
             elif method == "fused":
                 found[method].append(found["keypoints"][-1])
     _align(mesh, clip, readings, np.array(calibration.align_scale), found)
     return found
-
-
-def _read(model: Model, calibration: Calibration, clip: HeldOutClip, rng: np.random.Generator) -> Iterator[Reading]:
-    center, radius = direction_and_size(clip.translation, model.radius_m)
-    steady = rng.normal(0.0, 0.5, 3)
-    for i in FRAMES:
-        error = steady + rng.normal(0.0, 0.8, 3)
-        aside = center[i] + error[:2] * _CENTER * np.tan(radius[i])
-        size = radius[i] * np.exp(error[2] * _SIZE)
-        seen = look(model, clip.cameras[i], [clip.frames[i]], aside[None], size[None], calibration)
-        pose, quality = seen.poses[0, 0], seen.quality[:, 0]
-        if not np.isfinite(pose.cost) or quality[0] < calibration.min_quality:
-            continue
-        turned = pose.rotation @ np.swapaxes(model.rotations, -1, -2)
-        nearest = int(np.argmax(np.einsum("gij,ij->g", turned, clip.rotation[i])))
-        std = calibration.mode_scale(seen.diameter_px, quality)[0]
-        std[3:5] *= seen.angular_radius[0]
-        covariance = covariance_in_modes(pose.covariance, pose.translation) + np.diag(std**2)
-        yield Reading(i, turned[nearest], pose.translation, covariance)
 
 
 def _align(mesh: Mesh, clip: HeldOutClip, readings: list[Reading], scale: Array, found: Errors) -> None:

@@ -196,13 +196,14 @@ def card(
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Table or figure (default: list them).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours; the numbers mean nothing.")] = False,
-    body: Annotated[list[str] | None, typer.Option("--body", help="Only this body; repeatable.")] = None,
+    body: Annotated[list[str] | None, typer.Option("--body", help="Run only this body now; repeatable.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="Run only this method now; repeatable.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("docs/results"),
     work: Annotated[Path, typer.Option("--work", help="Folder of renders and weights.")] = Path("work/reproduce"),
     device: DeviceOption = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Make a table or figure of the papers again; what was interrupted goes on where it stopped."""
+    """Make a table or figure of the papers again, in as many sittings as you like; the rest is named and goes on."""
     from vid2phys.reproduce import available
     from vid2phys.reproduce import reproduce as run_reproduce
 
@@ -210,7 +211,14 @@ def reproduce(
         print("\n".join(available()))
         return
     files = run_reproduce(
-        name, quick=quick, bodies=tuple(body or ()), out=out, work=work, device=device or "auto", seed=seed
+        name,
+        quick=quick,
+        bodies=tuple(body or ()),
+        methods=tuple(method or ()),
+        out=out,
+        work=work,
+        device=device or "auto",
+        seed=seed,
     )
     print("\n".join(str(path) for path in files))
 

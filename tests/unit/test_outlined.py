@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.test_contour import CAMERA, MESH, ROTATION, TRANSLATION, photograph
+from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align import moved
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes, project_points
@@ -41,7 +42,7 @@ def test_readings_follow_the_outline(depth: float, changes: bool) -> None:
     rotation, translation = moved(ROTATION, truth, STEP)
     seen, poses = reading(rotation, translation), known_pose(rotation[None], translation[None])
     poses = replace(poses, covariance=np.eye(6)[None] * 1e-10)
-    better, fitted = outlined([picture], CAMERA, MESH, seen, poses)
+    better, fitted = outlined([picture], CAMERA, MESH, seen, poses, Calibration())
     exact = project_points(ROTATION, truth, POINTS)
     before, after = (np.abs(s.bearings[0] - exact).max() for s in (seen, better))
     if not changes:
@@ -51,6 +52,19 @@ def test_readings_follow_the_outline(depth: float, changes: bool) -> None:
     assert after < 0.1 * before
     assert np.abs(better.shared_basis).max() < 0.5 * np.abs(seen.shared_basis).max(), "and are surer"
     assert abs(fitted.translation[0, 2] / truth[2] - 1.0) < 0.005
+
+
+def test_what_outlines_state_is_scaled_by_the_calibration() -> None:
+    rotation, translation = moved(ROTATION, TRANSLATION, STEP)
+    seen, poses = reading(rotation, translation), known_pose(rotation[None], translation[None])
+    poses = replace(poses, covariance=np.eye(6)[None] * 1e-10)
+    picture, twice = photograph(ROTATION, TRANSLATION, noise=3.0), (2.0,) * 6
+    once = Calibration(contour_scale=(1.0,) * 6, contour_correlation_s=(0.3, 0.1, 0.3, 0.1, 0.3, 0.1))
+    single = outlined([picture], CAMERA, MESH, seen, poses, once)[0]
+    double = outlined([picture], CAMERA, MESH, seen, poses, replace(once, contour_scale=twice))[0]
+    np.testing.assert_allclose(double.shared_basis, 2.0 * single.shared_basis)
+    np.testing.assert_array_equal(double.bearings, single.bearings)
+    np.testing.assert_allclose(single.correlation_time_s, [0.3, 0.2, 0.3, 0.2, 0.3, 0.2], err_msg="the longer of both")
 
 
 def test_covariance_in_modes() -> None:

@@ -20,7 +20,7 @@ BLOCKS = np.random.default_rng(3).integers(10, 250, (6, 3, 3, 3))
 GROUP = octahedral()
 
 
-def _cast(rotation: Array, rng: np.random.Generator, finger: bool) -> np.ndarray:
+def cast(rotation: Array, rng: np.random.Generator, finger: bool) -> np.ndarray:
     """The painted cube as rays through the pixels meet it, each side in a light of its own, in blue light."""
     v, u = np.mgrid[: CAMERA.height, : CAMERA.width]
     rays = np.stack([(u - 101.0) / 420.0, (v - 88.0) / 400.0, np.ones(u.shape)], axis=-1) @ rotation
@@ -62,7 +62,7 @@ def test_colours_find_the_orientation_under_any_label(seed: int, finger: bool) -
     paint = Paint.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
     assert paint is not None
     poses = known_pose((rotation @ GROUP[label])[None, None], PLACE[None, None])
-    nats = paint.evidence(_seen(poses), [_cast(rotation, rng, finger)], CAMERA)[0, 0]
+    nats = paint.evidence(_seen(poses), [cast(rotation, rng, finger)], CAMERA)[0, 0]
     assert int(np.argmax(nats)) == label
     assert np.sort(nats)[-2] < -2.0
 
@@ -72,5 +72,5 @@ def test_a_plain_body_says_nothing() -> None:
     paint = Paint.of(painted_cube(np.full((6, 2, 2, 3), 90)), GROUP, np.zeros(3))
     assert paint is not None
     poses = known_pose(np.eye(3)[None, None], PLACE[None, None])
-    nats = paint.evidence(_seen(poses), [_cast(np.eye(3), np.random.default_rng(0), False)], CAMERA)
+    nats = paint.evidence(_seen(poses), [cast(np.eye(3), np.random.default_rng(0), False)], CAMERA)
     assert np.ptp(nats) < 1e-6

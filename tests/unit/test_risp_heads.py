@@ -17,6 +17,7 @@ from vid2phys.risp.heads.state import StateNetwork
 from vid2phys.risp.networks.model import model_folders
 from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.risp.posed.numbers import PostureNumbers
 from vid2phys.risp.renders.stream import Key, PictureStream, StreamSettings
 from vid2phys.risp.shape.state_vector import rigid_vector, state_vector
 from vid2phys.risp.shape.view_state import ViewState
@@ -160,7 +161,7 @@ def test_the_papers_schedule() -> None:
 
 def test_a_saved_state_model_reads_the_same_poses(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = StateModel("quadrotor", ViewState(RADIUS_M, VIEW), 8, head("state@w8").network().eval())
+    model = StateModel("quadrotor", ViewState(RADIUS_M, VIEW), 8, head("state@w8").network().eval(), VIEW)
     model.save(tmp_path / "quad-state", {"seed": 0})
     images = np.random.default_rng(0).integers(0, 255, (3, VIEW, VIEW, 3), dtype=np.uint8)
     camera = poses(3)[1].numpy()
@@ -211,3 +212,31 @@ def test_the_papers_vector_of_a_pose() -> None:
     assert np.allclose(vector, expected)
     with pytest.raises(UsageError, match="no state vector of the paper for 'cloth'"):
         state_vector(get("cloth"), get("cloth").rest_state())
+
+
+def test_a_saved_model_of_postures_reads_the_same(tmp_path: Path) -> None:
+    """An angle, told by its sine and cosine, and a height."""
+    codes = PostureNumbers((True, False), (1.0, 0.02))
+    truth = np.array([[2.5, 0.01], [-0.3, -0.004]])
+    assert np.allclose(codes.encode(truth)[0], [np.sin(2.5), 0.5, np.cos(2.5)])
+    torch.manual_seed(0)
+    model = StateModel("hand", codes, 8, StateNetwork(codes.size, width=8).eval(), VIEW)
+    images = np.random.default_rng(0).integers(0, 255, (2, VIEW, VIEW, 3)).astype(np.uint8)
+    (tmp_path / "hand").mkdir()
+    model.save(tmp_path / "hand", {})
+    loaded = StateModel.load(tmp_path / "hand")
+    assert loaded.codes == codes
+    assert loaded.view_size == VIEW
+    found = model.read_postures(images)
+    assert found.shape == (2, 2)
+    assert np.array_equal(loaded.read_postures(images), found)
+
+
+def test_the_error_of_a_posture_is_that_of_its_numbers() -> None:
+    state = heads.get("state@w8", square_body(), radius_m=RADIUS_M, view_size=VIEW, numbers=3)
+    wanted = torch.tensor([[0.1, -0.4, 0.7], [0.0, 0.2, 0.3]])
+    batch = {"state": wanted, "visible": torch.tensor([[True, False], [False, False]])}
+    error = state.error(wanted + torch.tensor([0.3, 0.0, 0.0]), batch)
+    assert error[0] == pytest.approx(0.1, abs=0.004)  # smooth at zero
+    assert error[1] == 0.0  # a picture without the body
+    assert sum(p.numel() for p in state.network().parameters() if p.dim() == 1) == 3

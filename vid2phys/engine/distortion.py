@@ -25,6 +25,8 @@ def distort(camera: Camera, bearings: Array) -> Array:
     """
     bearings = np.asarray(bearings, dtype=float)
     coefficients = _coefficients(camera)
+    if _none(camera, coefficients):
+        return bearings.copy()
     radius = np.hypot(bearings[..., 0], bearings[..., 1])
     inside = (radius < valid_radius(camera))[..., None]
     return np.where(inside, _distort(camera.model, coefficients, bearings), np.nan)
@@ -32,7 +34,10 @@ def distort(camera: Camera, bearings: Array) -> Array:
 
 def distortion_jacobian(camera: Camera, bearings: Array) -> Array:
     """d distorted / d bearing, [..., 2] -> [..., 2, 2]."""
-    return _jacobian(camera.model, _coefficients(camera), np.asarray(bearings, dtype=float))
+    bearings, coefficients = np.asarray(bearings, dtype=float), _coefficients(camera)
+    if _none(camera, coefficients):
+        return np.broadcast_to(np.eye(2), (*bearings.shape, 2)).copy()
+    return _jacobian(camera.model, coefficients, bearings)
 
 
 def undistort(camera: Camera, distorted: Array) -> Array:
@@ -41,9 +46,13 @@ def undistort(camera: Camera, distorted: Array) -> Array:
     coefficients = _coefficients(camera)
     if camera.model == "equidistant":
         return _fisheye_inverse(coefficients, distorted)
-    if not coefficients.any():
+    if _none(camera, coefficients):
         return distorted.copy()
     return _brown_inverse(coefficients, distorted, valid_radius(camera))
+
+
+def _none(camera: Camera, coefficients: Array) -> bool:
+    return camera.model != "equidistant" and not coefficients.any()
 
 
 def valid_radius(camera: Camera) -> float:

@@ -1,7 +1,8 @@
 """The papers' tables and figures: one module each, found by its file name (`risp_table1.py` is `risp-table1`).
 
-A module holds `run(setting) -> Table`. Modules that other modules share have a leading underscore, or are `bodies`,
-`stage`, `methods`, `unseen` and `table`.
+A module holds `run(setting) -> Table` and `METHODS`. Tables are filled cell by cell (`cells`): a method of a body.
+Shared: `bodies` (which there are), `subject` (what a table does with one: `rigid`, `posed`), `stage` and `unseen` (the
+frames), `methods` (trained networks), `table`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def reproduce(
     *,
     quick: bool = False,
     bodies: tuple[str, ...] = (),
+    methods: tuple[str, ...] = (),
     out: Path = OUT,
     work: Path = WORK,
     device: str = "auto",
@@ -35,23 +37,27 @@ def reproduce(
 ) -> list[Path]:
     """Makes the table or figure called `name` and writes it to `out`. Returns the files: JSON, Markdown, perhaps PNG.
 
-    quick: minutes instead of hours, with numbers that mean nothing. bodies: names, all if there are none. work: folder
-    of renders and trained weights, which are used again; what was interrupted goes on. device: auto, cpu or cuda.
+    quick: minutes instead of hours, with numbers that mean nothing. bodies, methods: what is run now, all if there are
+    none; the table holds what was run earlier, too, and names what is missing. work: folder of renders and trained
+    weights, which are used again; what was interrupted goes on. device: auto, cpu or cuda.
     Raises UsageError for unknown names, MissingDependencyError without LLVM.
     """
     if name not in available():
         raise unknown_name("table", name, available())
     from vid2phys.io.files import disk_errors
-    from vid2phys.reproduce import bodies as known
+    from vid2phys.reproduce.bodies import entries
     from vid2phys.reproduce.table import Setting
     from vid2phys.tasks.training import choose_device
     from vid2phys.tasks.training_progress import show_training
 
-    known.bodies(bodies)  # raises for unknown names before anything is computed
+    entries(bodies)  # raises for unknown names before anything is computed
     if seed < 0:
         raise UsageError(f"--seed {seed}", "0 or more", "leave it out for 0")
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    for method in methods:
+        if method not in module.METHODS:
+            raise unknown_name("method", method, module.METHODS)
     with disk_errors(work), show_training(quiet) as progress:
-        setting = Setting(quick, out, work, progress, bodies, choose_device(device), seed)
+        setting = Setting(quick, out, work, progress, bodies, methods, choose_device(device), seed)
         files: list[Path] = module.run(setting).write(setting)
     return files

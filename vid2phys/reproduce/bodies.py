@@ -1,4 +1,4 @@
-"""The papers' bodies, as tables are made for them: a mesh, its system, and what the paper reports."""
+"""The papers' bodies, as tables are made for them: what moves, and what the paper reports of it."""
 
 from __future__ import annotations
 
@@ -6,76 +6,78 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from vid2phys.engine.system import System
+from vid2phys.errors import InputError, unknown_name
+from vid2phys.reproduce.subject import Subject
 from vid2phys.types import Mesh
 
-QUADROTOR_MESH = Path("samples/quadrotor/quad.obj")
-
 
 @dataclass(frozen=True)
-class Body:
-    """name: in the tables. paper: RISP's own state error (Ma, Du et al., ICLR 2022, table 1). labelled: whether its
-    pictures tell its equivalent poses apart, so that errors against the label mean something."""
+class Entry:
+    """A body of the tables before anything is made for it.
+
+    model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
+    the body, given a folder to keep things in; raises InputError when its mesh is not there.
+    """
 
     name: str
-    mesh: Mesh
-    system: System
-    paper: float
-    labelled: bool = True
+    model: str
+    training_command: str
+    view_size: int
+    make: Callable[[Path], Subject]
 
 
-@dataclass(frozen=True)
-class Missing:
-    """A body that is in no table, and why."""
-
-    name: str
-    reason: str
-
-
-def bodies(names: tuple[str, ...] = ()) -> list[Body | Missing]:
+def entries(names: tuple[str, ...] = ()) -> list[Entry]:
     """The bodies called `names`, all when there are none. Raises UsageError for an unknown name."""
-    from vid2phys.errors import unknown_name
-
+    known = {entry.name: entry for entry in _ENTRIES}
     for name in names:
-        if name not in _BODIES:
-            raise unknown_name("body", name, tuple(_BODIES))
-    return [_BODIES[name]() for name in names or _BODIES]
+        if name not in known:
+            raise unknown_name("body", name, tuple(known))
+    return [known[name] for name in names or known]
 
 
-def _quadrotor() -> Body | Missing:
-    from vid2phys.engine.systems import get
+def _command(what: str) -> str:
+    return f"vid2phys train-risp {what} --samples 12000 --epochs 12 --gamma 1 --seed 0"
+
+
+def _mesh(path: str) -> Mesh:
     from vid2phys.io.mesh import load_mesh
 
-    places = [QUADROTOR_MESH, Path(__file__).resolve().parents[2] / QUADROTOR_MESH]
-    found = next((path for path in places if path.is_file()), None)
+    places = [Path(path), Path(__file__).resolve().parents[2] / path]
+    found = next((place for place in places if place.is_file()), None)
     if found is None:
-        return Missing("quadrotor", f"{QUADROTOR_MESH} is not here: run in the project's folder")
-    return Body("quadrotor", load_mesh(found, "m"), get("quadrotor"), 0.15)
+        raise InputError(f"{path} is not here", "the project's samples", "run in the project's folder")
+    return load_mesh(found, "m")
 
 
-def _plain_cube() -> Body:
-    """RISP's cube without a texture: 24 equivalent poses, so only errors up to symmetry mean anything."""
-    from vid2phys.engine.constants import RISP_CUBE
-    from vid2phys.engine.systems import get
+def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = True) -> Entry:
+    command = _command(f"--mesh {Path(path).name} --system {system}")
 
-    half = 0.5 * RISP_CUBE.side_m
-    corners = half * np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
-    sides = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
-    faces = np.array([each for a, b, c, d in sides for each in ((a, b, c), (a, c, d))])
-    mesh = Mesh(corners, faces, np.zeros(len(faces), dtype=np.int64), ("body",), "cube")
-    return Body("cube-plain", mesh, get("rigid_contact"), 0.16, labelled=False)
+    def make(_: Path) -> Subject:
+        from vid2phys.engine.systems import get
+        from vid2phys.reproduce.rigid import RigidSubject
 
+        return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-def _missing(name: str, reason: str) -> Callable[[], Missing]:
-    return lambda: Missing(name, reason)
+    return Entry(name, Path(path).parent.name, command, 96, make)
 
 
-_BODIES: dict[str, Callable[[], Body | Missing]] = {
-    "quadrotor": _quadrotor,
-    "cube": _missing("cube", "not yet: path-traced frames have no textures"),
-    "cube-plain": _plain_cube,
-    "hand": _missing("hand", "not yet: frames and scores are those of rigid bodies"),
-    "rod": _missing("rod", "not yet: frames and scores are those of rigid bodies"),
-}
+def _posed(name: str, paper: float) -> Entry:
+    command = _command(f"--system {name}")
+
+    def make(folder: Path) -> Subject:
+        from vid2phys.engine.systems import get
+        from vid2phys.reproduce.posed import PosedSubject
+
+        return PosedSubject(name, get(name), paper, command, folder)
+
+    return Entry(name, name, command, 128, make)
+
+
+# RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
+_ENTRIES = (
+    _rigid("quadrotor", "samples/quadrotor/quad.obj", "quadrotor", 0.15),
+    _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16),
+    _rigid("cube-plain", "samples/cube/cube.obj", "rigid_contact", 0.16, labelled=False),
+    _posed("hand", 0.10),
+    _posed("rod", 0.019),
+)

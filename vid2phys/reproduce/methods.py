@@ -1,43 +1,49 @@
-"""The networks that tables compare: trained by recipe on the same pictures, kept under the recipe's hash, and read.
+"""The networks that tables compare: trained by recipe on the same pictures, kept under the recipe's hash.
 
-Nothing here is shipped: weights lie in the work folder, where a training that was interrupted goes on.
+Nothing here is shipped: weights lie in the work folder, where a training that was interrupted goes on. Only `ours` may
+come from a model that was trained by the default command (`shipped_model`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vid2phys.io.files import sha256, write_text
-from vid2phys.reproduce.bodies import Body
-from vid2phys.reproduce.stage import Frames, radius_m
+from vid2phys.reproduce.subject import RenderPlan, Subject
 from vid2phys.reproduce.table import Setting
-from vid2phys.rotations import make_transform
-from vid2phys.types import Array
 
 if TYPE_CHECKING:
     from torch import nn
 
     from vid2phys.risp.heads import Head
+    from vid2phys.risp.networks.model import Model
     from vid2phys.risp.training.recipes import TrainingData
-    from vid2phys.risp.training.train import Validate
+    from vid2phys.risp.training.train import Schedule, Validate
 
 FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
+MODEL_PLACES = (Path("models"), Path("work/models"))
+RENDERS, QUICK_RENDERS = 12_000, 192  # of a body, which all of its methods share
+RATES, RATE_EPOCHS = (1e-2, 1e-3), 2  # RISP's own learning rate and a smaller one, tried for so many epochs
+GRADIENT_EVERY = 5
 _LEAST_EPOCHS, _LEAST_IMAGES = 8, 100_000  # with fewer a curve is flat because nothing was learnt yet
-_PLAUSIBLE = 0.3  # of the distance: five times what the size in a view may be off
-_GRADIENT_EVERY, _GRADIENT_BATCH = 5, 8
-_ASIDE, _SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, log size
-_LOOK = 3  # stream of random numbers
+_GRADIENT_BATCH = 8
+_SAME = 1e-3  # distance of signatures
+_STEP_MS = {0: (8.2, 36.4), 8: (2.5, 9.0), 16: (5.2, 18.8), 32: (12.2, 41.2), 64: (36.9, 118.6)}  # of a 96 px picture
+_DEVELOP_MS = (5.5, 18.5)  # without and with derivatives; keys above: widths of the state head, 0: the keypoint head
+RENDER_MS = 71.0
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that weights depend on. looks: 0, ever new ones (see `make_dataset`)."""
+    """Everything that weights depend on. looks: 0, ever new ones (see `make_dataset`). samples: renders that are used.
+
+    view_size: V px, 0 for the body's own. learning_rate: 0 for our schedule's own, and for RISP's the better of RATES
+    (`settled`).
+    """
 
     head: str
     loss: str
@@ -45,8 +51,10 @@ class Recipe:
     samples: int
     epochs: int
     looks: int = 0
+    view_size: int = 0
+    learning_rate: float = 0.0
     seed: int = 0
-    version: int = 1
+    version: int = 2
 
     @property
     def digest(self) -> str:
@@ -58,6 +66,18 @@ class Recipe:
         """Whether RISP's own schedule is followed."""
         return self.head.startswith("state")
 
+    def network(self, subject: Subject) -> str:
+        """In words."""
+        return f"{self.head}, {self.view_size or subject.view_size} px"
+
+    def schedule(self, workers: int) -> Schedule:
+        """How it is trained."""
+        from vid2phys.risp.training.recipes import paper_schedule
+        from vid2phys.risp.training.train import Schedule
+
+        schedule = paper_schedule(self.epochs, workers) if self.is_paper else Schedule(self.epochs, workers=workers)
+        return replace(schedule, learning_rate=self.learning_rate) if self.learning_rate else schedule
+
 
 @dataclass(frozen=True)
 class Learnt:
@@ -66,28 +86,29 @@ class Learnt:
     recipe: Recipe
     head: Head
     network: nn.Module
-    data: TrainingData
+    view_size: int
     history: list[dict[str, float]]
     seconds: float
     images: int
     sha256: str
 
-    @property
-    def converged(self) -> bool:
-        """Whether the validation curve is flat at its end, after a training worth the name."""
-        curve = [entry["val_error" if self.recipe.is_paper else "px"] for entry in self.history]
-        return self.images >= _LEAST_IMAGES and is_flat(curve)
 
-    def effort(self) -> dict[str, Any]:
-        """What every row of the method says of its training."""
-        return {
-            "network": self.recipe.head,
-            "images_seen": self.images,
-            "seconds": round(self.seconds, 1),
-            "converged": self.converged,
-            "recipe": self.recipe.digest,
-            "weights_sha256": self.sha256,
-        }
+def effort(subject: Subject, learnt: Learnt) -> dict[str, Any]:
+    """What every row of a method says of its training."""
+    return {
+        "network": learnt.recipe.network(subject),
+        "images_seen": learnt.images,
+        "seconds": round(learnt.seconds, 1),
+        "converged": is_converged(learnt.history, learnt.images),
+        "recipe": learnt.recipe.digest,
+        "weights_sha256": learnt.sha256,
+    }
+
+
+def is_converged(history: list[dict[str, float]], images: int) -> bool:
+    """Whether the validation curve is flat at its end, after a training worth the name."""
+    metric = "state_error" if "state_error" in history[-1] else "px"  # models of `train-risp` have no state error
+    return images >= _LEAST_IMAGES and is_flat([entry[metric] for entry in history])
 
 
 def is_flat(curve: list[float]) -> bool:
@@ -98,34 +119,41 @@ def is_flat(curve: list[float]) -> bool:
     return min(curve[begin:]) > (1.0 - FLAT) * min(curve[:begin])
 
 
-def training_data(body: Body, setting: Setting, samples: int, looks: int) -> TrainingData:
-    """Renders of the body, made once for all methods."""
-    from dataclasses import replace
-
-    from vid2phys.tasks.train_rigid import training_data as make
-
-    folder = folder_of(body, setting) / f"data-{samples}-{looks}-{setting.seed}"
-    data = make(
-        body.mesh, body.system, folder, samples=samples, seed=setting.seed, progress=setting.progress, looks=looks
+def render_plan(subject: Subject, setting: Setting, recipe: Recipe) -> RenderPlan:
+    """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set."""
+    made = recipe.samples if recipe.looks else _shared(setting)
+    return RenderPlan(
+        folder_of(subject, setting), made, recipe.samples, recipe.looks, setting.seed, recipe.view_size, recipe.is_paper
     )
-    return replace(data, pictures=replace(data.pictures, looks=looks))
 
 
-def folder_of(body: Body, setting: Setting) -> Path:
+def _shared(setting: Setting) -> int:
+    """Renders that the methods of a body share."""
+    return QUICK_RENDERS if setting.quick else RENDERS
+
+
+def training_data(subject: Subject, setting: Setting, recipe: Recipe) -> TrainingData:
+    """The first `samples` of a body's renders."""
+    from vid2phys.tasks.training import held_out
+
+    plan = render_plan(subject, setting, recipe)
+    data = subject.training_data(plan, setting.progress)
+    return replace(data, renders=plan.samples, held_out=held_out(plan.samples))
+
+
+def folder_of(subject: Subject, setting: Setting) -> Path:
     """What is kept for a body."""
-    return setting.work / body.name
+    return setting.work / subject.name
 
 
-def train(body: Body, recipe: Recipe, setting: Setting, validation: Validate | None = None) -> Learnt:
-    """The network of a recipe, trained or taken from the work folder. validation: None for the head's own."""
-    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
-    from vid2phys.risp.training.train import Schedule
+def train(subject: Subject, recipe: Recipe, setting: Setting, validation: Validate | None = None) -> Learnt:
+    """The network of a recipe, trained or taken from the work folder. validation: None for the body's own."""
+    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
     from vid2phys.tasks.training import share_cores
 
-    data = training_data(body, setting, recipe.samples, recipe.looks)
-    workers = share_cores(setting.device)
-    schedule = paper_schedule(recipe.epochs, workers) if recipe.is_paper else Schedule(recipe.epochs, workers=workers)
-    folder, head = folder_of(body, setting) / recipe.digest, head_of(data, recipe.head)
+    data = training_data(subject, setting, recipe)
+    schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
+    folder = folder_of(subject, setting) / recipe.digest
     folder.mkdir(parents=True, exist_ok=True)
     trained = train_head(
         data,
@@ -135,102 +163,96 @@ def train(body: Body, recipe: Recipe, setting: Setting, validation: Validate | N
         gamma=recipe.gamma,
         seed=recipe.seed,
         loss=recipe.loss,
-        gradient_every=_GRADIENT_EVERY,
-        validation=validation,
+        gradient_every=GRADIENT_EVERY,
+        validation=validation or subject.validation(data, head),
     )
     digest = sha256(next(folder.glob("*.checkpoint.safetensors")))
     write_text(folder / "recipe.json", json.dumps({**asdict(recipe), "sha256": digest}, indent=1) + "\n")
-    steps = len(data.training) // schedule.batch
-    with_gradients = _GRADIENT_BATCH * (steps // _GRADIENT_EVERY) if recipe.gamma > 0.0 else 0
-    images = recipe.epochs * (steps * schedule.batch + with_gradients)
-    return Learnt(recipe, head, trained.network.cpu(), data, trained.history, trained.seconds, images, digest)
-
-
-def read(learnt: Learnt, body: Body, frames: Frames, seed: int) -> Array:
-    """World poses [N, 4, 4] m that the network gives frames, each looked at where a tracker would look.
-
-    That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods. A pose
-    beyond what those errors allow is put where it was looked for (`at_plausible_place`).
-    """
-    from vid2phys.risp.tracking.sight import direction_and_size
-
-    read_one = _read_numbers if learnt.recipe.is_paper else _keypoint_reader(learnt, body)
-    rng = np.random.default_rng([seed, _LOOK])
-    found = []
-    for piece, camera, pose in zip(frames.pieces, frames.cameras, frames.world_from_body, strict=True):
-        assert camera.camera_to_world is not None
-        place = camera.camera_to_world[:3, :3].T @ (pose[:3, 3] - camera.camera_to_world[:3, 3])
-        center, radius = direction_and_size(place, radius_m(body))
-        error = rng.normal(size=3) * [_ASIDE, _ASIDE, _SIZE]
-        aside = center + 3.0 * error[:2] * np.tan(radius)  # the view is three radii wide
-        expected = float(radius * np.exp(error[2]))
-        in_camera = read_one(learnt, camera, piece, aside, expected)
-        in_camera = at_plausible_place(in_camera, aside, expected, radius_m(body))
-        found.append(camera.camera_to_world @ in_camera)
-    return np.stack(found)
-
-
-def at_plausible_place(camera_from_body: Array, center: Array, angular_radius: float, radius_m: float) -> Array:
-    """A pose [4, 4] as it is if a tracker would believe its place, else with the place where it was looked for.
-
-    center [2], angular_radius [rad]: of the view. Its sides are three radii: a body half of that aside is not in it. A
-    distance 30 % off is kept on its line of sight.
-    """
-    place, expected = camera_from_body[:3, 3], radius_m / np.sin(angular_radius)
-    in_front = bool(np.isfinite(place).all() and place[2] > 0.0)
-    if not in_front or np.linalg.norm(place[:2] / place[2] - center) > 1.5 * np.tan(angular_radius):
-        place = np.array([*center, 1.0])
-    elif abs(np.linalg.norm(place) / expected - 1.0) <= _PLAUSIBLE:
-        return camera_from_body
-    return make_transform(camera_from_body[:3, :3], expected * place / np.linalg.norm(place))
-
-
-def _read_numbers(learnt: Learnt, camera: Any, piece: Any, center: Array, radius: float) -> Array:
-    import torch
-
-    from vid2phys.risp.heads.state import StateHead, read_numbers
-    from vid2phys.risp.tracking.view import make_view, resample
-
-    assert isinstance(learnt.head, StateHead)
-    view = make_view(camera, center, radius, learnt.data.pictures.view_size)
-    numbers = read_numbers(learnt.network, resample(piece, camera, view)[None])
-    in_view = learnt.head.codes.decode(numbers, torch.from_numpy(view.K)[None])[0].numpy()
-    turn = view.rotation_view_from_camera.T
-    return make_transform(turn @ in_view[:3, :3], turn @ in_view[:3, 3])
-
-
-def _keypoint_reader(learnt: Learnt, body: Body) -> Any:
-    """Points, pose by PnP, and the branch of a symmetric body by the front map: as a frame of a clip is read."""
-    from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.calibration.error_model import Calibration
-    from vid2phys.risp.networks.model import Model, Shape
-    from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.tracking.branch import front_evidence
-    from vid2phys.risp.tracking.sight import look
-    from vid2phys.risp.training.recipes import COARSE_SIZE
-
-    known = learnt.data.body
-    signature = geometry_signature(body.mesh)
-    shape = Shape(
-        body.system.name,
-        signature,
-        known.points,
-        known.rotations,
-        known.permutation,
-        known.front,
-        body.mesh.name,
-        known.center,
+    images = recipe.epochs * sum(pictures_an_epoch(recipe, len(data.training), schedule.batch))
+    return Learnt(
+        *(recipe, head, trained.network.cpu(), data.pictures.view_size),
+        *(trained.history, trained.seconds, images, digest),
     )
-    assert isinstance(learnt.network, KeypointNetwork)
-    coarse = LocatorNetwork(**COARSE_SIZE)  # places are given
-    model = Model(shape, learnt.network, coarse, learnt.data.pictures.view_size, {})
-    calibration = Calibration()
 
-    def read_one(_: Learnt, camera: Any, piece: Any, center: Array, radius: float) -> Array:
-        seen = look(model, camera, [piece], center[None], np.array([radius]), calibration)
-        pose = make_transform(seen.poses.rotation[0, 0], seen.poses.translation[0, 0])
-        front = None if known.front is None else known.points[known.front]
-        evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, known.rotations, front, known.center)
-        return pose @ np.linalg.inv(known.turns[int(np.argmax(evidence[0, 0]))])
 
-    return read_one
+def settled(subject: Subject, recipe: Recipe, setting: Setting) -> tuple[Recipe, dict[str, Any]]:
+    """A recipe with its learning rate, and what its rows say of that.
+
+    RISP's network gets the rate that is better on held-out looks after a short training without gradients; its own
+    is 1e-2, for trainings several times as long.
+    """
+    if not recipe.is_paper or recipe.learning_rate:
+        return recipe, {}
+    errors = {}
+    for rate in RATES:
+        short = replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, samples=_shared(setting), looks=0, learning_rate=rate)
+        setting.progress.note(f"{subject.name}: {recipe.head} with a learning rate of {rate:g}")
+        errors[rate] = round(train(subject, short, setting).history[-1]["state_error"], 5)
+    best = min(errors, key=lambda rate: errors[rate])
+    said = {"learning_rate": best, "rates_tried": {f"{rate:g}": error for rate, error in errors.items()}}
+    return replace(recipe, learning_rate=best), said
+
+
+def pictures_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, int]:
+    """How many pictures a network is shown in an epoch without and with rendering derivatives."""
+    steps = renders // batch
+    return steps * batch, _GRADIENT_BATCH * (steps // GRADIENT_EVERY) if recipe.gamma > 0.0 else 0
+
+
+def model_folder(name: str, training_command: str) -> Path | None:
+    """The model called `name` in the places of models, if it was trained by this command."""
+    for folder in (place / name for place in MODEL_PLACES):
+        score = _score(folder)
+        if score.get("command") == training_command and score["training"]["started_from"] is None:
+            return folder
+    return None
+
+
+def load_model(subject: Subject, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
+    """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
+    from vid2phys.errors import InputError
+    from vid2phys.io.geometry import geometry_signature, signature_distance
+    from vid2phys.risp.networks.model import Model
+
+    model, score = Model.load(folder), _score(folder)
+    distance = signature_distance(model.shape.signature, geometry_signature(subject.mesh))
+    if distance > _SAME:
+        raise InputError(
+            f"the model '{folder}' was trained by the command for '{subject.name}', but on another shape",
+            f"`{subject.training_command}` with the mesh of the table",
+            "move it away",
+        )
+    shown = score["data"]["renders"] - score["data"]["held_out"]
+    images = score["training"]["epochs"] * sum(pictures_an_epoch(recipe, shown, recipe.schedule(1).batch))
+    history = score["history"]["fine"]
+    return model, {
+        "network": recipe.network(subject),
+        "images_seen": images,
+        "seconds": score["seconds"]["fine"],
+        "converged": is_converged(history, images),
+        "recipe": score["command"],
+        "weights_sha256": sha256(folder / "fine.safetensors"),
+    }
+
+
+def _score(folder: Path) -> dict[str, Any]:
+    """score.json of a model, empty if it has none that can be read."""
+    try:
+        score = json.loads((folder / "score.json").read_text(encoding="utf-8"))
+        return score if {"command", "training", "data", "history", "seconds"} <= set(score) else {}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def training_seconds(recipe: Recipe, view_size: int) -> float:
+    """About how long a training takes on two cores, from times per picture measured on such a machine."""
+    width = int(recipe.head.partition("@w")[2] or 64) if recipe.is_paper else 0
+    shares = ((recipe.view_size or view_size) / 96) ** 2
+    plain, gradient = pictures_an_epoch(recipe, recipe.samples, recipe.schedule(1).batch)
+    trained, developed = _STEP_MS[width], _DEVELOP_MS
+    network = shares * (plain * trained[0] + gradient * trained[1])  # on one core, beside the other's developing
+    seconds = 1e-3 * recipe.epochs * max(network, plain * developed[0] + gradient * developed[1])
+    if recipe.is_paper and not recipe.learning_rate:
+        trial = replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, looks=0, learning_rate=RATES[0])
+        seconds += len(RATES) * training_seconds(trial, view_size)  # shared by the recipes of a body
+    return seconds

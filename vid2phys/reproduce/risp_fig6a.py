@@ -8,112 +8,131 @@ of looks that none of them has met.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from vid2phys.reproduce.bodies import Body, Missing, bodies
-from vid2phys.reproduce.methods import Recipe, train, training_data
+from vid2phys.reproduce.bodies import entries
+from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate
+from vid2phys.reproduce.methods import QUICK_RENDERS, RATES, Recipe, effort, settled, train, training_data
+from vid2phys.reproduce.risp_table1 import PAPER_NETWORK, PAPER_VIEW_PX
+from vid2phys.reproduce.subject import Subject
 from vid2phys.reproduce.table import Setting, Table, row
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from vid2phys.risp.training.recipes import TrainingData
-
+NAME = "risp-fig6a"
+METHODS = ("paper-no-grad", "paper", "ours-no-grad", "ours")
 LOOKS = {"1": 1, "10": 10, "random": 0}
 _COLORS = {"1": "tab:red", "10": "tab:orange", "random": "tab:blue"}
 _NOTES = [
-    "`state_error` is the mean absolute error over the nine numbers of a pose in its view (`risp/shape/view_state.py`: "
-    "place in half views, log size, sines and cosines of three angles), up to the body's symmetry, on held-out random "
-    "looks.",
-    "All trainings of a head have as many steps; `1`, `10` and `random` are the rendering configurations they meet.",
+    "`state_error` on held-out random looks: of rigid bodies the mean absolute error over the nine numbers of a pose "
+    "in its view (`risp/shape/view_state.py`: place in half views, log size, sines and cosines of three angles), up to "
+    "the body's symmetry; of hand and rod that over the paper's vector. What is painted on the cube tells keypoints' "
+    "turns after the network, in the table: here their errors are up to the symmetry of its shape.",
+    "All trainings of a head have as many steps on as many renders, in the same poses or postures; `1`, `10` and "
+    "`random` are the rendering configurations they meet.",
+    "RISP's network and schedule at the size of `risp-table1`.",
 ]
 
 
-def run(setting: Setting) -> Table:
-    """Trains what is missing and draws the curves."""
-    began = time.monotonic()
-    rows: list[dict[str, Any]] = []
-    for body in bodies(setting.bodies or ("quadrotor",)):
-        if isinstance(body, Missing):
-            rows.append(row(body.name, "ours", "state_error", None, "1", reason=body.reason))
-        else:
-            rows += _body_rows(body, setting)
-    command = "vid2phys reproduce risp-fig6a" + (" --quick" if setting.quick else "")
-    command += "".join(f" --body {name}" for name in setting.bodies)
-    return Table("risp-fig6a", command, rows, _NOTES, time.monotonic() - began, lambda path: draw(rows, path))
-
-
-def _body_rows(body: Body, setting: Setting) -> list[dict[str, Any]]:
-    samples = 384 if setting.quick else 6_000
-    heads = {"paper": ("state@w16", 4), "ours": ("keypoint", 4)}
-    if not setting.quick:
-        heads = {"paper": ("state@w32", 40), "ours": ("keypoint", 12)}
-    judge = training_data(body, setting, samples, 0)  # its held-out looks are new to all
-    rows = []
-    for family, (head, epochs) in heads.items():
-        for looks, number in LOOKS.items():
-            for gamma in (0.0, 1.0):
+def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
+    """How each network is trained, by method and looks."""
+    samples, paper, ours = (QUICK_RENDERS, ("state@w16", 2), ("keypoint", 2))
+    if not quick:
+        samples, paper, ours = (6_000, (PAPER_NETWORK, 20), ("keypoint", 10))
+    result = {}
+    for family, (head, epochs) in {"paper": paper, "ours": ours}.items():
+        for method, gamma in ((f"{family}-no-grad", 0.0), (family, 1.0)):
+            for looks, number in LOOKS.items():
                 recipe = Recipe(head, "error-gradient", gamma, samples, epochs, looks=number)
-                method = family if gamma else f"{family}-no-grad"
-                setting.progress.note(f"{body.name}: {method}, {looks} configurations")
-                learnt = train(body, recipe, setting, validation=_validation(judge, head))
-                same = {"looks": looks, **learnt.effort()}
-                rows += [
-                    row(body.name, f"{method}, {looks}", metric, learnt.history[-1][metric], unit, **same)
-                    for metric, unit in (("state_error", "1"), ("rotation_deg", "deg"))
-                ]
-                rows += [
-                    row(body.name, method, "state_error", entry["state_error"], "1", looks=looks, epoch=entry["epoch"])
-                    for entry in learnt.history
-                ]
-    return rows
+                if family == "paper":
+                    rate = RATES[0] if quick else 0.0
+                    recipe = replace(recipe, view_size=PAPER_VIEW_PX, learning_rate=rate)
+                result[method, looks] = recipe
+    return result
 
 
-def _validation(judge: TrainingData, head: str) -> Callable[[nn.Module], dict[str, float]]:
-    """The head's own validation on the judge's held-out renders, with the error that both heads share."""
-    import torch
+def run(setting: Setting) -> Table:
+    """Trains what is asked for and draws the curves of all that is there; the others are named."""
+    began = time.monotonic()
+    cells = [
+        Cell(NAME, entry, method, recipe, setting, label=looks)
+        for entry in entries()
+        for (method, looks), recipe in recipes(setting.quick).items()
+    ]
+    report_estimate(cells, setting)
+    subject: Subject | None = None
+    for cell in cells:
+        if not cell.is_asked or cell.rows() is not None:
+            continue
+        if subject is None or subject.name != cell.entry.name:
+            subject = cell.entry.make(setting.work / cell.entry.name)
+        setting.progress.note(f"{cell.name} configurations")
+        cell.keep(_rows(cell, subject, setting))
+    rows: Rows = []
+    for cell in cells:
+        rows += cell.rows() or [{**missing_row(cell, "state_error", looks=cell.label), "method": _title(cell)}]
+    note = missing_note(cells)
+    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
+    return Table(
+        *(NAME, command, rows, [*_NOTES, *([note] if note else [])], time.monotonic() - began),
+        lambda path: draw(rows, path),
+    )
 
-    from vid2phys.risp.renders.stream import PictureStream
-    from vid2phys.risp.shape.view_state import ViewState
+
+def _title(cell: Cell) -> str:
+    return f"{cell.method}, {cell.label}"
+
+
+def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
+    """The last error of a training, and its curve."""
     from vid2phys.risp.training.recipes import head_of
 
-    pictures = replace(judge.pictures, looks=0)
-    own: Any = head_of(judge, head).validation(PictureStream(pictures, jitter=False), judge.validation)
-    codes = ViewState(pictures.radius_m, pictures.view_size)
-    truth = own.view_from_body[:, None] @ judge.body.turns
-    camera = torch.from_numpy(own.K)
-    wanted = codes.encode(torch.from_numpy(truth), camera[:, None])
+    assert cell.recipe is not None
+    judge = training_data(subject, setting, replace(cell.recipe, looks=0))  # its held-out looks are new to all
+    recipe, rate = settled(subject, cell.recipe, setting)
+    learnt = train(subject, recipe, setting, validation=subject.validation(judge, head_of(judge, cell.recipe.head)))
+    same = {"looks": cell.label, **effort(subject, learnt), **rate}
+    last = learnt.history[-1]
+    metrics = [(metric, unit) for metric, unit in (("state_error", "1"), ("rotation_deg", "deg")) if metric in last]
+    images = learnt.images / len(learnt.history)
+    return [
+        *(row(subject.name, _title(cell), metric, last[metric], unit, **same) for metric, unit in metrics),
+        *(
+            row(
+                *(subject.name, cell.method, "state_error", entry["state_error"], "1"),
+                looks=cell.label,
+                epoch=entry["epoch"],
+                images=round(images * entry["epoch"]),
+            )
+            for entry in learnt.history
+        ),
+    ]
 
-    def validate(network: nn.Module) -> dict[str, float]:
-        found = codes.encode(torch.from_numpy(own.read_poses(network)), camera)
-        error = (found[:, None] - wanted).abs().mean(-1).amin(-1)
-        return {**own(network), "state_error": float(error.mean())}
 
-    return validate
-
-
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Validation error over epochs, one panel a head, dashed without gradients."""
+def draw(rows: Rows, path: Path) -> None:
+    """Validation error over pictures seen: a row a body, a panel a head, dashed without gradients."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    families = ("paper", "ours")
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
-    for axis, family, title in zip(axes, families, ("state head (RISP's network)", "keypoint head"), strict=True):
-        for looks, color in _COLORS.items():
-            for method, style in ((family, "-"), (f"{family}-no-grad", "--")):
-                curve = [r for r in rows if r["method"] == method and r.get("looks") == looks and "epoch" in r]
-                label = f"{looks}, {'with' if style == '-' else 'without'} gradients"
-                epochs, errors = [r["epoch"] for r in curve], [r["value"] for r in curve]
-                axis.plot(epochs, errors, style, color=color, label=label)
-        axis.set(title=title, xlabel="epoch", yscale="log")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("state error on unseen looks")
-    axes[1].legend(fontsize=8)
+    curves = [row for row in rows if "epoch" in row]
+    systems = list(dict.fromkeys(row["system"] for row in curves or rows))
+    families = {"paper": "state head (RISP's network)", "ours": "keypoint head"}
+    size = (10.0, 3.6 * len(systems))
+    figure, grid = pyplot.subplots(len(systems), 2, figsize=size, sharey="row", squeeze=False, constrained_layout=True)
+    for axes, system in zip(grid, systems, strict=True):
+        for axis, (family, title) in zip(axes, families.items(), strict=True):
+            for looks, color in _COLORS.items():
+                for method, style in ((family, "-"), (f"{family}-no-grad", "--")):
+                    curve = [
+                        row for row in curves if (row["system"], row["method"], row["looks"]) == (system, method, looks)
+                    ]
+                    label = f"{looks}, {'with' if style == '-' else 'without'} gradients"
+                    seen, errors = [1e-3 * row["images"] for row in curve], [row["value"] for row in curve]
+                    axis.plot(seen, errors, style, color=color, label=label)
+            axis.set(title=f"{system}: {title}", xlabel="thousand pictures", yscale="log")
+            axis.grid(alpha=0.3)
+        axes[0].set_ylabel("state error on unseen looks")
+    grid[0][1].legend(fontsize=8)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

@@ -1,184 +1,224 @@
 """RISP's table 1 (Ma, Du et al., ICLR 2022): states from single images of looks never trained on.
 
 Frames of four rendering configurations from another renderer set-up (`unseen`), 200 each. `state_error` is the mean
-absolute error over the paper's state vector (`risp.shape.state_vector`, eq. 18), positions divided by half their range;
-beside it are mm, degrees and pixels. All networks learn from the same renders and are shown the same views.
+absolute error over the paper's state vector (`rigid`, `posed`); beside it are mm, degrees and pixels. All networks
+learn from the same renders and are shown the same views.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vid2phys.reproduce.bodies import Body, Missing, bodies
-from vid2phys.reproduce.methods import Learnt, Recipe, folder_of, read, train
-from vid2phys.reproduce.stage import Frames, half_range_m, middle_m, radius_m, sample_poses, unseen_frames
+from vid2phys.errors import InputError
+from vid2phys.reproduce.bodies import entries
+from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate, usable_model
+from vid2phys.reproduce.methods import (
+    QUICK_RENDERS,
+    RATES,
+    RENDERS,
+    Recipe,
+    effort,
+    folder_of,
+    load_model,
+    settled,
+    train,
+)
+from vid2phys.reproduce.stage import unseen_frames
+from vid2phys.reproduce.subject import Frames, Reading, Score, Subject
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS
-from vid2phys.risp.shape.state_vector import rigid_vector
-from vid2phys.types import Array
 
+NAME = "risp-table1"
 METHODS = ("average", "random", "paper-no-grad", "paper", "ours-no-grad", "ours")
+PAPER_NETWORK, PAPER_VIEW_PX, PAPER_EPOCHS = "state@w32", 64, 16
+_LOSS = "error-gradient"
 _PRIOR = 20_000  # states that `average` averages
 _GUESS = 4  # stream of random numbers
 _NOTES = [
-    "`state_error`: mean absolute error over position / half its range and sines and cosines of roll, pitch and yaw; "
-    "`..._up_to_symmetry`: against the nearest of the body's equivalent poses.",
+    "`state_error`: mean absolute error over the paper's state vector: of rigid bodies position / half its range and "
+    "sines and cosines of roll, pitch and yaw (`..._up_to_symmetry`: against the nearest of the body's equivalent "
+    "poses), of the hand thirteen joint angles [rad], of the rod ten heights / half their range.",
     "The paper's numbers are of its own images and its own ranges: they are given to be compared by ratio.",
-    "`average` and `random` know nothing of the picture. All others are shown the same views, which are where a "
-    "tracker would look: on the true place with errors of 3 % of the view sideways and 6 % in size.",
-    "`paper` is RISP's network and schedule on our renders; its loss takes the nearest of equivalent poses, as ours.",
+    "`average` and `random` know nothing of the picture. All others are shown the same views: of rigid bodies where a "
+    "tracker would look, on the true place with errors of 3 % of the view sideways and 6 % in size; of hand and rod "
+    "the known camera's view of the known base.",
+    "`paper` is RISP's network, losses and schedule on our renders at a stated smaller size, with its learning rate or "
+    "a tenth of it, whichever does better on held-out looks; its loss takes the nearest of equivalent poses, as ours. "
+    "It says what it sees in the view: camera and base are not told to it.",
     "A place outside its view, or 30 % off the distance it was looked for at, is put there, whatever the method.",
     "A method counts as converged when it has seen 100,000 pictures and the last quarter of its validation curve "
-    "brings at most 3 % more.",
+    "(`curve` in the rows) brings at most 3 % more.",
+    "`state_error_hidden`: of joints that the frame does not show: both keypoints of the link that the joint moves lie "
+    "more than 1.5 finger radii behind the surface of another link, at the true posture.",
+    "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
+    "command), else trained here by the same recipe.",
 ]
 
 
 def recipes(quick: bool) -> dict[str, Recipe]:
     """How each network is trained."""
-    samples, ours, paper, network = (384, 6, 8, "state@w16") if quick else (12_000, 12, 100, "state@w32")
-    keypoint, state = ("keypoint", "error-gradient"), (network, "error-gradient")
+    samples, ours, paper, network = RENDERS, 12, PAPER_EPOCHS, PAPER_NETWORK
+    if quick:
+        samples, ours, paper, network = QUICK_RENDERS, 3, 3, "state@w16"
+
+    def papers(gamma: float) -> Recipe:
+        rate = RATES[0] if quick else 0.0  # nothing to choose by
+        return Recipe(network, _LOSS, gamma, samples, paper, view_size=PAPER_VIEW_PX, learning_rate=rate)
+
     return {
-        "paper-no-grad": Recipe(*state, 0.0, samples, paper),
-        "paper": Recipe(*state, 1.0, samples, paper),
-        "ours-no-grad": Recipe(*keypoint, 0.0, samples, ours),
-        "ours": Recipe(*keypoint, 1.0, samples, ours),
+        "paper-no-grad": papers(0.0),
+        "paper": papers(1.0),
+        "ours-no-grad": Recipe("keypoint", _LOSS, 0.0, samples, ours),
+        "ours": Recipe("keypoint", _LOSS, 1.0, samples, ours),
     }
 
 
 def run(setting: Setting) -> Table:
-    """Makes the table; bodies that cannot be in it are there with the reason."""
+    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
     began = time.monotonic()
-    rows: list[dict[str, Any]] = []
-    for body in bodies(setting.bodies):
-        if isinstance(body, Missing):
-            rows += [row(body.name, method, "state_error", None, "1", reason=body.reason) for method in METHODS]
+    cells = _cells(setting)
+    report_estimate(cells, setting)
+    stage: _Stage | None = None
+    reasons: dict[str, str] = {}
+    for cell in cells:
+        if not cell.is_asked or cell.rows() is not None or cell.entry.name in reasons:
             continue
-        rows += _body_rows(body, setting)
-    command = "vid2phys reproduce risp-table1" + (" --quick" if setting.quick else "")
-    command += "".join(f" --body {name}" for name in setting.bodies)
-    return Table("risp-table1", command, rows, _NOTES, time.monotonic() - began)
-
-
-def _body_rows(body: Body, setting: Setting) -> list[dict[str, Any]]:
-    count, spp = (10, 16) if setting.quick else (200, 64)
-    progress = setting.progress
-    frames = unseen_frames(
-        body,
-        folder_of(body, setting),
-        count=count,
-        spp=spp,
-        seed=setting.seed,
-        progress=lambda done, total: progress.step(f"unseen frames of {body.name}", done, total),
+        try:
+            if stage is None or stage.subject.name != cell.entry.name:
+                stage = _Stage.of(cell, setting)
+        except InputError as error:
+            reasons[cell.entry.name] = str(error)
+            continue
+        setting.progress.note(cell.name)
+        cell.keep(stage.rows(cell))
+    rows: Rows = []
+    for cell in cells:
+        missing = missing_row(cell, "state_error")
+        if cell.entry.name in reasons:
+            missing["reason"] = reasons[cell.entry.name]
+        rows += cell.rows() or [missing]
+    note = missing_note(cells)
+    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
+    return Table(
+        *(NAME, command, rows, [*_NOTES, *([note] if note else [])], time.monotonic() - began),
+        lambda path: draw(rows, path),
     )
-    rows = _score(body, "average", _average(body, frames, setting.seed), frames, None)
-    guess = sample_poses(body, np.random.default_rng([setting.seed, _GUESS]), len(frames.pieces))
-    rows += _score(body, "random", _vectors(body, guess), frames, guess)
-    for method, recipe in recipes(setting.quick).items():
-        progress.note(f"{body.name}: {method}")
-        learnt = train(body, recipe, setting)
-        found = read(learnt, body, frames, setting.seed)
-        rows += _score(body, method, _vectors(body, found), frames, found, learnt)
-    return rows
 
 
-def _vectors(body: Body, poses: Array) -> Array:
-    """The paper's vectors of world poses [..., 4, 4], positions from the middle of their range."""
-    middle = middle_m() * radius_m(body)
-    return rigid_vector(poses[..., :3, 3] - middle, poses[..., :3, :3], half_range_m(body))
-
-
-def _average(body: Body, frames: Frames, seed: int) -> Array:
-    prior = sample_poses(body, np.random.default_rng([seed, _GUESS, 1]), _PRIOR)
-    return np.tile(_vectors(body, prior).mean(axis=0), (len(frames.pieces), 1))
-
-
-def _score(
-    body: Body, method: str, vectors: Array, frames: Frames, poses: Array | None, learnt: Learnt | None = None
-) -> list[dict[str, Any]]:
-    """All rows of a method. poses: None where it gives a vector that is no pose."""
-    from vid2phys.risp.shape.symmetry import find_symmetry
-    from vid2phys.risp.training.recipes import body_of
-
-    more: dict[str, Any] = {"images_seen": 0, "seconds": 0.0} if learnt is None else learnt.effort()
-    known = body_of(body.mesh, find_symmetry(body.mesh)) if learnt is None else learnt.data.body
-    turns = known.turns
-    paper = body.paper if method == "paper" else None
-    labelled, nearest = _errors(body, vectors, frames, turns)
-    rows = []
-    if body.labelled:
-        rows.append(_row(body, method, "state_error", labelled, "1", **more, paper=paper))
-    if len(turns) > 1:
-        same = None if body.labelled else paper
-        rows.append(_row(body, method, "state_error_up_to_symmetry", nearest, "1", **more, paper=same))
-    for metric, (values, unit) in ({} if poses is None else _units(body, poses, frames, turns)).items():
-        rows.append(_row(body, method, metric, values, unit, median=True, **more))
-    for index, configuration in enumerate(CONFIGURATIONS):
-        here = frames.configuration == index
-        rows.append(
-            _row(
-                body,
-                method,
-                "state_error_up_to_symmetry" if len(turns) > 1 else "state_error",
-                nearest[here],
-                "1",
-                configuration=configuration.name,
-            )
+def _cells(setting: Setting) -> list[Cell]:
+    learning = recipes(setting.quick)
+    return [
+        Cell(
+            *(NAME, entry, method, learning.get(method), setting),
+            model=usable_model(entry, setting) if method == "ours" else None,
         )
-    return rows
+        for entry in entries()
+        for method in METHODS
+        if method in learning or method in ("average", "random")
+    ]
 
 
-def _row(
-    body: Body, method: str, metric: str, values: Array, unit: str, *, median: bool = False, **more: Any
-) -> dict[str, Any]:
-    value = float(np.median(values) if median else np.mean(values))
+class _Stage:
+    """A body with the frames that it is judged on."""
+
+    def __init__(self, subject: Subject, frames: Frames, setting: Setting) -> None:
+        self.subject, self.frames, self.setting = subject, frames, setting
+
+    @staticmethod
+    def of(cell: Cell, setting: Setting) -> _Stage:
+        """Renders what is missing."""
+        folder = setting.work / cell.entry.name
+        subject, progress = cell.entry.make(folder), setting.progress
+        count, spp = (10, 16) if setting.quick else (200, 64)
+        frames = unseen_frames(
+            subject,
+            folder_of(subject, setting),
+            count=count,
+            spp=spp,
+            seed=setting.seed,
+            progress=lambda done, total: progress.step(f"unseen frames of {subject.name}", done, total),
+        )
+        return _Stage(subject, frames, setting)
+
+    def rows(self, cell: Cell) -> Rows:
+        """All rows of a method."""
+        reading, said = self._reading(cell)
+        scores = self.subject.scores(reading, self.frames)
+        paper = self.subject.paper if cell.method == "paper" else None
+        rows = []
+        for index, (metric, score) in enumerate(scores.items()):
+            more = (
+                {"paper": paper, **said}
+                if index == 0
+                else {k: v for k, v in said.items() if k not in ("curve", "rates_tried")}
+            )
+            rows.append(_row(cell, metric, score, **more))
+        first, judged = next(iter(scores.items()))
+        for index, configuration in enumerate(CONFIGURATIONS):
+            here = Score(judged.values[self.frames.configuration == index], judged.unit)
+            rows.append(_row(cell, first, here, configuration=configuration.name))
+        return rows
+
+    def _reading(self, cell: Cell) -> tuple[Reading, dict[str, Any]]:
+        """What a method says of the frames, and what its rows say of it."""
+        subject, frames, seed = self.subject, self.frames, self.setting.seed
+        if cell.recipe is None:
+            rng = np.random.default_rng([seed, _GUESS, int(cell.method == "average")])
+            nothing: dict[str, Any] = {"images_seen": 0, "seconds": 0.0}
+            if cell.method == "average":
+                mean = subject.vectors(subject.sample(rng, _PRIOR)).mean(axis=0)
+                return Reading(np.tile(mean, (len(frames.pieces), 1))), nothing
+            guess = subject.sample(rng, len(frames.pieces))
+            return Reading(subject.vectors(guess), guess), nothing
+        if cell.model is not None:
+            model, said = load_model(subject, cell.model, cell.recipe)
+            return subject.read_keypoints(model, frames, seed), said
+        recipe, rate = settled(subject, cell.recipe, self.setting)
+        learnt = train(subject, recipe, self.setting)
+        said = {**effort(subject, learnt), **rate, "curve": [round(e["state_error"], 5) for e in learnt.history]}
+        if cell.recipe.is_paper:
+            return subject.read_state(learnt, frames, seed), said
+        return subject.read_keypoints(subject.model(learnt), frames, seed), said
+
+
+def _row(cell: Cell, metric: str, score: Score, **more: Any) -> dict[str, Any]:
+    values = score.values[np.isfinite(score.values)]
+    if not len(values):
+        return row(cell.entry.name, cell.method, metric, None, score.unit, n=0, **more)
+    value = float(np.median(values) if score.median else np.mean(values))
     spread = {"std": round(float(np.std(values)), 5), "n": len(values)}
-    return row(body.name, method, metric, value, unit, **spread, **more)
+    return row(cell.entry.name, cell.method, metric, value, score.unit, **spread, **more)
 
 
-def _errors(body: Body, vectors: Array, frames: Frames, turns: Array) -> tuple[Array, Array]:
-    """Mean absolute errors against the label, and against the nearest equivalent pose: [N] each."""
-    errors = np.abs(vectors[:, None] - _vectors(body, frames.world_from_body[:, None] @ turns)).mean(axis=-1)
-    return errors[:, 0], errors.min(axis=1)
+def draw(rows: Rows, path: Path) -> None:
+    """State errors as bars, one panel a body, the paper's own as a line."""
+    import matplotlib
 
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
 
-def _units(body: Body, poses: Array, frames: Frames, turns: Array) -> dict[str, tuple[Array, str]]:
-    """Errors in units that mean something outside the table, [N] each: medians go into it."""
-    truth = frames.world_from_body
-    cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], turns[:, :3, :3], poses[:, :3, :3]) - 1.0)
-    angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
-    error = poses[:, :3, 3] - truth[:, :3, 3]
-    sight = truth[:, :3, 3] / np.linalg.norm(truth[:, :3, 3], axis=1, keepdims=True)
-    depth = np.einsum("ni,ni->n", error, sight)
-    sideways = np.linalg.norm(error - depth[:, None] * sight, axis=1)
-    metrics = {
-        "position_mm": (1e3 * np.linalg.norm(error, axis=1), "mm"),
-        "sideways_mm": (1e3 * sideways, "mm"),
-        "depth_percent": (100.0 * np.abs(depth) / np.linalg.norm(truth[:, :3, 3], axis=1), "%"),
-        "points_px": (_reprojection(body, poses, frames, turns), "px"),
-    }
-    if body.labelled:
-        metrics["rotation_deg"] = (angles[:, 0], "deg")
-    if len(turns) > 1:
-        metrics["rotation_deg_up_to_symmetry"] = (angles.min(axis=1), "deg")
-    return metrics
-
-
-def _reprojection(body: Body, poses: Array, frames: Frames, turns: Array) -> Array:
-    """Mean distance of vertices in the frame from their places under the nearest equivalent pose, px: [N]."""
-    vertices = body.mesh.vertices[:: max(1, len(body.mesh.vertices) // 100)]
-    result = []
-    for pose, truth, camera in zip(poses, frames.world_from_body, frames.cameras, strict=True):
-        seen = _project(camera, vertices @ pose[:3, :3].T + pose[:3, 3])
-        same = truth @ turns
-        places = np.einsum("gij,vj->gvi", same[:, :3, :3], vertices) + same[:, None, :3, 3]
-        result.append(np.linalg.norm(seen - _project(camera, places), axis=-1).mean(axis=-1).min())
-    return np.array(result)
-
-
-def _project(camera: Any, points: Array) -> Array:
-    pose = camera.camera_to_world
-    in_camera = (points - pose[:3, 3]) @ pose[:3, :3] @ camera.K.T
-    return np.asarray(in_camera[..., :2] / np.maximum(in_camera[..., 2:], 1e-6))
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    figure, axes = pyplot.subplots(1, len(systems), figsize=(2.6 * len(systems), 3.4), constrained_layout=True)
+    for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
+        first = {
+            row["method"]: row
+            for row in reversed(rows)
+            if row["system"] == system and row["metric"].startswith("state_error") and "configuration" not in row
+        }
+        values = [first[method]["value"] if method in first else None for method in METHODS]
+        shown = [(i, value) for i, value in enumerate(values) if value is not None]
+        axis.bar([i for i, _ in shown], [value for _, value in shown], color="tab:blue")
+        paper = first.get("paper", {}).get("paper")
+        if paper is not None:
+            axis.axhline(paper, color="tab:red", linestyle="--", linewidth=1.0, label="the paper's own")
+            axis.legend(fontsize=7)
+        axis.set(title=system, yscale="log", xticks=range(len(METHODS)))
+        axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
+        axis.grid(axis="y", alpha=0.3)
+    np.atleast_1d(axes)[0].set_ylabel("state error on unseen looks")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,6 +1,7 @@
-"""The frames that methods are judged on: one camera at rest, a body at random states before it, unseen looks.
+"""The frames that methods are judged on: bodies in random states on a stage of unseen looks.
 
-Only the piece of a frame around the body is rendered, with the frame's own pixels and perspective.
+The stage's axes have z up; its camera stands about the origin and looks about along x. Only the piece of a frame around
+the body is rendered, with the frame's own pixels and perspective.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 import multiprocessing
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,108 +21,99 @@ from numpy.typing import NDArray
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.errors import Vid2PhysError
 from vid2phys.io.files import atomic_path
-from vid2phys.reproduce.bodies import Body
+from vid2phys.reproduce.subject import Frames, Subject
 from vid2phys.reproduce.unseen import CONFIGURATIONS
-from vid2phys.rotations import make_transform, matrix_from_quat
 from vid2phys.types import Array, Camera, Mesh
 
-_WIDTH, _HEIGHT, _FOCAL_PX, _PIECE_PX = 640, 480, 450.0, 160
-_MIDDLE = (14.0, 0.0, 0.0)  # of the states' range, body radii; the camera is at the origin and looks along x
-HALF_RANGE = (5.0, 4.0, 3.0)  # of positions about it
+WIDTH, HEIGHT, FOCAL_PX, PIECE_PX = 640, 480, 450.0, 160
+VERSION = 2  # raise when pictures change
 _NOISE, _SHARD, _LUMINANCE = 1.5, 10, np.array([0.2126, 0.7152, 0.0722])
 _STATES, _GRAIN = 1, 2  # streams of random numbers
 
 
 @dataclass(frozen=True)
-class Frames:
-    """pieces: [N, 160, 160, 3] uint8. cameras: of the pieces. world_from_body: [N, 4, 4] m. configuration: [N]."""
+class _Shots:
+    """What a process renders. radius_m: the stage's unit of length. vertices: [N, V, 3] m and cameras, on the stage.
+    first: number of the first frame."""
 
-    pieces: NDArray[np.uint8]
+    mesh: Mesh
+    radius_m: float
+    vertices: Array
     cameras: list[Camera]
-    world_from_body: Array
-    configuration: NDArray[np.int64]
+    first: int
+
+    def __getitem__(self, some: range) -> _Shots:
+        chosen = [self.cameras[i] for i in some]
+        return replace(self, vertices=self.vertices[some.start : some.stop], cameras=chosen, first=some.start)
+
+    def digest(self, spp: int, seed: int) -> str:
+        """Equal ones give equal pictures."""
+        looks = [look.name for look in CONFIGURATIONS]
+        digest = hashlib.sha256(json.dumps([VERSION, spp, seed, looks, self.radius_m]).encode())
+        arrays: list[NDArray[Any]] = [self.mesh.faces, self.mesh.part, self.vertices]
+        if self.mesh.texture is not None:
+            texture = self.mesh.texture
+            arrays += [texture.image, texture.uv, texture.corner_color, *texture.images]
+        for camera in self.cameras:
+            assert camera.camera_to_world is not None
+            arrays += [camera.K, camera.camera_to_world]
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:12]
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    body: str
-    mesh: str
-    seed: int
-    spp: int
-    looks: tuple[str, ...] = tuple(c.name for c in CONFIGURATIONS)
-    version: int = 1
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+def piece(K: Array, camera_to_world: Array, point: Array) -> Camera:
+    """The camera of the piece of a frame, of `K` [3, 3], that is about a point [3] m of the world."""
+    shifted = K.copy()
+    place = K @ camera_to_world[:3, :3].T @ (point - camera_to_world[:3, 3])
+    shifted[:2, 2] -= np.round(place[:2] / place[2] - 0.5 * (PIECE_PX - 1))
+    return Camera(shifted, PIECE_PX, PIECE_PX, camera_to_world=camera_to_world)
 
 
-def radius_m(body: Body) -> float:
-    """Of the sphere about the body's origin."""
-    return float(np.linalg.norm(body.mesh.vertices, axis=1).max())
-
-
-def half_range_m(body: Body) -> Array:
-    """Half the range of positions, [3] m."""
-    return np.array(HALF_RANGE) * radius_m(body)
-
-
-def sample_poses(body: Body, rng: np.random.Generator, count: int) -> Array:
-    """World poses [N, 4, 4] m: positions evenly over their range, orientations as the system gives them."""
-    _, quats = body.system.body_pose(body.system.sample_state(rng, count))
-    place = np.array(_MIDDLE) * radius_m(body) + rng.uniform(-1.0, 1.0, (count, 3)) * half_range_m(body)
-    return make_transform(matrix_from_quat(quats), place)
-
-
-def middle_m() -> Array:
-    """Middle of the range of positions, [3] body radii."""
-    return np.array(_MIDDLE)
+def frame_matrix() -> Array:
+    """Of whole frames, [3, 3] px."""
+    return np.array([[FOCAL_PX, 0.0, 0.5 * (WIDTH - 1)], [0.0, FOCAL_PX, 0.5 * (HEIGHT - 1)], [0.0, 0.0, 1.0]])
 
 
 def unseen_frames(
-    body: Body, folder: Path, *, count: int, spp: int, seed: int, progress: Callable[[int, int], None]
+    subject: Subject, folder: Path, *, count: int, spp: int, seed: int, progress: Callable[[int, int], None]
 ) -> Frames:
     """`count` frames of each configuration, the same states for all. Finished shards in `folder` are used again."""
+    rng = np.random.default_rng([seed, _STATES])
+    states = subject.sample(rng, count)
+    cameras = subject.cameras(rng, states)
+    shots = _on_stage(subject, states, cameras)
+    digest, pieces = shots.digest(spp, seed), []
+    for place, look in enumerate(CONFIGURATIONS):
+        for start in range(0, count, _SHARD):
+            some = range(start, min(start + _SHARD, count))
+            path = folder / f"unseen-{digest}" / f"{look.name}_{start:04d}.safetensors"
+            if not path.exists():
+                _in_process(shots[some], place, spp, seed, path)
+            pieces.append(_read(path))
+            progress(place * count + some.stop, len(CONFIGURATIONS) * count)
+    times = len(CONFIGURATIONS)
+    configuration = np.repeat(np.arange(times), count)
+    return Frames(np.concatenate(pieces), cameras * times, np.concatenate([states] * times), configuration)
+
+
+def _on_stage(subject: Subject, states: Array, cameras: list[Camera]) -> _Shots:
+    vertices, moved = [], []
+    for state, camera in zip(states, cameras, strict=True):
+        assert camera.camera_to_world is not None
+        move = subject.stage_from_world(camera)
+        vertices.append(subject.vertices(state) @ move[:3, :3].T + move[:3, 3])
+        moved.append(replace(camera, camera_to_world=move @ camera.camera_to_world))
+    return _Shots(subject.mesh, subject.radius_m, np.stack(vertices), moved, 0)
+
+
+def _in_process(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
+    """Renders a shard in a process of its own: many Mitsuba scenes in one can hang."""
     if find_llvm() is None:
         from vid2phys.engine.render.mitsuba import load_mitsuba
 
         load_mitsuba()  # raises, with the remedy
-    recipe = _Recipe(body.name, _digest(body.mesh), seed, spp)
-    poses = sample_poses(body, np.random.default_rng([seed, _STATES]), count)
-    cameras = [_piece(pose) for pose in poses]
-    shards = [range(i, min(i + _SHARD, count)) for i in range(0, count, _SHARD)]
-    pieces = []
-    for place, name in enumerate(recipe.looks):
-        for number, shard in enumerate(shards):
-            path = folder / f"unseen-{recipe.digest}" / f"{name}_{number:03d}_{len(shard)}.safetensors"
-            if not path.exists():
-                _in_process(body.mesh, place, poses[shard], [cameras[i] for i in shard], (spp, seed, shard.start), path)
-            pieces.append(_read(path))
-            progress(place * count + shard.stop, len(recipe.looks) * count)
-    configurations = len(recipe.looks)
-    return Frames(
-        np.concatenate(pieces),
-        cameras * configurations,
-        np.tile(poses, (configurations, 1, 1)),
-        np.repeat(np.arange(configurations), count),
-    )
-
-
-def _piece(world_from_body: Array) -> Camera:
-    """The camera of the piece of the frame that is about the body."""
-    camera_to_world = np.eye(4)
-    camera_to_world[:3, :3] = [[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]
-    K = np.array([[_FOCAL_PX, 0.0, 0.5 * (_WIDTH - 1)], [0.0, _FOCAL_PX, 0.5 * (_HEIGHT - 1)], [0.0, 0.0, 1.0]])
-    place = K @ camera_to_world[:3, :3].T @ world_from_body[:3, 3]
-    K[:2, 2] -= np.round(place[:2] / place[2] - 0.5 * (_PIECE_PX - 1))
-    return Camera(K, _PIECE_PX, _PIECE_PX, camera_to_world=camera_to_world)
-
-
-def _in_process(
-    mesh: Mesh, place: int, poses: Array, cameras: list[Camera], numbers: tuple[int, int, int], path: Path
-) -> None:
-    """Renders a shard in a process of its own: many Mitsuba scenes in one can hang."""
-    arguments = (mesh, place, poses, cameras, numbers, path)
+    arguments = (shots, place, spp, seed, path)
     process = multiprocessing.get_context("spawn").Process(target=_render, args=arguments, daemon=True)
     process.start()
     try:
@@ -131,20 +124,18 @@ def _in_process(
         raise Vid2PhysError(f"a rendering process ended with {process.exitcode}", "frames", "see the messages above")
 
 
-def _render(
-    mesh: Mesh, place: int, poses: Array, cameras: list[Camera], numbers: tuple[int, int, int], path: Path
-) -> None:
+def _render(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     from safetensors.numpy import save
 
-    from vid2phys.engine.render.pathtraced import PathTracer
+    from vid2phys.engine.render.pathtraced import PathTracer, surfaces
 
-    spp, seed, first = numbers
     look = CONFIGURATIONS[place]
-    tracer = PathTracer(mesh, look.materials(len(np.unique(mesh.part))), look.surroundings())
+    materials = look.materials([surface.color for surface in surfaces(shots.mesh)])
+    tracer = PathTracer(shots.mesh, materials, look.surroundings(), shots.radius_m)
     pieces = []
-    for index, (pose, camera) in enumerate(zip(poses, cameras, strict=True), start=first):
-        light = tracer.frame(pose, camera, spp=spp, seed=index)
+    for index, (vertices, camera) in enumerate(zip(shots.vertices, shots.cameras, strict=True), start=shots.first):
+        light = tracer.frame(vertices, camera, spp=spp, seed=index)
         pieces.append(_display(light, look.exposure, np.random.default_rng([seed, place, index, _GRAIN])))
     with atomic_path(path) as temporary:
         temporary.write_bytes(save({"pieces": np.stack(pieces)}))
@@ -162,10 +153,3 @@ def _read(path: Path) -> NDArray[np.uint8]:
 
     pieces: NDArray[np.uint8] = load_file(path)["pieces"]
     return pieces
-
-
-def _digest(mesh: Mesh) -> str:
-    digest = hashlib.sha256()
-    for array in (mesh.vertices, mesh.faces, mesh.part):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]

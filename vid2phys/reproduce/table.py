@@ -18,14 +18,15 @@ SCHEMA = "vid2phys.table/1"
 
 @dataclass(frozen=True)
 class Setting:
-    """How a table is made. out: folder of the results. work: of what is kept between calls. bodies: names, all if there
-    are none. device: torch's name."""
+    """How a table is made. out: folder of the results. work: of what is kept between calls. bodies, methods: names of
+    those that this sitting is for, all if there are none. device: torch's name."""
 
     quick: bool
     out: Path
     work: Path
     progress: TrainingProgress
     bodies: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     device: str = "cpu"
     seed: int = 0
 
@@ -106,7 +107,7 @@ def markdown(document: dict[str, Any]) -> str:
     keys = list(dict.fromkeys((row["system"], row["method"]) for row in rows))
     for system, method in keys:
         mine = [row for row in rows if (row["system"], row["method"]) == (system, method)]
-        if mine[0].get("reason"):
+        if mine[0].get("reason") and mine[0]["value"] is None:
             lines.append(f"| {system} | {method} | {mine[0]['reason']} |" + " |" * (len(metrics) - 1))
             continue
         cells = [_cell(mine, metric) for metric, _ in metrics]

@@ -8,7 +8,7 @@ conductors of Mitsuba's own, and photographs that no training picture holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,20 +28,21 @@ Scene = dict[str, Any]
 
 @dataclass(frozen=True)
 class Configuration:
-    """One look. surroundings: makes floor, wall and lights. material: makes the BSDF of a part from random numbers.
+    """One look. surroundings: makes floor, wall and lights. material: makes the BSDF of a surface from random numbers,
+    with a picture as its colour if there is one.
 
     exposure: share of white that the mean of a frame comes to. Colours are linear.
     """
 
     name: str
     surroundings: Callable[[], Scene]
-    material: Callable[[np.random.Generator], Scene]
+    material: Callable[[np.random.Generator, Scene | None], Scene]
     exposure: float
 
-    def materials(self, parts: int) -> list[Scene]:
-        """The same for every frame."""
+    def materials(self, colors: Sequence[Scene | None]) -> list[Scene]:
+        """The same for every frame; one for each surface, whose picture or None is given."""
         seed = [ord(letter) for letter in self.name]
-        return [self.material(np.random.default_rng([*seed, part])) for part in range(parts)]
+        return [self.material(np.random.default_rng([*seed, index]), color) for index, color in enumerate(colors)]
 
 
 def photograph(name: str) -> NDArray[np.float32]:
@@ -147,35 +148,38 @@ def _gallery() -> Scene:
     }
 
 
-def _rough_plastic(rng: np.random.Generator) -> Scene:
+def _rough_plastic(rng: np.random.Generator, picture: Scene | None) -> Scene:
     color = _color(rng, 0.05, 0.6)
-    return {"type": "roughplastic", "diffuse_reflectance": color, "alpha": float(rng.uniform(0.05, 0.3))}
+    return {"type": "roughplastic", "diffuse_reflectance": picture or color, "alpha": float(rng.uniform(0.05, 0.3))}
 
 
-def _lacquer(rng: np.random.Generator) -> Scene:
+def _lacquer(rng: np.random.Generator, picture: Scene | None) -> Scene:
+    color = _color(rng, 0.03, 0.5)
     return {
         "type": "principled",
-        "base_color": _color(rng, 0.03, 0.5),
+        "base_color": picture or color,
         "roughness": float(rng.uniform(0.3, 0.7)),
         "clearcoat": 1.0,
         "clearcoat_gloss": 0.9,
     }
 
 
-def _metal_or_plastic(rng: np.random.Generator) -> Scene:
-    if rng.random() < 0.5:
-        return _rough_plastic(rng)
+def _metal_or_plastic(rng: np.random.Generator, picture: Scene | None) -> Scene:
+    """What is printed on is plastic."""
+    if rng.random() < 0.5 or picture is not None:
+        return _rough_plastic(rng, picture)
     metal = str(rng.choice(["Al", "Cu", "Cr"]))
     return {"type": "roughconductor", "material": metal, "alpha": float(rng.uniform(0.1, 0.35))}
 
 
-def _glossy_dark(rng: np.random.Generator) -> Scene:
-    return {"type": "plastic", "diffuse_reflectance": _color(rng, 0.01, 0.12)}
+def _glossy(rng: np.random.Generator, picture: Scene | None) -> Scene:
+    """Dark, unless it is printed on."""
+    return {"type": "plastic", "diffuse_reflectance": picture or _color(rng, 0.01, 0.12)}
 
 
 CONFIGURATIONS = (
     Configuration("studio", _studio, _rough_plastic, 0.25),
     Configuration("sun", _sun, _lacquer, 0.3),
     Configuration("workshop", _workshop, _metal_or_plastic, 0.2),
-    Configuration("gallery", _gallery, _glossy_dark, 0.28),
+    Configuration("gallery", _gallery, _glossy, 0.28),
 )

@@ -195,6 +195,7 @@ def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
         inputs.model.radius_m,
         tilt_std_rad=tilt_spread(inputs.system),
         paint=Paint.of(inputs.mesh, inputs.model.rotations, inputs.model.center),
+        mesh=inputs.mesh,
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
 

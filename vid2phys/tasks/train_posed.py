@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vid2phys.errors import UsageError
+from vid2phys.risp.looks.randomisation import ALL, Randomisation
 from vid2phys.tasks.training import (
     CALIBRATION,
     CALIBRATION_SAMPLES,
@@ -24,17 +24,21 @@ from vid2phys.tasks.training import (
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
-    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.posed.body import PosedBody
     from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.tasks.training_progress import TrainingProgress
+    from vid2phys.types import Array
 
 VIEW_SIZE = 128
 
 
-def train_posed(system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress) -> Model:
-    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. Raises UsageError for a head."""
+def train_posed(
+    system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
+) -> Model | StateModel:
+    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with."""
     from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model
@@ -46,20 +50,24 @@ def train_posed(system: System, out: Path, work: Path, options: TrainingOptions,
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tasks.card import make_card
 
-    if options.head != "keypoint":
-        raise UsageError(f"--head {options.head} for '{system.name}'", "keypoint", "leave --head out")
     began = time.monotonic()
     progress.note(f"preparing the postures of {system.name}")
     body = body_for_training(system, work, options.seed)
-    data, renders = _data(body, work / DATA, options, progress)
+    data, postures = training_data(
+        *(body, work / DATA),
+        samples=options.samples,
+        seed=options.seed,
+        progress=progress,
+        varied=options.varied,
+    )
     rendered = time.monotonic()
     workers = share_cores(options.device)
+    if options.head.startswith("state"):
+        return _train_state(body, data, rendered - began, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
     sitting = Sitting(work, options.device, progress, options.resume, begin)
-    validation = PostureValidation.prepare(
-        PictureStream(data.pictures, jitter=False), data.validation, body, renders.postures()
-    )
-    head = head_of(data, "keypoint")
+    validation = PostureValidation.prepare(PictureStream(data.pictures, jitter=False), data.validation, body, postures)
+    head = head_of(data, options.head)
     assert isinstance(head, KeypointHead)
     fine = train_head(
         data,
@@ -72,7 +80,7 @@ def train_posed(system: System, out: Path, work: Path, options: TrainingOptions,
         validation=validation,
     )
     assert isinstance(fine.network, KeypointNetwork)
-    model = Model(_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
+    model = Model(model_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
     seconds = {"rendering": rendered - began, "fine": fine.seconds}
     score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
@@ -88,12 +96,50 @@ def train_posed(system: System, out: Path, work: Path, options: TrainingOptions,
     return model
 
 
-def _data(
-    body: PosedBody, folder: Path, options: TrainingOptions, progress: TrainingProgress
-) -> tuple[TrainingData, RenderSet]:
-    """Renders what is missing and says what the pictures show."""
+def _train_state(
+    body: PosedBody,
+    data: TrainingData,
+    rendering_s: float,
+    out: Path,
+    work: Path,
+    options: TrainingOptions,
+    workers: int,
+    progress: TrainingProgress,
+) -> StateModel:
+    """RISP's own network by its own recipe, on the same pictures."""
+    from vid2phys.risp.heads.state import StateHead
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.posed.numbers import posture_numbers
+    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
+
+    head = head_of(data, options.head)
+    assert isinstance(head, StateHead)
+    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
+    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    codes, size = posture_numbers(body), data.pictures.view_size
+    model = StateModel(body.system.name, codes, head.size["width"], trained.network, size)
+    seconds = {"rendering": rendering_s, "fine": trained.seconds}
+    model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
+    return StateModel.load(out)
+
+
+def training_data(
+    body: PosedBody,
+    folder: Path,
+    *,
+    samples: int,
+    seed: int,
+    progress: TrainingProgress,
+    varied: Randomisation = ALL,
+    looks: int = 0,
+) -> tuple[TrainingData, Array]:
+    """Renders what is missing and says what the pictures show; also the postures [N, D] of all renders.
+
+    varied, looks: see `make_dataset`.
+    """
     import numpy as np
 
+    from vid2phys.risp.posed.numbers import posture_numbers, posture_vectors
     from vid2phys.risp.posed.views import VIEW_PX
     from vid2phys.risp.renders.dataset import make_dataset
     from vid2phys.risp.renders.stream import StreamSettings
@@ -104,29 +150,34 @@ def _data(
         body.mesh,
         body.system,
         folder,
-        samples=options.samples,
-        seed=options.seed,
+        samples=samples,
+        seed=seed,
         size=VIEW_SIZE,
         workers=cores(),
         posed=body,
-        varied=options.varied,
+        varied=varied,
+        looks=looks,
         progress=lambda done, total: progress.step("rendering", done, total),
     )
-    points = body.points(renders.postures())
+    postures = renders.postures()
+    points = body.points(postures)
     pictures = StreamSettings(
         folder,
         points,
         body.reach_m,
         view_size=VIEW_SIZE,
-        seed=options.seed,
+        seed=seed,
+        states=posture_numbers(body).encode(posture_vectors(body, postures)),
         view_px=VIEW_PX,
-        varied=options.varied,
+        varied=varied,
     )
     known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
-    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders))), renders
+    data = TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders)))
+    return data, postures
 
 
-def _shape(body: PosedBody) -> Any:
+def model_shape(body: PosedBody) -> Shape:
+    """What a model of the body is for."""
     import numpy as np
 
     from vid2phys.io.mesh import geometry_signature

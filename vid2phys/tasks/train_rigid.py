@@ -116,7 +116,7 @@ def _train_state(
     assert isinstance(head, StateHead)
     sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
     trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    model = StateModel(system.name, head.codes, head.size["width"], trained.network)
+    model = StateModel(system.name, head.codes, head.size["width"], trained.network, data.pictures.view_size)
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
     model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
     return StateModel.load(out)
@@ -143,13 +143,21 @@ def _calibrated(
     model: Model, body: Mesh, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model."""
-    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning
+    from vid2phys.risp.calibration.calibrate import calibrate, calibrate_aligning, calibrate_contour
 
     calibration = calibrate(
         model, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
     )
     calibration = calibrate_aligning(
         calibration, body, renders, options.seed, lambda share: progress.step("aligning", round(100 * share), 100)
+    )
+    calibration = calibrate_contour(
+        calibration,
+        body,
+        model,
+        renders,
+        options.seed,
+        lambda share: progress.step("fitting outlines", round(100 * share), 100),
     )
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())

@@ -3,39 +3,74 @@
 Nothing here is shared with the renderer of training pictures (`mitsuba.Renderer`) but the library: what networks are
 judged by has another integrator (full light transport), other materials, area lights or a sun, shadows on a floor.
 
-Limits: pinhole cameras with square pixels and without distortion; a body has one material a part and no texture.
+Limits: pinhole cameras with square pixels and without distortion; of a texture's colours at the corners of faces
+(beside its pictures) only their mean over a surface counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.render.mitsuba import load_mitsuba
+from vid2phys.io.texture import linear_images, texel_sizes
 from vid2phys.types import Array, Camera, Mesh
 
 _DEPTH = 6  # bounces
 
 
-class PathTracer:
-    """Frames of `mesh`, its parts in the materials given, among `surroundings`.
+@dataclass(frozen=True)
+class Surface:
+    """A piece of a body that is made of one material. faces: their indices. uv: [F, 3, 2] of their corners, or None.
 
-    surroundings, materials: Mitsuba's dictionaries (shapes and emitters by name; one BSDF a part), lengths in body
-    radii and the world's axes, z up. NumPy arrays in them stand for bitmaps [H, W, 3], linear light, or transforms.
+    color: Mitsuba's dictionary of the picture that the mesh's file has for it, linear light; None: it has none.
     """
 
-    def __init__(self, mesh: Mesh, materials: Sequence[dict[str, Any]], surroundings: dict[str, Any]) -> None:
+    faces: NDArray[np.int64]
+    uv: Array | None = None
+    color: dict[str, Any] | None = None
+
+
+def surfaces(mesh: Mesh) -> list[Surface]:
+    """The pieces of a mesh: one a part, and of a textured part one a picture."""
+    result = []
+    texture = mesh.texture
+    pictures = () if texture is None else linear_images(texture, texel_sizes(mesh), 0.0)
+    for part in np.unique(mesh.part):
+        faces = np.flatnonzero(mesh.part == part)
+        if texture is None:
+            result.append(Surface(faces))
+            continue
+        for index in np.unique(texture.image[faces]):
+            shown = faces[texture.image[faces] == index]
+            factor = texture.corner_color[shown].mean(axis=(0, 1))
+            color = {"type": "bitmap", "bitmap": pictures[index] * factor.astype(np.float32), "raw": True}
+            result.append(Surface(shown, texture.uv[shown], color))
+    return result
+
+
+class PathTracer:
+    """Frames of a body of the topology of `mesh`, its surfaces in the materials given, among `surroundings`.
+
+    surroundings, materials: Mitsuba's dictionaries (shapes and emitters by name; a BSDF for each of `surfaces(mesh)`),
+    lengths in `radius_m` and the stage's axes, z up. NumPy arrays in them stand for bitmaps [H, W, 3], linear light, or
+    transforms.
+    """
+
+    def __init__(
+        self, mesh: Mesh, materials: Sequence[dict[str, Any]], surroundings: dict[str, Any], radius_m: float
+    ) -> None:
         self._mi, _ = load_mitsuba()
-        self._mesh = mesh
+        self._mesh, self._surfaces, self._radius_m = mesh, surfaces(mesh), radius_m
         self._materials = [self._load({"type": "twosided", "bsdf": material}) for material in materials]
         self._surroundings = {name: self._load(item) for name, item in surroundings.items()}
-        self._radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
 
-    def frame(self, world_from_body: Array, camera: Camera, *, spp: int, seed: int) -> NDArray[np.float32]:
-        """Linear radiance [H, W, 3] of the body at a pose [4, 4] m, seen by a camera with a pose.
+    def frame(self, vertices: Array, camera: Camera, *, spp: int, seed: int) -> NDArray[np.float32]:
+        """Linear radiance [H, W, 3] of the body whose vertices [V, 3] m are there, seen by a camera with a pose.
 
         The same arguments give the same picture. Cameras of one size do not compile anew.
         """
@@ -44,33 +79,35 @@ class PathTracer:
             "integrator": {"type": "path", "max_depth": _DEPTH},
             "sensor": self._sensor(camera, spp),
             **self._surroundings,
-            **self._body(world_from_body),
+            **self._body(vertices / self._radius_m),
         }
         picture = self._mi.render(self._mi.load_dict(scene), seed=seed, spp=spp)
         return np.maximum(np.nan_to_num(picture.numpy()[..., :3]), 0.0).astype(np.float32)
 
-    def _body(self, world_from_body: Array) -> dict[str, Any]:
-        place = self._mesh.vertices @ world_from_body[:3, :3].T + world_from_body[:3, 3]
+    def _body(self, vertices: Array) -> dict[str, Any]:
         shapes = {}
-        for index, part in enumerate(np.unique(self._mesh.part)):
-            used, faces = np.unique(self._mesh.faces[self._mesh.part == part], return_inverse=True)
-            shapes[f"part{index}"] = self._shape(
-                place[used] / self._radius_m, faces.reshape(-1, 3), self._materials[index % len(self._materials)]
-            )
+        for index, (surface, material) in enumerate(zip(self._surfaces, self._materials, strict=True)):
+            used, faces = np.unique(self._mesh.faces[surface.faces], return_inverse=True)
+            faces, place = faces.reshape(-1, 3), vertices[used]
+            if surface.uv is not None:  # every corner has a place in the picture of its own
+                place, faces = place[faces.ravel()], np.arange(faces.size).reshape(-1, 3)
+            shapes[f"surface{index}"] = self._shape(place, faces, surface.uv, material)
         return shapes
 
     def _load(self, item: dict[str, Any]) -> Any:
         return self._mi.load_dict(_resolved(self._mi, item))
 
-    def _shape(self, vertices: Array, faces: NDArray[np.int64], material: Any) -> Any:
+    def _shape(self, vertices: Array, faces: NDArray[np.int64], uv: Array | None, material: Any) -> Any:
         mi = self._mi
         properties = mi.Properties()
         properties["mesh_bsdf"] = material
         properties["face_normals"] = True
-        shape = mi.Mesh("part", len(vertices), len(faces), props=properties)
+        shape = mi.Mesh("part", len(vertices), len(faces), has_vertex_texcoords=uv is not None, props=properties)
         buffers = mi.traverse(shape)
         buffers["vertex_positions"] = np.ascontiguousarray(vertices, np.float32).ravel()
         buffers["faces"] = np.ascontiguousarray(faces, np.uint32).ravel()
+        if uv is not None:  # v runs down a bitmap, and up in ours
+            buffers["vertex_texcoords"] = np.ascontiguousarray([0.0, 1.0] + uv * [1.0, -1.0], np.float32).ravel()
         buffers.update()
         return shape
 

@@ -18,7 +18,7 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
 from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.pixels import align_errors
+from vid2phys.risp.pixels import align_errors, contour_errors
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
 from vid2phys.risp.tracking.branch import front_evidence
@@ -38,6 +38,7 @@ _QUALITY_SHARE = 0.02  # of true sightings may be missed
 _STILL_SHARE = 0.01  # of searches of an empty picture may end with a sighting
 _PLACES = 6
 _MOST_LOOKS = 120
+_LEAST_LOOKS = 8  # to say what outlines are worth
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,34 @@ def calibrate_aligning(
         calibration,
         align_scale=tuple(scale.tolist()),
         align_correlation_s=tuple(correlation_s.tolist()),
+        normalised=calibration.normalised | numbers,
+    )
+
+
+def calibrate_contour(
+    calibration: Calibration,
+    mesh: Mesh,
+    model: Model,
+    renders: RenderSet,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Calibration:
+    """The calibration with what poses fitted to outlines (`contour`) are worth; unchanged where no clip shows one."""
+    errors = contour_errors.measure(mesh, model, calibration, renders, seed=seed, progress=progress)
+    looks = np.unique(errors.look)
+    if len(looks) < _LEAST_LOOKS:
+        return calibration
+    numbers = cross_validated(
+        looks,
+        lambda fitting, checking: align_errors.normalised(
+            errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0], "contour"
+        ),
+    )
+    scale, correlation_s = align_errors.fit(errors)
+    return replace(
+        calibration,
+        contour_scale=tuple(scale.tolist()),
+        contour_correlation_s=tuple(correlation_s.tolist()),
         normalised=calibration.normalised | numbers,
     )
 

@@ -34,8 +34,9 @@ class Calibration:
     not the object (`sight.Sightings.quality`), still_quality: nor one below this where the picture does not differ from
     the clip's median. evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and
-    align_correlation_s: [6] their correlation times. normalised: residuals on looks not used for the fit over what the
-    model expects; 1 is honest.
+    align_correlation_s: [6] their correlation times; contour_scale, contour_correlation_s: the same for poses fitted
+    to outlines (`contour`), by default as found for three bodies. normalised: residuals on
+    looks not used for the fit over what the model expects; 1 is honest.
     """
 
     point_scale: float = 0.5
@@ -50,6 +51,8 @@ class Calibration:
     evidence_divisor: float = 5.0
     align_scale: tuple[float, ...] = (1.0,) * 6
     align_correlation_s: tuple[float, ...] = (0.5,) * 6
+    contour_scale: tuple[float, ...] = (1.7, 1.4, 1.2, 1.5, 1.6, 1.6)
+    contour_correlation_s: tuple[float, ...] = (0.1,) * 6
     normalised: dict[str, float] = field(default_factory=dict)
 
     @staticmethod

@@ -1,7 +1,7 @@
 """A trained state head: a folder with state.json and one safetensors file; nothing in it is executed.
 
-It reads poses of single views, for the papers' tables. Clips are tracked with keypoints (`model.Model`), which bring a
-covariance, a front and a locator.
+It reads poses, or postures, of single views, for the papers' tables. Clips are tracked with keypoints (`model.Model`),
+which bring a covariance, a front and a locator.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import nn
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
 from vid2phys.risp.heads.state import StateNetwork, read_numbers
+from vid2phys.risp.posed.numbers import PostureNumbers
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.types import Array
 
@@ -31,17 +32,25 @@ _RETRAIN = "train it again with `vid2phys train-risp --head state`"
 
 @dataclass(frozen=True)
 class StateModel:
-    """A network with what its numbers mean. width: of its first stage. codes: numbers of a rigid body's pose."""
+    """A network with what its numbers mean. width: of its first stage. codes: numbers of a rigid body's pose, or of
+    the posture of one on a known base. view_size: V px."""
 
     system: str
-    codes: ViewState
+    codes: ViewState | PostureNumbers
     width: int
     network: nn.Module
+    view_size: int
 
     def read_poses(self, images: NDArray[np.uint8], K: Array) -> Array:
         """Poses view_from_body [B, 4, 4] m of views [B, V, V, 3] seen by cameras [B, 3, 3] px."""
+        assert isinstance(self.codes, ViewState)
         numbers = read_numbers(self.network, images)
         return self.codes.decode(numbers, torch.from_numpy(np.asarray(K, dtype=np.float64))).numpy()
+
+    def read_postures(self, images: NDArray[np.uint8]) -> Array:
+        """The paper's vectors [B, S] (`posed.numbers`) of what views [B, V, V, 3] show."""
+        assert isinstance(self.codes, PostureNumbers)
+        return self.codes.decode(read_numbers(self.network, images).numpy())
 
     def save(self, folder: Path, score: dict[str, Any]) -> None:
         """Writes the folder, each file whole or not at all; state.json last, since it makes the folder a model."""
@@ -51,8 +60,12 @@ class StateModel:
         config = {
             "schema": SCHEMA,
             "system": self.system,
-            "radius_m": self.codes.radius_m,
-            "view_size": self.codes.view_size,
+            "view_size": self.view_size,
+            **(
+                {"radius_m": self.codes.radius_m}
+                if isinstance(self.codes, ViewState)
+                else {"posture": self.codes.to_json()}
+            ),
             "width": self.width,
         }
         write_text(folder / _CONFIG, json.dumps(config, indent=1) + "\n")
@@ -65,10 +78,16 @@ class StateModel:
             config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
             if config["schema"] != SCHEMA:
                 raise ValueError(f"schema {config['schema']}")
-            codes = ViewState(float(config["radius_m"]), int(config["view_size"]))
-            network = StateNetwork(ViewState.SIZE, width=int(config["width"]))
+            size = int(config["view_size"])
+            codes: ViewState | PostureNumbers
+            if "posture" in config:
+                codes = PostureNumbers.from_json(config["posture"])
+            else:
+                codes = ViewState(float(config["radius_m"]), size)
+            outputs = codes.size if isinstance(codes, PostureNumbers) else ViewState.SIZE
+            network = StateNetwork(outputs, width=int(config["width"]))
             network.load_state_dict(load_file(folder / _WEIGHTS))
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             got = f"'{folder}' holds no model of the state head ({' '.join(str(error).split())[:120]})"
             raise InputError(got, f"{_CONFIG} of schema {SCHEMA} and {_WEIGHTS}", _RETRAIN) from error
-        return StateModel(str(config["system"]), codes, int(config["width"]), network.eval())
+        return StateModel(str(config["system"]), codes, int(config["width"]), network.eval(), size)

@@ -116,16 +116,19 @@ def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) 
     return float(_TIMES_S[np.argmin(cost)])
 
 
-def normalised(errors: AlignErrors, scale: Array) -> dict[str, float]:
-    """Root mean square error over what is stated after scaling, and root mean square errors; 5 sigma is left out."""
+def normalised(errors: AlignErrors, scale: Array, prefix: str = "align") -> dict[str, float]:
+    """Root mean square error over what is stated after scaling, and root mean square errors; 5 sigma is left out.
+
+    prefix: of the numbers' names.
+    """
     normal = errors.error / (errors.std * scale)
     kept = np.abs(normal) < _TRIM_SIGMA
     names = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
     numbers = {}
     for m, name in enumerate(names):
         rows = kept[:, m]
-        numbers[f"align_{name}"] = float(np.sqrt((normal[rows, m] ** 2).mean()))
-    numbers["align_rotation_deg"] = float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1))))
-    numbers["align_depth_percent"] = float(100.0 * np.median(np.abs(errors.error[:, 5])))
-    numbers["align_outlier_share"] = float(1.0 - kept.all(axis=1).mean())
+        numbers[f"{prefix}_{name}"] = float(np.sqrt((normal[rows, m] ** 2).mean()))
+    numbers[f"{prefix}_rotation_deg"] = float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1))))
+    numbers[f"{prefix}_depth_percent"] = float(100.0 * np.median(np.abs(errors.error[:, 5])))
+    numbers[f"{prefix}_outlier_share"] = float(1.0 - kept.all(axis=1).mean())
     return {name: round(value, 4) for name, value in numbers.items()}

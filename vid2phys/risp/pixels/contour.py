@@ -15,33 +15,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.observe import bearing_jacobian_to_pixels, project, to_bearings
+from vid2phys.engine.observe import project
 from vid2phys.risp.pixels.align import MODES, PRIOR_STD, moved
-from vid2phys.risp.pixels.edge_lines import find_edges, linear_light
+from vid2phys.risp.pixels.edge_lines import find_edges
 from vid2phys.risp.pixels.outline import Outline, outline_of
-from vid2phys.risp.tracking.geometry import modes_of_points
 from vid2phys.types import Array, Camera, Mesh
 
-# Where edges may be, standard deviations as shares of the body's size, a round; never less than _LEAST_WITHIN_PX.
-_WITHIN = (0.04, 0.02, 0.01, 0.01)
+# Where edges may be, standard deviations as shares of the body's size, a round; never less than _LEAST_WITHIN_PX. The
+# last is repeated until the outline moves by less than a share of it.
+_WITHIN = (0.04, 0.015, 0.01)
+_MOST_ROUNDS = 5
+_STILL = 0.2
+_DRAWN_AFTER = 1  # this round the outline is drawn anew, at a pose that is nearly right
 _LEAST_WITHIN_PX = 0.6
 _SLACK = 0.2  # by which edges that far away may differ from what a line can tell, of where they may be
 _STEPS = 3  # a round
-# On held-out looks edges are off together by more than neighbours show: variances are larger by this.
+# On held-out looks edges are off together by more than neighbours show: variances are larger by this. How much the
+# pose is off in the end is calibrated (`contour_errors`).
 _OVERCONFIDENT = 9.0
-_STATED = 20.0  # the same for the covariance that is stated, which has to hold for wrong edges as well
 _ROBUST_SIGMA = 3.0  # lines beyond count less (Cauchy)
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
 _LEAST_LINES = 12
 _LEAST_LEVEL = 0.02
 _MOST_ALIKE = 30  # lines in a row
-_MARGIN_PX = 20.0
 
 
 @dataclass(frozen=True)
 class Contour:
     """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] of the edges alone, as their scatter
-    says, in the modes of `align.moved` about this pose (some 20 times too much on real looks). prior: [6, 6]
+    says, in the modes of `align.moved` about this pose (many times too much on real looks). prior: [6, 6]
     what was known before. lines: that say something. level: mean square of what edges are off over what they state."""
 
     rotation: Array
@@ -53,8 +55,8 @@ class Contour:
 
     @property
     def covariance(self) -> Array:
-        """Of edges and prior together, [6, 6]."""
-        return np.asarray(np.linalg.inv(self.information / _STATED + self.prior))
+        """Of edges and prior together, [6, 6], before it is scaled to what held-out looks showed."""
+        return np.asarray(np.linalg.inv(self.information / _OVERCONFIDENT + self.prior))
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,15 @@ class Energy:
         pixels = project(self.camera, self._points(step)[0])
         return np.asarray(((pixels - self.outline.pixels) * self.outline.normals).sum(-1) - self.mean)
 
-    def jacobian(self, step: Array) -> Array:
-        """d residual / d a further step, [N, 6]."""
-        points, translation = self._points(step)
-        to_pixels = bearing_jacobian_to_pixels(self.camera, to_bearings(points))
-        along = self.outline.normals[:, None] @ to_pixels
-        return np.asarray((along @ modes_of_points(points, translation))[:, 0])
+    def jacobian(self) -> Array:
+        """d residual / d step at none, [N, 6]."""
+        points, t = self.outline.points, self.translation
+        along = (self.outline.normals[:, None] @ self.outline.to_pixels)[:, 0] / points[:, 2:]
+        by_depth = -(along * points[:, :2]).sum(axis=-1) / points[:, 2]
+        gradient = np.column_stack([along, by_depth])  # by the point in camera axes, px / m
+        (x, y, z), (u, v, w) = (points - t).T, gradient.T
+        by_turn = [y * w - z * v, z * u - x * w, x * v - y * u]
+        return np.column_stack([*by_turn, gradient[:, :2] * np.linalg.norm(t), gradient @ t])
 
     def _points(self, step: Array) -> tuple[Array, Array]:
         local = (self.outline.points - self.translation) @ self.rotation
@@ -93,9 +98,11 @@ class Energy:
     def levelled(self, residual: Array) -> Energy:
         """With variances scaled to residuals [N]: half of the lines lie within 0.67 sigma, and
         neighbours that err alike count as fewer."""
+        from vid2phys.risp.pixels.edge_likelihood import alike
+
         normal = residual / np.sqrt(self.variance)
         level = max(float(np.median(normal**2)) / _CHI2_MEDIAN, _LEAST_LEVEL)
-        return replace(self, level=level, alike=_alike(normal / np.sqrt(level)))
+        return replace(self, level=level, alike=alike(normal / np.sqrt(level), _MOST_ALIKE))
 
     def value(self, step: Array) -> float:
         """Nats."""
@@ -127,20 +134,30 @@ def fit_contour(
     most = 2.0 * PRIOR_STD  # a step
     total, step, energy = np.zeros(MODES), np.zeros(MODES), None
     here, jacobian = np.zeros(0), np.zeros((0, MODES))
-    for share in _WITHIN:
-        energy = _edges(frame, camera, mesh, rotation, translation, share)
+    outline = outline_of(mesh, camera, rotation, translation)
+    for k in range(_MOST_ROUNDS):
+        if outline is None:
+            return None
+        within = max(_LEAST_WITHIN_PX, _WITHIN[min(k, len(_WITHIN) - 1)] * outline.size_px)
+        energy = _edges(frame, camera, outline, rotation, translation, within)
         if energy is None:
             return None
-        step = np.zeros(MODES)
-        here, jacobian = energy.residual(step), energy.jacobian(step)
-        for k in range(_STEPS):  # the edges are looked for anew before the outline's motion bends
+        step, here, jacobian = np.zeros(MODES), -energy.mean, energy.jacobian()
+        for at in range(_STEPS):  # the edges are looked for anew before the outline's motion bends
             residual = here + jacobian @ step
-            energy = energy.levelled(residual) if k else energy  # residuals of a wrong pose say nothing about edges
+            energy = energy.levelled(residual) if at else energy  # residuals of a wrong pose say nothing about edges
             gradient, hessian = (part / _OVERCONFIDENT for part in energy.normal(residual, jacobian))
             newton = np.linalg.solve(hessian + prior, -gradient - prior @ (total + step))
             step = step + np.clip(newton, -most, most)
+        before = rotation, translation
         rotation, translation = moved(rotation, translation, step)
         total = total + step
+        if k >= len(_WITHIN) - 1 and ((jacobian @ step) ** 2).mean() < (_STILL * within) ** 2:
+            break
+        if k == _DRAWN_AFTER:
+            outline = outline_of(mesh, camera, rotation, translation)
+        else:
+            outline = outline.moved(rotation @ before[0].T, before[1], translation)
     assert energy is not None
     residual = here + jacobian @ step
     energy = energy.levelled(residual)
@@ -149,40 +166,12 @@ def fit_contour(
 
 
 def _edges(
-    frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, rotation: Array, translation: Array, share: float
+    frame: NDArray[np.uint8], camera: Camera, outline: Outline, rotation: Array, translation: Array, within: float
 ) -> Energy | None:
-    """The energy near a pose with edges looked for within a share of the body's size."""
-    outline = outline_of(mesh, camera, rotation, translation)
-    if outline is None:
-        return None
-    within = max(_LEAST_WITHIN_PX, share * float(np.ptp(outline.pixels, axis=0).max()))
-    light, origin = _patch(frame, outline, _MARGIN_PX + 10.0 * within)
-    if min(light.shape) == 0:
-        return None
-    edges = find_edges(light, origin, outline, within)
+    """The energy near a pose with edges looked for within so many pixels."""
+    edges = find_edges(frame, outline, within)
     used = np.isfinite(edges.variance)
     if used.sum() < _LEAST_LINES:
         return None
     variance = edges.variance[used] + (_SLACK * within) ** 2
     return Energy(camera, outline.select(used), rotation, translation, edges.mean[used], variance)
-
-
-def _patch(frame: NDArray[np.uint8], outline: Outline, margin: float) -> tuple[NDArray[np.float32], Array]:
-    """The light around an outline, [h, w, 3], and its first pixel (x, y)."""
-    low = np.maximum(np.floor(outline.pixels.min(axis=0) - margin), 0).astype(int)
-    high = np.maximum(np.minimum(np.ceil(outline.pixels.max(axis=0) + margin) + 1, frame.shape[1::-1]).astype(int), low)
-    return linear_light(frame[low[1] : high[1], low[0] : high[0]]), low.astype(float)
-
-
-def _alike(normal: Array) -> float:
-    """How many lines in a row count as one: the sum of residuals' [N] autocorrelation while above chance."""
-    z = np.clip(normal, -3.0, 3.0)
-    z = z - z.mean()
-    power = float(z @ z) + 1e-12
-    total = 1.0
-    for lag in range(1, min(_MOST_ALIKE, len(z) // 2)):
-        along = float(z[lag:] @ z[:-lag]) / power
-        if along <= 2.0 * len(z) ** -0.5:  # no more than chance
-            break
-        total += 2.0 * along
-    return total

@@ -1,4 +1,9 @@
-"""The compiled loop of `edge_lines`: how well an edge at each place explains the pixels of a line."""
+"""The compiled loops of `edge_lines`: pictures along lines, what their sides look like, where an edge explains them.
+
+Everything works on N lines. `seen` [N, R, 3] is a picture in linear light at R steps of each line; `cover` [N, C] is
+the drawn coverage on a grid `parts` times as fine that is longer at both ends, so that an edge at place d of
+D = C - parts (R - 1) covers step r by cover[parts r + D - 1 - d].
+"""
 
 from __future__ import annotations
 
@@ -6,54 +11,220 @@ import math
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.types import Array
 
+_LANES = 16  # numbers that compiled loops take at once, unrolled
+_compiled = numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
 
-@numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
+
+@_compiled
+def read_lines(
+    frame: NDArray[np.uint8], table: Array, start: Array, direction: Array, step: float, length: int, reads: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Light [N, length, 3] of a frame [H, W, 3] along lines, and which lines [N] lie wholly inside it.
+
+    table: [256] of linear light. start, direction: [N, 2] px, unit. A step is the mean of `reads` bilinear readings
+    spread over it.
+    """
+    height, width = frame.shape[0], frame.shape[1]
+    out, inside = np.zeros((len(start), length, 3)), np.ones(len(start), np.bool_)
+    for i in range(len(start)):
+        for r in range(length):
+            for q in range(reads):
+                along = step * (r + (q + 0.5) / reads - 0.5)
+                x, y = start[i, 0] + along * direction[i, 0], start[i, 1] + along * direction[i, 1]
+                if not (0.0 <= x <= width - 1 and 0.0 <= y <= height - 1):
+                    inside[i] = False
+                    break
+                left, top = min(int(x), width - 2), min(int(y), height - 2)
+                u, v = (x - left) / reads, y - top
+                for c in range(3):
+                    above, below = table[frame[top, left, c]], table[frame[top + 1, left, c]]
+                    above_right, below_right = table[frame[top, left + 1, c]], table[frame[top + 1, left + 1, c]]
+                    upper = above / reads + u * (above_right - above)
+                    lower = below / reads + u * (below_right - below)
+                    out[i, r, c] += upper + v * (lower - upper)
+    return out, inside
+
+
+@_compiled
+def cover_lines(drawing: NDArray[np.float32], start: Array, step: Array, length: int, smooth: int) -> Array:
+    """Coverage [N, length] along lines of a drawing [h, w], zero outside, averaged over `smooth` steps.
+
+    start, step: [N, 2] drawn px.
+    """
+    height, width = drawing.shape
+    out, fine = np.empty((len(start), length)), np.empty(length + smooth)
+    for i in range(len(start)):
+        for k in range(length + smooth):
+            along = k - 0.5 * smooth
+            x, y = start[i, 0] + along * step[i, 0], start[i, 1] + along * step[i, 1]
+            fine[k] = 0.0
+            if 0.0 <= x < width - 1 and 0.0 <= y < height - 1:
+                left, top = int(x), int(y)
+                u, v = x - left, y - top
+                upper = drawing[top, left] + u * (drawing[top, left + 1] - drawing[top, left])
+                lower = drawing[top + 1, left] + u * (drawing[top + 1, left + 1] - drawing[top + 1, left])
+                fine[k] = upper + v * (lower - upper)
+        for k in range(length):
+            total = 0.0
+            for j in range(smooth + 1):
+                total += fine[k + j]
+            out[i, k] = total / (smooth + 1)
+    return out
+
+
+@_compiled
+def side_colors(seen: Array, pure: NDArray[np.bool_], floor: float) -> tuple[Array, float, Array]:
+    """Mean colour [3] of a side over all lines, variance of lines about it, variance [N] of pixels within lines.
+
+    pure: [N, R], True where a step shows this side alone. floor: of noise, standard deviation.
+    """
+    lines, length = pure.shape
+    own, square, count = np.zeros((lines, 3)), np.zeros(lines), np.zeros(lines)
+    mean, spread, texture = np.zeros(3), 0.0, np.empty(lines)
+    for i in range(lines):
+        for r in range(length):
+            if pure[i, r]:
+                count[i] += 1.0
+                for c in range(3):
+                    own[i, c] += seen[i, r, c]
+                    square[i] += seen[i, r, c] ** 2 / 3.0
+        for c in range(3):
+            mean[c] += own[i, c]
+            own[i, c] /= max(count[i], 1.0)
+            square[i] -= count[i] * own[i, c] ** 2 / 3.0
+    total, freedom = count.sum(), np.maximum(count - 1.0, 0.0).sum()
+    if total == 0.0:
+        return np.full(3, 0.3), 0.1, np.full(lines, 0.01)
+    mean /= total
+    pooled = max(square.sum(), 0.0) / max(freedom, 1.0)
+    for i in range(lines):
+        for c in range(3):
+            spread += count[i] * (own[i, c] - mean[c]) ** 2 / (3.0 * total)
+        texture[i] = (max(square[i], 0.0) + 2.0 * pooled) / (max(count[i] - 1.0, 0.0) + 2.0)
+    return mean, spread + floor**2, texture
+
+
+@_compiled
+def _slide(grid: Array, values: Array, parts: int, out: Array) -> None:
+    """out[k] = sum over r of values[r] grid[parts r + k]: in an order of memory that the compiler vectorises."""
+    for k in range(len(out)):
+        out[k] = values[0] * grid[k]
+    for r in range(1, len(values)):
+        value, shifted = values[r], grid[parts * r :]
+        for k in range(len(out)):
+            out[k] += value * shifted[k]
+
+
+@_compiled
 def line_likelihood(
     seen: Array, cover: Array, parts: int, mean: Array, spread: Array, texture: Array, floor: Array
 ) -> Array:
     """Log-likelihoods [N, D] of edges moved outward by each of D places, up to a constant a line.
 
-    seen: [N, R, 3] linear light. cover: [N, D + parts * (R - 1)], coverage at the middle place on a grid `parts` times
-    as fine. mean [N, 2, 3], spread [2]: of the colours of inside and outside, between lines. texture: [N, 2] variance
-    of their pixels. floor: [N] variance of noise.
+    mean [2, 3], spread [2]: of the colours of inside and outside, between lines. texture: [N, 2] variance of their
+    pixels. floor: [N] variance of noise. What does not depend on the step is found once for each point of the grid.
     """
-    lines, length = seen.shape[0], seen.shape[1]
-    places = cover.shape[1] - parts * (length - 1)
+    lines, length, count = seen.shape[0], seen.shape[1], cover.shape[1]
+    places = count - parts * (length - 1)
+    whole = -(-places // _LANES) * _LANES  # so that no loop has a remainder
     out = np.empty((lines, places))
+    grid = np.ones((4, count + whole - places))  # 1 / v, a / v, a^2 / v and v
+    values, sums = np.ones((5, length)), np.empty((11, whole))
+    apart = mean[0] - mean[1]
     for i in range(lines):
-        for d in range(places):
-            n_ff, n_fb, n_bb = 1.0 / spread[0], 0.0, 1.0 / spread[1]
-            f0 = f1 = f2 = b0 = b1 = b2 = square = log_v = 0.0
-            product = 1.0
-            for r in range(length):
-                a = cover[i, parts * r + places - 1 - d]
-                b = 1.0 - a
-                v = a * a * texture[i, 0] + b * b * texture[i, 1] + floor[i]
-                w = 1.0 / v
-                product *= v
-                if r % 4 == 3:
-                    log_v += math.log(product)
-                    product = 1.0
-                e0 = seen[i, r, 0] - a * mean[i, 0, 0] - b * mean[i, 1, 0]
-                e1 = seen[i, r, 1] - a * mean[i, 0, 1] - b * mean[i, 1, 1]
-                e2 = seen[i, r, 2] - a * mean[i, 0, 2] - b * mean[i, 1, 2]
-                wa, wb = w * a, w * b
-                n_ff += wa * a
-                n_fb += wa * b
-                n_bb += wb * b
-                f0 += wa * e0
-                f1 += wa * e1
-                f2 += wa * e2
-                b0 += wb * e0
-                b1 += wb * e1
-                b2 += wb * e2
-                square += w * (e0 * e0 + e1 * e1 + e2 * e2)
-            log_v += math.log(product)
+        for m in range(count):
+            a = cover[i, m]
+            b = 1.0 - a
+            v = a * a * texture[i, 0] + b * b * texture[i, 1] + floor[i]
+            grid[0, m], grid[1, m], grid[2, m], grid[3, m] = 1.0 / v, a / v, a * a / v, v
+        for r in range(length):
+            values[3, r] = 0.0
+            for c in range(3):  # colours from the outside's mean, their square, and (last row) ones
+                values[c, r] = seen[i, r, c] - mean[1, c]
+                values[3, r] += values[c, r] ** 2
+        for k in range(5):
+            _slide(grid[0], values[k], parts, sums[k])
+        for k in range(3):
+            _slide(grid[1], values[k], parts, sums[5 + k])
+        _slide(grid[1], values[4], parts, sums[8])
+        _slide(grid[2], values[4], parts, sums[9])
+        product = sums[10]
+        product[:] = 1.0
+        for r in range(length):
+            shifted = grid[3, parts * r :]
+            for k in range(whole):  # variances above 1e-6: the product of some tens stays in range
+                product[k] *= shifted[k]
+        for k in range(places):
+            n_aa, n_fb = sums[9, k], sums[8, k] - sums[9, k]
+            n_ff, n_bb = n_aa + 1.0 / spread[0], sums[4, k] - sums[8, k] - n_fb + 1.0 / spread[1]
             det = n_ff * n_bb - n_fb * n_fb
-            gain = n_bb * (f0 * f0 + f1 * f1 + f2 * f2) + n_ff * (b0 * b0 + b1 * b1 + b2 * b2)
-            gain = (gain - 2.0 * n_fb * (f0 * b0 + f1 * b1 + f2 * b2)) / det
-            out[i, d] = -0.5 * (square - gain) - 1.5 * (math.log(det) + log_v)
+            square, gain = sums[3, k], 0.0
+            for c in range(3):
+                of_w, of_wa, d = sums[c, k], sums[5 + c, k], apart[c]
+                square += d * (d * n_aa - 2.0 * of_wa)
+                f, b = of_wa - d * n_aa, of_w - of_wa - d * n_fb
+                gain += n_bb * f * f + n_ff * b * b - 2.0 * n_fb * f * b
+            out[i, places - 1 - k] = -0.5 * (square - gain / det) - 1.5 * math.log(det * product[k])
     return out
+
+
+@_compiled
+def posterior(logs: Array, step: float, within: float, least_gain: float) -> tuple[Array, Array]:
+    """Mean and variance [N] that, joined with the prior, give those of the posterior; by the peak where that is narrow.
+
+    logs: [N, D] log-likelihood of places `step` apart about zero. within: standard deviation of the prior. Infinite
+    variance where a line adds less than the share `least_gain` of the prior's information.
+    """
+    lines, places = logs.shape
+    mean, variance = np.empty(lines), np.empty(lines)
+    value = np.empty(places)
+    for i in range(lines):
+        peak = 0
+        for k in range(places):
+            d = step * (k - places // 2)
+            value[k] = logs[i, k] - 0.5 * (d / within) ** 2
+            if value[k] > value[peak]:
+                peak = k
+        top, total, first, second = value[peak], 0.0, 0.0, 0.0
+        for k in range(places):
+            d, p = step * (k - places // 2), math.exp(value[k] - top)
+            total += p
+            first += p * d
+            second += p * d * d
+        m = first / total
+        v = second / total - m * m
+        near = min(max(peak, 1), places - 2)
+        bend = value[near - 1] - 2.0 * value[near] + value[near + 1]
+        if v < step**2 and bend < -1e-9:
+            aside = 0.5 * (value[near - 1] - value[near + 1]) / bend
+            m = step * (near - places // 2 + min(max(aside, -1.0), 1.0))
+            v = -(step**2) / bend
+        else:
+            v = max(v, 0.5 * step**2)
+        gained = max(1.0 / v - 1.0 / within**2, 1e-12)
+        mean[i] = m / (v * gained)
+        variance[i] = 1.0 / gained if gained * within**2 > least_gain else math.inf
+    return mean, variance
+
+
+@_compiled
+def alike(normal: Array, most: int) -> float:
+    """How many neighbours in a row count as one: the sum of residuals' [N] autocorrelation while above chance."""
+    count = len(normal)
+    z = np.minimum(np.maximum(normal, -3.0), 3.0)
+    z = z - z.mean()
+    power = (z * z).sum() + 1e-12
+    total = 1.0
+    for lag in range(1, min(most, count // 2)):
+        along = 0.0
+        for k in range(count - lag):
+            along += z[k + lag] * z[k]
+        along /= power
+        if along <= 2.0 * count**-0.5:  # no more than chance
+            break
+        total += 2.0 * along
+    return total

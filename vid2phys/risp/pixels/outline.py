@@ -1,8 +1,9 @@
 """The outline of a posed mesh: points on the surface whose pictures lie on the edge of its silhouette.
 
-The mesh is drawn in a crop of the camera that is zoomed until the body is large, so outlines are as fine for a body of
-20 pixels as for one of 200, holes and concave bodies included, and through the lens. Between drawn pixels the edge is
-where the blurred silhouette crosses one half.
+The mesh is drawn by a pinhole camera zoomed until the body is large, so outlines are as fine for a body of 20 pixels as
+for one of 200, holes and concave bodies included; the lens is what it is to first order about each point. Between drawn
+pixels the edge is where the blurred silhouette crosses one half. Points of the surface stay on the outline while the
+body turns by a few degrees, so that one drawing serves several steps of a pose (`Outline.moved`).
 """
 
 from __future__ import annotations
@@ -12,60 +13,80 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.observe import pixels_to_bearings, project
-from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.types import Array, Camera, Mesh
 
-_DRAWN_PX = 180.0  # size at which bodies are drawn
-_MARGIN = 0.15  # of the body around it
+LENS_PX = 0.85  # blur of lens, codec, pixel and reading between pixels
+_DRAWN_PX = 150.0  # size at which bodies are drawn
+_MARGIN_PX = 16.0  # of the drawing around it
 _EDGE_SIGMA = 1.5  # blur of the drawn silhouette in which edge and normal are measured, drawn pixels
+_LEAST_SLOPE = 0.04  # of that a pixel: less has no direction
 _LEAST_POINTS = 12
+_LEAST_DEPTH = 1e-6  # m
 
 
 @dataclass(frozen=True)
 class Outline:
     """N points. points: [N, 3] m on the body, camera axes. pixels: [N, 2] of the frame. normals: [N, 2] unit, outward
-    in the frame. spacing_px: along the outline, frame pixels. silhouette: the drawing, float32 in [0, 1], whose pixel
-    centres are at zoom * (frame pixel + 0.5 - corner) - 0.5."""
+    in the frame. to_pixels, to_bearings: [N, 2, 2] d pixel / d bearing where they were drawn, and its
+    inverse. coverage: the drawing through the lens,
+    float32 in [0, 1], with the points at `drawn` [N, 2] and one frame pixel along a normal being `across` [N, 2] of its
+    pixels; these stay as they were drawn when the body moves."""
 
     points: Array
     pixels: Array
     normals: Array
-    spacing_px: float
-    silhouette: NDArray[np.float32]
-    zoom: float
-    corner: Array
+    to_pixels: Array
+    to_bearings: Array
+    coverage: NDArray[np.float32]
+    drawn: Array
+    across: Array
+
+    @property
+    def size_px(self) -> float:
+        """Of the body in the frame: the longer side of the rectangle around the outline."""
+        return float((self.pixels.max(axis=0) - self.pixels.min(axis=0)).max())
 
     def select(self, mask: NDArray[np.bool_]) -> Outline:
         """The points where mask [N] is True."""
-        return replace(self, points=self.points[mask], pixels=self.pixels[mask], normals=self.normals[mask])
+        names = ("points", "pixels", "normals", "to_pixels", "to_bearings", "drawn", "across")
+        return replace(self, **{name: getattr(self, name)[mask] for name in names})
 
-    def to_drawing(self, pixels: Array) -> Array:
-        """Pixels of the drawing under pixels of the frame, [..., 2] each."""
-        return self.zoom * (pixels + 0.5 - self.corner) - 0.5
+    def moved(self, turn: Array, about: Array, to: Array) -> Outline:
+        """The same points of the body after a turn [3, 3] about a point [3], which moves to another one [3] m.
 
-    def to_frame(self, drawn: Array) -> Array:
-        """The inverse of `to_drawing`."""
-        return (drawn + 0.5) / self.zoom - 0.5 + self.corner
+        A normal turns as the plane does that touches the body along the line of sight.
+        """
+        before = self.points[:, :2] / self.points[:, 2:]
+        normal = (self.normals[:, None] @ self.to_pixels)[:, 0]  # of bearings
+        plane = np.concatenate([normal, -(normal * before).sum(-1, keepdims=True)], axis=-1) @ turn.T
+        points = (self.points - about) @ turn.T + to
+        pixels = self.pixels + (self.to_pixels @ (points[:, :2] / points[:, 2:] - before)[..., None])[..., 0]
+        normals = _unit((plane[:, None, :2] @ self.to_bearings)[:, 0])
+        return replace(self, points=points, pixels=pixels, normals=normals)
 
 
-def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, *, most: int = 240) -> Outline | None:
+def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, *, most: int = 160) -> Outline | None:
     """The outline of a mesh at a pose camera_from_body; None where there is none to speak of (behind the camera).
 
     most: points, evenly spread over all edges.
     """
     import cv2
 
+    from vid2phys.risp.pixels.silhouette import draw_nearness
+
     posed = mesh.vertices @ rotation.T + translation
-    pixels = project(camera, posed)
-    if not np.isfinite(pixels).all():
+    if not posed[:, 2].min() > _LEAST_DEPTH:
         return None
-    low, high = pixels.min(axis=0), pixels.max(axis=0)
-    size = float((high - low).max()) + 1e-6
-    zoom, corner = _DRAWN_PX / size, low + 0.5 - _MARGIN * size
-    shape = np.ceil((high - low + 2.0 * _MARGIN * size) * zoom).astype(int) + 1
-    raster = rasterize_camera(posed, mesh.faces, _crop(camera, zoom, corner, shape))
-    mask = raster.mask.astype(np.uint8)
+    z = np.ascontiguousarray(posed[:, 2])
+    sides = [posed[:, i] / z for i in range(2)]  # bearings
+    low, high = (np.array([end(side) for side in sides]) for end in (np.min, np.max))
+    focal = _DRAWN_PX / float((high - low).max() + 1e-9)
+    corner = focal * low - _MARGIN_PX  # drawn pixel = focal * bearing - corner
+    width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
+    x, y = (focal * side - corner[i] for i, side in enumerate(sides))
+    nearness = draw_nearness(x, y, z, mesh.faces, width, height)
+    mask = (nearness > 0.0).astype(np.uint8)
     edges, _ = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
     if sum(map(len, edges)) < _LEAST_POINTS:
         return None
@@ -73,22 +94,30 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
     stride = max(1.0, len(on_edge) / most)
     on_edge = on_edge[np.arange(0.0, len(on_edge) - 0.5, stride).astype(int)]
     silhouette = mask.astype(np.float32)
-    column, row = on_edge.T
-    place, normal = _edge(silhouette, on_edge)
-    sound = np.isfinite(normal).all(axis=-1)
-    here = Outline(np.zeros(0), np.zeros(0), normal[sound], stride / zoom, silhouette, zoom, corner)
-    at = here.to_frame(place[sound])
-    depth = 1.0 / raster.nearness[row - raster.window[0].start, column - raster.window[1].start][sound]
-    bearings = pixels_to_bearings(camera, at)
-    points = np.concatenate([bearings, np.ones_like(depth[:, None])], axis=-1) * depth[:, None]
-    return replace(here, points=points, pixels=at)
+    drawn, outward = _edge(silhouette, on_edge)
+    at = (drawn + corner) / focal
+    pixels, to_pixels = bearings_to_pixels(camera, at), bearing_jacobian_to_pixels(camera, at)
+    sound = np.isfinite(outward + pixels).all(axis=-1)
+    if not sound.any():
+        return None
+    to_pixels, outward, (column, row) = to_pixels[sound], outward[sound], on_edge[sound].T
+    points = np.concatenate([at[sound], np.ones((len(row), 1))], axis=-1) / nearness[row, column, None].astype(float)
+    to_bearings = _inverse(to_pixels)
+    normals = _unit((outward[:, None] @ to_bearings)[:, 0])
+    across = focal * (to_bearings @ normals[..., None])[..., 0]
+    zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
+    coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), LENS_PX * zoom), dtype=np.float32)
+    return Outline(points, pixels[sound], normals, to_pixels, to_bearings, coverage, drawn[sound], across)
 
 
-def _crop(camera: Camera, zoom: float, corner: Array, shape: NDArray[np.int64]) -> Camera:
-    """The camera of the picture of size (width, height) that `Outline.to_drawing` maps to."""
-    scale = np.diag([zoom, zoom, 1.0])
-    scale[:2, 2] = zoom * (0.5 - corner) - 0.5
-    return replace(camera, K=scale @ np.asarray(camera.K, dtype=float), width=int(shape[0]), height=int(shape[1]))
+def _unit(vectors: Array) -> Array:
+    return vectors / np.hypot(vectors[:, 0], vectors[:, 1])[:, None]
+
+
+def _inverse(matrices: Array) -> Array:
+    """Of [N, 2, 2]."""
+    a, b, c, d = matrices.reshape(-1, 4).T
+    return np.asarray((np.stack([d, -b, -c, a]) / (a * d - b * c)).T.reshape(-1, 2, 2))
 
 
 def _edge(silhouette: NDArray[np.float32], on_edge: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -100,10 +129,10 @@ def _edge(silhouette: NDArray[np.float32], on_edge: NDArray[np.int64]) -> tuple[
     from scipy.special import ndtri
 
     soft = cv2.GaussianBlur(silhouette, (0, 0), _EDGE_SIGMA)
-    gradient = np.stack([np.gradient(soft, axis=1), np.gradient(soft, axis=0)], axis=-1)
     column, row = on_edge.T
-    slope = gradient[row, column].astype(float)
+    across = soft[row, column + 1] - soft[row, column - 1], soft[row + 1, column] - soft[row - 1, column]
+    slope = 0.5 * np.stack(across, axis=-1).astype(float)
     length = np.linalg.norm(slope, axis=-1, keepdims=True)
-    normal = np.where(length > 0.04, -slope / np.maximum(length, 1e-9), np.nan)
+    normal = np.where(length > _LEAST_SLOPE, -slope / np.maximum(length, 1e-9), np.nan)
     inside = _EDGE_SIGMA * ndtri(np.clip(soft[row, column].astype(float), 0.5, 0.8))
     return on_edge + inside[:, None] * normal, normal

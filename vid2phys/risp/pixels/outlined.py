@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes
@@ -30,12 +31,14 @@ def outlined(
     mesh: Mesh,
     seen: Observation,
     poses: Pose,
+    calibration: Calibration,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Observation, Pose]:
     """Observation and poses [T] (camera_from_body, NaN where lost) after fitting the outlines of all frames."""
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
     radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    fitted = False
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
     for done, i in enumerate(known):
         if progress is not None:
@@ -53,10 +56,13 @@ def outlined(
             continue
         bearings[i] += modes @ difference(rotation[i], translation[i], fit.rotation, fit.translation)
         rotation[i], translation[i] = fit.rotation, fit.translation
-        basis[i] = pose_modes(rotation[i], translation[i], seen.points_body) * np.sqrt(np.diag(fit.covariance))
-    return replace(seen, bearings=bearings, shared_basis=basis), replace(
-        poses, rotation=rotation, translation=translation
-    )
+        std = np.sqrt(np.diag(fit.covariance)) * calibration.contour_scale
+        basis[i] = pose_modes(rotation[i], translation[i], seen.points_body) * std
+        fitted = True
+    # outlines mistake the same look for the same thing for longer than the network does
+    correlation_s = np.maximum(seen.correlation_time_s, calibration.contour_correlation_s if fitted else 0.0)
+    better = replace(seen, bearings=bearings, shared_basis=basis, correlation_time_s=correlation_s)
+    return better, replace(poses, rotation=rotation, translation=translation)
 
 
 def _shared_std(basis: Array, modes: Array) -> Array:

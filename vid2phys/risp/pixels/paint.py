@@ -18,12 +18,13 @@ from vid2phys.risp.tracking.sight import Image, Sightings
 from vid2phys.risp.tracking.view import View, bearings_to_view, resample
 from vid2phys.types import Array, Camera, Mesh
 
-_POINTS = 600
+_POINTS, _FINE_POINTS, _DENSE = 600, 1500, 24_000
+_BLUR_SHARES = (0.05, 0.025, 0.012)  # of the body's size, coarse to fine
 _GRAZING = 0.15  # cosine between normal and sight from which on a point is seen
 _LEAST = 24  # points
 _CORRELATED = 6.0  # points that count as one
-_FLOOR = 0.03  # of what a colour is off at least, full scale 1
-_CAUCHY_SIGMA = 2.0
+FLOOR = 0.03  # of what a colour is off at least, full scale 1
+_ROBUST_SIGMA = 3.0
 _ROUNDS = 3
 _LIGHT_STD = (0.6, 0.4, 0.15)  # of the brightness, of how it changes with the normal, of haze; shares of full scale
 _MOST_NATS = 12.0  # that one frame may say
@@ -31,26 +32,46 @@ _MOST_NATS = 12.0  # that one frame may say
 
 @dataclass(frozen=True)
 class Paint:
-    """Points on the surface, [N, 3] m with normals [N, 3], and their colours [G, N, 3] (a scale like the eye's) when
-    the body is turned by each element of its group."""
+    """Points on the surface and what is painted there.
+
+    points, normals: [N, 3] m. colors: [G, N, 3] (a scale like the eye's) when the body is turned by each element of its
+    group. fine_points, fine_normals: [M, 3], more of them. fine_colors: for each of blur_shares (of the body's size),
+    [M, 3], out of focus by that. pure: for each, [M] in 0..1, how much of that lies on the same side of the body.
+    """
 
     points: Array
     normals: Array
     colors: Array
+    fine_points: Array
+    fine_normals: Array
+    fine_colors: tuple[Array, ...]
+    pure: tuple[Array, ...]
+    blur_shares: tuple[float, ...] = _BLUR_SHARES
 
     @staticmethod
     def of(mesh: Mesh, rotations: Array, center: Array) -> Paint | None:
-        """Of a mesh whose shape is symmetric under rotations [G, 3, 3] about center [3]; None if nothing is painted on
-        it or nothing is symmetric."""
-        if mesh.texture is None or len(rotations) < 2:
+        """Of a mesh whose shape is symmetric under rotations [G, 3, 3] about center [3]; None without paint."""
+        if mesh.texture is None:
             return None
         from scipy.spatial import cKDTree
 
+        normals = mesh_normals(mesh)
         points, faces = surface_points(mesh, _POINTS, seed=4)
-        dense, of_dense = surface_points(mesh, 40 * _POINTS, seed=5)
+        fine, of_fine = surface_points(mesh, _FINE_POINTS, seed=6)
+        dense, of_dense = surface_points(mesh, _DENSE, seed=5)
         color, tree = texture_color(mesh)(dense, of_dense), cKDTree(dense)
         turned = (points - center) @ np.swapaxes(rotations, -1, -2) + center
-        return Paint(points, mesh_normals(mesh)[faces], color[tree.query(turned)[1]])
+        size = float(np.ptp(mesh.vertices, axis=0).max())
+        soft = [_soft(fine, normals[of_fine], dense, normals[of_dense], color, s * size) for s in _BLUR_SHARES]
+        return Paint(
+            points,
+            normals[faces],
+            color[tree.query(turned)[1]],
+            fine,
+            normals[of_fine],
+            tuple(colors for colors, _ in soft),
+            tuple(pure for _, pure in soft),
+        )
 
     def evidence(self, seen: Sightings, frames: Sequence[Image], camera: Camera) -> Array:
         """Log-likelihood [N, H, G] of orientations R @ rotations[g]^T of N looks' H poses, the best at zero."""
@@ -75,32 +96,66 @@ class Paint:
         x, y = pixels[seen].astype(np.float32).T
         blurred = cv2.GaussianBlur(picture, (0, 0), 0.8)
         found = cv2.remap(blurred, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
-        logs = (
-            -0.5
-            * seen.sum()
-            / _CORRELATED
-            * np.log([_misfit(found, color[seen], normals[seen]) for color in self.colors])
-        )
-        return np.maximum(logs - logs.max(), -_MOST_NATS)
+        misfits = [Light.fit(found, color[seen], normals[seen]).misfit for color in self.colors]
+        logs = -0.5 * seen.sum() / _CORRELATED * np.log(misfits)
+        return np.asarray(np.maximum(logs - logs.max(), -_MOST_NATS))
 
 
-def _misfit(found: Array, color: Array, normals: Array) -> float:
-    """Mean square of found [N, 3] minus the mesh's color [N, 3] in the light that explains it best.
+@dataclass(frozen=True)
+class Light:
+    """The light in which a picture shows paint: for each channel a brightness that changes linearly with the normal,
+    and haze. Points that do not fit, behind a finger or in a highlight, count less.
 
-    Light: a brightness that changes linearly with the normal, for each channel, and haze. Points that do not fit,
-    behind a finger or in a highlight, count less.
+    residual: [N, 3] found minus explained. weight: [N] in 0..1. scale: of the squares from which on they count less.
+    misfit: mean robust square.
     """
-    shading = np.concatenate([np.ones((len(color), 1)), normals], axis=1)
-    prior = np.diag([_LIGHT_STD[0] ** -2, *[_LIGHT_STD[1] ** -2] * 3, _LIGHT_STD[2] ** -2]) * _FLOOR**2
-    expected = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
-    weight, residual = np.ones(len(found)), np.zeros_like(found)
-    for _ in range(_ROUNDS):
-        for c in range(3):
-            basis = np.concatenate([shading * color[:, c : c + 1], np.ones((len(color), 1))], axis=1)
-            weighted = basis.T * weight
-            light = np.linalg.solve(weighted @ basis + prior, weighted @ found[:, c] + prior @ expected)
-            residual[:, c] = found[:, c] - basis @ light
-        square = (residual**2).mean(axis=1)
-        scale = _CAUCHY_SIGMA**2 * (float(np.median(square)) + _FLOOR**2)
-        weight = 1.0 / (1.0 + square / scale)
-    return float((scale * np.log1p(square / scale)).mean()) + _FLOOR**2
+
+    residual: Array
+    weight: Array
+    scale: float
+    misfit: float
+
+    @staticmethod
+    def fit(found: Array, color: Array, normals: Array, trust: Array | float = 1.0) -> Light:
+        """The light that explains colours found [N, 3] best by the mesh's color [N, 3], normals [N, 3] being known.
+
+        trust: [N] in 0..1, what points count beforehand.
+        """
+        trust = np.broadcast_to(trust, len(found))
+        shading = np.concatenate([np.ones((len(color), 1)), normals], axis=1)
+        prior = np.diag([_LIGHT_STD[0] ** -2, *[_LIGHT_STD[1] ** -2] * 3, _LIGHT_STD[2] ** -2]) * FLOOR**2
+        pull = prior @ np.array([1.0, 0.0, 0.0, 0.0, 0.0])
+        basis = np.concatenate([shading * color.T[..., None], np.ones((3, len(color), 1))], axis=-1)  # [3, N, 5]
+        weight, residual, scale, square = trust, np.zeros_like(found), 1.0, np.zeros(len(found))
+        for _ in range(_ROUNDS):
+            weighted = np.swapaxes(basis, 1, 2) * weight
+            light = np.linalg.solve(weighted @ basis + prior, weighted @ found.T[..., None] + pull[:, None])
+            residual = found - (basis @ light)[..., 0].T
+            square = (residual**2).mean(axis=1)
+            scale = _ROBUST_SIGMA**2 * (float(np.median(square)) + FLOOR**2)
+            weight = trust / (1.0 + square / scale) ** 2  # Geman and McClure 1987
+        misfit = float(np.average(square / (1.0 + square / scale), weights=trust + 1e-9))
+        return Light(residual, weight, scale, misfit + FLOOR**2)
+
+    def explained(self, found: Array, normals: Array, trust: Array | float = 1.0) -> float:
+        """The share of the variation that is explained by more than a plain body in some light."""
+        plain = Light.fit(found, np.broadcast_to(found.mean(axis=0), found.shape), normals, trust)
+        return 1.0 - self.misfit / plain.misfit
+
+
+def _soft(
+    points: Array, normals: Array, dense: Array, dense_normals: Array, color: Array, sigma_m: float
+) -> tuple[Array, Array]:
+    """Colours [N, 3] at points, averaged with a Gaussian over the surface around them that faces the same way, and the
+    share [N] of the Gaussian that does."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(dense)
+    out, total = np.zeros((len(points), 3)), np.zeros(len(points))
+    for i, near in enumerate(tree.query_ball_point(points, 2.0 * sigma_m)):
+        rows = np.array(near if near else [tree.query(points[i])[1]])
+        apart = ((dense[rows] - points[i]) ** 2).sum(axis=1)
+        weight = np.exp(-0.5 * apart / sigma_m**2) * (dense_normals[rows] @ normals[i] > 0.7) + 1e-12
+        total[i] = weight.sum()
+        out[i] = weight @ color[rows] / total[i]
+    return out, np.clip(total / np.quantile(total, 0.75), 0.0, 1.0)

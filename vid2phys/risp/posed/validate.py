@@ -84,6 +84,12 @@ class PostureValidation:
             "rest": float(np.abs(self.postures - self.body.rest).mean()),
         }
 
+    def read_postures(self, network: nn.Module) -> Array:
+        """Postures of the views by the kinematic fit, [N, D]."""
+        points, moment, mass = heatmaps.decode(predict(network, self.images)[:, :-1])
+        raw = excess_covariance(moment.double(), mass.double()).numpy()
+        return self._fit(points.double().numpy(), raw).posture
+
     def _fit(self, points_px: Array, raw_px: Array) -> Postures:
         inverse = np.linalg.inv(self.K)
         bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], points_px) + inverse[:, None, :2, 2]

@@ -19,6 +19,7 @@ from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
+from vid2phys.risp.pixels.painted import painted
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.tracking.branch import front_evidence, join
 from vid2phys.risp.tracking.follow import Follower, FrameStore, smooth_path
@@ -73,7 +74,7 @@ def track(
         )
     path = smooth_path(clip.times_s, first.translation)
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    sightings, credible, painted = _read_again(watch, frames, path[indices], indices, paint, _part(progress, 0.6, 0.9))
+    sightings, credible, turns = _read_again(watch, frames, path[indices], indices, paint, _part(progress, 0.6, 0.9))
     good = credible & (sightings.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
     if not good.any():
         raise InputError(
@@ -82,15 +83,15 @@ def track(
             "train longer",
         )
     found = _label(
-        *(clip.times_s, indices[good], sightings.select(good), painted[good]), camera, model, calibration, tilt_std_rad
+        *(clip.times_s, indices[good], sightings.select(good), turns[good]), camera, model, calibration, tilt_std_rad
     )
     found = filled(found, watch, frames)
+    if paint is not None:
+        found = painted(frames, camera, paint, found, calibration, _part(progress, 0.9, 1.0))
     if mesh is None:
         return found
-    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, _part(progress, 0.9, 1.0))
-    # outlines mistake the same look for the same thing for as long as aligned pixels do
-    correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
-    return replace(found, observation=replace(seen, correlation_time_s=correlation_s), poses=poses)
+    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
+    return replace(found, observation=seen, readings=found.observation, poses=poses)
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:

@@ -1,0 +1,144 @@
+"""What is finished of a table, kept in the work folder: a table is filled in as many sittings as one likes.
+
+A cell is one method of one body. Its rows are kept under a hash of everything that they follow from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vid2phys.io.files import sha256, write_text
+from vid2phys.reproduce.bodies import Entry
+from vid2phys.reproduce.methods import (
+    QUICK_RENDERS,
+    RENDER_MS,
+    RENDERS,
+    Recipe,
+    model_folder,
+    training_seconds,
+)
+from vid2phys.reproduce.stage import VERSION
+from vid2phys.reproduce.table import Setting, row
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """table: its name. method: as rows have it. label: tells cells of one method apart. recipe: None for methods that
+    learn nothing. model: folder of a model that is taken instead of training one."""
+
+    table: str
+    entry: Entry
+    method: str
+    recipe: Recipe | None
+    setting: Setting
+    label: str = ""
+    model: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where its rows are kept."""
+        facts = {
+            "table": self.table,
+            "method": self.method,
+            "label": self.label,
+            "recipe": None if self.recipe is None else asdict(self.recipe),
+            "model": None if self.model is None else sha256(self.model / "fine.safetensors"),
+            "quick": self.setting.quick,
+            "seed": self.setting.seed,
+            "version": VERSION,
+        }
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+        return self.setting.work / self.entry.name / "rows" / f"{self.table}-{self.method}-{digest}.json"
+
+    @property
+    def name(self) -> str:
+        """For a reader."""
+        return f"{self.entry.name}, {self.method}" + (f", {self.label}" if self.label else "")
+
+    def rows(self) -> Rows | None:
+        """What is kept, or None."""
+        try:
+            found: Rows = json.loads(self.path.read_text(encoding="utf-8"))
+            return found
+        except (OSError, ValueError):
+            return None
+
+    def keep(self, rows: Rows) -> None:
+        """Writes the rows."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(self.path, json.dumps(rows) + "\n")
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes to train what it needs, on two cores."""
+        if self.recipe is None or self.model is not None:
+            return 0.0
+        return training_seconds(self.recipe, self.entry.view_size)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether this sitting is for it."""
+        bodies, methods = self.setting.bodies, self.setting.methods
+        return (not bodies or self.entry.name in bodies) and (not methods or self.method in methods)
+
+
+def usable_model(entry: Entry, setting: Setting) -> Path | None:
+    """The folder of the body's own model, if it was trained by the default command."""
+    return None if setting.quick or setting.seed else model_folder(entry.model, entry.training_command)
+
+
+def report_estimate(cells: list[Cell], setting: Setting) -> None:
+    """Says what this sitting is about to do, and for how long."""
+    todo = [cell for cell in cells if cell.is_asked and cell.rows() is None]
+    if not todo:
+        setting.progress.note("everything asked for is finished")
+        return
+    for cell in todo:
+        setting.progress.note(f"to do: {cell.name}" + (f", about {_duration(cell.seconds)}" if cell.seconds else ""))
+    renders = _render_seconds(todo, setting)
+    total = renders + sum(cell.seconds for cell in todo)
+    rendering = f", {_duration(renders)} of them rendering" if renders else ""
+    setting.progress.note(f"about {_duration(total)} in all on two idle cores without a GPU{rendering}")
+
+
+def missing_row(cell: Cell, metric: str, **more: Any) -> dict[str, Any]:
+    """The row of a cell that no sitting has filled."""
+    about = f" (about {_duration(cell.seconds)})" if cell.seconds else ""
+    return row(cell.entry.name, cell.method, metric, None, "1", reason=f"not run yet{about}", **more)
+
+
+def missing_note(cells: list[Cell]) -> str | None:
+    """Which cells are still empty, and how to fill them."""
+    empty = [cell for cell in cells if cell.rows() is None]
+    if not empty:
+        return None
+    names = "; ".join(cell.name for cell in empty)
+    total = _duration(sum(cell.seconds for cell in empty))
+    command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
+    return f"Not run yet, about {total} of training in all: {names}. {command} fills a cell."
+
+
+def _render_seconds(todo: list[Cell], setting: Setting) -> float:
+    """For the renders that are not there yet."""
+    made = QUICK_RENDERS if setting.quick else RENDERS
+    sets = {
+        (cell.entry.name, cell.recipe.looks): made if not cell.recipe.looks else cell.recipe.samples
+        for cell in todo
+        if cell.recipe is not None and cell.model is None
+    }
+    return sum(
+        1e-3 * RENDER_MS * count
+        for (name, looks), count in sets.items()
+        if not any((setting.work / name / f"data-{count}-{looks}-{setting.seed}").glob("shard_*"))
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60.0
+    return f"{minutes / 60.0:.1f} h" if minutes >= 100.0 else f"{max(1, round(minutes))} min"
