@@ -249,9 +249,9 @@ class BatchStream:
         for _ in range(_ATTEMPTS):
             try:
                 batch = next(self._running)
-            except RuntimeError as error:
-                if _DIED not in str(error):
-                    raise
+            except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
+                if isinstance(error, RuntimeError) and _DIED not in str(error):
+                    raise  # the others: tensors in the memory of a process that is gone
                 self._note("a process that develops pictures was killed: its batch is made again")
                 self._running = self._start()
                 continue
