@@ -249,16 +249,16 @@ class BatchStream:
         for _ in range(_ATTEMPTS):
             try:
                 batch = next(self._running)
-            except RuntimeError as error:
-                if _DIED not in str(error):
-                    raise
+            except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
+                if isinstance(error, RuntimeError) and _DIED not in str(error):
+                    raise  # the others: tensors in the memory of a process that is gone
                 self._note("a process that develops pictures was killed: its batch is made again")
                 self._running = self._start()
                 continue
             if isinstance(batch, Vid2PhysError):
                 raise batch
             self._taken += 1
-            return {name: torch.from_numpy(array) for name, array in batch.items()}
+            return dict(batch)
         raise StreamError(
             "the processes that develop pictures are killed again and again, perhaps for want of memory",
             "some that live",
@@ -270,7 +270,7 @@ class BatchStream:
         loader: DataLoader[Any] = DataLoader(
             _Careful(self._pictures),
             batch_sampler=batches,  # type: ignore[arg-type]
-            collate_fn=_as_arrays,
+            collate_fn=_joined,
             num_workers=self._workers,
             multiprocessing_context="spawn" if self._workers else None,
             prefetch_factor=6 if self._workers else None,
@@ -293,15 +293,16 @@ class _Careful(Dataset[Any]):
             return error
 
 
-def _as_arrays(items: list[Any]) -> Any:
-    """A batch as arrays [B, ...], or the error of one of its pictures.
+def _joined(items: list[Any]) -> Any:
+    """A batch as tensors [B, ...], or the error of one of its pictures.
 
-    Arrays go through a pipe. Tensors would go through shared memory, of which containers have little.
+    Tensors go through shared memory. Arrays would go through a pipe, where a process that is killed while it writes
+    leaves half a message that the trainer would wait for.
     """
     for item in items:
         if isinstance(item, Vid2PhysError):
             return item
-    return {name: np.stack([np.asarray(item[name]) for item in items]) for name in items[0]}
+    return {name: torch.stack([item[name] for item in items]) for name in items[0]}
 
 
 @contextmanager
