@@ -36,7 +36,6 @@ def solve(
     progress: Progress = silent,
 ) -> Result:
     """Fit the system to what was tracked; the status of the result says how that went."""
-    from vid2phys.risp.tracking.branch import relabelled
     from vid2phys.solvers import initial, shooting, smoothing
     from vid2phys.solvers.problem import Problem
 
@@ -62,9 +61,7 @@ def solve(
         turned, states = _turned(inputs, problem, first.point.states, g)
         if refine and stage is not None:
             progress("aligning to the pixels")
-            # from what the network read: outlines and aligned pixels are evidence of the same edges
-            network = replace(turned, observation=relabelled(tracked.network, inputs.model.permutation[g]))
-            readings = _refined(inputs, stage, network, states[first.layout.knots.frame_knot])
+            readings = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
             turned = turned if readings is None else replace(turned, observation=readings)
             unrefined |= readings is None
         progress("fitting again")

@@ -91,7 +91,7 @@ def track(
     if mesh is None:
         return found
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
-    return replace(found, observation=seen, readings=found.observation, poses=poses)
+    return replace(found, observation=seen, poses=poses)
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:

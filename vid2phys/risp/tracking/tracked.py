@@ -22,8 +22,7 @@ class Track:
     observation: keypoints with the true labels of the chosen branch. poses: [T] camera_from_body of each frame by
     itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
     the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
-    rotations[g]^T, the chosen branch (g = 0) first. readings: the observation before outlines corrected it; None: they
-    did not.
+    rotations[g]^T, the chosen branch (g = 0) first.
     """
 
     observation: Observation
@@ -32,12 +31,6 @@ class Track:
     quality: Array
     element: NDArray[np.int64]
     branch_log_likelihood: Array
-    readings: Observation | None = None
-
-    @property
-    def network(self) -> Observation:
-        """What the network read by itself, to be joined with other evidence of the same pixels."""
-        return self.observation if self.readings is None else self.readings
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:
