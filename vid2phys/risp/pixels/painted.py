@@ -26,7 +26,7 @@ _LEAST_SCORE = 0.25  # of a fit that is believed,
 _LEAST_SHARE = 0.6  # and of the clip's median
 _BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
 _ASKED = 5  # frames
-_NEXT_S = 0.12  # frames further apart are no neighbours
+_NEXT_S = 1.0  # frames further apart are no neighbours
 _OVERCONFIDENT = 100.0  # the covariance that pixels state is smaller by this
 _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
 
@@ -41,7 +41,8 @@ def painted(
 ) -> Track:
     """The track with poses and readings of all frames moved to where their colours say the body is.
 
-    Frames that were lost are found where a neighbour's pose explains them.
+    Frames that were lost are found where a neighbour's pose explains them; those whose colours nothing explains are
+    lost, whatever was read there.
     """
     count = len(track.tracked)
     fits: list[PaintFit | None] = [None] * count
@@ -74,10 +75,10 @@ def _pass(
     times, last = track.observation.times_s, -1
     for done, i in enumerate(order):
         now, before = fits[i], fits[last] if last >= 0 and abs(times[i] - times[last]) < _NEXT_S else None
-        last = i
         if progress is not None:
             progress(done / len(fits))
         if now is not None and (before is None or before.score < now.score + _BETTER):
+            last = i if now.score >= _LEAST_SCORE else last
             continue
         if now is None and before is None and not track.tracked[i]:
             continue
@@ -94,6 +95,8 @@ def _pass(
             if best is not None:
                 best = _better(best, fit_paint(frame, camera, paint, *mirrored(paint, best.rotation, best.translation)))
         fits[i] = best
+        if best is not None and best.score >= _LEAST_SCORE:
+            last = i
 
 
 def _better(one: PaintFit | None, other: PaintFit | None) -> PaintFit | None:
@@ -106,6 +109,10 @@ def _moved(track: Track, camera: Camera, fits: dict[int, PaintFit], calibration:
     covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
     fields = {name: getattr(poses, name).copy() for name in ("rotation", "translation", "covariance", "inliers")}
     ordinary = np.median(covariance[track.tracked], axis=0)  # [K, 2, 2]
+    unexplained = np.setdiff1d(np.flatnonzero(tracked), list(fits))
+    tracked[unexplained], quality[unexplained], visible[unexplained] = False, 0.0, False
+    for name in ("rotation", "translation", "covariance"):
+        fields[name][unexplained] = np.nan
     for i, fit in fits.items():
         modes = pose_modes(fit.rotation, fit.translation, seen.points_body)
         if tracked[i]:
