@@ -24,7 +24,6 @@ _GRAZING = 0.15  # cosine between normal and sight from which on a point is seen
 _LEAST = 24  # points
 _CORRELATED = 6.0  # points that count as one
 FLOOR = 0.03  # of what a colour is off at least, full scale 1
-_Q, _Q_OVER_MEDIAN = 0.35, 1.4  # this share of the points is taken to be seen; of squares of normal errors
 _ROBUST_SIGMA = 3.0
 _ROUNDS = 3
 _LIGHT_STD = (0.6, 0.4, 0.15)  # of the brightness, of how it changes with the normal, of haze; shares of full scale
@@ -133,24 +132,15 @@ class Light:
             light = np.linalg.solve(weighted @ basis + prior, weighted @ found.T[..., None] + pull[:, None])
             residual = found - (basis @ light)[..., 0].T
             square = (residual**2).mean(axis=1)
-            scale = _ROBUST_SIGMA**2 * (_Q_OVER_MEDIAN * float(np.quantile(square, _Q)) + FLOOR**2)
+            scale = _ROBUST_SIGMA**2 * (float(np.median(square)) + FLOOR**2)
             weight = trust / (1.0 + square / scale) ** 2  # Geman and McClure 1987
         misfit = float(np.average(square / (1.0 + square / scale), weights=trust + 1e-9))
         return Light(residual, weight, scale, misfit + FLOOR**2)
 
     def explained(self, found: Array, normals: Array, trust: Array | float = 1.0) -> float:
-        """How much of what is seen is the paint: the share of points that fit, times the share of their variation that
-        is explained by more than a plain body in some light."""
-        trust = np.broadcast_to(trust, len(found))
-        square = (self.residual**2).mean(axis=1)
-        fitting = square < self.scale
-        share = float(np.average(fitting, weights=trust + 1e-9))
-        if fitting.sum() < _LEAST:
-            return 0.0
-        mean = np.broadcast_to(found[fitting].mean(axis=0), (int(fitting.sum()), 3))
-        plain = Light.fit(found[fitting], mean, normals[fitting], trust[fitting])
-        own = float(np.average((square / (1.0 + square / self.scale))[fitting], weights=trust[fitting] + 1e-9))
-        return share * (1.0 - (own + FLOOR**2) / plain.misfit)
+        """The share of the variation that is explained by more than a plain body in some light."""
+        plain = Light.fit(found, np.broadcast_to(found.mean(axis=0), found.shape), normals, trust)
+        return 1.0 - self.misfit / plain.misfit
 
 
 def _soft(

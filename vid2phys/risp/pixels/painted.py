@@ -22,8 +22,8 @@ from vid2phys.risp.tracking.tracked import Track
 from vid2phys.risp.tracking.view import in_frame
 from vid2phys.types import Camera
 
-_LEAST_SCORE = 0.18  # of a fit that is believed,
-_LEAST_SHARE = 0.3  # and of the clip's median
+_LEAST_SCORE = 0.25  # of a fit that is believed,
+_LEAST_SHARE = 0.6  # and of the clip's median
 _BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
 _ASKED = 5  # frames
 _NEXT_S = 1.0  # frames further apart are no neighbours
