@@ -1,8 +1,10 @@
 """Whether a fitted outline lies on edges of the pictures: for clips of real things, whose true pose nobody knows.
 
     python -m benchmarks.edges RUN [--json FILE] [--pictures FILE]
+    python -m benchmarks.edges CLIP --mesh MESH --camera CAMERA --model MODEL [...]
 
-RUN is a run folder of `vid2phys identify`. In every frame the mesh is drawn at the fitted pose; from points along its
+RUN is a run folder of `vid2phys identify`; a CLIP is tracked here, and no dynamics are fitted. In every frame the mesh
+is drawn at the fitted (or tracked) pose; from points along its
 outline the distance to the nearest edge of the picture that runs the same way is measured (Canny, OpenCV; within 20
 degrees, at most 12 pixels away, counted as 12). Printed are the median over points of each frame, its median and 90th
 percentile over frames, and the same with the body drawn 6 pixels aside, which says what chance would give. Parts of the
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,8 @@ from vid2phys.io.recordings import load_trajectory
 from vid2phys.io.simplify import simplified
 from vid2phys.io.video import read_clip
 from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
-from vid2phys.types import Array, Camera, Mesh
+from vid2phys.tasks.identify import read_inputs, track_clip
+from vid2phys.types import Array, Camera, Clip, Mesh
 
 FAR_PX = 12.0
 _ALIKE_DEG = 20.0
@@ -39,33 +43,62 @@ _SHEET = 12
 def main() -> None:
     """Measures one run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, help="run folder, or a clip")
+    for name in ("mesh", "camera", "model"):
+        parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pictures", type=Path)
     asked = parser.parse_args()
-    found = measure(asked.run, asked.pictures)
+    seen = of_run(asked.run) if asked.run.is_dir() else of_clip(asked.run, asked.mesh, asked.camera, asked.model)
+    found = measure(seen, asked.pictures)
     print(json.dumps(found, indent=1))
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def measure(run: Path, pictures: Path | None = None) -> dict[str, Any]:
-    """The figures of a run."""
+@dataclass(frozen=True)
+class Seen:
+    """A clip with poses camera_from_body [T, 4, 4] of its frames, NaN where the body was lost."""
+
+    clip: Clip
+    camera: Camera
+    mesh: Mesh
+    poses: Array
+
+
+def of_run(run: Path) -> Seen:
+    """What a run of identify fitted."""
     inputs = json.loads((run / "result.json").read_text())["inputs"]
-    clip = read_clip(inputs["clip"]["path"])
-    camera = load_camera(inputs["camera"]["path"])
-    mesh = simplified(load_mesh(inputs["mesh"]["path"]))
+    clip, camera = read_clip(inputs["clip"]["path"]), load_camera(inputs["camera"]["path"])
     trajectory = load_trajectory(run / "trajectory.csv")
     visible = np.load(run / "observation.npz")["visible"].any(axis=1)
     to_camera = invert_transform(require_pose(camera, inputs["camera"]["path"]))
+    knots = np.abs(trajectory.times_s - clip.times_s[:, None]).argmin(axis=1)
+    states = trajectory.states[knots]
+    poses = to_camera @ make_transform(matrix_from_quat(states[:, 3:7]), states[:, :3])
+    poses[~visible] = np.nan
+    return Seen(clip, camera, simplified(load_mesh(inputs["mesh"]["path"])), poses)
+
+
+def of_clip(clip: Path, mesh: Path, camera: Path, model: Path) -> Seen:
+    """What the tracker sees of a rigid body."""
+    options = {name: None for name in ("camera_pose", "actions", "params", "set_values")}
+    options |= {"clip": clip, "mesh": mesh, "camera": camera, "model": model, "system": "rigid_contact", "fit": ()}
+    inputs = read_inputs(options | {"mesh_units": "m", "method": "smoothing"})
+    tracked = track_clip(inputs).poses
+    return Seen(inputs.clip, inputs.camera, inputs.mesh, make_transform(tracked.rotation, tracked.translation))
+
+
+def measure(seen: Seen, pictures: Path | None = None) -> dict[str, Any]:
+    """The figures of a clip."""
+    clip, camera, mesh = seen.clip, seen.camera, seen.mesh
+    visible = np.isfinite(seen.poses).all(axis=(1, 2))
     own, aside, sheet = [], [], []
     shown = set(np.linspace(0, len(clip.times_s) - 1, _SHEET).astype(int).tolist())
     for i, frame in enumerate(clip.frames):
         if not visible[i]:
             continue
-        k = int(np.argmin(np.abs(trajectory.times_s - clip.times_s[i])))
-        pose = to_camera @ make_transform(matrix_from_quat(trajectory.states[k, 3:7]), trajectory.states[k, :3])
-        points, normals = outline(mesh, camera, pose)
+        points, normals = outline(mesh, camera, seen.poses[i])
         edges = Edges(frame)
         own.append(float(np.median(edges.distance(points, normals))))
         turn = np.random.default_rng(i).uniform(0.0, 2.0 * np.pi)
