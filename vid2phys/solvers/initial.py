@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.systems.quadrotor import Quadrotor
@@ -26,7 +27,8 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
 
     rotation [F, 3, 3] camera_from_body, translation [F, 3] m; frames that were not seen are NaN and are bridged.
     Positions and rotations are local quadratic fits; velocities are their slopes. Positions are fitted in camera axes,
-    where sideways and depth noise stay apart.
+    where sideways and depth noise stay apart. Knots with no frame within the window lie on the straight way, at steady
+    speed, between those that have one: a quadratic would run away.
     """
     layout = Layout.of(problem)
     seen = np.isfinite(translation).all(axis=1)
@@ -46,7 +48,28 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
         angle, rate = local_fit(times[near] - time, local, weight)
         states[k, 3:7] = quat_multiply(reference, quat_from_rotvec(angle))
         states[k, 10:13] = rate
-    return states
+    near_any = np.abs(times[:, None] - knots).min(axis=0) <= WINDOW_S
+    return bridged(states, knots, near_any)
+
+
+def bridged(states: Array, times: Array, known: NDArray[np.bool_]) -> Array:
+    """Rigid states [T, 13] with those that are not known on the straight way between their neighbours; at the ends at
+    rest."""
+    out, there = states.copy(), np.flatnonzero(known)
+    for k in np.flatnonzero(~known):
+        after = int(np.searchsorted(there, k))
+        if after in (0, len(there)):
+            out[k] = states[there[min(after, len(there) - 1)]]
+            out[k, 7:13] = 0.0
+            continue
+        a, b = states[there[after - 1]], states[there[after]]
+        span = times[there[after]] - times[there[after - 1]]
+        share = (times[k] - times[there[after - 1]]) / span
+        turn = rotvec_from_quat(quat_multiply(quat_conjugate(a[3:7]), b[3:7]))
+        out[k, :3] = a[:3] + share * (b[:3] - a[:3])
+        out[k, 3:7] = quat_multiply(a[3:7], quat_from_rotvec(share * turn))
+        out[k, 7:10], out[k, 10:13] = (b[:3] - a[:3]) / span, turn / span
+    return out
 
 
 def window(times: Array, time: float) -> np.ndarray:
