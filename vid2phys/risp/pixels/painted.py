@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.paint_fit import PaintFit, fit_paint, mirrored
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
@@ -115,13 +114,10 @@ def _moved(track: Track, camera: Camera, fits: dict[int, PaintFit], calibration:
         fields[name][unexplained] = np.nan
     for i, fit in fits.items():
         modes = pose_modes(fit.rotation, fit.translation, seen.points_body)
-        if tracked[i]:
-            old = poses.rotation[i], poses.translation[i]
-            before = pose_modes(*old, seen.points_body)
-            bearings[i] += before @ difference(*old, fit.rotation, fit.translation)
-        else:
-            bearings[i] = project_points(fit.rotation, fit.translation, seen.points_body)
-            covariance[i], visible[i] = ordinary, in_frame(camera, bearings[i])
+        bearings[i] = project_points(fit.rotation, fit.translation, seen.points_body)  # readings may be far from it
+        visible[i] = in_frame(camera, bearings[i])
+        if not tracked[i]:
+            covariance[i] = ordinary
             fields["inliers"][i], quality[i], tracked[i] = True, fit.score, True
         of_colours = np.linalg.inv(fit.information / _OVERCONFIDENT + np.diag((30.0 * _STD_FLOOR) ** -2.0))
         basis[i] = modes * np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)

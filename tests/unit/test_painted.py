@@ -1,0 +1,48 @@
+"""A painted body through a clip: wrong readings are mended, lost frames found, what is not the body is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.painted import ListFrames
+from tests.unit.test_paint import CAMERA, PLACE, cast
+from tests.unit.test_paint_fit import PAINT
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.pixels.align import moved
+from vid2phys.risp.pixels.painted import painted
+from vid2phys.risp.tracking.follow import FrameStore
+from vid2phys.risp.tracking.geometry import project_points
+from vid2phys.risp.tracking.tracked import Track
+from vid2phys.rotations import matrix_from_rotvec
+
+POINTS = np.array([[x, y, z] for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
+
+
+def test_colours_mend_find_and_lose_frames() -> None:
+    assert PAINT is not None
+    rng = np.random.default_rng(3)
+    start = matrix_from_rotvec(np.array([0.6, 0.5, -0.4]))
+    true = np.stack([matrix_from_rotvec(np.array([0.0, 0.04 * k, 0.02 * k])) @ start for k in range(6)])
+    pictures = [cast(rotation, rng, False) for rotation in true]
+    pictures[5] = np.full_like(pictures[5], 120)  # the body is gone, and something was read all the same
+    track = Track.of_nothing(np.arange(6) / 30.0, POINTS, Calibration(), np.zeros(24))
+    for k in (0, 1, 2, 4, 5):
+        rotation, translation = moved(true[k], PLACE, np.array([0.08, -0.05, 0.04, 0.004, 0.003, 0.02]))
+        track.poses.rotation[k], track.poses.translation[k] = rotation, translation
+        track.tracked[k], track.quality[k] = True, 0.7
+    observation = replace(
+        track.observation,
+        bearings=track.observation.bearings + 0.3,  # far from the poses
+        covariance=np.broadcast_to(1e-5 * np.eye(2), (6, 8, 2, 2)).copy(),
+        visible=np.broadcast_to(track.tracked[:, None], (6, 8)).copy(),
+    )
+    frames = FrameStore(ListFrames(pictures), CAMERA.width, CAMERA.height)
+    found = painted(frames, CAMERA, PAINT, replace(track, observation=observation), Calibration())
+    np.testing.assert_array_equal(found.tracked, [True] * 5 + [False])
+    assert not found.observation.visible[5].any()
+    cosine = 0.5 * (np.einsum("tij,tij->t", found.poses.rotation[:5], true[:5]) - 1.0)
+    assert np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))).max() < 1.5
+    places = project_points(found.poses.rotation[:5], found.poses.translation[:5], POINTS)
+    np.testing.assert_allclose(found.observation.bearings[:5], places, atol=1e-9)
