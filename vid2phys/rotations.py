@@ -95,6 +95,12 @@ def angle_between(a_wxyz: Array, b_wxyz: Array) -> Array:
     return np.linalg.norm(rotvec_from_quat(quat_multiply(quat_conjugate(a_wxyz), b_wxyz)), axis=-1)
 
 
+def slerp(a_wxyz: Array, b_wxyz: Array, share: Array) -> Array:
+    """Quaternions [..., 4] on the shortest way from a (share [...] 0) to b (1) at a steady rate (Shoemake 1985)."""
+    turn = rotvec_from_quat(quat_multiply(quat_conjugate(a_wxyz), b_wxyz))
+    return quat_multiply(a_wxyz, quat_from_rotvec(np.asarray(share)[..., None] * turn))
+
+
 def skew(vector: Array) -> Array:
     """Cross-product matrix, [..., 3] -> [..., 3, 3]."""
     x, y, z = np.moveaxis(np.asarray(vector, dtype=float), -1, 0)

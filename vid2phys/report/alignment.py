@@ -23,6 +23,7 @@ from vid2phys.rotations import (
     quat_normalize,
     rotate,
     rotvec_from_quat,
+    slerp,
 )
 from vid2phys.types import PoseLog
 
@@ -61,11 +62,11 @@ def interpolate(log: PoseLog, times_s: Array) -> tuple[Array, Array, NDArray[np.
     after = np.clip(np.searchsorted(times, times_s), 1, len(times) - 1)
     before = after - 1
     gap = times[after] - times[before]
-    share = np.clip((times_s - times[before]) / gap, 0.0, 1.0)[:, None]
+    share = np.clip((times_s - times[before]) / gap, 0.0, 1.0)
     inside = (times_s >= times[0]) & (times_s <= times[-1]) & (gap <= max(_LONGEST_GAP_S, 1.5 * np.median(gap)))
-    turn = rotvec_from_quat(quat_multiply(quat_conjugate(quats[before]), quats[after]))
-    mixed = quat_multiply(quats[before], quat_from_rotvec(share * turn))
-    return positions[before] * (1.0 - share) + positions[after] * share, quat_normalize(mixed), inside
+    mixed = slerp(quats[before], quats[after], share)
+    place = positions[before] * (1.0 - share[:, None]) + positions[after] * share[:, None]
+    return place, quat_normalize(mixed), inside
 
 
 def apply(alignment: Alignment, mocap: PoseLog, times_s: Array) -> tuple[Array, Array, NDArray[np.bool_]]:

@@ -13,6 +13,7 @@ from vid2phys.rotations import (
     quat_from_rotvec,
     quat_multiply,
     rotvec_from_quat,
+    slerp,
 )
 from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.problem import Problem
@@ -67,7 +68,7 @@ def bridged(states: Array, times: Array, known: NDArray[np.bool_]) -> Array:
         share = (times[k] - times[there[after - 1]]) / span
         turn = rotvec_from_quat(quat_multiply(quat_conjugate(a[3:7]), b[3:7]))
         out[k, :3] = a[:3] + share * (b[:3] - a[:3])
-        out[k, 3:7] = quat_multiply(a[3:7], quat_from_rotvec(share * turn))
+        out[k, 3:7] = slerp(a[3:7], b[3:7], share)
         out[k, 7:10], out[k, 10:13] = (b[:3] - a[:3]) / span, turn / span
     return out
 

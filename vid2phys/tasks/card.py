@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vid2phys.errors import InputError, UsageError
-from vid2phys.tasks.training import CALIBRATION
+from vid2phys.tasks.training import CALIBRATION, unseen_clips
 from vid2phys.tasks.training_progress import TrainingProgress, show_training
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ def card(
                 raise UsageError(f"no --mesh for '{folder}'", "the mesh that it was trained for", "give --mesh")
             shape = simplified(load_mesh(mesh, mesh_units))
             found = find_model(shape, folder, mesh_path=mesh, system=name)
-            from vid2phys.tasks.train_rigid import calibration_renders
-
             subject = Subject(found, shape)
-            renders = calibration_renders(shape, physics, renders_in / CALIBRATION, seed, progress)
+            renders = unseen_clips(shape, physics, renders_in / CALIBRATION, seed, progress)
         else:
             from vid2phys.tasks.train_posed import calibration_postures
 

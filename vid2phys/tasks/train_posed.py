@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from vid2phys.risp.looks.randomisation import ALL, Randomisation
 from vid2phys.tasks.training import (
     CALIBRATION,
-    CALIBRATION_SAMPLES,
-    CALIBRATION_SEED,
     DATA,
     TrainingOptions,
     cores,
     held_out,
     share_cores,
+    train_state_head,
     training_score,
+    unseen_clips,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def train_posed(
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
     from vid2phys.risp.posed.bodies import body_for_training
+    from vid2phys.risp.posed.numbers import posture_numbers
     from vid2phys.risp.posed.validate import PostureValidation
     from vid2phys.risp.renders.stream import PictureStream
     from vid2phys.risp.training.recipes import Sitting, head_of, train_head
@@ -63,7 +64,9 @@ def train_posed(
     rendered = time.monotonic()
     workers = share_cores(options.device)
     if options.head.startswith("state"):
-        return _train_state(body, data, rendered - began, out, work, options, workers, progress)
+        return train_state_head(
+            *(system.name, data, rendered - began, out, work, options, workers, progress), codes=posture_numbers(body)
+        )
     begin = Model.load(options.start) if options.start else None
     sitting = Sitting(work, options.device, progress, options.resume, begin)
     validation = PostureValidation.prepare(PictureStream(data.pictures, jitter=False), data.validation, body, postures)
@@ -94,33 +97,6 @@ def train_posed(
     model = Model.load(out)
     make_card(out, Subject(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
     return model
-
-
-def _train_state(
-    body: PosedBody,
-    data: TrainingData,
-    rendering_s: float,
-    out: Path,
-    work: Path,
-    options: TrainingOptions,
-    workers: int,
-    progress: TrainingProgress,
-) -> StateModel:
-    """RISP's own network by its own recipe, on the same pictures."""
-    from vid2phys.risp.heads.state import StateHead
-    from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.posed.numbers import posture_numbers
-    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
-
-    head = head_of(data, options.head)
-    assert isinstance(head, StateHead)
-    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
-    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    codes, size = posture_numbers(body), data.pictures.view_size
-    model = StateModel(body.system.name, codes, head.size["width"], trained.network, size)
-    seconds = {"rendering": rendering_s, "fine": trained.seconds}
-    model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
-    return StateModel.load(out)
 
 
 def training_data(
@@ -209,22 +185,8 @@ def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> No
 
 
 def calibration_postures(body: PosedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
-    """Short clips of looks that a training with this seed has not seen; those that are there are not made again."""
-    from vid2phys.risp.renders.dataset import make_dataset
-
-    return make_dataset(
-        body.mesh,
-        body.system,
-        folder,
-        samples=CALIBRATION_SAMPLES,
-        seed=seed + CALIBRATION_SEED,
-        gradient_share=0.0,
-        size=VIEW_SIZE,
-        workers=cores(),
-        sequences=True,
-        posed=body,
-        progress=lambda done, total: progress.step("rendering for calibration", done, total),
-    )
+    """`unseen_clips` of a body on a known base."""
+    return unseen_clips(body.mesh, body.system, folder, seed, progress, posed=body, size=VIEW_SIZE)
 
 
 def _calibrated(

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from vid2phys.risp.looks.randomisation import ALL, Randomisation
 from vid2phys.tasks.training import (
     CALIBRATION,
-    CALIBRATION_SAMPLES,
-    CALIBRATION_SEED,
     DATA,
     TrainingOptions,
     cores,
     held_out,
     share_cores,
+    train_state_head,
     training_score,
+    unseen_clips,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def train_rigid(
     rendered = time.monotonic()
     workers = share_cores(options.device)
     if options.head.startswith("state"):
-        return _train_state(system, data, rendered - start, out, work, options, workers, progress)
+        return train_state_head(system.name, data, rendered - start, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
     sitting = Sitting(work, options.device, progress, options.resume, begin)
     schedule = Schedule(options.epochs, workers=workers)
@@ -86,7 +86,7 @@ def train_rigid(
     score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
     model.save(out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    renders = calibration_renders(body, system, work / CALIBRATION, options.seed, progress)
+    renders = unseen_clips(body, system, work / CALIBRATION, options.seed, progress)
     model = _calibrated(Model.load(out), body, renders, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
@@ -95,48 +95,6 @@ def train_rigid(
     model = Model.load(out)
     make_card(out, Subject(model, body), renders, options.seed, progress, given=options.given)
     return model
-
-
-def _train_state(
-    system: System,
-    data: TrainingData,
-    rendering_s: float,
-    out: Path,
-    work: Path,
-    options: TrainingOptions,
-    workers: int,
-    progress: TrainingProgress,
-) -> StateModel:
-    """RISP's own network by its own recipe, on the same pictures."""
-    from vid2phys.risp.heads.state import StateHead
-    from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
-
-    head = head_of(data, options.head)
-    assert isinstance(head, StateHead)
-    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
-    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    model = StateModel(system.name, head.codes, head.size["width"], trained.network, data.pictures.view_size)
-    seconds = {"rendering": rendering_s, "fine": trained.seconds}
-    model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
-    return StateModel.load(out)
-
-
-def calibration_renders(body: Mesh, system: System, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
-    """Short clips of looks that a training with this seed has not seen; those that are there are not made again."""
-    from vid2phys.risp.renders.dataset import make_dataset
-
-    return make_dataset(
-        body,
-        system,
-        folder,
-        samples=CALIBRATION_SAMPLES,
-        seed=seed + CALIBRATION_SEED,
-        gradient_share=0.0,
-        workers=cores(),
-        sequences=True,
-        progress=lambda done, total: progress.step("rendering for calibration", done, total),
-    )
 
 
 def _calibrated(

@@ -12,7 +12,13 @@ from vid2phys.errors import UsageError
 from vid2phys.risp.looks.randomisation import Randomisation
 
 if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.posed.numbers import PostureNumbers
+    from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.tasks.training_progress import TrainingProgress
+    from vid2phys.types import Mesh
 
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
 CALIBRATION_SEED = 1_000_003  # beyond the training's
@@ -71,6 +77,59 @@ def share_cores(device: str) -> int:
     workers = max(1, count // 2)
     torch.set_num_threads(max(1, count - workers))
     return workers
+
+
+def unseen_clips(
+    mesh: Mesh, system: System, folder: Path, seed: int, progress: TrainingProgress, **more: Any
+) -> RenderSet:
+    """Short clips of looks that a training with this seed has not seen; those that are there are not made again.
+
+    more: arguments of `make_dataset`.
+    """
+    from vid2phys.risp.renders.dataset import make_dataset
+
+    return make_dataset(
+        mesh,
+        system,
+        folder,
+        samples=CALIBRATION_SAMPLES,
+        seed=seed + CALIBRATION_SEED,
+        gradient_share=0.0,
+        workers=cores(),
+        sequences=True,
+        progress=lambda done, total: progress.step("rendering for calibration", done, total),
+        **more,
+    )
+
+
+def train_state_head(
+    system: str,
+    data: TrainingData,
+    rendering_s: float,
+    out: Path,
+    work: Path,
+    options: TrainingOptions,
+    workers: int,
+    progress: TrainingProgress,
+    *,
+    codes: PostureNumbers | None = None,
+) -> StateModel:
+    """RISP's own network by its own recipe, on the same pictures. codes: what its numbers mean; the head's own unless
+    given."""
+    from vid2phys.risp.heads.state import StateHead
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
+
+    head = head_of(data, options.head)
+    assert isinstance(head, StateHead)
+    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
+    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    model = StateModel(
+        system, head.codes if codes is None else codes, head.size["width"], trained.network, data.pictures.view_size
+    )
+    seconds = {"rendering": rendering_s, "fine": trained.seconds}
+    model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
+    return StateModel.load(out)
 
 
 def training_score(

@@ -118,7 +118,7 @@ def rasterize_camera(vertices_camera: Array, faces: NDArray[np.int64], camera: C
     shape = (camera.height * supersample, camera.width * supersample)
     window = _window(corners, faces, shape, supersample)
     nearness, faces_seen = _draw(corners, faces, window)
-    return Raster(nearness, faces_seen, window, shape, corners, faces, _normals(vertices, faces), supersample)
+    return Raster(nearness, faces_seen, window, shape, corners, faces, face_normals(vertices, faces), supersample)
 
 
 def silhouette(
@@ -194,7 +194,8 @@ def _barycentric(raster: Raster) -> Array:
     return weights
 
 
-def _normals(vertices: Array, faces: NDArray[np.int64]) -> Array:
+def face_normals(vertices: Array, faces: NDArray[np.int64]) -> Array:
+    """Unit normals of triangles, vertices [V, 3] and faces [F, 3] -> [F, 3]; zero of those without area."""
     a, b, c = vertices[faces[:, 0]], vertices[faces[:, 1]], vertices[faces[:, 2]]
     normals = np.cross(b - a, c - a)
     return np.asarray(normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-30))

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.risp.shape.surface import mesh_normals, surface_points, texture_color
+from vid2phys.engine.render.rasterizer import face_normals
+from vid2phys.risp.shape.surface import surface_points, texture_color
 from vid2phys.risp.tracking.geometry import project_points
 from vid2phys.risp.tracking.sight import Image, Sightings
 from vid2phys.risp.tracking.view import View, bearings_to_view, resample
 from vid2phys.types import Array, Camera, Mesh
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 _POINTS, _FINE_POINTS, _DENSE = 600, 1500, 24_000
 _BLUR_SHARES = (0.05, 0.025, 0.012)  # of the body's size, coarse to fine
@@ -55,14 +60,14 @@ class Paint:
             return None
         from scipy.spatial import cKDTree
 
-        normals = mesh_normals(mesh)
+        normals = face_normals(mesh.vertices, mesh.faces)
         points, faces = surface_points(mesh, _POINTS, seed=4)
         fine, of_fine = surface_points(mesh, _FINE_POINTS, seed=6)
         dense, of_dense = surface_points(mesh, _DENSE, seed=5)
         color, tree = texture_color(mesh)(dense, of_dense), cKDTree(dense)
         turned = (points - center) @ np.swapaxes(rotations, -1, -2) + center
         size = float(np.ptp(mesh.vertices, axis=0).max())
-        soft = [_soft(fine, normals[of_fine], dense, normals[of_dense], color, s * size) for s in _BLUR_SHARES]
+        soft = [_soft(fine, normals[of_fine], tree, normals[of_dense], color, s * size) for s in _BLUR_SHARES]
         return Paint(
             points,
             normals[faces],
@@ -75,10 +80,12 @@ class Paint:
 
     def evidence(self, seen: Sightings, frames: Sequence[Image], camera: Camera) -> Array:
         """Log-likelihood [N, H, G] of orientations R @ rotations[g]^T of N looks' H poses, the best at zero."""
+        import cv2
+
         poses = seen.poses
         out = np.zeros((*poses.cost.shape, len(self.colors)))
         for n, (view, frame) in enumerate(zip(seen.views, frames, strict=True)):
-            picture = resample(frame, camera, view)
+            picture = np.asarray(cv2.GaussianBlur(resample(frame, camera, view), (0, 0), 0.8), dtype=np.uint8)
             for h in np.flatnonzero(np.isfinite(poses.cost[n])):
                 out[n, h] = self._compare(view, picture, poses.rotation[n, h], poses.translation[n, h])
         return out
@@ -94,8 +101,7 @@ class Paint:
         if seen.sum() < _LEAST:
             return np.zeros(len(self.colors))
         x, y = pixels[seen].astype(np.float32).T
-        blurred = cv2.GaussianBlur(picture, (0, 0), 0.8)
-        found = cv2.remap(blurred, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
+        found = cv2.remap(picture, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
         misfits = [Light.fit(found, color[seen], normals[seen]).misfit for color in self.colors]
         logs = -0.5 * seen.sum() / _CORRELATED * np.log(misfits)
         return np.asarray(np.maximum(logs - logs.max(), -_MOST_NATS))
@@ -144,13 +150,11 @@ class Light:
 
 
 def _soft(
-    points: Array, normals: Array, dense: Array, dense_normals: Array, color: Array, sigma_m: float
+    points: Array, normals: Array, tree: cKDTree, dense_normals: Array, color: Array, sigma_m: float
 ) -> tuple[Array, Array]:
     """Colours [N, 3] at points, averaged with a Gaussian over the surface around them that faces the same way, and the
-    share [N] of the Gaussian that does."""
-    from scipy.spatial import cKDTree
-
-    tree = cKDTree(dense)
+    share [N] of the Gaussian that does. tree: of the points whose normals and colours are given."""
+    dense = tree.data
     out, total = np.zeros((len(points), 3)), np.zeros(len(points))
     for i, near in enumerate(tree.query_ball_point(points, 2.0 * sigma_m)):
         rows = np.array(near if near else [tree.query(points[i])[1]])

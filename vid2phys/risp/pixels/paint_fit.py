@@ -66,7 +66,7 @@ def fit_paint(
                 break
             kept, best = (rotation, translation), (light, found, normals, trust)
             weight = light.weight / (_CORRELATED * (light.scale + FLOOR**2))
-            flat = change.reshape(len(found), 3 * MODES).reshape(-1, MODES)
+            flat = change.reshape(-1, MODES)
             weighted = flat.T * np.repeat(weight, 3)
             information = weighted @ flat
             step = np.linalg.solve(information + np.diag(_DAMPING), -weighted @ light.residual.ravel())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.io.texture import surface_colors
 from vid2phys.types import Array, Mesh
 
@@ -63,7 +64,7 @@ class TurnedSurface:
         self.probes = (points - center) / self.radius
         self.samples, self._faces = surface_points(mesh, _SAMPLES, seed=2)
         self._tree = cKDTree((self.samples - center) / self.radius)
-        self._normals = mesh_normals(mesh)[self._faces]
+        self._normals = face_normals(mesh.vertices, mesh.faces)[self._faces]
         self._color = self._probe_color = None
         if color is not None:
             raw = color(self.samples, self._faces)
@@ -115,11 +116,3 @@ def _distance_field(points: Array) -> NDArray[np.float32]:
     empty = np.ones((_CELLS,) * 3, dtype=bool)
     empty[tuple(_cell(points).T)] = False
     return np.asarray(distance_transform_edt(empty) * (2.1 / _CELLS), dtype=np.float32)
-
-
-def mesh_normals(mesh: Mesh) -> Array:
-    """Unit normals of the faces, [F, 3]; zero of those without area."""
-    corners = mesh.vertices[mesh.faces]
-    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    length = np.linalg.norm(normal, axis=1, keepdims=True)
-    return np.asarray(normal / np.where(length > 0.0, length, 1.0))

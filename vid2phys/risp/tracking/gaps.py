@@ -14,7 +14,7 @@ from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.pose import Pose, known_pose
 from vid2phys.risp.tracking.search import Watch
 from vid2phys.risp.tracking.tracked import Track
-from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
+from vid2phys.rotations import angle_between, matrix_from_quat, quat_from_matrix, slerp
 from vid2phys.types import Array
 
 REACH_S = 0.25  # between two frames that were read; a turn in between goes on for no longer
@@ -55,11 +55,11 @@ def _between(track: Track) -> tuple[NDArray[np.int64], Pose]:
     near = (times[after] - times[before] <= REACH_S) & (_apart(rotation[before], rotation[after]) < _MOST_TURN_RAD)
     lost, before, after = lost[near], before[near], after[near]
     share = (times[lost] - times[before]) / (times[after] - times[before])
-    turn = rotvec_from_quat(quat_from_matrix(rotation[after] @ np.swapaxes(rotation[before], -1, -2)))
+    turned = matrix_from_quat(slerp(quat_from_matrix(rotation[before]), quat_from_matrix(rotation[after]), share))
     place = translation[before] + share[:, None] * (translation[after] - translation[before])
-    return lost, known_pose(matrix_from_rotvec(share[:, None] * turn) @ rotation[before], place)
+    return lost, known_pose(turned, place)
 
 
 def _apart(a: Array, b: Array) -> Array:
     """Angles [N] rad between rotations [N, 3, 3]."""
-    return np.arccos(np.clip(0.5 * (np.einsum("nij,nij->n", a, b) - 1.0), -1.0, 1.0))
+    return angle_between(quat_from_matrix(a), quat_from_matrix(b))
