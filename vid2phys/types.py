@@ -23,7 +23,7 @@ class Camera:
     """A calibrated camera that does not move.
 
     K: pinhole matrix [px], shape [3, 3]. distortion: coefficients in OpenCV's order, shape [D] (empty: none).
-    model: `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), or `equidistant` (fisheye, 4).
+    model: `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), `equidistant` (fisheye, 4), or `omni` (xi, then 4).
     camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; None when the file has none.
     width, height: image size [px].
     """

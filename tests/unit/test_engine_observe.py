@@ -21,6 +21,8 @@ LENSES = {
     "fisheye": ("equidistant", [-0.0069, -0.0033, 0.0018, -0.0007]),
     "ideal fisheye": ("equidistant", []),
     "wide fisheye": ("equidistant", [0.05, 0.02, -0.006, 0.001]),
+    "omni": ("omni", [1.2, 0.0714, 0.306, 4.7e-5, -5.5e-4]),
+    "omni, barrel": ("omni", [0.7, -0.25, 0.06, 0.001, 0.002]),
 }
 
 
@@ -40,6 +42,10 @@ def field(camera: Camera, n: int = 500) -> Array:
 
 
 def with_opencv(camera: Camera, points: Array) -> Array:
+    if camera.model == "omni":  # Mei and Rives (2007): the unit sphere, its centre moved by xi, then OpenCV's own lens
+        sphere = points / np.linalg.norm(points, axis=-1, keepdims=True) + [0.0, 0.0, camera.distortion[0]]
+        brown = camera.distortion[1:]
+        return cv2.projectPoints(sphere[:, None], np.zeros(3), np.zeros(3), camera.K, brown)[0][:, 0]
     if camera.model == "equidistant":
         coefficients = np.resize(camera.distortion, 4) if camera.distortion.size else np.zeros(4)
         return cv2.fisheye.projectPoints(points[:, None], np.zeros(3), np.zeros(3), camera.K, coefficients)[0][:, 0]
@@ -90,8 +96,8 @@ def test_what_the_camera_cannot_see_is_nan() -> None:
 
 
 def test_unsupported_lenses_are_refused() -> None:
-    with pytest.raises(InputError, match="camera model 'omni'; expected one of equidistant, plumb_bob"):
-        observe.project(Camera(K, 640, 480, np.zeros(4), "omni"), np.ones(3))
+    with pytest.raises(InputError, match="camera model 'fov'; expected one of equidistant, omni, plumb_bob"):
+        observe.project(Camera(K, 640, 480, np.zeros(4), "fov"), np.ones(3))
     with pytest.raises(InputError, match="8 distortion coefficients for model 'plumb_bob'; expected at most 5"):
         observe.project(Camera(K, 640, 480, np.ones(8)), np.ones(3))
 

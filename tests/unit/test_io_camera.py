@@ -36,11 +36,12 @@ def file(folder: Path, text: str, name: str = "camera.yaml") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("model", "count"), [("plumb_bob", 5), ("plumb_bob", 4), ("rational_polynomial", 8), ("equidistant", 4)]
+    ("model", "count"),
+    [("plumb_bob", 5), ("plumb_bob", 4), ("rational_polynomial", 8), ("equidistant", 4), ("omni", 5)],
 )
 @pytest.mark.parametrize("pose", [None, POSE])
 def test_native_round_trip(tmp_path: Path, model: str, count: int, pose: np.ndarray | None) -> None:
-    camera = Camera(K, 640, 480, np.linspace(-0.3, 0.1, count), model, pose, "front")
+    camera = Camera(K, 640, 480, np.linspace(0.3, -0.1, count), model, pose, "front")
     save_camera(camera, tmp_path / "camera.yaml")
     again = load_camera(tmp_path / "camera.yaml")
     np.testing.assert_array_equal(again.K, K)
@@ -53,7 +54,7 @@ def test_native_round_trip(tmp_path: Path, model: str, count: int, pose: np.ndar
 
 
 def test_the_formats_are_the_files() -> None:
-    assert set(formats()) >= {"kalibr", "opencv", "ros"}
+    assert set(formats()) >= {"colmap", "kalibr", "nerfstudio", "opencv", "plain", "ros", "visp"}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_kalibr_chain_carries_the_pose(tmp_path: Path, known: int, wanted: int, 
     np.testing.assert_allclose(camera.camera_to_world, world[wanted], atol=1e-12)
 
 
-@pytest.mark.parametrize(("old", "new"), [("pinhole", "omni"), ("radtan", "fov"), ("pinhole", "ds")])
+@pytest.mark.parametrize(("old", "new"), [("pinhole", "eucm"), ("radtan", "fov"), ("pinhole", "ds")])
 def test_kalibr_models_refused_by_name(tmp_path: Path, old: str, new: str) -> None:
     with pytest.raises(InputError, match=f"uses the model '{new}'"):
         load_camera(file(tmp_path, kalibr().replace(old, new, 1)))
@@ -206,8 +207,16 @@ def test_vins_pinhole_kannala_brandt_and_mei(tmp_path: Path) -> None:
     camera = load_camera(file(tmp_path, VINS.format(model="KANNALA_BRANDT", projection=fisheye)))
     assert camera.model == "equidistant"
     np.testing.assert_array_equal(camera.distortion, [1, 2, 3, 4])
-    with pytest.raises(InputError, match="uses the model 'MEI'"):
-        load_camera(file(tmp_path, VINS.format(model="MEI", projection=plain)))
+    mirror = "gamma1: 500., gamma2: 510., u0: 319.5, v0: 239.5"
+    omni = VINS.format(model="MEI", projection=mirror)
+    camera = load_camera(file(tmp_path, omni + "mirror_parameters: {xi: 2.057}\n"))
+    assert camera.model == "omni"
+    np.testing.assert_array_equal(camera.K, K)
+    np.testing.assert_array_equal(camera.distortion, [2.057, 0.1, 0.2, 0.3, 0.4])
+    with pytest.raises(InputError, match=r"'mirror_parameters' in .* has no xi"):
+        load_camera(file(tmp_path, omni))
+    with pytest.raises(InputError, match="uses the model 'SCARAMUZZA'"):
+        load_camera(file(tmp_path, VINS.format(model="SCARAMUZZA", projection=plain)))
     with pytest.raises(InputError, match="has no fx"):
         load_camera(file(tmp_path, VINS.format(model="PINHOLE", projection=fisheye)))
 
@@ -229,7 +238,15 @@ def test_vins_pinhole_kannala_brandt_and_mei(tmp_path: Path) -> None:
         (ROS.replace("data: [500, 0", "data: [500, 3"), "skew"),
         (ROS.replace(", 1]}", "]}"), "has 8 numbers; expected 3x3"),
         (ROS.replace("[500", "[.nan"), "is not finite"),
-        (ROS + "distortion_model: mei\nD: [0, 0, 0, 0]\n", "uses the model 'mei'"),
+        (ROS + "distortion_model: mei\nD: [0, 0, 0, 0]\n", "4 distortion coefficients for omni; expected 5"),
+        (ROS + "distortion_model: mei\nD: [-1, 0, 0, 0, 0]\n", "has xi = -1"),
+        (ROS + "distortion_model: eucm\nD: [0, 0, 0, 0]\n", "uses the model 'eucm'"),
+        (ROS.replace("640", "1000000000"), "up to 65536 px a side"),
+        (ROS.replace("640", ".inf"), "image_width and image_height"),
+        ("a: &a [1, 1]\nb: [*a, *a]\n", "none of the known camera formats"),
+        ("[" * 100_000, "none of the known camera formats"),
+        ('{"a": ' * 50_000, "none of the known camera formats"),
+        ("<root><camera><model>", "has no whole camera"),
         (ROS + "distortion_model: plumb_bob\nD: [0, 0, 0]\n", "3 distortion coefficients for plumb_bob"),
     ],
 )
@@ -264,6 +281,21 @@ def test_real_files(name: str, fx: float, model: str, count: int, size: tuple[in
     assert (camera.K[0, 0], camera.model, len(camera.distortion)) == (fx, model, count)
     assert (camera.width, camera.height) == size
     assert camera.camera_to_world is None
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "baseline_m"), [("kalibr_camchain_euroc_mav.yaml", 0.110), ("kalibr_camchain_tum_vi.yaml", 0.101)]
+)
+def test_real_chains_are_joined_by_their_imu(tmp_path: Path, name: str, baseline_m: float) -> None:
+    """One has T_imu_cam, the other T_cam_imu; the published baselines come out only if each is read its own way."""
+    extrinsics = file(tmp_path, f"cam0:\n  camera_to_world: {yaml_of(POSE)}\n", "extrinsics.yaml")
+    other = load_camera(CALIBRATIONS / name, extrinsics, camera_name="cam1").camera_to_world
+    place = invert_transform(POSE) @ other
+    assert np.linalg.norm(place[:3, 3]) == pytest.approx(baseline_m, abs=1e-3)
+    assert place[0, 3] == pytest.approx(baseline_m, abs=2e-3)  # the second camera is to the right
+    assert np.trace(place[:3, :3]) > 2.99
 
 
 @needs_shared

@@ -1,7 +1,8 @@
-"""Lens distortion on normalised image coordinates: plumb_bob, rational_polynomial, equidistant, as OpenCV has them.
+"""Lens distortion on normalised image coordinates: plumb_bob, rational_polynomial, equidistant, omni, as in OpenCV.
 
-Brown-Conrady with OpenCV's order k1 k2 p1 p2 k3 k4 k5 k6, and Kannala and Brandt (2006) with four coefficients. The
-inverse is Newton's iteration to rounding (OpenCV's own takes five steps of a fixed-point iteration).
+Brown-Conrady with OpenCV's order k1 k2 p1 p2 k3 k4 k5 k6, Kannala and Brandt (2006) with four coefficients, and the
+unified model of Mei and Rives (2007) with xi k1 k2 p1 p2: a point on the unit sphere, seen from xi behind its centre,
+then Brown-Conrady. The inverse is Newton's iteration to rounding (OpenCV's own takes five steps of a fixed-point one).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from vid2phys.errors import InputError
 from vid2phys.types import Array, Camera
 
-_COUNTS = {"plumb_bob": (0, 4, 5), "rational_polynomial": (0, 4, 5, 8), "equidistant": (0, 4)}
+_COUNTS = {"plumb_bob": (0, 4, 5), "rational_polynomial": (0, 4, 5, 8), "equidistant": (0, 4), "omni": (5,)}
 _NEWTON_STEPS = 50
 _TOLERANCE = 1e-13
 
@@ -48,11 +49,14 @@ def undistort(camera: Camera, distorted: Array) -> Array:
         return _fisheye_inverse(coefficients, distorted)
     if _none(camera, coefficients):
         return distorted.copy()
+    if camera.model == "omni":
+        brown = _brown_of(coefficients)
+        return _from_sphere(coefficients[0], _brown_inverse(brown, distorted, _valid_radius("plumb_bob", tuple(brown))))
     return _brown_inverse(coefficients, distorted, valid_radius(camera))
 
 
 def _none(camera: Camera, coefficients: Array) -> bool:
-    return camera.model != "equidistant" and not coefficients.any()
+    return camera.model in ("plumb_bob", "rational_polynomial") and not coefficients.any()
 
 
 def valid_radius(camera: Camera) -> float:
@@ -61,7 +65,7 @@ def valid_radius(camera: Camera) -> float:
 
 
 def _coefficients(camera: Camera) -> Array:
-    """The camera's coefficients padded to eight (four for equidistant)."""
+    """The camera's coefficients padded to eight (four for equidistant, five for omni)."""
     if camera.model not in _COUNTS:
         raise InputError(
             f"camera model '{camera.model}'", f"one of {', '.join(sorted(_COUNTS))}", "convert the calibration"
@@ -74,7 +78,7 @@ def _coefficients(camera: Camera) -> Array:
         raise InputError(
             f"{used} distortion coefficients for model '{camera.model}'", f"at most {allowed}", "check the camera file"
         )
-    padded = np.zeros(4 if camera.model == "equidistant" else 8)
+    padded = np.zeros({"equidistant": 4, "omni": 5}.get(camera.model, 8))
     padded[:used] = given[:used]
     return padded
 
@@ -101,7 +105,31 @@ def _fisheye_scale(coefficients: Array, radius: Array) -> tuple[Array, Array]:
     return per_radius * factor, slope / (1.0 + radius * radius)
 
 
+def _brown_of(coefficients: Array) -> Array:
+    """The Brown-Conrady part of the omni model, padded to eight."""
+    return np.concatenate([coefficients[1:], np.zeros(4)])
+
+
+def _onto_sphere(xi: float, bearings: Array) -> tuple[Array, Array]:
+    """Bearings seen from xi behind the unit sphere's centre, [..., 2], and the derivative, [..., 2, 2]."""
+    norm = np.sqrt(1.0 + (bearings**2).sum(axis=-1))[..., None]
+    scale = 1.0 / (1.0 + xi * norm)
+    outer = bearings[..., :, None] * bearings[..., None, :]
+    return bearings * scale, scale[..., None] * np.eye(2) - (xi * scale**2 / norm)[..., None] * outer
+
+
+def _from_sphere(xi: float, seen: Array) -> Array:
+    """The inverse of `_onto_sphere`; NaN for what lies beside or behind the camera."""
+    square = (seen**2).sum(axis=-1, keepdims=True)
+    under = 1.0 + (1.0 - xi**2) * square
+    lift = (xi + np.sqrt(np.maximum(under, 0.0))) / (1.0 + square)
+    ahead = (under >= 0.0) & (lift > xi)
+    return np.where(ahead, seen * lift / np.where(ahead, lift - xi, 1.0), np.nan)
+
+
 def _distort(model: str, coefficients: Array, bearings: Array) -> Array:
+    if model == "omni":
+        return _distort("plumb_bob", _brown_of(coefficients), _onto_sphere(coefficients[0], bearings)[0])
     if model == "equidistant":
         return bearings * _fisheye_scale(coefficients, np.linalg.norm(bearings, axis=-1))[0][..., None]
     x, y = bearings[..., 0], bearings[..., 1]
@@ -115,6 +143,9 @@ def _distort(model: str, coefficients: Array, bearings: Array) -> Array:
 def _jacobian(model: str, coefficients: Array, bearings: Array) -> Array:
     x, y = bearings[..., 0], bearings[..., 1]
     outer = bearings[..., :, None] * bearings[..., None, :]
+    if model == "omni":
+        seen, lift = _onto_sphere(coefficients[0], bearings)
+        return _jacobian("plumb_bob", _brown_of(coefficients), seen) @ lift
     if model == "equidistant":
         radius = np.hypot(x, y)
         scale, slope = _fisheye_scale(coefficients, radius)
@@ -136,6 +167,11 @@ def _valid_radius(model: str, coefficients: tuple[float, ...]) -> float:
         )
         theta = np.sqrt(_first_positive_root(slope))
         return float(np.tan(theta)) if theta < np.pi / 2 else np.inf
+    if model == "omni":
+        limit = _valid_radius("plumb_bob", tuple(_brown_of(np.array(coefficients))))
+        if not np.isfinite(limit) or limit * coefficients[0] >= 1.0:  # what is in front of it is seen within 1 / xi
+            return np.inf
+        return float(np.nan_to_num(_from_sphere(coefficients[0], np.array([limit, 0.0]))[0], nan=np.inf))
     k1, k2, _, _, k3, k4, k5, k6 = coefficients
     above, below = np.poly1d([k3, k2, k1, 1.0]), np.poly1d([k6, k5, k4, 1.0])
     slope = above * below + np.poly1d([2.0, 0.0]) * (above.deriv() * below - above * below.deriv())

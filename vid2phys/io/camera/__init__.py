@@ -1,8 +1,9 @@
 """Cameras: `load_camera` reads every format that a module of this folder knows; `save_camera` writes the native one.
 
-A format is one file here with `matches(text, data) -> bool` and `load(path, text, data, camera_name) -> Loaded`;
-it is found by its file name. `data` is the parsed YAML or JSON, None where that fails. Nothing but `camera_to_world`
-(or `world_to_camera`) is taken for a pose in the world: camera-to-IMU transforms are not.
+A format is one file here with `matches(source) -> bool` and `load(source, camera_name, poses) -> Camera`; it is found
+by its file name. Nothing but `camera_to_world` (or `world_to_camera`), or the poses of a reconstruction, is taken for a
+pose in the world: camera-to-IMU transforms are not. A reconstruction (COLMAP, nerfstudio) has one for each picture; its
+world has the axes and the unit of the reconstruction, and only the picture that was named gives its pose.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import pkgutil
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from vid2phys.errors import InputError
 from vid2phys.io.camera._native import camera_text
-from vid2phys.io.camera._parse import parse, poses_in
+from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
 from vid2phys.io.files import read_text, write_text
 from vid2phys.types import Array, Camera, Clip
 
-_A_CAMERA = "a camera calibration (ROS camera_info, Kalibr camchain or OpenCV FileStorage)"
+# What a folder may hold, in the order of preference, and where a reconstruction keeps them.
+_IN_A_FOLDER = ("cameras.bin", "cameras.txt", "transforms.json")
+_SUBFOLDERS = ("", "sparse/0", "sparse", "colmap/sparse/0")
+_BESIDE = ("images", "points3D", "frames", "rigs")  # files of a reconstruction that lie beside its cameras
 
 
 def formats() -> tuple[str, ...]:
@@ -29,14 +32,14 @@ def formats() -> tuple[str, ...]:
 
 
 def load_camera(path: str | Path, extrinsics: str | Path | None = None, *, camera_name: str | None = None) -> Camera:
-    """Reads a calibration; of several cameras the one called `camera_name` (default: the first).
+    """Reads a calibration; of several cameras or pictures the one called `camera_name` (default: the first).
 
+    path: a file, or the folder of a reconstruction.
     extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it on
     to the others). Without any pose the camera has camera_to_world None. Raises InputError for what cannot be read, and
     for camera models that are not supported, by name.
     """
-    text = read_text(path, _A_CAMERA)
-    data = parse(text)
+    source = read_source(locate(path))
     poses: dict[str, Array] = {}
     if extrinsics is not None:
         what = "a YAML or JSON file with the key camera_to_world (4x4)"
@@ -44,15 +47,30 @@ def load_camera(path: str | Path, extrinsics: str | Path | None = None, *, camer
         poses = poses_in(extra, extrinsics)
         if not poses:
             raise InputError(f"'{extrinsics}' has no key camera_to_world", what, "add it: x_world = T x_camera, metres")
-    camera: Camera = _format_of(path, text, data).load(path, text, data, camera_name, poses)
+    camera: Camera = _format_of(source).load(source, camera_name, poses)
     if "" in poses:
         camera = replace(camera, camera_to_world=poses[""])
     return camera
 
 
-def save_camera(camera: Camera, path: str | Path) -> None:
-    """Writes the native form: ROS camera_info YAML plus `camera_to_world`."""
-    write_text(path, camera_text(camera))
+def format_of(path: str | Path) -> str:
+    """Name of the format of a file or folder. Raises InputError for what `load_camera` cannot read."""
+    return _format_of(read_source(locate(path))).__name__.rsplit(".", 1)[-1]
+
+
+def locate(path: str | Path) -> Path:
+    """The file of the cameras, for a folder or for another file of a reconstruction that lies beside it."""
+    path = Path(path)
+    folder = path.parent if path.stem in _BESIDE and path.suffix in (".txt", ".bin") else path
+    if not folder.is_dir():
+        return path
+    found = [folder / sub / name for sub in _SUBFOLDERS for name in _IN_A_FOLDER]
+    return next((file for file in found if file.is_file()), path)
+
+
+def save_camera(camera: Camera, path: str | Path, notes: tuple[str, ...] = ()) -> None:
+    """Writes the native form: ROS camera_info YAML plus `camera_to_world`. notes: lines of comment."""
+    write_text(path, camera_text(camera, notes))
 
 
 def require_pose(camera: Camera, path: str | Path) -> Array:
@@ -76,11 +94,10 @@ def require_resolution(camera: Camera, clip: Clip, path: str | Path) -> None:
         )
 
 
-def _format_of(path: str | Path, text: str, data: Any) -> ModuleType:
+def _format_of(source: Source) -> ModuleType:
     for name in formats():
         module = importlib.import_module(f"{__name__}.{name}")
-        if module.matches(text, data):
+        if module.matches(source):
             return module
-    raise InputError(
-        f"'{path}' is in none of the known camera formats", _A_CAMERA, "convert it to ROS camera_info YAML"
-    )
+    remedy = "convert it to ROS camera_info YAML"
+    raise InputError(f"'{source.path}' is in none of the known camera formats", A_CAMERA, remedy)

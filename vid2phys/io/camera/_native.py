@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from vid2phys.types import Array, Camera
@@ -12,14 +14,14 @@ _HEADER = """\
 """
 
 
-def camera_text(camera: Camera) -> str:
-    """The file's text; numbers are written so that they read back exactly."""
+def camera_text(camera: Camera, notes: tuple[str, ...] = ()) -> str:
+    """The file's text; numbers are written so that they read back exactly. notes: lines of comment at its head."""
     distortion = camera.distortion if len(camera.distortion) else np.zeros(5)
     projection = np.hstack([camera.K, np.zeros((3, 1))])
     lines = [
         f"image_width: {camera.width}",
         f"image_height: {camera.height}",
-        f"camera_name: {camera.name}",
+        f"camera_name: {json.dumps(camera.name, ensure_ascii=False)}",
         _block("camera_matrix", camera.K),
         f"distortion_model: {camera.model}",
         _block("distortion_coefficients", distortion[None]),
@@ -28,7 +30,8 @@ def camera_text(camera: Camera) -> str:
     ]
     if camera.camera_to_world is not None:
         lines.append(_block("camera_to_world", camera.camera_to_world))
-    return _HEADER + "\n".join(lines) + "\n"
+    comment = "".join(f"# {' '.join(note.split())}\n" for note in notes)
+    return _HEADER + comment + "\n".join(lines) + "\n"
 
 
 def _block(key: str, value: Array) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,74 @@ import numpy as np
 import yaml
 
 from vid2phys.errors import InputError
+from vid2phys.io.files import require_file
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
 # Coefficients each model takes; OpenCV's plumb_bob has 4 or 5 (k3), our name for its 8 is ROS's.
-MODELS = {"plumb_bob": (0, 4, 5), "rational_polynomial": (8,), "equidistant": (4,)}
+MODELS = {"plumb_bob": (0, 4, 5), "rational_polynomial": (8,), "equidistant": (4,), "omni": (5,)}
+# What files call them. Omni takes xi before its four coefficients.
+ALIASES = {
+    "": "plumb_bob",
+    "none": "plumb_bob",
+    "radtan": "plumb_bob",
+    "fisheye": "equidistant",
+    "equi": "equidistant",
+    "kannala_brandt": "equidistant",
+    "mei": "omni",
+}
+A_CAMERA = "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP)"
 _RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
+_LARGEST_SIDE = 1 << 16  # px
+_LARGEST_FILE = 1 << 26  # bytes
+_NAMES_TOLD = 8
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file at the door. text: empty for a binary one. binary: its bytes then. data: its YAML or JSON, else None."""
+
+    path: Path
+    text: str
+    data: Any = None
+    binary: bytes = b""
+
+
+def read_source(path: str | Path, what: str = A_CAMERA) -> Source:
+    """The file, parsed where it is YAML or JSON. Raises InputError for what is missing, empty or far too large."""
+    path = require_file(path, what)
+    if path.stat().st_size > _LARGEST_FILE:
+        raise InputError(f"'{path}' is {path.stat().st_size >> 20} MB large", what, "check that this is the right file")
+    raw = path.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Source(path, "", None, raw)
+    return Source(path, "", None, raw) if "\0" in text else Source(path, text, parse(text))
+
+
+class _NoAliases(yaml.SafeLoader):
+    """YAML without aliases, by which a small file could stand for a huge one."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
 
 
 def parse(text: str) -> Any:
     """The YAML or JSON in `text`; None where it is neither. The `%YAML:1.0` line, which YAML forbids, is dropped."""
     plain = "\n".join(line for line in text.splitlines() if not line.startswith("%YAML"))
     try:
-        return yaml.safe_load(plain)
-    except yaml.YAMLError:
+        return json.loads(plain) if plain.lstrip().startswith("{") else _NoAliases(plain).get_single_data()
+    except ValueError:
+        if not plain.lstrip().startswith("{"):
+            return None
+    except (yaml.YAMLError, RecursionError):
+        return None
+    try:  # YAML's own {a: 1} looks like JSON
+        return _NoAliases(plain).get_single_data()
+    except (yaml.YAMLError, RecursionError, ValueError):
         return None
 
 
@@ -89,8 +145,12 @@ def make_camera(
     """A checked Camera. Raises InputError naming the key that is missing or wrong."""
     try:
         width, height = (int(value) for value in size)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         width = height = 0
+    if max(width, height) > _LARGEST_SIDE:
+        raise InputError(
+            f"camera '{path}' is for {width}x{height}", f"up to {_LARGEST_SIDE} px a side", "check the file"
+        )
     if width <= 0 or height <= 0:
         remedy = "add the size of the calibration's images in pixels"
         raise InputError(f"camera '{path}' has no image size", "the keys image_width and image_height", remedy)
@@ -98,18 +158,21 @@ def make_camera(
         raise InputError(f"camera '{path}' is not calibrated", "focal lengths above zero", "calibrate the camera first")
     if K[0, 1] != 0.0 or np.abs(K[2] - [0.0, 0.0, 1.0]).max() > 0 or K[1, 0] != 0.0:
         raise InputError(f"camera '{path}' has skew", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "calibrate without skew")
+    model = ALIASES.get(model.lower(), model.lower())
     if model not in MODELS:
         raise unsupported(path, model)
     if len(distortion) not in MODELS[model]:
         counts = " or ".join(str(n) for n in MODELS[model])
         got = f"camera '{path}' has {len(distortion)} distortion coefficients for {model}"
         raise InputError(got, counts, "check distortion_model")
+    if model == "omni" and distortion[0] < 0.0:
+        raise InputError(f"camera '{path}' has xi = {distortion[0]:g}", "0 or more", "check the order of its numbers")
     return Camera(K, width, height, distortion, model, pose, name)
 
 
 def unsupported(path: str | Path, model: str) -> InputError:
     """The error for a camera model by its name."""
-    expected = ", ".join(MODELS) + " (radtan = plumb_bob, KANNALA_BRANDT = fisheye = equidistant)"
+    expected = ", ".join(MODELS) + " (radtan = plumb_bob, KANNALA_BRANDT = fisheye = equidistant, MEI = omni)"
     return InputError(f"camera '{path}' uses the model '{model}'", expected, "calibrate with one of these")
 
 
@@ -119,19 +182,23 @@ def pinhole(fx: float, fy: float, cx: float, cy: float) -> Array:
 
 
 def first_of(data: dict[str, Any], *keys: str) -> Any:
-    """The value of the first key that is there, whatever its case and underscores; None when none is."""
-    plain = {re.sub(r"[_ ]", "", str(key)).lower(): value for key, value in data.items()}
+    """The value of the first key that is there, whatever its case, underscores and hyphens; None when none is."""
+    plain = {re.sub(r"[-_ ]", "", str(key)).lower(): value for key, value in data.items()}
     for key in keys:
-        value = plain.get(re.sub(r"[_ ]", "", key).lower())
+        value = plain.get(re.sub(r"[-_ ]", "", key).lower())
         if value is not None:
             return value
     return None
 
 
 def choose(path: str | Path, names: list[str], wanted: str | None) -> str:
-    """`wanted`, or the first name. Raises InputError listing the names."""
+    """`wanted` (of file names, the last part is enough), or the first name. Raises InputError listing the names."""
     if wanted is None:
         return names[0]
-    if wanted not in names:
-        raise InputError(f"'{path}' has no camera '{wanted}'", f"one of {', '.join(names)}", "name one of them")
-    return wanted
+    same = [name for name in names if wanted in (name, Path(name).name, Path(name).stem)]
+    if wanted in names:
+        return wanted
+    if len(same) != 1:
+        listed = ", ".join(names[:_NAMES_TOLD]) + (f" ... ({len(names)})" if len(names) > _NAMES_TOLD else "")
+        raise InputError(f"'{path}' has no camera '{wanted}'", f"one of {listed}", "name one of them")
+    return same[0]

@@ -1,7 +1,9 @@
 """Kalibr camchain YAML: cam0, cam1, ... each with intrinsics; `T_cn_cnm1` maps the previous camera to this one.
 
-`T_cam_imu` and `T_imu_cam` join a camera to an IMU, not to the world, and are left alone. A pose in the world comes
-from `camera_to_world` under one of the cameras, or from an extrinsics file; the chain carries it to the others.
+`T_cam_imu` (IMU to camera) and its inverse `T_imu_cam` join a camera to an IMU, not to the world: they are never taken
+for a pose. Two cameras that are joined to one IMU are joined to each other, which serves where `T_cn_cnm1` is missing.
+A pose in the world comes from `camera_to_world` under one of the cameras, or from an extrinsics file; the chain carries
+it to the others.
 """
 
 from __future__ import annotations
@@ -10,40 +12,43 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vid2phys.io.camera._parse import choose, make_camera, matrix, pinhole, pose_of, rigid, unsupported
+import numpy as np
+
+from vid2phys.errors import InputError
+from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid, unsupported
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
-_MODELS = {
-    "radtan": "plumb_bob",
-    "plumb_bob": "plumb_bob",
-    "equidistant": "equidistant",
-    "equi": "equidistant",
-    "none": "plumb_bob",
-}
+_MODELS = ("none", "radtan", "plumb_bob", "equidistant", "equi")
+_SAME_TRANSFORM = 1e-3
 
 
-def matches(text: str, data: Any) -> bool:
+def matches(source: Source) -> bool:
     """A mapping with cameras that have `intrinsics`."""
-    return isinstance(data, dict) and bool(_names(data))
+    return isinstance(source.data, dict) and bool(_names(source.data))
 
 
-def load(path: str | Path, text: str, data: dict[str, Any], camera_name: str | None, poses: dict[str, Array]) -> Camera:
+def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
     """The chosen camera of the chain; with a pose where the chain reaches one."""
+    path, data = source.path, source.data
     names = _names(data)
     name = choose(path, names, camera_name)
     item = data[name]
-    if str(item.get("camera_model", "pinhole")).lower() != "pinhole":
-        raise unsupported(path, str(item["camera_model"]))
+    projection = str(item.get("camera_model", "pinhole")).lower()
     model = str(item.get("distortion_model") or "none").lower()
-    if model not in _MODELS:
-        raise unsupported(path, model)
-    K = pinhole(*matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)))
+    if projection not in ("pinhole", "omni"):
+        raise unsupported(path, projection)
+    if model not in _MODELS or (projection == "omni" and model.startswith("equi")):
+        raise unsupported(path, f"omni with {model}" if projection == "omni" else model)
     distortion = matrix(path, f"{name}/distortion_coeffs", item.get("distortion_coeffs"))
-    width, height = matrix(path, f"{name}/resolution", item.get("resolution"), (2,)).astype(int)
-    return make_camera(
-        path, K, distortion, _MODELS[model], (width, height), _pose(path, data, names, name, poses), name
-    )
+    if projection == "omni":  # xi stands before the focal lengths; its distortion is radtan's
+        xi, *four = matrix(path, f"{name}/intrinsics", item["intrinsics"], (5,))
+        distortion, model = np.concatenate([[xi], distortion if len(distortion) else np.zeros(4)]), "omni"
+    else:
+        four = list(matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)))
+    size = matrix(path, f"{name}/resolution", item.get("resolution"), (2,))
+    pose = _pose(path, data, names, name, poses)
+    return make_camera(path, pinhole(*four), distortion, model, (size[0], size[1]), pose, name)
 
 
 def _names(data: dict[str, Any]) -> list[str]:
@@ -60,7 +65,7 @@ def _pose(path: str | Path, data: dict[str, Any], names: list[str], name: str, p
             continue
         step = 1 if at > other else -1
         for index in range(other, at, step):
-            link = _link(path, data, names[max(index, index + step)])
+            link = _link(path, data, names[min(index, index + step)], names[max(index, index + step)])
             if link is None:
                 break
             pose = pose @ (invert_transform(link) if step > 0 else link)
@@ -69,6 +74,23 @@ def _pose(path: str | Path, data: dict[str, Any], names: list[str], name: str, p
     return None
 
 
-def _link(path: str | Path, data: dict[str, Any], name: str) -> Array | None:
-    value = data[name].get("T_cn_cnm1")
-    return None if value is None else rigid(path, f"{name}/T_cn_cnm1", value)
+def _link(path: str | Path, data: dict[str, Any], before: str, after: str) -> Array | None:
+    """The transform from one camera to the next, [4, 4]; None where the file does not say."""
+    value = data[after].get("T_cn_cnm1")
+    if value is not None:
+        return rigid(path, f"{after}/T_cn_cnm1", value)
+    one, other = _imu_to_camera(path, before, data[before]), _imu_to_camera(path, after, data[after])
+    return None if one is None or other is None else other @ invert_transform(one)
+
+
+def _imu_to_camera(path: str | Path, name: str, item: dict[str, Any]) -> Array | None:
+    """`T_cam_imu`, or the inverse of `T_imu_cam`. Raises InputError when a file has both and they differ."""
+    found = [
+        turn(rigid(path, f"{name}/{key}", item[key]))
+        for key, turn in (("T_cam_imu", np.asarray), ("T_imu_cam", invert_transform))
+        if item.get(key) is not None
+    ]
+    if len(found) == 2 and np.abs(found[0] - found[1]).max() > _SAME_TRANSFORM:
+        got = f"'{name}/T_cam_imu' and '{name}/T_imu_cam' in '{path}' contradict each other"
+        raise InputError(got, "one the inverse of the other", "keep the right one")
+    return found[0] if found else None

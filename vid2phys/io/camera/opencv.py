@@ -1,6 +1,7 @@
 """OpenCV FileStorage (YAML, XML), read by OpenCV itself: its YAML dialect (`%YAML:1.0`, `!!opencv-matrix`) is not YAML.
 
-Understands the keys of OpenCV's calibration samples and of the VINS family (`model_type`, `projection_parameters`).
+Understands the keys of OpenCV's calibration samples (with `xi`, those of its omnidirectional one) and of the VINS
+family (`model_type`, `projection_parameters`; the models of its library camodocal).
 The VINS extrinsics are camera-to-IMU and are left alone.
 """
 
@@ -12,12 +13,24 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import choose, first_of, make_camera, matrix, pinhole, pose_of, unsupported
+from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, pose_of, unsupported
 from vid2phys.types import Array, Camera
 
 _A_STORAGE = "an OpenCV FileStorage (YAML, XML or JSON)"
 _COUNT_MODEL = {0: "plumb_bob", 4: "plumb_bob", 5: "plumb_bob", 8: "rational_polynomial"}
-_KNOWN = {"PINHOLE": "plumb_bob", "KANNALA_BRANDT": "equidistant", "FISHEYE": "equidistant"}
+_PLAIN, _GAMMA, _MU = ("fx", "fy", "cx", "cy"), ("gamma1", "gamma2", "u0", "v0"), ("mu", "mv", "u0", "v0")
+_BROWN = ("k1", "k2", "p1", "p2")
+# camodocal's models: ours, the names of K, and where the coefficients are: (key, names) in our order.
+_CAMODOCAL: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]] = {
+    "PINHOLE": ("plumb_bob", _PLAIN, (("distortion_parameters", _BROWN),)),
+    "PINHOLE_FULL": (
+        "rational_polynomial",
+        _PLAIN,
+        (("distortion_parameters", (*_BROWN, "k3", "k4", "k5", "k6")),),
+    ),
+    "KANNALA_BRANDT": ("equidistant", _MU, (("projection_parameters", ("k2", "k3", "k4", "k5")),)),
+    "MEI": ("omni", _GAMMA, (("mirror_parameters", ("xi",)), ("distortion_parameters", _BROWN))),
+}
 
 
 def is_storage(text: str) -> bool:
@@ -25,14 +38,15 @@ def is_storage(text: str) -> bool:
     return "opencv-matrix" in text or "<opencv_storage" in text
 
 
-def matches(text: str, data: Any) -> bool:
+def matches(source: Source) -> bool:
     """OpenCV's dialect, or a mapping with the VINS keys."""
-    return is_storage(text) or (isinstance(data, dict) and "model_type" in data)
+    return is_storage(source.text) or (isinstance(source.data, dict) and "model_type" in source.data)
 
 
-def load(path: str | Path, text: str, data: Any, camera_name: str | None, poses: dict[str, Array]) -> Camera:
+def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
     """The camera of the file."""
-    tree = read_tree(path, text) if is_storage(text) else data
+    path = source.path
+    tree = read_tree(path, source.text) if is_storage(source.text) else source.data
     name = choose(path, [str(tree.get("camera_name") or Path(path).stem)], camera_name)
     K, distortion, model = _intrinsics(path, tree)
     size = (first_of(tree, "image_width", "width"), first_of(tree, "image_height", "height"))
@@ -76,15 +90,14 @@ def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Array, s
     K = matrix(path, "camera_matrix", found, (3, 3))
     coefficients = first_of(tree, "distortion_coefficients", "dist_coeffs", "distortion", "D", "D1")
     distortion = matrix(path, "distortion_coefficients", coefficients)
+    xi = first_of(tree, "xi")
+    if xi is not None:
+        return K, np.concatenate([matrix(path, "xi", [xi] if np.isscalar(xi) else xi, (1,)), distortion]), "omni"
     if first_of(tree, "fisheye_model", "fisheye"):
         return K, distortion, "equidistant"
     model = first_of(tree, "distortion_model", "camera_model")
     if model is not None:
-        return (
-            K,
-            distortion,
-            {"radtan": "plumb_bob", "fisheye": "equidistant"}.get(str(model).lower(), str(model).lower()),
-        )
+        return K, distortion, str(model)
     while len(distortion) > 8 and not distortion[8:].any():
         distortion = distortion[:8]
     if len(distortion) not in _COUNT_MODEL:
@@ -93,22 +106,18 @@ def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Array, s
 
 
 def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Array, str]:
-    model = str(tree["model_type"]).upper()
-    if model not in _KNOWN:
-        raise unsupported(path, model)
-    projection = tree.get("projection_parameters") or {}
-    if _KNOWN[model] == "plumb_bob":
-        K = pinhole(*_numbers(path, projection, "projection_parameters", ("fx", "fy", "cx", "cy")))
-        distortion = _numbers(
-            path, tree.get("distortion_parameters") or {}, "distortion_parameters", ("k1", "k2", "p1", "p2")
-        )
-        return K, distortion, "plumb_bob"
-    K = pinhole(*_numbers(path, projection, "projection_parameters", ("mu", "mv", "u0", "v0")))
-    return K, _numbers(path, projection, "projection_parameters", ("k2", "k3", "k4", "k5")), "equidistant"
+    name = str(tree["model_type"]).upper()
+    if name not in _CAMODOCAL:
+        raise unsupported(path, name)
+    model, of_K, groups = _CAMODOCAL[name]
+    K = pinhole(*_numbers(path, tree, "projection_parameters", of_K))
+    return K, np.concatenate([_numbers(path, tree, key, names) for key, names in groups]), model
 
 
-def _numbers(path: str | Path, data: dict[str, Any], key: str, names: tuple[str, ...]) -> Array:
+def _numbers(path: str | Path, tree: dict[str, Any], key: str, names: tuple[str, ...]) -> Array:
+    data = tree.get(key)
+    data = data if isinstance(data, dict) else {}
     missing = [name for name in names if data.get(name) is None]
     if missing:
         raise InputError(f"'{key}' in '{path}' has no {missing[0]}", ", ".join(names), "check the file")
-    return np.array([float(data[name]) for name in names])
+    return matrix(path, key, [data[name] for name in names], (len(names),))

@@ -9,26 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import choose, first_of, make_camera, matrix, pose_of
+from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pose_of
 from vid2phys.types import Array, Camera
 
-_NAMES = {"radtan": "plumb_bob", "fisheye": "equidistant", "kannala_brandt": "equidistant", "": "plumb_bob"}
 
-
-def matches(text: str, data: Any) -> bool:
+def matches(source: Source) -> bool:
     """A mapping with a camera matrix, and not one of OpenCV's own files."""
-    if not isinstance(data, dict) or "opencv-matrix" in text or "<opencv_storage" in text:
+    if not isinstance(source.data, dict) or "opencv-matrix" in source.text or "<opencv_storage" in source.text:
         return False
-    return first_of(data, "camera_matrix", "K") is not None
+    return first_of(source.data, "camera_matrix", "K") is not None
 
 
-def load(path: str | Path, text: str, data: dict[str, Any], camera_name: str | None, poses: dict[str, Array]) -> Camera:
+def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
     """The camera. A missing or empty distortion model means plumb_bob, as in ROS."""
+    path, data = source.path, source.data
     name = choose(path, [str(data.get("camera_name") or Path(path).stem)], camera_name)
     K = matrix(path, "camera_matrix", first_of(data, "camera_matrix", "K"), (3, 3))
     distortion = matrix(path, "distortion_coefficients", first_of(data, "distortion_coefficients", "D"))
-    model = str(data.get("distortion_model") or "").lower()
-    model = _NAMES.get(model, model)
+    model = str(data.get("distortion_model") or "")
     if not data.get("distortion_model") and len(distortion) == 8:
         model = "rational_polynomial"
     _refuse_binning(path, data)

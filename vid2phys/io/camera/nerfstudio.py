@@ -1,0 +1,82 @@
+"""nerfstudio `transforms.json` (also instant-ngp's and Blender's): camera-to-world for each picture, in OpenGL axes.
+
+OpenGL cameras look along -z with y up: y and z are turned over. Pixels are counted from the picture's corner, as in
+COLMAP: half a pixel is taken off the principal point. Intrinsics stand at the top or under each frame; `camera_angle_x`
+alone, as Blender's scripts write it, means square pixels and the middle of the picture. The pose is given for a named
+picture, or the only one, in the axes and the unit of the file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vid2phys.errors import InputError
+from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, rigid, unsupported
+from vid2phys.types import Array, Camera
+
+_OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0, 1.0])
+_MODELS = {
+    "": "",
+    "OPENCV": "",
+    "PINHOLE": "",
+    "SIMPLE_PINHOLE": "",
+    "PERSPECTIVE": "",
+    "OPENCV_FISHEYE": "equidistant",
+}
+
+
+def matches(source: Source) -> bool:
+    """A mapping with a list of frames, or with nerfstudio's names of the focal lengths."""
+    return isinstance(source.data, dict) and (
+        isinstance(source.data.get("frames"), list) or "fl_x" in source.data or "camera_angle_x" in source.data
+    )
+
+
+def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
+    """The camera of a picture. Raises InputError for models that are not supported, by name."""
+    frames = source.data.get("frames") or []
+    frames = {str(item["file_path"]): item for item in frames if isinstance(item, dict) and "file_path" in item}
+    name, pose = source.path.stem, None
+    data: dict[str, Any] = {**source.data, **next(iter(frames.values()), {})}
+    if frames and (camera_name is not None or len(frames) == 1):
+        name = choose(source.path, list(frames), camera_name)
+        data = {**source.data, **frames[name]}
+        matrix_of_pose = data.get("transform_matrix")
+        if matrix_of_pose is not None:
+            pose = rigid(source.path, f"{name}/transform_matrix", matrix_of_pose) @ _OPENGL_TO_OPENCV
+    elif camera_name is not None:
+        choose(source.path, [name], camera_name)
+    model = str(data.get("camera_model") or "").upper()
+    if model not in _MODELS:
+        raise unsupported(source.path, str(data["camera_model"]))
+    size = (first_of(data, "w", "width"), first_of(data, "h", "height"))
+    K = _intrinsics(source, data, size)
+    fisheye = bool(_MODELS[model]) or bool(data.get("is_fisheye"))
+    names = ("k1", "k2", "k3", "k4") if fisheye else ("k1", "k2", "p1", "p2", "k3")
+    distortion = matrix(source.path, "k1 ... k4", [data.get(key) or 0.0 for key in names], (len(names),))
+    if not fisheye and data.get("k4"):
+        raise unsupported(source.path, "OPENCV with k4")
+    kind = "equidistant" if fisheye else "plumb_bob"
+    return make_camera(source.path, K, distortion, kind, size, poses.get(name, pose), name)
+
+
+def _intrinsics(source: Source, data: dict[str, Any], size: tuple[Any, Any]) -> Array:
+    try:
+        width, height = float(size[0]), float(size[1])
+    except (TypeError, ValueError):
+        keys = "the keys w and h (Blender's files leave them out)"
+        raise InputError(f"'{source.path}' has no image size", keys, "add the pictures' size in pixels") from None
+    focal_x, focal_y = data.get("fl_x"), data.get("fl_y")
+    if focal_x is None and data.get("camera_angle_x") is None:
+        raise InputError(f"'{source.path}' has no focal length", "fl_x and fl_y, or camera_angle_x", "export it again")
+    if focal_x is None:
+        focal_x = 0.5 * width / np.tan(0.5 * matrix(source.path, "camera_angle_x", [data["camera_angle_x"]], (1,))[0])
+    if focal_y is None and data.get("camera_angle_y") is not None:
+        focal_y = 0.5 * height / np.tan(0.5 * matrix(source.path, "camera_angle_y", [data["camera_angle_y"]], (1,))[0])
+    centre = [data.get("cx", 0.5 * width), data.get("cy", 0.5 * height)]
+    values = matrix(
+        source.path, "fl_x, fl_y, cx, cy", [focal_x, focal_x if focal_y is None else focal_y, *centre], (4,)
+    )
+    return pinhole(values[0], values[1], values[2] - 0.5, values[3] - 0.5)
