@@ -104,12 +104,23 @@ def identify(
 @app.command()
 def evaluate(
     run: Annotated[Path | None, typer.Argument(help="Run folder (default: the newest).", show_default=False)] = None,
-    mocap: Annotated[Path | None, typer.Option("--mocap", help="Log of the true poses: Motive CSV, TUM, CSV.")] = None,
+    mocap: Annotated[
+        Path | None, typer.Option("--mocap", help="Log of the true poses: Motive, Vicon, C3D, TUM, EuRoC, CSV.")
+    ] = None,
     align: Annotated[
         str, typer.Option("--align", help="What to align: time, marker (and time), world (all).")
     ] = "time",
-    body: Annotated[str | None, typer.Option("--body", help="Rigid body in the log, if it has several.")] = None,
+    body: Annotated[
+        str | None, typer.Option("--body", help="Rigid body in the log, if it has several; or its markers: A,B,C.")
+    ] = None,
     units: Annotated[str | None, typer.Option("--mocap-units", help="m, cm or mm, if the log does not say.")] = None,
+    euler: Annotated[
+        str | None,
+        typer.Option("--euler", help="Order of the log's angles: XYZ ... (own axes), xyz ... (fixed), rotvec."),
+    ] = None,
+    angle_units: Annotated[
+        str | None, typer.Option("--euler-units", help="deg or rad, if the log does not say.")
+    ] = None,
     up_axis: Annotated[str, typer.Option("--up-axis", help="Vertical axis of the log: x, y or z.")] = "z",
     json_: JsonOption = False,
 ) -> None:
@@ -119,7 +130,8 @@ def evaluate(
     from vid2phys.tasks.evaluate import evaluate as run_evaluate
     from vid2phys.tasks.show import print_metrics
 
-    metrics, folder = run_evaluate(run, mocap=mocap, align=align, body=body, units=units, up_axis=up_axis)
+    log: dict[str, Any] = {"body": body, "units": units, "up_axis": up_axis, "euler": euler, "angle_units": angle_units}
+    metrics, folder = run_evaluate(run, mocap=mocap, align=align, **log)
     print_metrics(metrics, folder, as_json=json_)
 
 

@@ -262,7 +262,8 @@ def test_visp(tmp_path: Path) -> None:
          "height": 480},
         {"camera": {"model": "", "px": 500, "py": 510, "u0": 319.5, "v0": 239.5, "dist": [0.1, 0.2, 0, 0, 0.3]},
          "width": 640, "height": 480, "video-device": "0"},
-        {"fx": 500, "fy": 510, "ppx": 319.5, "ppy": 239.5, "coeffs": [0.1, 0.2, 0, 0, 0.3], "width": 640, "height": 480},
+        {"fx": 500, "fy": 510, "ppx": 319.5, "ppy": 239.5, "coeffs": [0.1, 0.2, 0, 0, 0.3], "width": 640,
+         "height": 480},
     ],
 )  # fmt: skip
 def test_plain_dumps(tmp_path: Path, data: dict) -> None:

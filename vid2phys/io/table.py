@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.types import Array
 
+_HEAD = 8  # lines among which separators are counted
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 _EXPORT_AGAIN = "correct the row or export the file again"
 
 
@@ -51,6 +55,24 @@ def require_finite(path: str | Path, values: Array, names: list[str], row_of: ND
         row, column = bad[0]
         got = f"row {row_of[row]} of '{path}' has no finite value of '{names[column]}'"
         raise InputError(got, "a number", _EXPORT_AGAIN)
+
+
+def rows_of(path: str | Path, text: str) -> list[list[str]]:
+    """All rows, split at commas, semicolons or tabs, whichever the lines with words in them have most of.
+
+    Blank lines are empty rows, so that row i of the list is row i + 1 of the file. Where commas do not separate they
+    are decimal points (1,5 is 1.5). Raises InputError for a cell without an end.
+    """
+    lines = text.replace("\r\r\n", "\n").splitlines()
+    head = [line for line in lines[:_HEAD] if any(c.isalpha() for c in line)] or lines[:_HEAD]
+    separator = max(",;\t", key=lambda mark: sum(line.count(mark) for line in head))
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
+    except csv.Error:
+        raise InputError(f"'{path}' has a cell that does not end", "rows of cells", _EXPORT_AGAIN) from None
+    if separator == ",":
+        return rows
+    return [[cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in row] for row in rows]
 
 
 def split_csv(line: str) -> list[str]:

@@ -57,17 +57,20 @@ def evaluate(
     body: str | None = None,
     units: str | None = None,
     up_axis: str = "z",
+    euler: str | None = None,
+    angle_units: str | None = None,
     plots: bool = True,
 ) -> tuple[dict[str, Any], Path]:
     """Compare a run (default: the newest of identify) with a motion capture log.
 
     align: `time` aligns the clocks alone; `marker` also the marker frame with the body's, `world` also the worlds.
+    body ... angle_units: what the log leaves open (see `load_mocap`).
     Writes metrics.json and evaluation.png into the run's folder and returns the metrics (schema vid2phys.metrics/1)
     and the folder. Raises InputError when the logs do not overlap in time, or when the marker transform is asked for
     and the body turned by less than 20 degrees.
     """
     asked = _alignment_name(align)
-    log = load_mocap(mocap, body, units, up_axis=up_axis)  # type: ignore[arg-type]  # checked there
+    log = load_mocap(mocap, body, units, up_axis=up_axis, euler=euler, angle_units=angle_units)
     folder = newest_run() if run is None else Path(run)
     estimate = load_run(folder)
     offset = find_time_offset(estimate.poses, log, world=asked == ALIGNMENTS["world"])

@@ -1,9 +1,9 @@
 """COLMAP: cameras.txt or cameras.bin, and the poses of images.txt or images.bin beside them.
 
 COLMAP counts pixels from the picture's corner (the middle of the first is 0.5, 0.5): half a pixel is taken off the
-principal point. Poses are world-to-camera with the quaternion's w first. A camera is named by a picture (then it has its
-pose, in the axes and the unit of the reconstruction) or by its number; by default the first, with a pose only if there
-is a single picture.
+principal point. Poses are world-to-camera with the quaternion's w first. A camera is named by a picture (then it has
+its pose, in the axes and the unit of the reconstruction) or by its number; by default the first, with a pose only if
+there is a single picture.
 """
 
 from __future__ import annotations

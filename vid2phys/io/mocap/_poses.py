@@ -1,19 +1,61 @@
-"""What the mocap formats share: units, checks of times and quaternions, and the making of a PoseLog."""
+"""What the mocap formats share: what was asked for, units, rotations, checks, and the making of a PoseLog."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.io.files import require_file
 from vid2phys.io.table import require_increasing
 from vid2phys.types import Array, PoseLog
 
 LENGTH_UNITS = {"m": 1.0, "dm": 0.1, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
+ANGLE_UNITS = {"deg": np.pi / 180.0, "rad": 1.0}
+# Capital letters: about the body's own axes, one after the other; small ones: about fixed axes. Or a rotation vector.
+EULER_ORDERS = (*("".join(axes) for letters in ("XYZ", "xyz") for axes in permutations(letters)), "rotvec")
+A_LOG = "a motion capture log (Motive CSV, Vicon CSV, C3D, TUM, EuRoC, or CSV with time, position and rotation columns)"
 _LARGEST_M = 100.0  # of a capture volume; beyond it the unit is most likely another
 _NORM_TOLERANCE = 0.05
+_LARGEST_FILE = 1 << 28  # bytes
+_NAMES_TOLD = 24
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file at the door. text: empty for a binary one. binary: its bytes then."""
+
+    path: Path
+    text: str
+    binary: bytes = b""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the caller said, for what a file leaves open: body, unit of length, order and unit of its Euler angles."""
+
+    body: str | None = None
+    units: str | None = None
+    euler: str | None = None
+    angle_units: str | None = None
+
+
+def read_source(path: str | Path) -> Source:
+    """The file. Raises InputError for what is missing, empty or far too large."""
+    path = require_file(path, A_LOG)
+    if path.stat().st_size > _LARGEST_FILE:
+        got = f"'{path}' is {path.stat().st_size >> 20} MB large"
+        raise InputError(got, f"at most {_LARGEST_FILE >> 20} MB", "export the part of the take that the clip shows")
+    raw = path.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "" if b"\0" in raw else raw.decode("latin-1")  # names and degree signs of older exports
+    return Source(path, "", raw) if not text or "\0" in text else Source(path, text)
 
 
 def length_scale(path: str | Path, found: str | None, given: str | None) -> float:
@@ -23,14 +65,60 @@ def length_scale(path: str | Path, found: str | None, given: str | None) -> floa
     return LENGTH_UNITS[found or given or "m"]
 
 
+def require_length_scale(path: str | Path, found: str | None, given: str | None) -> float:
+    """Metres per unit, of a format whose files say their unit. Raises InputError when this one does not."""
+    if found is None and given is None:
+        raise InputError(f"'{path}' does not say its length unit", "m, cm or mm", "give --mocap-units")
+    return length_scale(path, found, given)
+
+
+def euler_quats(path: str | Path, angles: Array, units: str | None, asked: Asked, order: str | None = None) -> Array:
+    """Quaternions wxyz, [T, 4], of angles about x, y and z, [T, 3]; rows with a NaN are NaN.
+
+    units, order: what the file says. Raises InputError, asking for what neither the file nor the caller says.
+    """
+    from scipy.spatial.transform import Rotation
+
+    order = order or asked.euler
+    if order is None:
+        expected = f"one of {', '.join(EULER_ORDERS)} (capitals: about the body's own axes, small: about fixed ones)"
+        raise InputError(f"'{path}' has three angles and not their order", expected, "give it with --euler")
+    units = units or asked.angle_units
+    if units is None:
+        raise InputError(f"'{path}' does not say the unit of its angles", "deg or rad", "give it with --euler-units")
+    seen = np.isfinite(angles).all(axis=1)
+    quats = np.full((len(angles), 4), np.nan)
+    turns = angles[seen] * ANGLE_UNITS[units]
+    if order == "rotvec":
+        rotation = Rotation.from_rotvec(turns)
+    else:
+        rotation = Rotation.from_euler(order, turns[:, ["xyz".index(axis) for axis in order.lower()]])
+    quats[seen] = np.roll(rotation.as_quat(), 1, axis=-1)
+    return quats
+
+
+def choose_body(path: str | Path, names: list[str], wanted: str | None, what: str = "bodies") -> str:
+    """`wanted`, or the only one. Raises InputError listing the names when there are several, or none of that name."""
+    listed = ", ".join(names[:_NAMES_TOLD]) + (f" ... ({len(names)})" if len(names) > _NAMES_TOLD else "")
+    if wanted is None and len(names) > 1:
+        raise InputError(f"'{path}' has {len(names)} {what}", f"one of {listed}", "choose it with --body")
+    if wanted is not None and wanted not in names:
+        raise InputError(f"'{path}' has no body '{wanted}'", f"one of {listed}", "choose it with --body")
+    return wanted or names[0]
+
+
 def make_log(
     path: str | Path, times_s: Array, positions_m: Array, quat_wxyz: Array, row_of: NDArray[np.int64], name: str
 ) -> PoseLog:
-    """A checked PoseLog; a pose with any blank or NaN is a gap. row_of: [T] rows of the file, for the errors."""
+    """A checked PoseLog; a pose with any blank or NaN is a gap, and so is one of nothing but zeros.
+
+    row_of: [T] rows of the file, for the errors.
+    """
     if not len(times_s):
         raise InputError(f"'{path}' has no rows", "at least one pose", "export the take again")
     require_increasing(path, times_s, row_of)
-    seen = ~np.isnan(np.hstack([positions_m, quat_wxyz]).sum(axis=1))
+    numbers = np.hstack([positions_m, quat_wxyz])
+    seen: NDArray[np.bool_] = np.isfinite(numbers).all(axis=1) & (numbers != 0.0).any(axis=1)
     if not seen.any():
         raise InputError(f"body '{name}' in '{path}' has no pose at all", "at least one", "choose another body or take")
     norms: Array = np.linalg.norm(quat_wxyz, axis=1)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
-from vid2phys.io.mocap._poses import length_scale, make_log
+from vid2phys.io.mocap._poses import Asked, Source, length_scale, make_log
 from vid2phys.io.table import numbers
 from vid2phys.types import PoseLog
 
 
-def matches(text: str) -> bool:
+def matches(source: Source) -> bool:
     """The first line that is no comment has eight numbers between blanks."""
-    first = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
+    first = next((line for line in source.text.splitlines() if line.strip() and not line.startswith("#")), "")
     if "," in first or ";" in first or len(first.split()) != 8:
         return False
     try:
@@ -23,14 +21,15 @@ def matches(text: str) -> bool:
     return True
 
 
-def load(path: str | Path, text: str, body: str | None, units: str | None) -> PoseLog:
-    """The only body of the file; its name is `body`, or the file's."""
+def load(source: Source, asked: Asked) -> PoseLog:
+    """The only body of the file; its name is the one asked for, or the file's."""
     kept = [
         (i, line.split())
-        for i, line in enumerate(text.splitlines(), start=1)
+        for i, line in enumerate(source.text.splitlines(), start=1)
         if line.strip() and not line.startswith("#")
     ]
     row_of = np.array([i for i, _ in kept], dtype=np.int64)
-    table = numbers(path, [row for _, row in kept], list(range(8)), row_of)
-    positions = table[:, 1:4] * length_scale(path, None, units)
-    return make_log(path, table[:, 0], positions, table[:, [7, 4, 5, 6]], row_of, body or Path(path).stem)
+    table = numbers(source.path, [row for _, row in kept], list(range(8)), row_of)
+    positions = table[:, 1:4] * length_scale(source.path, None, asked.units)
+    name = asked.body or source.path.stem
+    return make_log(source.path, table[:, 0], positions, table[:, [7, 4, 5, 6]], row_of, name)
