@@ -135,6 +135,69 @@ def evaluate(
     print_metrics(metrics, folder, as_json=json_)
 
 
+@app.command()
+def calibrate(
+    pictures: Annotated[
+        Path | None, typer.Argument(help="Video or folder of images of a board.", show_default=False)
+    ] = None,
+    board: Annotated[
+        str | None,
+        typer.Option("--board", help="chessboard:10x7:25mm (squares!), charuco:11x7:24mm:18mm:4x4_50 (default)."),
+    ] = None,
+    print_board: Annotated[
+        Path | None, typer.Option("--print-board", help="Write the board as PDF in true size; calibrates nothing.")
+    ] = None,
+    page: Annotated[str, typer.Option("--page", help="Page of the PDF: a4, a3, a2, a1, a0, letter, tabloid.")] = "a4",
+    model: Annotated[
+        str, typer.Option("--model", help="plumb_bob, rational_polynomial (wide) or equidistant (fisheye).")
+    ] = "plumb_bob",
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Camera file of any format, instead of pictures.")
+    ] = None,
+    camera_name: Annotated[str | None, typer.Option("--camera-name", help="Which camera or picture of --from.")] = None,
+    camera_pose: PoseOption = None,
+    place: Annotated[
+        Path | None, typer.Option("--place", help="Picture from where the camera stands: the pose.")
+    ] = None,
+    place_board: Annotated[
+        str | None, typer.Option("--place-board", help="Board in --place (default: --board), or tag:36h11:7:160mm.")
+    ] = None,
+    board_is: Annotated[
+        str | None, typer.Option("--board-is", help="In --place: level (face up) or upright (hanging): gravity.")
+    ] = None,
+    markers: Annotated[
+        Path | None, typer.Option("--markers", help="CSV of markers in --place: id, x_m, y_m, z_m [, corner].")
+    ] = None,
+    dictionary: Annotated[
+        str, typer.Option("--dictionary", help="Of the markers: 4x4_50 ... (ArUco), 36h11 ... (AprilTag).")
+    ] = "4x4_50",
+    points: Annotated[
+        Path | None, typer.Option("--points", help="CSV of known points: name, x_m, y_m, z_m, u_px, v_px.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Camera file to write.")] = Path("cam.yaml"),
+    json_: JsonOption = False,
+) -> None:
+    """Make a camera file: from pictures of a board, or of another format; with its pose in the world."""
+    from vid2phys.tasks.calibrate import DEFAULT_BOARD
+    from vid2phys.tasks.calibrate import calibrate as run_calibration
+    from vid2phys.tasks.calibrate import print_board as write_board
+
+    if print_board is not None:
+        print(f"{write_board(board or DEFAULT_BOARD, print_board, page)}\n{print_board}")
+        return
+    options: dict[str, Any] = {
+        "board": board or DEFAULT_BOARD, "model": model, "source": source, "camera_name": camera_name,
+        "camera_pose": camera_pose, "place": place, "place_board": place_board, "board_is": board_is,
+        "markers": markers, "dictionary": dictionary, "points": points, "out": out,
+    }  # fmt: skip
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show_calibration import print_calibration
+
+    with show_progress() as progress:
+        found = run_calibration(pictures, **options, progress=progress)
+    print_calibration(found, as_json=json_)
+
+
 @app.command("train-risp")
 def train_risp(
     mesh: MeshOption = None,

@@ -332,7 +332,7 @@ ROLL = np.deg2rad([30.0, -20.0, 50.0])
 
 
 def test_roll_pitch_yaw_by_hand() -> None:
-    """What `xyz` and `ZYX` mean: one and the same, yaw about z, then pitch about the new y, then roll about the new x."""
+    """`xyz` and `ZYX` are one and the same: yaw about z, then pitch about the new y, then roll about the new x."""
     from vid2phys.io.mocap._poses import Asked, euler_quats
 
     (a, b, c), asked = ROLL, Asked()

@@ -24,7 +24,7 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
         return
     if result.parameters:
         rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in result.parameters]
-        _print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
+        print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
     frames = len(result.trajectory.times_s)
     lost = result.observation.frames_lost
     print(f"{result.status.value}" + (f" ({result.message})" if result.message else ""))
@@ -45,7 +45,7 @@ def print_metrics(metrics: dict[str, object], folder: Path, *, as_json: bool = F
     names = [name for name in metrics if name not in ("schema", "also", "alignment", "frames")]
     names = [name for name in names if not isinstance(metrics[name], dict)]
     rows = [[name, *(_cell(column, name) for column in columns.values())] for name in names]
-    _print_table(("metric", *columns), rows)
+    print_table(("metric", *columns), rows)
     for alignment, column in columns.items():
         if "refused" in column:
             print(f"{alignment}: {column['refused']}")
@@ -100,7 +100,7 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
             [p["name"], p["unit"], f"{p['default']:g}", f"{p['lower']:g} to {p['upper']:g}"]
             for p in system["parameters"]
         ]
-        _print_table(("parameter", "unit", "default", "domain"), _grouped(rows))
+        print_table(("parameter", "unit", "default", "domain"), _grouped(rows))
         actions = [f"{action['name']} ({action['unit']})" for action in system["actions"]]
         texts = {
             f"state ({len(system['state'])})": summarise(system["state"]),
@@ -116,7 +116,7 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
 def print_doctor(findings: list[Finding]) -> None:
     """Print what `doctor` found, with what to do about each thing that is missing."""
     rows = [[item.name, "ok" if item.ok else "missing", item.detail, item.remedy] for item in findings]
-    _print_table(("", "", "found", "to do"), rows)
+    print_table(("", "", "found", "to do"), rows)
 
 
 def format_value(value: float, digits: int = 4) -> str:
@@ -161,7 +161,8 @@ def _cell(column: dict[str, object], name: str) -> str:
     return format_value(float(value)) if isinstance(value, int | float) else "-"
 
 
-def _print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
+def print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
+    """Print a table; on what is no terminal, 120 columns wide."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
