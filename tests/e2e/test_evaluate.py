@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from tests.flight import Flight
+from tests.mocap_files import c3d
 from tests.synthetic import STD, mocap_of, noisy_result, save_log, save_run, short_flight
 from vid2phys import cli
 from vid2phys.errors import InputError, UsageError
@@ -55,6 +57,31 @@ def test_alignment_that_was_asked_for_comes_first(run: Path, align: str, name: s
     assert metrics["alignment"] == name
     assert "time" in metrics["also"]
     assert np.shape(metrics["marker_in_body"]["covariance"]) == (6, 6)
+
+
+MARKERS = np.array([[0.05, 0.0, 0.01], [-0.02, 0.06, 0.0], [-0.03, -0.02, 0.03], [0.0, -0.04, -0.04]])  # mean zero
+
+
+def test_other_logs_judge_alike(run: Path, flight: Flight) -> None:
+    """The same motion as Vicon's angles in millimetres, and as bare markers in a C3D, against the TUM file."""
+    log = mocap_of(flight, 0.35)
+    body = Rotation.from_quat(np.roll(log.orientation_quat_wxyz, -1, axis=1))
+    rate = 1.0 / np.diff(log.times_s).mean()
+    angles = body.as_euler("ZYX", degrees=True)[:, ::-1]
+    rows = [
+        f"{i},0," + ",".join(f"{x:.9g}" for x in (*angles[i], *(1e3 * log.positions_m[i]))) for i in range(len(angles))
+    ]
+    head = ["Objects", f"{rate:.9g}", ",,quad,,,,,", "Frame,Sub Frame,RX,RY,RZ,TX,TY,TZ", ",,deg,deg,deg,mm,mm,mm"]
+    (run.parent / "vicon.csv").write_text("\n".join([*head, *rows]))
+    points = np.stack([body.apply(marker) for marker in MARKERS], axis=1) + log.positions_m[:, None]
+    (run.parent / "take.c3d").write_bytes(c3d(points, ["q1", "q2", "q3", "q4"], rate=rate, first=1))
+    plain, _ = evaluate(run, mocap=run.parent / "log.txt", align="marker", plots=False)
+    vicon, _ = evaluate(run, mocap=run.parent / "vicon.csv", euler="ZYX", align="marker", plots=False)
+    markers, _ = evaluate(run, mocap=run.parent / "take.c3d", align="marker", plots=False)
+    for other in (vicon, markers):
+        for name in ("position_rmse_m", "rotation_median_deg", "rpe_1s_m"):
+            assert other[name] == pytest.approx(plain[name], rel=0.05)
+    assert vicon["also"]["time"]["rotation_median_deg"] < 3.0
 
 
 def test_a_quarter_turn_counts_unless_it_is_a_symmetry(run: Path, flight: Flight) -> None:

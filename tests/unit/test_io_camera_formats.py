@@ -6,6 +6,7 @@ Each file is written here from the format's public description, by other formula
 from __future__ import annotations
 
 import json
+import random
 import struct
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from vid2phys.engine.observe import project
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.camera import format_of, load_camera
 from vid2phys.types import Camera
 
@@ -320,3 +321,61 @@ def test_kalibr_cameras_are_joined_by_their_imu(tmp_path: Path) -> None:
     path.write_text(cam0 + base.replace("cam0", "cam1") + both)
     with pytest.raises(InputError, match="contradict each other"):
         load_camera(path, camera_name="cam1")
+
+
+def valid_files(folder: Path) -> dict[str, bytes]:
+    """One file of each format."""
+    cv2 = pytest.importorskip("cv2")
+    storage = cv2.FileStorage(str(folder / "storage.yml"), cv2.FILE_STORAGE_WRITE)
+    for key, value in (("image_width", 640), ("image_height", 480), ("camera_matrix", np.diag([500.0, 500.0, 1.0]))):
+        storage.write(key, value)
+    storage.release()
+    colmap_model(folder, binary=True)
+    colmap_model(folder / "text", binary=False)
+    return {
+        "cameras.bin": (folder / "cameras.bin").read_bytes(),
+        "cameras.txt": (folder / "text" / "cameras.txt").read_bytes(),
+        "storage.yml": (folder / "storage.yml").read_bytes(),
+        "camchain.yaml": OMNI.encode(),
+        "transforms.json": json.dumps(transforms()).encode(),
+        "camera.xml": VISP.format(cameras=VISP_CAMERA.format(name="left", f=500)).encode(),
+    }
+
+
+def outcome(path: Path) -> str:
+    """What the user reads; anything but a Vid2PhysError goes through."""
+    try:
+        camera = load_camera(path)
+    except Vid2PhysError as error:
+        return str(error)
+    finite = np.isfinite(camera.K).all() and np.isfinite(camera.distortion).all()
+    return "" if finite else "numbers are not finite\n"
+
+
+FILES = ["cameras.bin", "cameras.txt", "storage.yml", "camchain.yaml", "transforms.json", "camera.xml"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_spoiled_files_end_in_one_line(tmp_path: Path, name: str) -> None:
+    """Cut, bytes changed, parts doubled, NaN and huge numbers put in: a camera, or one line."""
+    (tmp_path / "whole").mkdir()
+    data, chance = valid_files(tmp_path / "whole")[name], random.Random(1)
+    words = (b"nan", b"1e308", b"-inf", b"", b"9" * 30, b"[" * 2000, b"null", b"{a: *b}")
+    for trial in range(100):
+        spoiled, at, how = bytearray(data), chance.randrange(len(data)), trial % 5
+        if how == 0:
+            spoiled = spoiled[:at]
+        elif how == 1:
+            for _ in range(chance.randrange(1, 12)):
+                spoiled[chance.randrange(len(data))] = chance.randrange(256)
+        elif how == 2:
+            word, digit = words[trial // 5 % len(words)], str(chance.randrange(10)).encode()
+            spoiled = bytearray(data.replace(digit, word, chance.randrange(1, 9)))
+        elif how == 3:
+            spoiled = spoiled[:at] + spoiled[at // 2 : at] + spoiled[at:]
+        else:
+            spoiled = spoiled[:at] + bytes(chance.randrange(256) for _ in range(40)) + spoiled[at:]
+        (tmp_path / name).write_bytes(bytes(spoiled))
+        said = outcome(tmp_path / name)
+        assert "\n" not in said
+        assert len(said) < 1500

@@ -112,20 +112,20 @@ def _fit(
     back = np.linalg.inv(affine)
     pixels, likeness = start.copy(), np.zeros(len(start))
     for _ in range(steps):
-        page = points[:, None] + np.einsum("nij,nwj->nwi", back, places - pixels[:, None])
+        page = points[:, None] + (places - pixels[:, None]) @ np.swapaxes(back, 1, 2)
         cells = (page + _MARGIN * target.side_m)[..., ::-1] * scale - 0.5
         shown, by_y, by_x = (
             map_coordinates(each, cells.reshape(-1, 2).T, order=1, mode="nearest").reshape(seen.shape)
             for each in (paper, slope_y, slope_x)
         )
-        by_pixel = -scale * np.einsum("nwi,nij->nwj", np.stack([by_x, by_y], axis=-1), back)
+        by_pixel = -scale * np.stack([by_x, by_y], axis=-1) @ back
         gain, level, likeness = _light(shown, seen, weight)
         columns_of = np.concatenate(
             [gain[:, None, None] * by_pixel, shown[..., None], np.ones((*shown.shape, 1))], axis=2
         )
         error = seen - gain[:, None] * shown - level[:, None]
-        normal = np.einsum("nw,nwi,nwj->nij", weight, columns_of, columns_of) + 1e-9 * np.eye(4)
-        step = np.linalg.solve(normal, np.einsum("nw,nwi,nw->ni", weight, columns_of, error)[..., None])[:, :2, 0]
+        weighted = np.swapaxes(columns_of * weight[..., None], 1, 2)
+        step = np.linalg.solve(weighted @ columns_of + 1e-9 * np.eye(4), weighted @ error[..., None])[:, :2, 0]
         pixels = pixels + step.clip(-0.5, 0.5)
     return pixels, likeness
 

@@ -8,6 +8,7 @@ asked for. Without bodies, the markers of `Trajectories` give one. Commas or sem
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,9 @@ def _sections(path: Path, rows: list[list[str]]) -> list[_Section]:
     starts = [i for i, row in enumerate(rows) if row and row[0] in _TITLES and not any(row[1:])]
     filled = [i for i, row in enumerate(rows) if any(row)]
     found = []
-    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+    if not starts:
+        raise InputError(f"'{path}' has no section", _A_VICON, "export the trial again")
+    for start, end in pairwise([*starts, len(rows)]):
         inside = [i for i in filled if start < i < end]
         if len(inside) < 4 or rows[inside[2]][:1] != ["Frame"]:
             got = f"section '{rows[start][0]}' in row {start + 1} of '{path}' has no header"
