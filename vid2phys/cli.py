@@ -27,7 +27,9 @@ EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
 UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
 SystemOption = Annotated[str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.")]
-CameraOption = Annotated[Path | None, typer.Option("--camera", help="Calibration: ROS, Kalibr or OpenCV file.")]
+CameraOption = Annotated[
+    Path | None, typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV, COLMAP ...")
+]
 PoseOption = Annotated[Path | None, typer.Option("--camera-pose", help="File with camera_to_world.")]
 ActionsOption = Annotated[Path | None, typer.Option("--actions", help="CSV of recorded actions.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="A known value, name=SI value; repeatable.")]

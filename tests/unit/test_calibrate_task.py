@@ -236,6 +236,8 @@ def test_pictures_that_do_not_go_together(tmp_path: Path, pictures: Path, at_res
     small = Camera(CAMERA.K, 640, 480, CAMERA.distortion)
     with pytest.raises(InputError, match=r"table.png' is 400x300, the camera 640x480"):
         calibrate(source=save(tmp_path, small), board=BOARD.text, place=at_rest, board_is="level", out=out)
+    with pytest.raises(InputError, match="cannot say which way is up"):
+        calibrate(source=save(tmp_path), place_board="chessboard:7x5:3cm", place=at_rest, board_is="upright", out=out)
     with pytest.raises(InputError, match=r"tag:36h11:7:1000mm is not in .*table.png"):
         calibrate(source=save(tmp_path), place_board="tag:36h11:7:1m", place=at_rest, board_is="level", out=out)
     assert not out.exists()

@@ -181,6 +181,10 @@ def _places_in(
 
     known = None if markers is None else load_markers(markers)
     target = parse_target(board)
+    if known is None and board_is == "upright" and target.turns_alike:
+        got = f"half a turn leaves {target.text} as it is: it cannot say which way is up"
+        remedy = "take a ChArUco board, or a chessboard of an odd and an even number of squares"
+        raise InputError(got, "a board that has an upper side", remedy)
     pictures = open_pictures(place, _MOST_FOR_POSE)
     if pictures.size != (camera.width, camera.height):
         got = f"'{place}' is {pictures.size[0]}x{pictures.size[1]}, the camera {camera.width}x{camera.height}"
@@ -197,7 +201,7 @@ def _places_in(
         seen = [refine(each, view, picture) for each in layouts if (view := detect(each, picture, name)) is not None]
         if seen:
             assert board_is is not None  # checked with the options
-            turned = "half a turn leaves this board alike: x and y (of a hanging one, x and z) may both be reversed"
+            turned = "a turn leaves this board as it is: it may be another of its corners that is the origin"
             best = max(seen, key=lambda view: len(view.ids))
             return places_of_target(target, best, board_is), ((turned,) if target.turns_alike else ())
     raise error or InputError(f"{target.text} is not in '{place}'", "a picture of it", "check light, focus and --board")

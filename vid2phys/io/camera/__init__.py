@@ -79,7 +79,7 @@ def require_pose(camera: Camera, path: str | Path) -> Array:
         raise InputError(
             f"camera '{path}' says nothing about where the camera is: the key camera_to_world is missing",
             "4x4, x_world = camera_to_world @ x_camera, metres, OpenCV axes (a camera-to-IMU transform is not it)",
-            "add the key to the file, or give a file that has it with --camera-pose",
+            "add the key, give a file that has it with --camera-pose, or find it with `vid2phys calibrate --from`",
         )
     return camera.camera_to_world
 
