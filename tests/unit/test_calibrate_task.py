@@ -13,7 +13,7 @@ from tests.board_scene import facing, photograph, round_about
 from vid2phys import cli
 from vid2phys.calibration.target import parse_target
 from vid2phys.engine.observe import project
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, UsageError
 from vid2phys.io.camera import load_camera
 from vid2phys.io.points import load_markers, load_points
 from vid2phys.io.video import VideoWriter
@@ -120,6 +120,13 @@ def test_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     np.testing.assert_allclose(camera.camera_to_world, original.camera_to_world, atol=1e-12)
     assert run_cli(monkeypatch, "--from", tmp_path, "--camera-name", "c.png", "--out", out) == 3
     assert "one of a.png, b.png, 1" in capsys.readouterr().err
+
+
+def test_the_file_that_is_read_is_not_written(tmp_path: Path) -> None:
+    before = save(tmp_path).read_bytes()
+    with pytest.raises(UsageError, match="name the new one with --out"):
+        calibrate(source=tmp_path / "known.yaml", out=tmp_path / "known.yaml")
+    assert (tmp_path / "known.yaml").read_bytes() == before
 
 
 def test_a_file_and_a_place(tmp_path: Path, at_rest: Path) -> None:

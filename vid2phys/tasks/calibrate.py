@@ -69,6 +69,8 @@ def calibrate(
     Raises InputError for what cannot be read, and for a calibration or pose that is not to be relied on.
     """
     _check_options(pictures, source, place, board_is, markers, points)
+    if source is not None and out.exists() and source.exists() and out.samefile(source):
+        raise UsageError(f"--out is the file of --from, '{source}'", "another file", "name the new one with --out")
     if pictures is not None:
         found = _from_pictures(pictures, board, model, out, progress)
     else:
