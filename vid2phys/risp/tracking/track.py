@@ -57,8 +57,8 @@ def track(
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
     up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
-    correct readings by its outline (`outlined`); None: keypoints alone. paint: what is on
-    the object, to tell its turns. progress: is told the share of frames done. Raises InputError if the object is found
+    correct readings by its outline (`outlined`) and paint (`painted`); None: keypoints alone. paint: what is on the
+    object, to tell its turns. progress: is told the share of frames done. Raises InputError if the object is found
     in no frame.
     """
     if calibration is None:
@@ -86,10 +86,10 @@ def track(
         *(clip.times_s, indices[good], sightings.select(good), turns[good]), camera, model, calibration, tilt_std_rad
     )
     found = filled(found, watch, frames)
-    if paint is not None:
-        found = painted(frames, camera, paint, found, calibration, _part(progress, 0.9, 1.0))
     if mesh is None:
         return found
+    if paint is not None:
+        found = painted(frames, camera, mesh, paint, found, calibration, _part(progress, 0.9, 1.0))
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
     return replace(found, observation=seen, poses=poses)
 
