@@ -87,11 +87,11 @@ def track(
     )
     found = filled(found, watch, frames)
     if mesh is None:
-        return found
+        return found.clocked()
     if paint is not None:
         found = painted(frames, camera, mesh, paint, found, calibration, _part(progress, 0.9, 1.0))
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
-    return replace(found, observation=seen, poses=poses)
+    return replace(found, observation=seen, poses=poses).clocked()
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:
