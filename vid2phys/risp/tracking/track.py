@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.threads import one_thread
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.painted import painted
@@ -40,6 +41,7 @@ _MIN_POINTS = 6
 _TILT_CAP_NATS = 8.0
 
 
+@one_thread()
 def track(
     clip: Clip,
     camera: Camera,
