@@ -93,7 +93,7 @@ def main() -> None:
     start, rows = time.monotonic(), []
     for board in BOARDS[:1] if options.quick else BOARDS:
         for model in list(LENSES)[:1] if options.quick else LENSES:
-            rows += measure(board, model, 1 if options.quick else 4, 9 if options.quick else 14)
+            rows += measure(board, model, 1 if options.quick else 3, 9 if options.quick else 14)
     for row in rows:
         print(f"{row['system']:26} {row['method']:8} {row['metric']:12} {row['value']:.3f} {row['unit']}")
     if options.json:
