@@ -43,6 +43,7 @@ _SHARES = (0.1, 0.25, 0.5, 1.0)
 _ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
 _MOST_DAMPING = 1e8
 _PIECES = 8  # that intervals are judged by, at least, and three for each unknown
+_MOST_COORDINATES = 200  # of a start whose covariance is given
 _LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
 
 
@@ -51,7 +52,8 @@ class RecordedFit:
     """A fit to recordings.
 
     parameters: all, with fitted values. estimates: with 95 % intervals. offsets: of the sensors, by tangent coordinate.
-    states: [T, N] of each recording, without the sensors' offsets. residuals: predicted minus seen over the standard
+    states: [T, N] of each recording, without the sensors' offsets. start_covariance: [G, D, D] of the first states, in
+    their tangent spaces, were the parameters known. residuals: predicted minus seen over the standard
     deviation given, [T, Q] of each. misfit: their robust size, 1 where the model explains what was seen.
     """
 
@@ -59,6 +61,7 @@ class RecordedFit:
     estimates: tuple[Estimate, ...]
     offsets: dict[str, Estimate]
     states: tuple[Array, ...]
+    start_covariance: Array
     residuals: tuple[Array, ...]
     misfit: float
     whiteness: Whiteness | None
@@ -80,13 +83,12 @@ def fit(
     max_step_s: float = 0.01,
     iterations: int = 40,
 ) -> RecordedFit:
-    """Fit `names`, the zeros of the sensors of `offsets` (tangent coordinates), and what starts leave open.
+    """Fit `names` (none: the starts alone), the zeros of the sensors of `offsets` (tangent coordinates), and what
+    starts leave open.
 
     parameters: all of the system, where to begin. max_step_s: the longest step, shorter where stability wants it.
-    Raises UsageError for unknown names and none, InputError for recordings that do not fit the system or are too short.
+    Raises UsageError for unknown names, InputError for recordings that do not fit the system or are too short.
     """
-    if not names:
-        raise UsageError("no parameters to fit", "one or more", f"name some of {', '.join(parameters.names[:10])}")
     setup = set_up(system, parameters, tuple(recordings), names, offsets, max_step_s)
     longest = max(len(r.times_s) for r in recordings)
     point, used, converged = setup.first_point, 0, True
@@ -147,7 +149,7 @@ def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> Point:
         start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
     )
     schur, gradient, gains = reduced(damped)
-    step = -np.linalg.lstsq(schur, gradient, rcond=None)[0]
+    step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
     alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
     theta = point.theta + step
     theta[: setup.fitted] = setup.values(theta).free_vector()
@@ -169,7 +171,8 @@ def _solution(setup: Setup, point: Point, frames: int, iterations: int, converge
     schur, _, gains = reduced(normal)
     null = arrow.parameter_covariance(schur, reference=np.diagonal(normal.information))
     unknown = len(point.theta) + int((~setup.still).sum())
-    covariance, freedom = _widened(null.covariance, normal, gains, _spread(residuals, scale, unknown))
+    spread = _spread(residuals, scale, unknown)
+    covariance, freedom = _widened(null.covariance, normal, gains, spread)
     fitted = setup.values(point.theta)
     zeros = [
         Parameter(setup.system.tangent_names[i], _unit(setup.system.tangent_names[i]), float(value), free=True)
@@ -189,6 +192,7 @@ def _solution(setup: Setup, point: Point, frames: int, iterations: int, converge
         estimates=estimates,
         offsets={e.name: e for e in found[len(estimates) :]},
         states=tuple(s[:length] for s, length in zip(states[0], lengths, strict=True)),
+        start_covariance=_start_covariance(setup, normal, spread),
         residuals=tuple(r[0] for r in residuals),
         misfit=scale,
         whiteness=judged,
@@ -196,6 +200,18 @@ def _solution(setup: Setup, point: Point, frames: int, iterations: int, converge
         iterations=iterations,
         converged=converged,
     )
+
+
+def _start_covariance(setup: Setup, normal: Normal, spread: float) -> Array:
+    """[G, D, D], zero for what was known."""
+    size = len(setup.system.tangent_names)
+    if size > _MOST_COORDINATES:
+        return np.zeros((len(normal.scores), 0, 0))
+    inverse = np.linalg.inv(regular(normal.start_information)) * ~(setup.still[:, None, :] | setup.still[:, :, None])
+    found = np.zeros((len(inverse), size, size))
+    scale = setup.start_scale[:, :, None] * setup.start_scale[:, None, :]
+    found[:, setup.loose[:, None], setup.loose] = spread * inverse * scale
+    return found
 
 
 def _unit(tangent_name: str) -> str:
