@@ -127,7 +127,9 @@ def _descend(
     for iteration in range(iterations):
         normal = linearized(setup, point, frames, scale)
         while True:
-            candidate = _step(setup, point, normal, damping)
+            candidate, hoped = _step(setup, point, normal, damping)
+            if hoped < 0.1 * least_gain * max(1.0, cost):
+                return point, iteration + 1, True
             new_cost = _safe_cost(setup, candidate, frames, scale)
             if new_cost <= cost:
                 break
@@ -140,8 +142,8 @@ def _descend(
     return point, iterations, False
 
 
-def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> Point:
-    """The damped Newton step; parameters stay within their limits."""
+def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[Point, float]:
+    """The damped Newton step, parameters within their limits, and by how much it should lower the cost."""
     starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
     damped = replace(
         normal,
@@ -151,9 +153,11 @@ def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> Point:
     schur, gradient, gains = reduced(damped)
     step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
     alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
+    moved = alone - np.einsum("glp,p->gl", gains, step)
     theta = point.theta + step
     theta[: setup.fitted] = setup.values(theta).free_vector()
-    return Point(theta, point.starts + alone - np.einsum("glp,p->gl", gains, step))
+    hoped = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
+    return Point(theta, point.starts + moved), hoped
 
 
 def _safe_cost(setup: Setup, point: Point, frames: int, scale: float) -> float:
