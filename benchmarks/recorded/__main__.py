@@ -21,7 +21,7 @@ from vid2phys.io.files import write_text
 from vid2phys.reproduce.table import SCHEMA, machine
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-KINDS = ("pendulum", "tosses", "crazyflie")
+KINDS = ("pendulum", "tosses", "crazyflie", "beam")
 
 
 def main() -> None:

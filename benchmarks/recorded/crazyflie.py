@@ -105,7 +105,7 @@ def rows(folder: Path, *, quick: bool = False) -> Rows:
     for path in sorted(folder.glob("log*.csv")):
         log, case = load(path), f"{CASE} {path.stem}"
         fits = {lag: mass_of(log, lag) for lag in (LAGS_S[1:3] if quick else LAGS_S)}
-        lag = min(fits, key=lambda lag: fits[lag].misfit)
+        lag = min(fits, key=lambda lag: _height_rms(fits[lag]))
         found, stated = fits[lag], STATED_KG.get(path.stem)
         published = {} if stated is None else {"mass": stated}
         table += fitted(case, SYSTEM, "height and thrust", found, published)
@@ -113,8 +113,7 @@ def rows(folder: Path, *, quick: bool = False) -> Rows:
         masses = [f["mass"].value for f in fits.values()]
         table.append(number(case, SYSTEM, "height and thrust", "mass over all lags tried, largest over least",
                             max(masses) / min(masses), "1"))  # fmt: skip
-        off = np.concatenate([residual[:, 2] for residual in found.residuals]) * HEIGHT_STD_M
-        table.append(number(case, SYSTEM, "height and thrust", "height_rms", float(np.sqrt(np.nanmean(off**2))), "m",
+        table.append(number(case, SYSTEM, "height and thrust", "height_rms", _height_rms(found), "m",
                             n=len(found.residuals), window_s=WINDOW_S))  # fmt: skip
         table += _second_by_second(case, log, found, lag)
         table.append(_accelerometer(case, log, stated))
@@ -124,6 +123,11 @@ def rows(folder: Path, *, quick: bool = False) -> Rows:
             table.append(number(case, SYSTEM, "height and thrust", "true thrust over commanded, at the stated mass",
                                 stated / mass.value, "1", ci95=scale))  # fmt: skip
     return table
+
+
+def _height_rms(found: RecordedFit) -> float:
+    off = np.concatenate([residual[:, 2] for residual in found.residuals]) * HEIGHT_STD_M
+    return float(np.sqrt(np.nanmean(off**2)))
 
 
 def _second_by_second(case: str, log: Log, found: RecordedFit, lag: float) -> Rows:
