@@ -18,7 +18,6 @@ from vid2phys.solvers.assemble import (
     Normal,
     Unknowns,
     controls_of,
-    keypoint_residuals,
     linearized,
     moved,
     with_priors,
@@ -167,17 +166,10 @@ def solution(smoothed: Smoothed) -> Solution:
         loss=-smoothed.log_evidence,
         extra={name: float(value) for name, value in levels.items()},
         weights=linear.weights,
-        residuals=_keypoint_residuals(layout, point, linear.weights),
+        residuals=None,
         knot_states=point.states,
         knot_inputs=point.inputs[:, : len(layout.channels)],
     )
-
-
-def _keypoint_residuals(layout: Layout, point: Unknowns, weights: Array) -> Array:
-    """Whitened and weighted, [F, 2 K]: what neither states nor shared errors explain; NaN where nothing was seen."""
-    residual, _, _ = keypoint_residuals(layout, point)
-    residual = np.where(layout.problem.observation.visible[..., None], np.sqrt(weights)[..., None] * residual, np.nan)
-    return np.asarray(residual.reshape(len(residual), -1), dtype=float)
 
 
 def _action_std(smoothed: Smoothed) -> Array:

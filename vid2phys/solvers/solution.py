@@ -19,8 +19,9 @@ class Solution:
     action_std [F - 1, A] of the fitted actions, None when they were recorded; parameters: all, with fitted values;
     theta_names [P]: the free parameters, then the solver's nuisances, with theta_covariance [P, P] and
     null_directions [*, P] in solver coordinates; extra: the nuisances' values and the levels found, by name.
-    weights: [F, K] robust weights of the keypoints. residuals: [F, C] what should be white where the model explains the
-    clip, NaN where nothing was seen (`whiteness`). knot_states [T, N], knot_inputs [T, M]: where to start again.
+    weights: [F, K] robust weights of the keypoints. residuals: [F, C] of deterministic models, white where they
+    explain the clip (`innovations`); None where lasting disturbances are part of the model.
+    knot_states [T, N], knot_inputs [T, M]: where to start again.
     """
 
     states: Array
@@ -36,7 +37,7 @@ class Solution:
     loss: float
     extra: dict[str, float]
     weights: Array
-    residuals: Array
+    residuals: Array | None
     knot_states: Array
     knot_inputs: Array | None = None
 

@@ -232,7 +232,7 @@ def _diagnostics(
     from vid2phys.solvers.solution import residual_bearings
     from vid2phys.solvers.whiteness import whiteness
 
-    judged = whiteness(solution.residuals)
+    judged = None if solution.residuals is None else whiteness(solution.residuals)
     doubts = [] if judged is None or judged.white else [str(judged.warning())]
     ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.turns_alike else None
     residual = residual_bearings(problem, solution.states)
