@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from benchmarks.recorded import crazyflie
+from benchmarks.recorded import beam, crazyflie
 from benchmarks.recorded.rows import estimate, markdown, median
 from vid2phys.errors import InputError
 from vid2phys.io.matlab import load_matlab
@@ -69,3 +69,30 @@ def test_rows_say_whether_a_published_value_is_in_the_interval() -> None:
     text = markdown([row, far])
     assert "| 0.16 to  | 0.18 |" in text
     assert text.count("\n") == 3
+
+
+def test_a_ring_is_read_from_markers(tmp_path: Path) -> None:
+    """A tip held for 0.7037 s, then let go: it settles 6 mm lower, at 7.3 Hz, and peaks shrink by exp(-2 t)."""
+    t = np.arange(400) * 0.01
+    since = np.maximum(t - 0.7037, 0.0)
+    omega, decay = 2.0 * np.pi * 7.3, 2.0
+    fall = 1.0 - np.exp(-decay * since) * (np.cos(omega * since) + decay / omega * np.sin(omega * since))
+    markers = np.stack([t, 0.074 - 0.006 * fall, 0.063 - 0.006 * fall, 0.0 * t], axis=1)
+    np.savetxt(tmp_path / "take.csv", markers, delimiter=",", header="t,Tip-1_x,Tip-2_x,Base-1_x", comments="")
+    times, heights = beam.load(tmp_path / "take.csv")
+    assert -times[0] == pytest.approx(0.7037, abs=0.003)
+    assert heights[:60].max() == pytest.approx(0.0, abs=1e-9)
+    ring = beam.ring_of(times, heights)
+    assert ring.frequency == pytest.approx(7.3, rel=0.005)
+    assert ring.decay == pytest.approx(decay, rel=0.15)
+    assert ring.sag_m == pytest.approx(0.006, rel=0.01)
+    assert abs(ring.creep_m) < 5e-5
+
+
+def test_the_loaded_beam_hangs_lower_and_rings_slower() -> None:
+    """By the load at its end: beam theory's 52 g weigh as much as 3/8 of a beam of 0.37 kg."""
+    coarse = (4, 2, 2)
+    plain, loaded = beam.sag(beam.beam(coarse), 1e6), beam.sag(beam.beam(coarse, load_kg=0.052), 1e6)
+    own = 1070.0 * 0.1 * 0.03 * 0.03
+    assert loaded / plain == pytest.approx(1.0 + 0.052 / (3.0 / 8.0 * own), rel=0.1)
+    assert beam.sag(beam.beam(coarse, "none"), 1e6) < 0.6 * plain
