@@ -19,7 +19,7 @@ from vid2phys.types import Array, Parameters
 CASE, SYSTEM = "pendulum", "pendulum"
 SOURCE = "pendulums"
 STRIDE = 20  # of samples at 1 kHz
-STD = np.array([1.0, 8.0])  # angle and rate are of one size in a swing; their scale is fitted
+STD = np.array([1e-3, 8e-3])  # the encoder's step, and a rate of the same share of a swing; their scale is fitted
 AUTHORS = ("length", "mass", "inertia", "damping", "gravity")
 MODELS = {
     "viscous, as the authors": ("length", "damping"),
