@@ -3,21 +3,21 @@
     python -m benchmarks.recorded --json FILE [--quick] [--markdown] [--only pendulum tosses] [--data FOLDER]
 
 The recordings are looked for in ../shared/data; a kind that is not there is left out, with a word on stderr. `--quick`
-searches less, and leaves out what only adds numbers.
+searches less, and leaves out what only adds numbers. FILE is written after each kind, and one that is there keeps the
+rows of the kinds that are not run.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.recorded.rows import markdown
-from vid2phys.io.files import write_text
+from vid2phys.io.run import read_json, write_json
 from vid2phys.reproduce.table import SCHEMA, machine
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="kinds of recordings")
     parser.add_argument("--data", type=Path, default=DATA, help="where the recordings are")
     options = parser.parse_args()
-    start, rows = time.monotonic(), list[dict[str, Any]]()
+    rows: list[dict[str, Any]] = []
     for kind in options.only:
         module = importlib.import_module(f"benchmarks.recorded.{kind}")
         folder = options.data / module.SOURCE
@@ -41,28 +41,35 @@ def main() -> None:
             print(f"{kind}: '{folder}' is not there", file=sys.stderr)
             continue
         began = time.monotonic()
-        rows += module.rows(folder, quick=options.quick)
-        print(f"{kind}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        if options.json is not None:  # what took long is kept if the next kind fails
-            _write(options, rows, time.monotonic() - start)
+        found = [{"kind": kind, **row} for row in module.rows(folder, quick=options.quick)]
+        seconds = time.monotonic() - began
+        print(f"{kind}: {seconds:.0f} s", file=sys.stderr, flush=True)
+        rows += found
+        if options.json is not None:
+            _write(options.json, kind, found, seconds, quick=options.quick)
     if options.markdown:
         print(markdown(rows))
     for row in [] if options.markdown else rows:
         print(f"{row['case']:18} {row['method']:36} {row['metric']:48} {row['value']:>11} {row['unit']}")
 
 
-def _write(options: argparse.Namespace, rows: list[dict[str, Any]], seconds: float) -> None:
-    only = [] if tuple(options.only) == KINDS else ["--only", *options.only]
+def _write(path: Path, kind: str, rows: list[dict[str, Any]], seconds: float, *, quick: bool) -> None:
+    """Put a kind's rows into the table; a quick table and a full one are not mixed."""
+    before = read_json(path) if path.is_file() else {}
+    kept = before if before.get("quick") == quick else {}
+    others = [row for row in kept.get("rows", []) if row.get("kind") not in (kind, None)]
+    spent = {**kept.get("seconds_of", {}), kind: round(seconds, 1)}
     document = {
         "schema": SCHEMA,
         "name": "recorded",
-        "command": " ".join(["python -m benchmarks.recorded", *only, *(["--quick"] if options.quick else [])]),
-        "seconds": round(seconds, 1),
+        "command": "python -m benchmarks.recorded" + (" --quick" if quick else ""),
+        "seconds": round(sum(spent.values()), 1),
+        "seconds_of": spent,
         "machine": machine("cpu"),
-        "quick": options.quick,
-        "rows": rows,
+        "quick": quick,
+        "rows": sorted([*others, *rows], key=lambda row: KINDS.index(row["kind"])),
     }
-    write_text(options.json, json.dumps(document, indent=1) + "\n")
+    write_json(path, document)
 
 
 if __name__ == "__main__":

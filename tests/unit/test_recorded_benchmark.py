@@ -9,9 +9,11 @@ import pytest
 from scipy.io import savemat
 
 from benchmarks.recorded import beam, crazyflie
+from benchmarks.recorded.__main__ import _write
 from benchmarks.recorded.rows import estimate, markdown, median
 from vid2phys.errors import InputError
 from vid2phys.io.matlab import load_matlab
+from vid2phys.io.run import read_json
 from vid2phys.types import Estimate
 
 MASS, COLUMNS = 0.035, ("t_s", "locSrv.x", "locSrv.y", "locSrv.z", "ctrlLee.rpyx", "ctrlLee.rpyy",
@@ -69,6 +71,17 @@ def test_rows_say_whether_a_published_value_is_in_the_interval() -> None:
     text = markdown([row, far])
     assert "| 0.16 to  | 0.18 |" in text
     assert text.count("\n") == 3
+
+
+def test_a_table_keeps_the_rows_of_other_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    for kind, value in (("tosses", 1.0), ("pendulum", np.float64(2.0)), ("tosses", 3.0)):
+        _write(path, kind, [{"kind": kind, "value": value, "inside": np.bool_(True)}], 2.0, quick=False)
+    table = read_json(path)
+    assert [(row["kind"], row["value"]) for row in table["rows"]] == [("pendulum", 2.0), ("tosses", 3.0)]
+    assert table["seconds"] == 4.0
+    _write(path, "beam", [{"kind": "beam", "value": 4.0}], 1.0, quick=True)
+    assert [row["kind"] for row in read_json(path)["rows"]] == ["beam"]
 
 
 def test_a_ring_is_read_from_markers(tmp_path: Path) -> None:
