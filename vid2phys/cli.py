@@ -81,7 +81,7 @@ def identify(
     """Actions, trajectory and physical parameters of the object in a clip."""
     options: dict[str, Any] = {
         "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
-        "actions": actions, "fit": tuple(name.strip() for name in fit.split(",") if name.strip()),
+        "actions": actions, "fit": _names(fit),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
         "method": method, "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
@@ -247,7 +247,7 @@ def train_risp(
     chosen |= {"head": head, "loss": loss, "work": work}
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if without:
-        given["without"] = tuple(name.strip() for name in without.split(",") if name.strip())
+        given["without"] = _names(without)
     shape = mesh if mesh or posed else sample_mesh
     run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
     print(out)
@@ -353,6 +353,37 @@ def simulate(
     print_simulation(simulation, folder, as_json=json_)
 
 
+@app.command("fit-recording")
+def fit_recording(
+    system: Annotated[str, typer.Argument(help="System; `vid2phys systems` lists them.")],
+    recordings: Annotated[list[Path], typer.Argument(help="CSVs of recorded states: time_s and states by name.")],
+    fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated.")],
+    body: Annotated[Path | None, typer.Option("--body", help="File of your own body, by the system.")] = None,
+    body_units: Annotated[str, typer.Option("--body-units", help="Units of the body: m, cm or mm.")] = "m",
+    set_: SetOption = None,
+    params: ParamsOption = None,
+    actions: ActionsOption = None,
+    std: Annotated[
+        list[str] | None, typer.Option("--std", help="Standard deviation of a state, name=SI value (default: found).")
+    ] = None,
+    offsets: Annotated[str, typer.Option("--offsets", help="States whose sensor's zero is not known.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/fit-recording/TIME).")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Fit a system's parameters to recorded states, without a video: values with 95 % intervals."""
+    from vid2phys.tasks.fit_recording import fit_recording as run_fit
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_recorded
+
+    with show_progress() as progress:
+        fitted, folder = run_fit(
+            system, recordings, fit=_names(fit), body=body, body_units=body_units,
+            set_values=_assignments("--set", set_), params=params, actions=actions, std=_assignments("--std", std),
+            offsets=_names(offsets), out=out, progress=progress,
+        )  # fmt: skip
+    print_recorded(fitted, folder, as_json=json_)
+
+
 @app.command()
 def systems(
     name: Annotated[str | None, typer.Argument(help="One system (default: all).", show_default=False)] = None,
@@ -371,6 +402,11 @@ def doctor() -> None:
     from vid2phys.tasks.show import print_doctor
 
     print_doctor(run_doctor())
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _assignments(flag: str, items: list[str] | None) -> dict[str, float]:

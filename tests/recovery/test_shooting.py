@@ -10,6 +10,7 @@ from tests.recovery.test_smoothing import start
 from vid2phys.errors import UsageError
 from vid2phys.solvers import intervals, shooting
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.whiteness import whiteness
 
 
 def test_mass_drag_and_first_state() -> None:
@@ -25,8 +26,24 @@ def test_mass_drag_and_first_state() -> None:
     assert by_name["mass"].value == pytest.approx(0.72, rel=0.005)
     error = problem.system.local(flight.states, fit.states)
     assert np.linalg.norm(error[:, :3], axis=1).max() < 0.05
+    assert fit.residuals is not None
+    judged = whiteness(fit.residuals)
+    assert judged is not None
+    assert judged.white
     std = np.sqrt(np.einsum("kii->ki", fit.covariance))
     assert np.abs(error / std)[:, :6].mean() < 1.5
+
+
+def test_a_model_that_misses_drag_leaves_residuals_that_are_not_white() -> None:
+    flight = fly(2.4)
+    parameters = flight.parameters.with_values({"mass": 0.8, "drag": 1.5}).with_free(("mass",))
+    problem = Problem(flight.system, parameters, watch(flight), flight.camera_to_world, actions=flight.actions)
+    residuals = shooting.solve(problem, start(problem)).residuals
+    assert residuals is not None
+    judged = whiteness(residuals)
+    assert judged is not None
+    assert not judged.white
+    assert "does not fit" in (judged.warning() or "")
 
 
 def test_shooting_needs_actions() -> None:

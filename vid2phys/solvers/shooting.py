@@ -15,7 +15,7 @@ from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import arrow
 from vid2phys.solvers.problem import Knots, Problem, effective_actions
-from vid2phys.solvers.solution import Solution
+from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
 
 SUBSTEPS = 2
@@ -185,6 +185,7 @@ def _solution(setup: _Setup, point: _Point, iterations: int, converged: bool) ->
         loss=cost,
         extra={},
         weights=np.repeat(weights[:, None], problem.observation.visible.shape[1], axis=1),
+        residuals=innovations(problem, states[knots.frame_knot]),
         knot_states=states,
     )
 

@@ -182,6 +182,7 @@ def solution(smoothed: Smoothed) -> Solution:
         loss=-smoothed.log_evidence,
         extra={name: float(value) for name, value in levels.items()},
         weights=linear.weights,
+        residuals=None,
         knot_states=point.states,
         knot_inputs=point.inputs[:, : len(layout.channels)] * layout.activity,
     )

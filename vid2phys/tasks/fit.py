@@ -230,14 +230,25 @@ def _diagnostics(
 ) -> dict[str, object]:
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
+    from vid2phys.solvers.whiteness import whiteness
 
+    judged = None if solution.residuals is None else whiteness(solution.residuals)
+    doubts = [] if judged is None or judged.white else [str(judged.warning())]
     ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.turns_alike else None
     residual = residual_bearings(problem, solution.states)
     to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
     pixels = (to_pixels @ residual[..., None])[..., 0]
     return {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings, *_quality_notes(tracked), *_branch_notes(ratio), *notes],
+        "notes": [
+            *inputs.known.notes,
+            *inputs.warnings,
+            *_quality_notes(tracked),
+            *_branch_notes(ratio),
+            *doubts,
+            *notes,
+        ],
+        "residuals_last_frames": None if judged is None else judged.frames,
         "branch_log_ratio": ratio,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),

@@ -74,7 +74,8 @@ def _result(
 ) -> Result:
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers import intervals
-    from vid2phys.solvers.solution import residual_bearings
+    from vid2phys.solvers.solution import innovations, residual_bearings
+    from vid2phys.solvers.whiteness import whiteness
     from vid2phys.types import Result, Status, Trajectory
 
     seen = problem.observation
@@ -86,11 +87,14 @@ def _result(
     status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED
     if asked and not any(estimate.identifiable for estimate in asked):
         status = Status.NOT_IDENTIFIABLE
+    judged = whiteness(innovations(problem, solution.states))
+    doubts = [] if judged is None or judged.white else [str(judged.warning())]
     residual = residual_bearings(problem, solution.states)
     pixels = (bearing_jacobian_to_pixels(inputs.camera, seen.bearings) @ residual[..., None])[..., 0]
     diagnostics: dict[str, object] = {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings, *tracked.notes, *_fit_notes(tracked, solution)],
+        "notes": [*inputs.known.notes, *inputs.warnings, *tracked.notes, *_fit_notes(tracked, solution), *doubts],
+        "residuals_last_frames": None if judged is None else judged.frames,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
         "residual_px": pixels,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vid2phys.tasks.doctor import Finding
+    from vid2phys.tasks.fit_recording import FittedRecording
     from vid2phys.tasks.simulate import Simulation
     from vid2phys.types import Estimate, Result
 
@@ -82,6 +83,19 @@ def print_simulation(simulation: Simulation, folder: Path, *, as_json: bool = Fa
         print(f"note: {note_}")
     for name, path in files.items():
         print(f"{name}: {path}")
+
+
+def print_recorded(fitted: FittedRecording, folder: Path, *, as_json: bool = False) -> None:
+    """Print what `fit-recording` found."""
+    if as_json:
+        print((folder / "result.json").read_text(encoding="utf-8").rstrip())
+        return
+    rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in fitted.estimates]
+    _print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
+    for note_ in fitted.fit.notes:
+        print(f"note: {note_}")
+    print(f"{'converged' if fitted.fit.converged else 'not converged'} after {fitted.fit.iterations} iterations")
+    print(f"result: {folder / 'result.json'}")
 
 
 def print_systems(name: str | None = None, *, as_json: bool = False) -> None:

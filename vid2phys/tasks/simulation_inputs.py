@@ -43,7 +43,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     from vid2phys.io.simplify import simplified
     from vid2phys.tasks.known_values import check_given, listen, read_parameters
 
-    system, notes = _read_system(options)
+    system, notes = read_system(options)
     integrator = check_scheme(system, options["integrator"], 1)
     for name in ("rate", "fps", "seconds", "step"):
         if options[name] is not None:
@@ -175,7 +175,7 @@ def _seconds(actions: Actions, options: dict[str, Any]) -> float:
     return seconds
 
 
-def _read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
+def read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
     """The system, of the user's own body if there is one, and what reading that warned of."""
     from vid2phys.engine import systems
     from vid2phys.tasks.known_values import listen
