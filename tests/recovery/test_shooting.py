@@ -32,5 +32,5 @@ def test_mass_drag_and_first_state() -> None:
 def test_shooting_needs_actions() -> None:
     flight = fly(1.2)
     problem = Problem(flight.system, flight.parameters, watch(flight), flight.camera_to_world)
-    with pytest.raises(UsageError, match="--method smoothing"):
+    with pytest.raises(UsageError, match="--solver smoothing"):
         shooting.solve(problem, flight.states)

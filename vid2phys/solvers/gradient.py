@@ -94,19 +94,20 @@ def solve(
     starts: Sequence[Start],
     *,
     optimizer: str = "rmsprop",
-    iterations: int = ITERATIONS,
+    iterations: int | None = None,
     rate: float | None = None,
     known_state: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Descent:
     """Minimise the loss over the first state and the free parameters from each of the starts.
 
-    rate: of the optimiser, in units of the unknowns: 1 for a logarithm, for a tangent in SI, and for a parameter
-    without a logarithm its value at the start. known_state: the first states of the starts are the truth, as in the
-    papers. progress: called with iterations done and in all. Raises UsageError for an unknown optimiser, no starts, and
-    a driven system without recorded actions; InputError when a start gives the loss nothing to go by;
-    SimulationError when every start diverges.
+    iterations: ITERATIONS if not given. rate: of the optimiser, in units of the unknowns: 1 for a logarithm, for a
+    tangent in SI, and for a parameter without a logarithm its value at the start. known_state: the first states of the
+    starts are the truth, as in the papers. progress: called with iterations done and in all. Raises UsageError for an
+    unknown optimiser, no starts, and a driven system without recorded actions; InputError when a start gives the loss
+    nothing to go by; SimulationError when every start diverges.
     """
+    iterations = ITERATIONS if iterations is None else iterations
     if optimizer not in RATES:
         raise unknown_name("optimizer", optimizer, tuple(RATES))
     if not starts or iterations < 1:
@@ -254,9 +255,7 @@ def _states(setup: _Setup, points: Sequence[Start], *, all_knots: bool = False) 
     """States at the frames [B, F, N] (or all knots, [B, T, N]) of rollouts from several points."""
     controls = np.broadcast_to(setup.controls, (len(points), *setup.controls.shape))
     initial, parameters = np.stack([p.state for p in points]), np.stack([p.parameters.vector for p in points])
-    states = simulate(
-        setup.problem.system, initial, controls, parameters, setup.knots.step_s, substeps=setup.substeps
-    )
+    states = simulate(setup.problem.system, initial, controls, parameters, setup.knots.step_s, substeps=setup.substeps)
     return states if all_knots else states[:, setup.knots.frame_knot]
 
 

@@ -109,7 +109,7 @@ def held_controls(problem: Problem, knots: Knots) -> Array:
         recorded = effective_actions(problem.actions, knots, 0.0, 0.0)
         controls[:, : recorded.shape[1]] = recorded
     elif len(problem.system.action_names):
-        raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
+        raise UsageError("a rollout without --actions", "recorded actions", "use --solver smoothing")
     return controls
 
 
