@@ -91,7 +91,9 @@ def film(name: str, *, frames: int = 3, view_px: int = VIEW_PX, mesh: Mesh | Non
     controls = np.zeros((1, frames - 1, len(system.control_names)))
     controls[..., : len(actions)] = actions
     states = simulate(system, start[None], controls, parameters.vector, 1.0 / 15.0, substeps=64)[0]
-    recorded = Actions(times[:1], actions[None], "other", system.action_names, system.action_units)
+    recorded = None
+    if len(actions):
+        recorded = Actions(times[:1], actions[None], "other", system.action_names, system.action_units)
     problem = Problem(system, parameters, exact(system, states, times, points, pose), pose, recorded)
     scene = filmed_scene(system, mesh, states, pose, view_px)
     std = np.ones((frames, len(system.tangent_names))) * 0.01

@@ -114,13 +114,13 @@ def solve(
         raise UsageError(f"{len(starts)} starts and {iterations} iterations", "at least one of both", "raise --starts")
     setup = _setup(problem, loss, starts[0], known_state)
     _check(setup, starts)
-    attempts = []
-    for number, start in enumerate(starts):
-        done = number * iterations
-        attempts.append(
-            _descend(setup, start, optimizer, iterations, rate or RATES[optimizer],
-                     lambda step, done=done: progress(done + step, len(starts) * iterations))
-        )  # fmt: skip
+    attempts: list[Attempt] = []
+    for start in starts:
+
+        def told(step: int, before: int = len(attempts) * iterations) -> None:
+            progress(before + step, len(starts) * iterations)
+
+        attempts.append(_descend(setup, start, optimizer, iterations, rate or RATES[optimizer], told))
     best = int(np.argmin([attempt.loss for attempt in attempts]))
     if not np.isfinite(attempts[best].loss):
         raise SimulationError(

@@ -11,6 +11,8 @@ from vid2phys.errors import InputError, SimulationError, UsageError, unknown_nam
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from vid2phys.risp.pixels.align import Stage
     from vid2phys.risp.tracking.tracked import Track
     from vid2phys.solvers.gradient import Attempt, Descent, Start
@@ -85,7 +87,7 @@ def descend(
 
 def report(attempts: tuple[Attempt, ...]) -> list[dict[str, object]]:
     """All starts for result.json: values of the free parameters at both ends, loss, iterations, why one failed."""
-    rows = []
+    rows: list[dict[str, object]] = []
     for attempt in attempts:
         ends = {
             when: {p.name: p.value for p in point.parameters if p.free}
@@ -162,7 +164,7 @@ def _reading_std(inputs: Inputs, tracked: Track, read: Array) -> Array:
     return std
 
 
-def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: Array) -> Views:
+def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.bool_]) -> Views:
     """Views of at most MOST_VIEWS of the frames in which the body was found, about where states [F, N] put it.
 
     Raises InputError when the background is known nowhere: then nothing tells the body from what is behind it.
@@ -177,7 +179,8 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: Array) -> V
     to_camera = invert_transform(inputs.camera_to_world)
     middles = inputs.system.body_pose(states[frames])[0] @ to_camera[:3, :3].T + to_camera[:3, 3]
     size, camera = inputs.model.view_size, replace(inputs.camera, camera_to_world=inputs.camera_to_world)
-    views = [make_view(camera, *direction_and_size(middle, inputs.model.radius_m), size) for middle in middles]
+    places = [direction_and_size(middle, inputs.model.radius_m) for middle in middles]
+    views = [make_view(camera, center, float(radius), size) for center, radius in places]
     pictures = inputs.clip.frames.sample(frames)
     behind, unknown = stage.backdrop.picture, np.where(stage.backdrop.known, 255, 0).astype(np.uint8)
     if not stage.backdrop.known.any():

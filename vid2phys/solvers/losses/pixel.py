@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vid2phys.errors import InputError
 from vid2phys.solvers.losses._loss import Loss
 from vid2phys.types import Array
 
@@ -37,8 +38,14 @@ class PixelLoss(Loss):
         self._target = blurred(torch.from_numpy(views.pictures))
 
     def check(self, states: Tensor) -> None:
-        """See `Loss.check`: silhouettes have to overlap."""
+        """See `Loss.check`: silhouettes have to overlap, and what is behind them has to be known somewhere."""
         self._scene.require_overlap(states)
+        if not bool(((self._scene.coverage(states) > 0.0) & (self._known[..., 0] > 0.0)).any()):
+            raise InputError(
+                "what is behind the body is known nowhere",
+                "a body that moves before a camera at rest",
+                "use --loss risp_image or keypoint",
+            )
 
     def value(self, states: Tensor) -> Tensor:
         """See `Loss.value`."""
