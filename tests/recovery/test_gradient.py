@@ -53,27 +53,38 @@ def test_the_length_of_a_pendulum(name: str) -> None:
     assert found.solution.parameters["length"].source == "fitted"
 
 
-def test_the_velocity_of_a_thrown_brick_and_its_restitution_from_pixels() -> None:
-    """A brick that falls on the ground and bounces: its first state is unknown too."""
-    filmed = film("rigid_contact", frames=6)
-    system, parameters = filmed.problem.system, filmed.problem.parameters
-    start = filmed.states[0].copy()
-    start[2] = 0.12  # so that it lands
-    dt = np.diff(filmed.problem.observation.times_s)
-    controls = np.zeros((1, 5, len(system.control_names)))
-    substeps = int(np.ceil(dt[0] / (0.4 * system.longest_step_s(parameters.vector))))
-    states = simulate(system, start[None], controls, parameters.vector, dt, substeps=substeps)[0]
-    assert states[:, 9].max() > 0.0  # it came up again
-    assert states[:, 9].min() < -0.7
-    scene = filmed_scene(system, brick(), states, filmed.problem.camera_to_world, 48)
-    problem = replace(filmed.problem, actions=None)
-    off = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.15, -0.1, 0.1, 0.0, 0.0, 0.0])
-    loss = losses.get("pixel", problem, Evidence(scene=scene))
-    begin = Start(system.retract(start, off), parameters)
-    found = gradient.solve(problem, loss, [begin], optimizer="adam", iterations=40)
-    error = system.local(start, found.solution.states[0])
-    assert np.linalg.norm(error[6:9]) < 0.4 * np.linalg.norm(off)
+def test_the_velocity_of_a_thrown_brick_from_pixels() -> None:
+    """Nothing of its first state is known but about where it is."""
+    filmed = film("rigid_contact", frames=4)
+    system = filmed.problem.system
+    off = np.array([0.005, -0.004, 0.006, 0.05, 0.04, -0.05, 0.15, -0.1, 0.1, 0.2, -0.3, 0.2])
+    loss = losses.get("pixel", filmed.problem, filmed.evidence)
+    begin = Start(system.retract(filmed.states[0], off), filmed.problem.parameters)
+    found = gradient.solve(filmed.problem, loss, [begin], optimizer="adam", iterations=50, rate=0.03)
+    error = system.local(filmed.states[0], found.solution.states[0])
+    across = filmed.problem.camera_to_world[:3, :2].T @ error[6:9]  # how fast it comes nearer the pictures hardly tell
+    assert np.linalg.norm(across) < 0.15 * np.linalg.norm(off[6:9])
     assert found.attempts[0].loss < 0.02 * found.attempts[0].losses[0]
+    std = np.sqrt(np.diagonal(found.solution.covariance[0]))
+    assert (np.abs(error) < 4.0 * std + 0.02).all()
+
+
+def test_the_damping_of_a_bounce_from_pixels() -> None:
+    """A brick that falls on the ground and comes up again: the adjoint through contact, down to pixels."""
+    filmed = film("rigid_contact", frames=6)
+    parameters, start = filmed.problem.parameters, filmed.states[0].copy()
+    start[2] = 0.12  # so that it lands
+    setup = gradient._setup(filmed.problem, losses.get("keypoint", filmed.problem), Start(start, parameters), False)
+    states = gradient._states(setup, [Start(start, parameters)])[0]
+    assert states[:, 9].max() > 0.5  # it came up again
+    assert states[:, 9].min() < -0.7
+    scene = filmed_scene(filmed.problem.system, brick(), states, filmed.problem.camera_to_world, 48)
+    true = parameters["k_d"].value
+    begin = Start(start, parameters.with_values({"k_d": 1.3 * true}).with_free(("k_d",)))
+    problem = replace(filmed.problem, parameters=begin.parameters)
+    loss = losses.get("pixel", problem, Evidence(scene=scene))
+    found = gradient.solve(problem, loss, [begin], optimizer="adam", iterations=25, rate=0.03, known_state=True)
+    assert found.solution.parameters["k_d"].value == pytest.approx(true, rel=0.04)
 
 
 @pytest.mark.parametrize("body", ["quadrotor", "cube"])
@@ -84,7 +95,7 @@ def test_speed_through_renderer_and_shipped_network(body: str) -> None:
     filmed = film("quadrotor" if body == "quadrotor" else "rigid_contact", frames=4, mesh=mesh, view_px=96)
     problem, system = filmed.problem, filmed.problem.system
     reader, scene = of_model(model, torch.float64), filmed.evidence.scene
-    other = replace(scene, light=0.5 * scene.light + 0.15)
+    other = replace(scene, light=0.7 * scene.light + np.array([0.12, 0.0, 0.0, 0.0])[:, None])
     loss = losses.get("risp_image", problem, Evidence(scene=other, reader=reader))
     off = np.zeros(12)
     off[6:9] = [0.25, -0.2, 0.15]
@@ -93,15 +104,16 @@ def test_speed_through_renderer_and_shipped_network(body: str) -> None:
     value, slope = gradient._slope(setup, begin)
     along = np.zeros(12)
     along[6:9] = [1.0, 0.5, -0.7]
-    h = 1e-6
+    h = 2e-8
     ends = [loss.value(torch.from_numpy(gradient._states(setup, [Start(system.retract(begin.state, s * along),
             begin.parameters)])[0])) for s in (h, -h)]  # fmt: skip
     assert float(ends[0] - ends[1]) / (2 * h) == pytest.approx(float(slope @ along), rel=2e-3)
     loss = losses.get("risp_image", problem, Evidence(scene=other, reader=of_model(model)))
-    found = gradient.solve(problem, loss, [begin], optimizer="adam", iterations=25, rate=0.02)
-    error = system.local(filmed.states[0], found.solution.states[0])
-    assert np.linalg.norm(error[6:9]) < 0.35 * np.linalg.norm(off)
-    assert found.attempts[0].loss < 0.1 * value
+    found = gradient.solve(problem, loss, [begin], optimizer="adam", iterations=25, rate=0.06)
+    last = system.local(filmed.states[-1], found.solution.states[-1])[:3]
+    before = system.local(filmed.states[-1], gradient._states(setup, [begin])[0, -1])[:3]
+    assert np.linalg.norm(last) < 0.5 * np.linalg.norm(before)
+    assert found.attempts[0].loss < 0.25 * value
 
 
 def test_of_several_starts_the_best_is_kept_and_all_are_reported() -> None:

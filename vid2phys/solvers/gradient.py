@@ -11,7 +11,7 @@ so what is found wanders by about `rate` about the optimum; a start far away may
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ ITERATIONS = 100
 RATES = {"adam": 1e-2, "rmsprop": 3e-3}
 MOMENTUM = 0.5  # of RMSProp
 _STEP = 1e-3  # of differences, in units of the unknowns
+_TINY = 1e-5
 _SETTLED = 0.01  # share of the loss that the last tenth of the iterations may still bring
 _MOST_COORDINATE = 50.0
 
@@ -101,11 +102,11 @@ def solve(
 ) -> Descent:
     """Minimise the loss over the first state and the free parameters from each of the starts.
 
-    iterations: ITERATIONS if not given. rate: of the optimiser, in units of the unknowns: 1 for a logarithm, for a
-    tangent in SI, and for a parameter without a logarithm its value at the start. known_state: the first states of the
-    starts are the truth, as in the papers. progress: called with iterations done and in all. Raises UsageError for an
-    unknown optimiser, no starts, and a driven system without recorded actions; InputError when a start gives the loss
-    nothing to go by; SimulationError when every start diverges.
+    iterations: ITERATIONS if not given. rate: of the optimiser, in units of the unknowns: 1 for a logarithm, the value
+    at the start for a parameter without one, and for the first state what moves the body by its own size. known_state:
+    the first states of the starts are the truth, as in the papers. progress: called with iterations done and in all.
+    Raises UsageError for an unknown optimiser, no starts, and a driven system without recorded actions; InputError when
+    a start gives the loss nothing to go by; SimulationError when every start diverges.
     """
     iterations = ITERATIONS if iterations is None else iterations
     if optimizer not in RATES:
@@ -160,7 +161,25 @@ def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool) -> _Se
     if not moving + len(free):
         raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
     controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
-    return _Setup(problem, loss, knots, controls, substeps, np.array([*np.ones(moving), *units]), moving)
+    setup = _Setup(problem, loss, knots, controls, substeps, np.array([*np.ones(moving), *units]), moving)
+    return setup if not moving else replace(setup, units=np.array([*_motion_units(setup, start), *units]))
+
+
+def _motion_units(setup: _Setup, start: Start) -> Array:
+    """What of each tangent of the first state [D] moves the body's points by its own size, over all frames.
+
+    A step has the same length along all unknowns: in SI a position would swing by centimetres while a velocity creeps.
+    """
+    system, points = setup.problem.system, setup.problem.observation.points_body
+    steps = _TINY * np.eye(setup.moving)
+    try:
+        states = _states(setup, [start, *(replace(start, state=system.retract(start.state, row)) for row in steps)])
+    except (SimulationError, UsageError):
+        return np.ones(setup.moving)
+    placed = system.keypoints(states, points)  # [1 + D, F, K, 3]
+    size = float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=-1).mean()))
+    moves = np.sqrt(np.square(placed[1:] - placed[:1]).sum(axis=-1).mean(axis=(1, 2))) / _TINY
+    return np.where(moves > 1e-6 * size, size / np.maximum(moves, 1e-6 * size), 1.0)
 
 
 def _check(setup: _Setup, starts: Sequence[Start]) -> None:

@@ -11,6 +11,8 @@ from vid2phys.errors import InputError, SimulationError, UsageError, unknown_nam
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from vid2phys.risp.pixels.align import Stage
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
+LEFT = 3.0  # misfit of keypoints from which on the motion is not the one that was seen
 MOST_VIEWS = 24  # of a clip, evenly spread: each is drawn in every iteration
 
 
@@ -52,7 +55,7 @@ def check_options(solver: str, loss: str, starts: int, *, actions: bool, rigid: 
 def descend(
     inputs: Inputs,
     tracked: Track,
-    stage: Stage | None,
+    stage: Callable[[], Stage],
     problem: Problem,
     smoothed: Solution,
     read: Array,
@@ -65,7 +68,7 @@ def descend(
 ) -> Descent:
     """Fit a deterministic rollout, starting from what smoothing found, and from parameters drawn about it.
 
-    stage: the scene behind the body (needed for losses of pictures). read: [F, N] states as the network read them.
+    stage: makes the scene behind the body, for losses of pictures. read: [F, N] states as the network read them.
     Raises Vid2PhysError where the loss has nothing to go by.
     """
     from vid2phys.solvers import gradient, losses
@@ -83,6 +86,16 @@ def descend(
         optimizer=solver,
         progress=lambda done, total: progress(f"{solver} by {loss}", done, total),
     )
+
+
+def keypoint_misfit(problem: Problem, solution: Solution) -> float:
+    """Root mean square of robust normalised residuals of the keypoints along the motion found, 1 where it is right."""
+    import torch
+
+    from vid2phys.solvers import losses
+
+    residuals = losses.get("keypoint", problem).residuals(torch.from_numpy(solution.states)).numpy()
+    return float(np.sqrt(np.mean(np.square(residuals[residuals != 0.0]))))
 
 
 def report(attempts: tuple[Attempt, ...]) -> list[dict[str, object]]:
@@ -128,7 +141,7 @@ def _shoot(problem: Problem, states: Array, starts: list[Start], progress: Progr
 
 
 def _evidence(
-    inputs: Inputs, tracked: Track, stage: Stage | None, smoothed: Solution, read: Array, needs: tuple[str, ...]
+    inputs: Inputs, tracked: Track, stage: Callable[[], Stage], smoothed: Solution, read: Array, needs: tuple[str, ...]
 ) -> Evidence:
     """What the loss asks for."""
     import torch
@@ -143,8 +156,7 @@ def _evidence(
     if "reader" in needs:
         evidence = replace(evidence, reader=of_model(inputs.model))
     if "scene" in needs:
-        assert stage is not None
-        views = clip_views(inputs, stage, smoothed.states, tracked.tracked)
+        views = clip_views(inputs, stage(), smoothed.states, tracked.tracked)
         scene = lit(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states))
         evidence = replace(evidence, scene=scene)
     return evidence

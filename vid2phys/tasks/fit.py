@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.tasks.descend import descend, report
+from vid2phys.tasks.descend import LEFT, descend, keypoint_misfit, report
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
 SURE_QUALITY = 0.5  # readings worse than this may be of something else
 SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
+RAN_AWAY = (
+    "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
+    "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
+)
 UNREFINED = "the object hardly moved against its background: pixels could not refine the network's readings"
 
 
@@ -94,9 +98,9 @@ def solve(
     descent = None
     if method != "smoothing":
         read = _turned(inputs, problem, read, chosen)[1][first.layout.knots.frame_knot]
-        stage = stage or _stage(inputs, tracked, problem, solution)
+        begun, settled = solution, problem
         descent = descend(
-            *(inputs, tracked, stage, problem, solution, read),
+            *(inputs, tracked, lambda: stage or _stage(inputs, tracked, settled, begun), problem, solution, read),
             solver=method,
             loss=loss,
             starts=starts,
@@ -107,6 +111,9 @@ def solve(
     notes = [UNREFINED] if unrefined else []
     if inputs.turns_alike:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
+    if descent is not None and keypoint_misfit(problem, solution) > LEFT:
+        solution = replace(solution, converged=False)
+        notes.append(RAN_AWAY)
     if descent is not None and not descent.has_intervals:
         notes.append(f"the loss '{loss}' has no error model: there are no intervals")
     return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes, descent)
