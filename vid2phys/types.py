@@ -215,7 +215,8 @@ class Observation:
     times_s: [T] s. bearings: [T, K, 2] normalised image coordinates x/z, y/z in camera axes, distortion removed.
     covariance: [T, K, 2, 2] of what is independent between points and frames.
     shared_basis: [T, K, 2, R], the error that all points of a frame share, one column a mode, scaled so that its
-    coefficients have unit variance. correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process.
+    coefficients have unit variance. correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process in
+    the time error_clock_s [T], times_s by default (`risp.calibration.clock`).
     visible: [T, K] bool; what is False carries no information (outside the frame, covered, frame lost).
     points_body: [K, 3] m, the keypoints in body axes.
     """
@@ -227,6 +228,11 @@ class Observation:
     correlation_time_s: Array
     visible: NDArray[np.bool_]
     points_body: Array
+    error_clock_s: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        if not len(self.error_clock_s):
+            object.__setattr__(self, "error_clock_s", self.times_s)
 
     @property
     def frames_lost(self) -> int:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from tests.painted import ListFrames
-from tests.unit.test_paint import CAMERA, PLACE, cast
+from tests.painted_mesh import painted_cube
+from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import PAINT
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align import moved
@@ -39,7 +40,7 @@ def test_colours_mend_find_and_lose_frames() -> None:
         visible=np.broadcast_to(track.tracked[:, None], (6, 8)).copy(),
     )
     frames = FrameStore(ListFrames(pictures), CAMERA.width, CAMERA.height)
-    found = painted(frames, CAMERA, PAINT, replace(track, observation=observation), Calibration())
+    found = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, replace(track, observation=observation), Calibration())
     np.testing.assert_array_equal(found.tracked, [True] * 5 + [False])
     assert not found.observation.visible[5].any()
     cosine = 0.5 * (np.einsum("tij,tij->t", found.poses.rotation[:5], true[:5]) - 1.0)

@@ -111,7 +111,7 @@ def test_rays_inside_a_view_pixel_are_interpolated_closely(kind: str) -> None:
     view = make_view(camera, np.array([0.3, -0.2]), 0.15, 96)
     at = (np.arange(96 * 3) + 0.5) / 3 - 0.5
     exact = _source_pixels(camera, view, np.stack(np.meshgrid(at, at), axis=-1))
-    assert np.abs(_source_grid(camera, view, 3) - exact).max() < 2e-3
+    assert np.abs(np.stack(_source_grid(camera, view, 3), axis=-1) - exact).max() < 2e-3
 
 
 def test_outside_the_frame_the_edge_is_repeated_and_known() -> None:

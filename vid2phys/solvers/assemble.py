@@ -82,6 +82,12 @@ class Layout:
         """Where the shared errors are in a knot; its end is the size of a knot."""
         return slice(self.inputs.stop, self.inputs.stop + self.modes)
 
+    @property
+    def error_step_s(self) -> Array:
+        """Steps between knots by the clock of the shared errors, [T - 1]."""
+        seen = self.problem.observation
+        return np.diff(np.interp(self.knots.times_s, seen.times_s, seen.error_clock_s))
+
     def parameters(self, theta: Array) -> Array:
         """All parameters in SI, [P]."""
         return self.problem.parameters.with_free_vector(theta[: len(self.parameter_names)]).vector
@@ -263,7 +269,7 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels)
         cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
         logdet += chain.logdet
     for j, time_constant in enumerate(layout.problem.observation.correlation_time_s):
-        chain = process.first_order(layout.knots.step_s, std=levels.shared_scale, time_constant_s=float(time_constant))
+        chain = process.first_order(layout.error_step_s, std=levels.shared_scale, time_constant_s=float(time_constant))
         index = np.array([layout.shared.start + j])
         cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
         logdet += chain.logdet

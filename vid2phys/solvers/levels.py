@@ -115,7 +115,7 @@ def _input_gradients(layout: Layout, inputs: Array, blocks: Array, below: Array,
 
 
 def _shared_gradient(layout: Layout, shared: Array, blocks: Array, below: Array, scale: float) -> float:
-    steps, total = layout.knots.step_s, 0.0
+    steps, total = layout.error_step_s, 0.0
     for j, tau in enumerate(layout.problem.observation.correlation_time_s):
         moments = _Moments.of(shared[:, [j]], blocks, below, np.array([layout.shared.start + j]))
 

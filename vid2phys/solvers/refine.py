@@ -97,7 +97,7 @@ def _moved(
     """
     known = np.flatnonzero(seen.visible.any(axis=1))
     modes = pose_modes(rotation[known], translation[known], seen.points_body)
-    times, given = seen.times_s[known], seen.times_s[at]
+    times, given = seen.error_clock_s[known], seen.error_clock_s[at]
     first = np.clip(np.searchsorted(given, times, side="right") - 1, 0, len(given) - 2)
 
     def correlation(lag_s: Array) -> Array:

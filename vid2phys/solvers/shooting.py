@@ -62,9 +62,9 @@ def whitening(problem: Problem) -> Array:
     """Roots W of the inverse covariance of each frame's bearings; shared errors count by their correlation in time."""
     seen = problem.observation
     frames, points = seen.visible.shape
-    step = float(np.median(np.diff(seen.times_s)))
+    step = np.gradient(seen.error_clock_s)[:, None]
     rho = np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9))
-    basis = seen.shared_basis.reshape(frames, 2 * points, -1) * np.sqrt((1.0 + rho) / (1.0 - rho))
+    basis = seen.shared_basis.reshape(frames, 2 * points, -1) * np.sqrt((1.0 + rho) / (1.0 - rho))[:, None]
     total = basis @ np.swapaxes(basis, 1, 2)
     for k in range(points):
         total[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += seen.covariance[:, k]

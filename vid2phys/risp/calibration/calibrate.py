@@ -225,7 +225,7 @@ def _residuals(model: Model, clip: HeldOutClip, seen: Sightings, sequence: int) 
     scaled = jacobian @ modes
     scaled[..., 3:5] *= seen.angular_radius[:, None, None, None]
     index = np.full(count, sequence, dtype=np.int64)
-    return Residuals(error, raw, used, scaled, seen.diameter_px, seen.quality[:, 0], index, clip.times_s)
+    return Residuals(error, raw, used, scaled, seen.diameter_px, seen.quality[:, 0], index, clip.clock_s)
 
 
 def sighting_threshold(quality: Array, empty_quality: Array) -> float:

@@ -30,7 +30,8 @@ class Calibration:
     view px^2, raw being the heat map's spread and diameter the in-frame diameter of the bounding sphere [px].
     mode_std: [6] standard deviations at REFERENCE_PX and REFERENCE_QUALITY: rotations [rad], sideways [fraction of the
     sphere's radius], log depth; times (REFERENCE_PX / diameter)^mode_exponent[i] and, for a reading of another quality,
-    exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6]. min_quality: a reading below it is
+    exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6], by a
+    `clock` of errors, as all correlation times. min_quality: a reading below it is
     not the object (`sight.Sightings.quality`), still_quality: nor one below this where the picture does not differ from
     the clip's median. evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and

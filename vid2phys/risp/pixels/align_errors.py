@@ -33,7 +33,7 @@ _LEAST_SCALE = 0.25
 @dataclass(frozen=True)
 class AlignErrors:
     """Aligned minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
-    time_s [N] within a look."""
+    time_s [N] within a look, by the `clock` of errors."""
 
     error: Array
     std: Array
@@ -83,7 +83,7 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
         ]
     )
     std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
-    return error[found.usable], std[found.usable], clip.times_s[np.array(frames)[found.usable]]
+    return error[found.usable], std[found.usable], clip.clock_s[np.array(frames)[found.usable]]
 
 
 def difference(rotation: Array, translation: Array, other_rotation: Array, other_translation: Array) -> Array:

@@ -92,7 +92,7 @@ def measure(
                 error.append(difference(clip.rotation[i], clip.translation[i], fit.rotation, fit.translation))
                 std.append(np.sqrt(np.diag(fit.covariance)))
                 look_of.append(sequence)
-                time_s.append(clip.times_s[i])
+                time_s.append(clip.clock_s[i])
         if progress is not None:
             progress((sequence + 1) / count)
     shape = (len(error), MODES)

@@ -1,57 +1,137 @@
-"""A painted body's poses through a clip, by its colours: every frame from its own reading and from its neighbours'.
+"""A painted body's poses through a clip, by its paint: every frame from its own reading and from its neighbours'.
 
 What a network is unsure of in one frame, its paint shows, given a pose that is nearly right: the frame's own, or that
-of the frame before or after. The fit that explains most of the picture is kept.
+of the frame before or after. Pieces of the paint say it most closely and through whatever covers half of the body
+(`patches`); where there are too few of them, or the pose is too far off, all colours at once (`paint_fit`). Where
+nothing explains a reading, all orientations are tried at its place (`paint_search`). The fit that explains most of the
+picture is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.paint import Paint
-from vid2phys.risp.pixels.paint_fit import PaintFit, fit_paint, mirrored
+from vid2phys.risp.pixels.paint_fit import fit_paint, mirrored
+from vid2phys.risp.pixels.paint_search import search
+from vid2phys.risp.pixels.patches import Patches
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.risp.tracking.view import in_frame
-from vid2phys.types import Camera
+from vid2phys.types import Array, Camera, Mesh
 
-_LEAST_SCORE = 0.25  # of a fit that is believed,
+_LEAST_PIECES = 0.25  # share of the pieces that agree on a pose that is believed
+_ON_PIECES = 0.5  # of the frames that are explained: a body so often known by pieces is known by nothing else
+_LEAST_SCORE = 0.25  # of a fit of all colours that is believed,
 _LEAST_SHARE = 0.6  # and of the clip's median
 _BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
 _ASKED = 5  # frames
 _NEXT_S = 1.0  # frames further apart are no neighbours
-_OVERCONFIDENT = 100.0  # the covariance that pixels state is smaller by this
+_OVERCONFIDENT = 100.0  # the covariance that all colours state is smaller by this
 _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] in the modes of `align.moved`, as far
+    as it is to be believed. score: the share of the pieces that agree (by_pieces), or of the picture that colours
+    explain."""
+
+    rotation: Array
+    translation: Array
+    information: Array
+    score: float
+    by_pieces: bool
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What fits of a frame are compared by."""
+        return self.by_pieces, self.score
+
+
+@dataclass(frozen=True)
+class _Body:
+    """A painted body in the frames of one clip."""
+
+    frames: Indexed
+    camera: Camera
+    paint: Paint
+    patches: Patches
+
+    def fit(self, i: int, rotation: Array, translation: Array) -> _Fit | None:
+        """The pose in frame i near a known one, by pieces; by all colours where pieces do not say."""
+        frame = self.frames[i]
+        by_pieces = self._by_pieces(frame, rotation, translation)
+        if by_pieces is not None:
+            return by_pieces
+        by_colours = fit_paint(frame, self.camera, self.paint, rotation, translation)
+        if by_colours is None:
+            return None
+        nearer = self._by_pieces(frame, by_colours.rotation, by_colours.translation)  # which do not reach as far
+        return nearer or _Fit(
+            *(by_colours.rotation, by_colours.translation, by_colours.information / _OVERCONFIDENT),
+            *(by_colours.score, False),
+        )
+
+    def _by_pieces(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> _Fit | None:
+        found = self.patches.fit(frame, self.camera, rotation, translation)
+        if found is None or found.share < _LEAST_PIECES:
+            return None
+        return _Fit(found.rotation, found.translation, found.information, found.share, True)
+
+    def mirrored(self, i: int, fit: _Fit) -> _Fit | None:
+        """The fit from the pose that looks almost the same on the side that faces the camera."""
+        return self.fit(i, *mirrored(self.paint, fit.rotation, fit.translation))
+
+    def searched(self, i: int, bearings: Array) -> _Fit | None:
+        """The best fit from any orientation at the place where the body's points [K, 2] were read."""
+        best: _Fit | None = None
+        for rotation, translation in search(self.frames[i], self.camera, self.paint, bearings):
+            best = _better(best, self.fit(i, rotation, translation))
+            if best is not None and best.by_pieces:
+                break
+        return best
 
 
 def painted(
     frames: Indexed,
     camera: Camera,
+    mesh: Mesh,
     paint: Paint,
     track: Track,
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
 ) -> Track:
-    """The track with poses and readings of all frames moved to where their colours say the body is.
+    """The track with poses and readings of all frames moved to where the paint of the mesh says the body is.
 
-    Frames that were lost are found where a neighbour's pose explains them; those whose colours nothing explains are
-    lost, whatever was read there.
+    Frames that were lost are found where a neighbour's pose explains them; those that nothing explains are lost,
+    whatever was read there.
     """
-    count = len(track.tracked)
-    fits: list[PaintFit | None] = [None] * count
+    body, count = _Body(frames, camera, paint, Patches(mesh)), len(track.tracked)
+    fits: list[_Fit | None] = [None] * count
     for way, order in enumerate((range(count), range(count - 1, -1, -1))):
         told = None if progress is None else _half(progress, way)
-        _pass(frames, camera, paint, track, fits, order, told)
-    scores = np.array([-np.inf if fit is None else fit.score for fit in fits])
-    sure = np.isfinite(scores)
-    least = max(_LEAST_SCORE, _LEAST_SHARE * float(np.median(scores[sure]))) if sure.any() else np.inf
-    return _moved(track, camera, {i: fit for i, fit in enumerate(fits) if fit and fit.score >= least}, calibration)
+        _pass(body, track, fits, order, told)
+    return _moved(
+        track, camera, {i: fit for i, fit in enumerate(fits) if fit and fit.rank >= _least(fits)}, calibration
+    )
+
+
+def _least(fits: list[_Fit | None]) -> tuple[bool, float]:
+    """The rank from which on fits are believed."""
+    pieces = sum(fit is not None and fit.by_pieces for fit in fits)
+    scores = [fit.score for fit in fits if fit is not None and not fit.by_pieces]
+    explained = pieces + sum(score >= _LEAST_SCORE for score in scores)
+    if pieces > _ON_PIECES * explained:
+        return True, 0.0
+    return False, max(_LEAST_SCORE, _LEAST_SHARE * float(np.median(scores))) if scores else np.inf
 
 
 def _half(progress: Callable[[float], None], way: int) -> Callable[[float], None]:
@@ -59,50 +139,52 @@ def _half(progress: Callable[[float], None], way: int) -> Callable[[float], None
 
 
 def _pass(
-    frames: Indexed,
-    camera: Camera,
-    paint: Paint,
-    track: Track,
-    fits: list[PaintFit | None],
-    order: Iterable[int],
-    progress: Callable[[float], None] | None,
+    body: _Body, track: Track, fits: list[_Fit | None], order: Iterable[int], progress: Callable[[float], None] | None
 ) -> None:
     """Fits all frames in an order, each from the best of: its fit so far, its reading, the fit of the frame before.
 
-    While the body goes on as before, as well explained, its own reading is asked now and then only.
+    While the body goes on as before, as well explained, its own reading is asked now and then only, and never where
+    pieces tell.
     """
     times, last = track.observation.times_s, -1
     for done, i in enumerate(order):
         now, before = fits[i], fits[last] if last >= 0 and abs(times[i] - times[last]) < _NEXT_S else None
         if progress is not None:
             progress(done / len(fits))
-        if now is not None and (before is None or before.score < now.score + _BETTER):
-            last = i if now.score >= _LEAST_SCORE else last
-            continue
-        if now is None and before is None and not track.tracked[i]:
-            continue
-        frame = frames[i]
-        best = (
-            now
-            if before is None
-            else _better(now, fit_paint(frame, camera, paint, before.rotation, before.translation))
-        )
-        steady = before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0
-        if now is None and track.tracked[i] and not steady:
-            own = track.poses.rotation[i], track.poses.translation[i]
-            best = _better(best, fit_paint(frame, camera, paint, *own))
-            if best is not None:
-                best = _better(best, fit_paint(frame, camera, paint, *mirrored(paint, best.rotation, best.translation)))
-        fits[i] = best
-        if best is not None and best.score >= _LEAST_SCORE:
+        if now is None or _is_better(before, now):
+            now = _best_fit(body, track, i, now, before)
+            if now is not None and (before is None or not now.by_pieces or i % _ASKED == 0):
+                now = _better(now, body.mirrored(i, now))
+            fits[i] = now
+        if now is not None and (now.by_pieces or now.score >= _LEAST_SCORE):
             last = i
 
 
-def _better(one: PaintFit | None, other: PaintFit | None) -> PaintFit | None:
-    return max((fit for fit in (one, other) if fit is not None), key=lambda fit: fit.score, default=None)
+def _is_better(before: _Fit | None, now: _Fit) -> bool:
+    """Whether the frame before is so much better explained that its pose may explain this one better, too."""
+    if before is None or now.by_pieces:
+        return False
+    return before.by_pieces or before.score >= now.score + _BETTER
 
 
-def _moved(track: Track, camera: Camera, fits: dict[int, PaintFit], calibration: Calibration) -> Track:
+def _best_fit(body: _Body, track: Track, i: int, now: _Fit | None, before: _Fit | None) -> _Fit | None:
+    """The best fit of frame i: that of now, or from the pose before, or, at first, from its own reading."""
+    best = now if before is None else _better(now, body.fit(i, before.rotation, before.translation))
+    if now is not None or not track.tracked[i] or (best is not None and best.by_pieces):
+        return best
+    if before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0:
+        return best
+    best = _better(best, body.fit(i, track.poses.rotation[i], track.poses.translation[i]))
+    if i % _ASKED == 0 and (best is None or best.rank < (False, _LEAST_SCORE)):
+        best = _better(best, body.searched(i, track.observation.bearings[i]))
+    return best
+
+
+def _better(one: _Fit | None, other: _Fit | None) -> _Fit | None:
+    return max((fit for fit in (one, other) if fit is not None), key=lambda fit: fit.rank, default=None)
+
+
+def _moved(track: Track, camera: Camera, fits: dict[int, _Fit], calibration: Calibration) -> Track:
     seen, poses = track.observation, track.poses
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
     covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
@@ -119,7 +201,7 @@ def _moved(track: Track, camera: Camera, fits: dict[int, PaintFit], calibration:
         if not tracked[i]:
             covariance[i] = ordinary
             fields["inliers"][i], quality[i], tracked[i] = True, fit.score, True
-        of_colours = np.linalg.inv(fit.information / _OVERCONFIDENT + np.diag((30.0 * _STD_FLOOR) ** -2.0))
+        of_colours = np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
         basis[i] = modes * np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)
         fields["rotation"][i], fields["translation"][i] = fit.rotation, fit.translation
         fields["covariance"][i] = 0.0  # all of it is shared by the points

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.risp.calibration.clock import error_clock
 from vid2phys.risp.looks import camera_chain as chain
 from vid2phys.risp.looks.backgrounds import compose_background
 from vid2phys.risp.looks.codec import compress
@@ -40,6 +41,11 @@ class HeldOutClip:
     times_s: Array
     diameter_px: float
     background: NDArray[np.uint8]
+
+    @property
+    def clock_s(self) -> Array:
+        """Its times by the clock of errors, [T]."""
+        return error_clock(self.times_s, self.rotation)
 
 
 def make_clip(

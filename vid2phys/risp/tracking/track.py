@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.threads import one_thread
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.painted import painted
@@ -40,6 +41,7 @@ _MIN_POINTS = 6
 _TILT_CAP_NATS = 8.0
 
 
+@one_thread()
 def track(
     clip: Clip,
     camera: Camera,
@@ -57,8 +59,8 @@ def track(
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
     up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
-    correct readings by its outline (`outlined`); None: keypoints alone. paint: what is on
-    the object, to tell its turns. progress: is told the share of frames done. Raises InputError if the object is found
+    correct readings by its outline (`outlined`) and paint (`painted`); None: keypoints alone. paint: what is on the
+    object, to tell its turns. progress: is told the share of frames done. Raises InputError if the object is found
     in no frame.
     """
     if calibration is None:
@@ -86,12 +88,12 @@ def track(
         *(clip.times_s, indices[good], sightings.select(good), turns[good]), camera, model, calibration, tilt_std_rad
     )
     found = filled(found, watch, frames)
-    if paint is not None:
-        found = painted(frames, camera, paint, found, calibration, _part(progress, 0.9, 1.0))
     if mesh is None:
-        return found
+        return found.clocked()
+    if paint is not None:
+        found = painted(frames, camera, mesh, paint, found, calibration, _part(progress, 0.9, 1.0))
     seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
-    return replace(found, observation=seen, poses=poses)
+    return replace(found, observation=seen, poses=poses).clocked()
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.risp.calibration.clock import error_clock
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.tracking.geometry import pose_modes
 from vid2phys.risp.tracking.pose import Pose
@@ -61,6 +62,11 @@ class Track:
         )
         nowhere = np.full(count, -1, dtype=np.int64)
         return Track(observation, poses, np.zeros(count, dtype=bool), np.zeros(count), nowhere, branch_log_likelihood)
+
+    def clocked(self) -> Track:
+        """With the clock of its errors, by how the object turns."""
+        clock = error_clock(self.observation.times_s, self.poses.rotation)
+        return replace(self, observation=replace(self.observation, error_clock_s=clock))
 
     def seeing(
         self,

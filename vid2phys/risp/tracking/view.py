@@ -7,6 +7,7 @@ frame: one resampling, rotation and intrinsics only, nothing approximated. Pixel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,16 +81,15 @@ def resample(frame: NDArray[np.uint8], camera: Camera, view: View) -> NDArray[np
     import cv2
 
     factor = _supersample(camera, view)
-    source = np.clip(_source_grid(camera, view, factor), -2.0, 32000.0).astype(np.float32)
-    at_u, at_v = np.ascontiguousarray(source[..., 0]), np.ascontiguousarray(source[..., 1])
+    at_u, at_v = (np.clip(at, -2.0, 32000.0).astype(np.float32) for at in _source_grid(camera, view, factor))
     picture = cv2.remap(frame, at_u, at_v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     if factor > 1:
         picture = cv2.resize(picture, (view.size, view.size), interpolation=cv2.INTER_AREA)
     return picture.astype(np.uint8, copy=False)
 
 
-def _source_grid(camera: Camera, view: View, factor: int) -> Array:
-    """Frame pixels under factor x factor rays of each view pixel, [size * factor, size * factor, 2].
+def _source_grid(camera: Camera, view: View, factor: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Frame pixels under factor x factor rays of each view pixel, u and v [size * factor, size * factor].
 
     Without supersampling each ray goes through the distortion model; with it the corners of the view pixels do, and the
     rays inside a pixel are interpolated between them (to about a thousandth of a frame pixel).
@@ -98,11 +98,12 @@ def _source_grid(camera: Camera, view: View, factor: int) -> Array:
     u, v = np.meshgrid(at, at)
     source = _source_pixels(camera, view, np.stack([u, v], axis=-1))
     if factor == 1:
-        return source
+        return source[..., 0], source[..., 1]
     place = (np.arange(view.size * factor) + 0.5) / factor
     corner = np.arange(view.size + 1)
-    weights = np.maximum(0.0, 1.0 - np.abs(place[:, None] - corner))
-    return np.stack([weights @ source[..., axis] @ weights.T for axis in range(2)], axis=-1)
+    weights = np.maximum(0.0, 1.0 - np.abs(place[:, None] - corner)).astype(np.float32)
+    u, v = np.moveaxis(source, -1, 0).astype(np.float32)
+    return weights @ u @ weights.T, weights @ v @ weights.T
 
 
 def _source_pixels(camera: Camera, view: View, pixels: Array) -> Array:
