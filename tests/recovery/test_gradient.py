@@ -135,25 +135,6 @@ def test_of_several_starts_the_best_is_kept_and_all_are_reported() -> None:
     assert found.solution.iterations == 16
 
 
-def test_a_growing_horizon_sees_the_first_frames_first() -> None:
-    filmed = film("quadrotor", frames=16, view_px=16)
-    start = wrong(filmed, mass=0.52)
-    problem = replace(filmed.problem, parameters=start)
-    loss = losses.get("pixel", problem, filmed.evidence)
-    begin = Start(filmed.states[0], start)
-    whole = gradient._setup(problem, loss, begin, known_state=False)
-    part = gradient._first(whole, 0.4)
-    assert len(part.problem.observation.times_s) == 7
-    assert part.loss.evidence.scene.views.pictures.shape == (7, 16, 16, 3)
-    np.testing.assert_allclose(gradient._states(part, [begin])[0], gradient._states(whole, [begin])[0, :7])
-    assert (gradient._units(part, begin)[:12] > 1.5 * gradient._units(whole, begin)[:12]).sum() >= 6
-    done: list[int] = []
-    found = gradient.solve(problem, loss, [begin], growing=True, iterations=3, progress=lambda k, _: done.append(k))
-    assert done == list(range(15))
-    assert len(found.attempts[0].losses) == 3
-    assert found.attempts[0].start is begin
-
-
 def test_bounds_hold_and_a_start_that_diverges_is_reported() -> None:
     filmed = film("pendulum")
     limited = Parameters(tuple(replace(p, lower=0.45) if p.name == "length" else p for p in wrong(filmed, length=0.46)))

@@ -22,7 +22,7 @@ from vid2phys.engine.rollout import rollout, simulate
 from vid2phys.errors import SimulationError, UsageError, unknown_name
 from vid2phys.solvers import arrow
 from vid2phys.solvers.losses import Loss
-from vid2phys.solvers.problem import Knots, Problem, first_frames, held_controls, stable_substeps
+from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, full_covariance
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array, Parameters
@@ -34,8 +34,6 @@ _STEP = 1e-3  # of differences, in units of the unknowns
 _TINY = 1e-5
 _SETTLED = 0.01  # share of the loss that the last tenth of the iterations may still bring
 _MOST_COORDINATE = 50.0
-_SHARES = (0.1, 0.2, 0.4, 0.7)  # of the clip, before all of it
-_LEAST_FRAMES = 6
 
 
 @dataclass(frozen=True)
@@ -100,17 +98,15 @@ def solve(
     iterations: int | None = None,
     rate: float | None = None,
     known_state: bool = False,
-    growing: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Descent:
     """Minimise the loss over the first state and the free parameters from each of the starts.
 
     iterations: ITERATIONS if not given. rate: of the optimiser, in units of the unknowns: 1 for a logarithm, the value
     at the start for a parameter without one, and for the first state what moves the body by its own size. known_state:
-    the first states of the starts are the truth, as in the papers. growing: fit the first tenth of the clip first, then
-    more and more of it, with as many iterations each; what is reported is the last. progress: called with iterations
-    done and in all. Raises UsageError for an unknown optimiser, no starts, and a driven system without recorded
-    actions; InputError when a start gives the loss nothing to go by; SimulationError when every start diverges.
+    the first states of the starts are the truth, as in the papers. progress: called with iterations done and in all.
+    Raises UsageError for an unknown optimiser, no starts, and a driven system without recorded actions; InputError when
+    a start gives the loss nothing to go by; SimulationError when every start diverges.
     """
     iterations = ITERATIONS if iterations is None else iterations
     if optimizer not in RATES:
@@ -120,19 +116,12 @@ def solve(
     setup = _setup(problem, loss, starts[0], known_state)
     _check(setup, starts)
     attempts: list[Attempt] = []
-    horizons = [_first(setup, share) for share in _SHARES] if growing else []
-    total, done = len(starts) * (1 + len(horizons)) * iterations, 0
     for start in starts:
-        begin = start
-        for part in (*horizons, setup):
 
-            def told(step: int, before: int = done) -> None:
-                progress(before + step, total)
+        def told(step: int, before: int = len(attempts) * iterations) -> None:
+            progress(before + step, len(starts) * iterations)
 
-            part = replace(part, units=_units(part, begin))
-            attempt = _descend(part, begin, optimizer, iterations, rate or RATES[optimizer], told)
-            begin, done = attempt.end, done + iterations
-        attempts.append(replace(attempt, start=start))
+        attempts.append(_descend(setup, start, optimizer, iterations, rate or RATES[optimizer], told))
     best = int(np.argmin([attempt.loss for attempt in attempts]))
     if not np.isfinite(attempts[best].loss):
         raise SimulationError(
@@ -167,28 +156,13 @@ def drawn_starts(start: Start, count: int, rng: np.random.Generator, *, factor: 
 def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     moving = 0 if known_state else len(problem.system.tangent_names)
-    if not moving + len(start.parameters.free_indices):
-        raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
-    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
-    setup = _Setup(problem, loss, knots, controls, substeps, np.zeros(0), moving)
-    return replace(setup, units=_units(setup, start))
-
-
-def _first(setup: _Setup, share: float) -> _Setup:
-    """The same for a share of the clip's frames, from the first on."""
-    count = len(setup.problem.observation.times_s)
-    frames = min(count, max(_LEAST_FRAMES, int(np.ceil(share * count))))
-    problem = first_frames(setup.problem, frames)
-    loss = type(setup.loss)(problem, setup.loss.evidence.first(frames))
-    knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
-    return replace(setup, problem=problem, loss=loss, knots=knots, controls=setup.controls[: len(knots.step_s)])
-
-
-def _units(setup: _Setup, start: Start) -> Array:
-    """How long a step of 1 is along each of the unknowns, [U]."""
     free = [p for p in start.parameters if p.free]
     units = [1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free]
-    return np.array([*(_motion_units(setup, start) if setup.moving else ()), *units])
+    if not moving + len(free):
+        raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
+    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    setup = _Setup(problem, loss, knots, controls, substeps, np.array([*np.ones(moving), *units]), moving)
+    return setup if not moving else replace(setup, units=np.array([*_motion_units(setup, start), *units]))
 
 
 def _motion_units(setup: _Setup, start: Start) -> Array:

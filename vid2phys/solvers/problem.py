@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.signal import lfilter
@@ -13,7 +12,6 @@ from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import UsageError
 from vid2phys.types import Actions, Array, Observation, Parameters
 
-_BY_FRAME = ("times_s", "bearings", "covariance", "shared_basis", "visible", "error_clock_s")  # of an Observation
 DELAY, LAG = "action_delay_s", "motor_lag_s"
 STABLE_SHARE = 0.8  # of the longest stable step
 _FILTER_STEP_S = 1e-3
@@ -36,13 +34,6 @@ class Problem:
     priors: dict[str, tuple[float, float]] = field(default_factory=dict)
     nuisance: tuple[str, ...] = ()
     max_step_s: float = 0.036
-
-
-def first_frames(problem: Problem, frames: int) -> Problem:
-    """The problem of the first frames of the clip alone."""
-    seen = problem.observation
-    rows: dict[str, Any] = {name: getattr(seen, name)[:frames] for name in _BY_FRAME}
-    return replace(problem, observation=replace(seen, **rows))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ body without gloss the first two orders of spherical harmonics; the first order 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -53,11 +53,6 @@ class Views:
                 got = f"{name} of shape {list(values.shape)} for {len(self.frames)} frames"
                 raise InputError(got, f"{list(shape)}", "give square views of one size, one a frame")
 
-    def first(self, frames: int) -> Views:
-        """Those of the first frames of the clip, at least one."""
-        count = max(1, int((self.frames < frames).sum()))
-        return Views(**{name: values[:count] for name, values in vars(self).items()})
-
     @property
     def size(self) -> int:
         """V, px."""
@@ -73,10 +68,6 @@ class Scene:
     mesh: Mesh
     views: Views
     light: Array
-
-    def first(self, frames: int) -> Scene:
-        """Before the views of the first frames."""
-        return replace(self, views=self.views.first(frames))
 
     @cached_property
     def _one_sided(self) -> NDArray[np.bool_]:

@@ -68,8 +68,6 @@ def descend(
 ) -> Descent:
     """Fit a deterministic rollout, starting from what smoothing found, and from parameters drawn about it.
 
-    The horizon grows from a tenth of the clip: a whole flight runs away from any state that is only nearly right.
-
     stage: makes the scene behind the body, for losses of pictures. read: [F, N] states as the network read them.
     Raises Vid2PhysError where the loss has nothing to go by.
     """
@@ -86,7 +84,6 @@ def descend(
         losses.get(loss, problem, evidence),
         gradient.drawn_starts(first, starts, rng),
         optimizer=solver,
-        growing=True,
         progress=lambda done, total: progress(f"{solver} by {loss}", done, total),
     )
 

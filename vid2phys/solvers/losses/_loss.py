@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -30,15 +30,6 @@ class Evidence:
     std: Array | None = None
     scene: Scene | None = None
     reader: Reader | None = None
-
-    def first(self, frames: int) -> Evidence:
-        """Of the first frames alone."""
-        cut = replace(self, states=_first(self.states, frames), std=_first(self.std, frames))
-        return cut if self.scene is None else replace(cut, scene=self.scene.first(frames))
-
-
-def _first(rows: Array | None, count: int) -> Array | None:
-    return None if rows is None else rows[:count]
 
 
 class Loss(ABC):
