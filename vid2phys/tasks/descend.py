@@ -66,7 +66,10 @@ def descend(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Descent:
-    """Fit a deterministic rollout, starting from what smoothing found, and from parameters drawn about it.
+    """Fit a deterministic rollout, starting from what shooting found, and from parameters drawn about it.
+
+    Shooting's Levenberg-Marquardt, by keypoints, comes first: from a state that is only nearly right a whole flight
+    runs away from its pictures, and steps of fixed length do not bring it back.
 
     stage: makes the scene behind the body, for losses of pictures. read: [F, N] states as the network read them.
     Raises Vid2PhysError where the loss has nothing to go by.
@@ -74,11 +77,14 @@ def descend(
     from vid2phys.solvers import gradient, losses
 
     rng = np.random.default_rng(seed)
+    first = gradient.Start(smoothed.knot_states[0], problem.parameters)
     if solver == "shooting":
-        first = gradient.Start(smoothed.knot_states[0], problem.parameters)
         return _shoot(problem, smoothed.knot_states, gradient.drawn_starts(first, starts, rng), progress)
+    try:
+        first = _shoot(problem, smoothed.knot_states, [first], progress).attempts[0].end
+    except SimulationError:
+        first = replace(first, parameters=smoothed.parameters)
     evidence = _evidence(inputs, tracked, stage, smoothed, read, losses.kind(loss).needs)
-    first = gradient.Start(smoothed.states[0], smoothed.parameters)
     return gradient.solve(
         problem,
         losses.get(loss, problem, evidence),
