@@ -46,13 +46,17 @@ class Unknowns:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the unknowns of a knot lie, and the fixed facts of a problem."""
+    """Where the unknowns of a knot lie, and the fixed facts of a problem.
+
+    activity: [T, M], what the unknown inputs are multiplied by (`activity`).
+    """
 
     problem: Problem
     knots: Knots
     channels: tuple[Channel, ...]
     parameter_names: tuple[str, ...]
     theta_names: tuple[str, ...]
+    activity: Array
 
     @staticmethod
     def of(problem: Problem) -> Layout:
@@ -60,7 +64,8 @@ class Layout:
         names = tuple(p.name for p in problem.parameters if p.free)
         extra = (DELAY, LAG) if problem.actions is not None else ()
         knots = Knots.of(problem.observation.times_s, problem.max_step_s)
-        return Layout(problem, knots, input_channels(problem), names, names + extra)
+        channels = input_channels(problem)
+        return Layout(problem, knots, channels, names, names + extra, np.ones((len(knots.times_s), len(channels))))
 
     @property
     def tangent(self) -> int:
@@ -130,13 +135,14 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
             recorded = effective_actions(problem.actions, layout.knots, delay, lag)
             controls[:, : recorded.shape[1]] = recorded
         for j, channel in enumerate(layout.channels):
-            controls[:, channel.index] += parameters[names.index(channel.inertia)] * point.inputs[:-1, j]
+            acceleration = layout.activity[:-1, j] * point.inputs[:-1, j]
+            controls[:, channel.index] += parameters[names.index(channel.inertia)] * acceleration
         return controls
 
     parameters = layout.parameters(point.theta)
     by_input = np.zeros((steps, len(problem.system.control_names), len(layout.channels)))
     for j, channel in enumerate(layout.channels):
-        by_input[:, channel.index, j] = parameters[names.index(channel.inertia)]
+        by_input[:, channel.index, j] = parameters[names.index(channel.inertia)] * layout.activity[:-1, j]
     by_theta = np.zeros((steps, len(problem.system.control_names), len(point.theta)))
     for j in range(len(point.theta)):
         step = np.zeros(len(point.theta))

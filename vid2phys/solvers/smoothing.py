@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.solvers import arrow
+from vid2phys.solvers.activity import can_rest, with_activity
 from vid2phys.solvers.assemble import (
     Layout,
     Levels,
     Normal,
     Unknowns,
     controls_of,
+    keypoint_residuals,
     linearized,
     moved,
     with_priors,
@@ -28,6 +30,8 @@ from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array
 
 ROUNDS = 4  # of levels and unknowns in turn
+_CHI2_MEDIAN = 1.386  # of two degrees of freedom
+_ACTIVITY_ROUNDS = 5  # more, of inputs that act now and then
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,9 @@ def fit(
     times. levels: where to start (default: their priors).
     """
     layout = Layout.of(problem)
-    if levels is None:
-        levels = first_levels(layout)
     point, total = initial_unknowns(layout, states, inputs), 0
+    if levels is None:
+        levels = replace(first_levels(layout), point_scale=_first_scale(layout, point))
     for _ in range(rounds):
         point, used, converged = gauss_newton(layout, point, levels)
         total += used
@@ -67,21 +71,33 @@ def fit(
         if level_change(before, levels) < 0.05:
             break
     point, used, converged = gauss_newton(layout, point, levels)
-    linear = linearized(layout, point, levels)
-    normal = with_priors(linear, layout, point, levels)
+    total += used
+    if rounds >= ROUNDS and can_rest(layout):
+        for _ in range(_ACTIVITY_ROUNDS):
+            covariance = _marginals(layout, point, levels)[0]
+            layout, point, levels = with_activity(layout, point, levels, covariance)
+            point, used, converged = gauss_newton(layout, point, levels)
+            total, levels = total + used, improve_levels(layout, point, levels)
+        point, used, converged = gauss_newton(layout, point, levels)
+        total += used
+    covariance, null = _marginals(layout, point, levels)
+    evidence = log_evidence(layout, linearized(layout, point, levels), point, levels)
+    return Smoothed(*(layout, point, levels, covariance, null.covariance, null.directions, total, converged, evidence))
+
+
+def _first_scale(layout: Layout, point: Unknowns) -> float:
+    """By how much more than they should keypoints are off at the start, at least 1: robust weights see no outlier in
+    what the start is wrong by, and as the fit nears them the level falls to what they really err by."""
+    squared = (keypoint_residuals(layout, point)[0] ** 2).sum(axis=-1)[layout.problem.observation.visible]
+    return float(np.sqrt(max(1.0, np.median(squared) / _CHI2_MEDIAN))) if len(squared) else 1.0
+
+
+def _marginals(layout: Layout, point: Unknowns, levels: Levels) -> tuple[Array, arrow.Null]:
+    """Covariances of the knots' unknowns [T, n, n], and of the parameters."""
+    normal = with_priors(linearized(layout, point, levels), layout, point, levels)
     factor = arrow.factorize(normal.matrix)
     null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
-    return Smoothed(
-        layout,
-        point,
-        levels,
-        arrow.marginals(normal.matrix, factor, null.covariance)[0],
-        null.covariance,
-        null.directions,
-        total + used,
-        converged,
-        log_evidence(layout, linear, point, levels),
-    )
+    return arrow.marginals(normal.matrix, factor, null.covariance)[0], null
 
 
 def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unknowns:
@@ -167,7 +183,7 @@ def solution(smoothed: Smoothed) -> Solution:
         extra={name: float(value) for name, value in levels.items()},
         weights=linear.weights,
         knot_states=point.states,
-        knot_inputs=point.inputs[:, : len(layout.channels)],
+        knot_inputs=point.inputs[:, : len(layout.channels)] * layout.activity,
     )
 
 
@@ -182,5 +198,6 @@ def _action_std(smoothed: Smoothed) -> Array:
         if channel.index < count:
             index = layout.inputs.start + j
             scale = parameters[names.index(channel.inertia)]
-            std[:, channel.index] = scale * np.sqrt(smoothed.chain_covariance[:-1, index, index])
+            spread = np.sqrt(smoothed.chain_covariance[:-1, index, index])
+            std[:, channel.index] = scale * layout.activity[:-1, j] * spread
     return layout.knots.frame_means(std)

@@ -20,6 +20,7 @@ from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.paint_fit import fit_paint, mirrored
 from vid2phys.risp.pixels.paint_search import search
 from vid2phys.risp.pixels.patches import Patches
+from vid2phys.risp.tracking.branch import likeliest_path
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.pose import Pose
@@ -31,10 +32,12 @@ _LEAST_PIECES = 0.25  # share of the pieces that agree on a pose that is believe
 _ON_PIECES = 0.5  # of the frames that are explained: a body so often known by pieces is known by nothing else
 _LEAST_SCORE = 0.25  # of a fit of all colours that is believed,
 _LEAST_SHARE = 0.6  # and of the clip's median
+_PIECES_NATS = 20.0  # that all pieces together say of two poses of one frame
 _BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
 _ASKED = 5  # frames
 _NEXT_S = 1.0  # frames further apart are no neighbours
 _OVERCONFIDENT = 100.0  # the covariance that all colours state is smaller by this
+_POINT_SHARE = 0.003  # of the body's size: what points that lie where a pose puts them err by on their own
 _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
 
 
@@ -90,6 +93,11 @@ class _Body:
         """The fit from the pose that looks almost the same on the side that faces the camera."""
         return self.fit(i, *mirrored(self.paint, fit.rotation, fit.translation))
 
+    def other(self, i: int, fit: _Fit) -> _Fit:
+        """The same by pieces alone; the fit itself where it is the only one."""
+        found = self._by_pieces(self.frames[i], *mirrored(self.paint, fit.rotation, fit.translation))
+        return found or fit
+
     def searched(self, i: int, bearings: Array) -> _Fit | None:
         """The best fit from any orientation at the place where the body's points [K, 2] were read."""
         best: _Fit | None = None
@@ -119,9 +127,22 @@ def painted(
     for way, order in enumerate((range(count), range(count - 1, -1, -1))):
         told = None if progress is None else _half(progress, way)
         _pass(body, track, fits, order, told)
-    return _moved(
-        track, camera, {i: fit for i, fit in enumerate(fits) if fit and fit.rank >= _least(fits)}, calibration
-    )
+    _settle_mirrored(body, track.observation.times_s, fits)
+    least = _least(fits)
+    believed = {i: fit for i, fit in enumerate(fits) if fit is not None and fit.rank >= least}
+    return _moved(track, camera, believed, calibration)
+
+
+def _settle_mirrored(body: _Body, times_s: Array, fits: list[_Fit | None]) -> None:
+    """Of a flat side tilted this way and that, what goes on through the frames and shows more pieces in all of them."""
+    known = [i for i, fit in enumerate(fits) if fit is not None and fit.by_pieces]
+    if not known:
+        return
+    pairs = [(fit, body.other(i, fit)) for i in known if (fit := fits[i]) is not None]
+    nats = np.array([[-_PIECES_NATS * fit.score for fit in pair] for pair in pairs])
+    path = likeliest_path(nats, np.stack([[fit.rotation for fit in pair] for pair in pairs]), times_s[known])
+    for i, pair, chosen in zip(known, pairs, path, strict=True):
+        fits[i] = pair[chosen]
 
 
 def _least(fits: list[_Fit | None]) -> tuple[bool, float]:
@@ -153,8 +174,6 @@ def _pass(
             progress(done / len(fits))
         if now is None or _is_better(before, now):
             now = _best_fit(body, track, i, now, before)
-            if now is not None and (before is None or not now.by_pieces or i % _ASKED == 0):
-                now = _better(now, body.mirrored(i, now))
             fits[i] = now
         if now is not None and (now.by_pieces or now.score >= _LEAST_SCORE):
             last = i
@@ -175,6 +194,8 @@ def _best_fit(body: _Body, track: Track, i: int, now: _Fit | None, before: _Fit 
     if before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0:
         return best
     best = _better(best, body.fit(i, track.poses.rotation[i], track.poses.translation[i]))
+    if best is not None and not best.by_pieces:
+        best = _better(best, body.mirrored(i, best))
     if i % _ASKED == 0 and (best is None or best.rank < (False, _LEAST_SCORE)):
         best = _better(best, body.searched(i, track.observation.bearings[i]))
     return best
@@ -189,7 +210,6 @@ def _moved(track: Track, camera: Camera, fits: dict[int, _Fit], calibration: Cal
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
     covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
     fields = {name: getattr(poses, name).copy() for name in ("rotation", "translation", "covariance", "inliers")}
-    ordinary = np.median(covariance[track.tracked], axis=0)  # [K, 2, 2]
     unexplained = np.setdiff1d(np.flatnonzero(tracked), list(fits))
     tracked[unexplained], quality[unexplained], visible[unexplained] = False, 0.0, False
     for name in ("rotation", "translation", "covariance"):
@@ -198,8 +218,8 @@ def _moved(track: Track, camera: Camera, fits: dict[int, _Fit], calibration: Cal
         modes = pose_modes(fit.rotation, fit.translation, seen.points_body)
         bearings[i] = project_points(fit.rotation, fit.translation, seen.points_body)  # readings may be far from it
         visible[i] = in_frame(camera, bearings[i])
+        covariance[i] = np.eye(2) * (_POINT_SHARE * float(np.ptp(bearings[i], axis=0).max())) ** 2
         if not tracked[i]:
-            covariance[i] = ordinary
             fields["inliers"][i], quality[i], tracked[i] = True, fit.score, True
         of_colours = np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
         basis[i] = modes * np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)

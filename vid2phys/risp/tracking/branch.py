@@ -61,7 +61,7 @@ def join(poses: Pose, times_s: Array, rotations: Array, support: Array) -> Branc
     count = len(poses.cost)
     oriented = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2)
     unary = poses.cost[..., None] - support
-    path = _viterbi(unary.reshape(count, -1), oriented.reshape(count, -1, 3, 3), np.asarray(times_s, dtype=float))
+    path = likeliest_path(unary.reshape(count, -1), oriented.reshape(count, -1, 3, 3), np.asarray(times_s, dtype=float))
     hypothesis, element = np.divmod(path, len(rotations))
     table = composition(rotations)
     frames = np.arange(count)
@@ -72,7 +72,7 @@ def join(poses: Pose, times_s: Array, rotations: Array, support: Array) -> Branc
     return Branches(hypothesis, element, support[frames, hypothesis, table[:, element]].sum(axis=1))
 
 
-def _viterbi(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]:
+def likeliest_path(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]:
     """Path of least total cost, unary [N, S] and orientations [N, S, 3, 3] -> [N].
 
     Each state carries the rate of turning of the best path to it, filtered (Kalman, 1960, with scalar variances), so
