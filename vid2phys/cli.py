@@ -68,7 +68,17 @@ def identify(
     params: ParamsOption = None,
     mesh_units: UnitsOption = "m",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
-    method: Annotated[str, typer.Option("--method", help="smoothing or shooting.")] = "smoothing",
+    method: Annotated[
+        str, typer.Option("--solver", "--method", help="smoothing, shooting, or as in the papers rmsprop, adam.")
+    ] = "smoothing",
+    loss: Annotated[
+        str,
+        typer.Option("--loss", help="Of rmsprop and adam: keypoint, state, risp_image, pixel or perceptual."),
+    ] = "keypoint",
+    starts: Annotated[
+        int,
+        typer.Option("--starts", help="Starts of shooting, rmsprop, adam, parameters up to twice off."),
+    ] = 1,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/identify/TIME).")] = None,
     seed: SeedOption = 0,
     refine: Annotated[
@@ -83,7 +93,8 @@ def identify(
         "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
         "actions": actions, "fit": _names(fit),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
-        "method": method, "out": out, "seed": seed, "refine": refine, "overlay": overlay,
+        "method": method, "loss": loss, "starts": starts, "out": out, "seed": seed, "refine": refine,
+        "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)

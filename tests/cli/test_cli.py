@@ -71,6 +71,10 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         (["identify", "c.mp4"], "no mesh given"),
         (["identify", "c.mp4", "--set", "mass"], "--set mass"),
         (["identify", "--nonsense"], "nonsense"),
+        ([*IDENTIFY, "--solver", "adam", "--loss", "ssim"], "one of keypoint, perceptual, pixel, risp_image, state"),
+        ([*IDENTIFY, "--solver", "newton"], "one of adam, rmsprop, shooting, smoothing"),
+        ([*IDENTIFY, "--loss", "pixel"], "--loss pixel with --solver smoothing; expected --loss keypoint"),
+        ([*IDENTIFY, "--method", "shooting"], "--solver shooting without --actions; expected recorded actions"),
         (["nonsense"], "nonsense"),
         (["evaluate"], "no --mocap given"),
         (["train-risp", "--epochs", "many"], "--epochs"),
@@ -99,12 +103,14 @@ def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         raise InputError("stop here")
 
     fake_task(monkeypatch, "identify", task)
-    options = ("--fit", "mass, drag", "--set", "mass=0.04", "--set", "gravity=9.8", "--no-overlay", "--seed", "3")
+    options = ("--fit", "mass, drag", "--set", "mass=0.04", "--set", "gravity=9.8", "--no-overlay", "--seed", "3",
+               "--solver", "adam", "--loss", "pixel", "--starts", "4")  # fmt: skip
     assert run_cli(monkeypatch, *IDENTIFY, *options) == 3
     assert seen["clip"] == Path("clip.mp4")
     assert seen["fit"] == ("mass", "drag")
     assert seen["set_values"] == {"mass": 0.04, "gravity": 9.8}
     assert (seen["overlay"], seen["seed"], seen["system"]) == (False, 3, "quadrotor")
+    assert (seen["method"], seen["loss"], seen["starts"]) == ("adam", "pixel", 4)
 
 
 def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

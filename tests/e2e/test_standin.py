@@ -56,7 +56,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Flight]:
     options = {
         "clip": folder / "clip.mp4", "mesh": folder / "mesh.obj", "camera": folder / "camera.yaml",
         "camera_pose": None, "actions": None, "params": None, "system": "quadrotor", "fit": ("mass",),
-        "set_values": given, "mesh_units": "m", "method": "smoothing", "seed": 0,
+        "set_values": given, "mesh_units": "m", "method": "smoothing", "loss": "keypoint",
+        "starts": 1, "seed": 0,
     }  # fmt: skip
     out = folder / "run"
     out.mkdir()

@@ -49,5 +49,5 @@ def test_a_model_that_misses_drag_leaves_residuals_that_are_not_white() -> None:
 def test_shooting_needs_actions() -> None:
     flight = fly(1.2)
     problem = Problem(flight.system, flight.parameters, watch(flight), flight.camera_to_world)
-    with pytest.raises(UsageError, match="--method smoothing"):
+    with pytest.raises(UsageError, match="--solver smoothing"):
         shooting.solve(problem, flight.states)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.signal import lfilter
 
-from vid2phys.engine.system import System
+from vid2phys.engine.system import System, check_scheme
+from vid2phys.errors import UsageError
 from vid2phys.types import Actions, Array, Observation, Parameters
 
 DELAY, LAG = "action_delay_s", "motor_lag_s"
+STABLE_SHARE = 0.8  # of the longest stable step
 _FILTER_STEP_S = 1e-3
 
 
@@ -95,6 +97,28 @@ def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: flo
     integral = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(filtered, axis=0)]) * _FILTER_STEP_S
     at_knots = np.stack([np.interp(knots.times_s, fine, column) for column in integral.T], axis=1)
     return np.diff(at_knots, axis=0) / knots.step_s[:, None]
+
+
+def held_controls(problem: Problem, knots: Knots) -> Array:
+    """Controls [T - 1, M] of a deterministic rollout: the recorded actions, and no disturbance.
+
+    Raises UsageError for a system that is driven and has no recorded actions.
+    """
+    controls = np.zeros((len(knots.step_s), len(problem.system.control_names)))
+    if problem.actions is not None:
+        recorded = effective_actions(problem.actions, knots, 0.0, 0.0)
+        controls[:, : recorded.shape[1]] = recorded
+    elif len(problem.system.action_names):
+        raise UsageError("a rollout without --actions", "recorded actions", "use --solver smoothing")
+    return controls
+
+
+def stable_substeps(problem: Problem, knots: Knots, least: int = 2) -> int:
+    """Steps an interval that the system's own integrator bears at the problem's parameters."""
+    if check_scheme(problem.system, None, 1) == "implicit_euler":
+        return 1
+    longest = STABLE_SHARE * problem.system.longest_step_s(problem.parameters.vector)
+    return max(least, int(np.ceil(knots.step_s.max() / longest)))
 
 
 def _hold_integral(actions: Actions, times_s: Array) -> Array:

@@ -14,7 +14,7 @@ from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import arrow
-from vid2phys.solvers.problem import Knots, Problem, effective_actions
+from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
 
@@ -29,6 +29,7 @@ class _Setup:
     knots: Knots
     controls: Array  # [T - 1, M]
     roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
+    substeps: int
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,8 @@ class _Point:
 def solve(problem: Problem, states: Array, *, iterations: int = 40) -> Solution:
     """Fit the first state and the free parameters, starting from states at the knots [T, N] (only the first is used).
 
-    Raises UsageError without recorded actions: a deterministic rollout needs them.
+    Raises UsageError for a driven system without recorded actions: a deterministic rollout needs them.
     """
-    if problem.actions is None:
-        raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
     setup = _setup(problem)
     point, used, converged = _Point(states[0], problem.parameters), 0, True
     for share in (0.1, 0.2, 0.4, 0.7, 1.0):
@@ -55,11 +54,8 @@ def solve(problem: Problem, states: Array, *, iterations: int = 40) -> Solution:
 
 def _setup(problem: Problem) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
-    controls = np.zeros((len(knots.step_s), len(problem.system.control_names)))
-    assert problem.actions is not None
-    recorded = effective_actions(problem.actions, knots, 0.0, 0.0)
-    controls[:, : recorded.shape[1]] = recorded
-    return _Setup(problem, knots, controls, whitening(problem))
+    substeps = stable_substeps(problem, knots, SUBSTEPS)
+    return _Setup(problem, knots, held_controls(problem, knots), whitening(problem), substeps)
 
 
 def whitening(problem: Problem) -> Array:
@@ -86,7 +82,7 @@ def _evaluate(setup: _Setup, point: _Point, frames: int, derivatives: bool) -> t
     free = list(problem.parameters.free_indices)
     step_s, controls = setup.knots.step_s[:last], setup.controls[:last]
     vector = point.parameters.vector
-    states = simulate(problem.system, point.initial[None], controls[None], vector, step_s, substeps=SUBSTEPS)[0]
+    states = simulate(problem.system, point.initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
     seen = problem.observation
     predicted, jacobian, _ = observe(problem.system, at_frames, seen.points_body, problem.camera_to_world)
@@ -112,7 +108,7 @@ def _sensitivities(
 ) -> Array:
     """d tangent of state k / d (tangent of the first state, free parameters in solver coordinates), [T, D, D + P]."""
     system, vector = setup.problem.system, point.parameters.vector
-    steps = linearize(system, states, controls, vector, step_s, substeps=SUBSTEPS)
+    steps = linearize(system, states, controls, vector, step_s, substeps=setup.substeps)
     scale = np.array([vector[i] if point.parameters.items[i].transform == "log" else 1.0 for i in free])
     size = len(system.tangent_names)
     out = np.zeros((len(states) + 1, size, size + len(free)))
@@ -168,7 +164,7 @@ def _solution(setup: _Setup, point: _Point, iterations: int, converged: bool) ->
     start = information[:size, :size] + 1e-12 * np.trace(information[:size, :size]) / size * np.eye(size)
     schur = information[size:, size:] - information[size:, :size] @ np.linalg.solve(start, information[:size, size:])
     null = arrow.parameter_covariance(schur, reference=np.diagonal(information)[size:])
-    covariance = _full_covariance(information, size, null.covariance)
+    covariance = full_covariance(information, size, null.covariance)
     free = list(problem.parameters.free_indices)
     sensitivity = _sensitivities(setup, point, states[:-1], setup.controls, knots.step_s, free)[knots.frame_knot]
     return Solution(
@@ -190,7 +186,7 @@ def _solution(setup: _Setup, point: _Point, iterations: int, converged: bool) ->
     )
 
 
-def _full_covariance(information: Array, size: int, parameters: Array) -> Array:
+def full_covariance(information: Array, size: int, parameters: Array) -> Array:
     """Covariance of (first state, parameters), null directions of the parameters left out."""
     start = np.linalg.inv(information[:size, :size] + 1e-9 * np.eye(size))
     gain = -start @ information[:size, size:]

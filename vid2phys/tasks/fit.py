@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.tasks.descend import LEFT, descend, keypoint_misfit, report
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.risp.pixels.align import Stage
     from vid2phys.risp.tracking.tracked import Track
+    from vid2phys.solvers.gradient import Descent
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
@@ -23,6 +25,10 @@ LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
 SURE_QUALITY = 0.5  # readings worse than this may be of something else
 SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
+RAN_AWAY = (
+    "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
+    "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
+)
 UNREFINED = "the object hardly moved against its background: pixels could not refine the network's readings"
 
 
@@ -32,11 +38,18 @@ def solve(
     *,
     fit: tuple[str, ...],
     method: str = "smoothing",
+    loss: str = "keypoint",
+    starts: int = 1,
+    seed: int = 0,
     refine: bool = True,
     progress: Progress = silent,
 ) -> Result:
-    """Fit the system to what was tracked; the status of the result says how that went."""
-    from vid2phys.solvers import initial, shooting, smoothing
+    """Fit the system to what was tracked; the status of the result says how that went.
+
+    method, loss, starts: see `descend.check_options`. Whatever the method, smoothing comes first: it settles the branch
+    and where to start.
+    """
+    from vid2phys.solvers import initial, smoothing
     from vid2phys.solvers.problem import Problem
 
     seen, known = tracked.observation, inputs.known
@@ -48,6 +61,7 @@ def solve(
         return _lost(problem, tracked)
     progress("fitting")
     states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    read = states
     first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
     solution = smoothing.solution(first)
     evidence, stage = tracked.branch_log_likelihood, None
@@ -81,13 +95,28 @@ def solve(
     if chosen != next(iter(tried)):
         fitted = smoothing.fit(problem, fitted.point.states, levels=fitted.levels)
     solution = smoothing.solution(fitted)
-    if method == "shooting":
-        progress("shooting")
-        solution = shooting.solve(problem, solution.knot_states)
+    descent = None
+    if method != "smoothing":
+        read = _turned(inputs, problem, read, chosen)[1][first.layout.knots.frame_knot]
+        begun, settled = solution, problem
+        descent = descend(
+            *(inputs, tracked, lambda: stage or _stage(inputs, tracked, settled, begun), problem, solution, read),
+            solver=method,
+            loss=loss,
+            starts=starts,
+            seed=seed,
+            progress=progress,
+        )
+        solution = descent.solution
     notes = [UNREFINED] if unrefined else []
     if inputs.turns_alike:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
-    return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes)
+    if descent is not None and keypoint_misfit(problem, solution) > LEFT:
+        solution = replace(solution, converged=False)
+        notes.append(RAN_AWAY)
+    if descent is not None and not descent.has_intervals:
+        notes.append(f"the loss '{loss}' has no error model: there are no intervals")
+    return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes, descent)
 
 
 def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
@@ -169,6 +198,7 @@ def _result(
     fit: tuple[str, ...],
     evidence: Array,
     notes: list[str],
+    descent: Descent | None = None,
 ) -> Result:
     from vid2phys.solvers import intervals
     from vid2phys.solvers.solution import degrees_of_freedom
@@ -181,8 +211,14 @@ def _result(
         solution.null_directions,
         degrees_of_freedom(problem, len(solution.theta_names)),
     )
+    covariance: Array | None = solution.covariance
+    if descent is not None and not descent.has_intervals:
+        found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
     lines = intervals.identifiability(solution.theta_names, solution.null_directions, found)
     status, message = _status(solution, found, fit, lines)
+    diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, evidence, notes)
+    if descent is not None:
+        diagnostics["starts"] = report(descent.attempts)
     times = problem.observation.times_s
     actions, std = _actions(inputs, solution, times)
     return Result(
@@ -190,11 +226,11 @@ def _result(
         message,
         inputs.system.name,
         found,
-        Trajectory(times, solution.states, inputs.system.state_names, solution.controls, solution.covariance),
+        Trajectory(times, solution.states, inputs.system.state_names, solution.controls, covariance),
         actions,
         std,
         problem.observation,
-        _diagnostics(inputs, tracked, problem, solution, lines, evidence, notes),
+        diagnostics,
     )
 
 

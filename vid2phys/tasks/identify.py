@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.errors import InputError, UsageError
+from vid2phys.tasks.descend import check_options
 from vid2phys.tasks.fit import LEAST_FRAMES, solve
 from vid2phys.tasks.progress import Progress, silent
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from vid2phys.risp.tracking.tracked import Track
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
-
-METHODS = ("smoothing", "shooting")
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,8 @@ def identify(
     mesh_units: str = "m",
     model: str | Path | None = None,
     method: str = "smoothing",
+    loss: str = "keypoint",
+    starts: int = 1,
     out: str | Path | None = None,
     seed: int = 0,
     refine: bool = True,
@@ -66,24 +67,33 @@ def identify(
     """Fit a physical system to a clip and write a run folder.
 
     Paths as on the command line; mesh: None for a system on a known base (a hand, a rod), which has its own;
-    `set_values` and `params` are known values in SI, `fit` names the parameters wanted. Without `actions` they are
-    fitted, one for each frame interval. Returns the result and the folder. Raises Vid2PhysError for anything a user can
-    mend; a fit that fails returns a Result whose status says so.
+    `set_values` and `params` are known values in SI, `fit` names the parameters wanted. `method` is the solver
+    (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Without
+    `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises Vid2PhysError for
+    anything a user can mend; a fit that fails returns a Result whose status says so.
     """
     from vid2phys.io.run import new_run
     from vid2phys.tasks.config import write_config
 
     options = {key: value for key, value in locals().items() if key not in ("progress", "new_run", "write_config")}
     started = time.perf_counter()
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
+    check_options(method, loss, starts, actions=actions is not None, rigid=mesh is not None)
     progress("reading inputs")
     inputs = read_inputs(options)
     if inputs.model.shape.kind != "rigid":
         result = _identify_posed(inputs, tuple(fit), progress)
     else:
         tracked = track_clip(inputs, progress)
-        result = solve(inputs, tracked, fit=tuple(fit), method=method, refine=refine, progress=progress)
+        result = solve(
+            *(inputs, tracked),
+            fit=tuple(fit),
+            method=method,
+            loss=loss,
+            starts=starts,
+            seed=seed,
+            refine=refine,
+            progress=progress,
+        )
     with new_run("identify", out) as folder:
         write_config(folder / "config.yaml", "identify", options | {"out": None})
         if overlay:
@@ -102,8 +112,6 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
 
     if options["mesh"] is None:
         return _read_posed(options)
-    if options["method"] == "shooting" and not options["actions"]:
-        raise UsageError("--method shooting without --actions", "recorded actions", "use --method smoothing")
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = load_actions(options["actions"]) if options["actions"] else None
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
@@ -260,5 +268,5 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
 def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     paths = {name: Path(options[name]) for name in ("clip", "mesh", "camera", "camera_pose", "actions", "params")
              if options[name] is not None}  # fmt: skip
-    plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method")}
+    plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
     return paths | {"model": inputs.model.folder} | plain

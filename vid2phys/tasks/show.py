@@ -91,7 +91,7 @@ def print_recorded(fitted: FittedRecording, folder: Path, *, as_json: bool = Fal
         print((folder / "result.json").read_text(encoding="utf-8").rstrip())
         return
     rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in fitted.estimates]
-    _print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
+    print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
     for note_ in fitted.fit.notes:
         print(f"note: {note_}")
     print(f"{'converged' if fitted.fit.converged else 'not converged'} after {fitted.fit.iterations} iterations")

@@ -60,12 +60,15 @@ class _Pyramid(nn.Module):
         self.last = _Block(features, features)
         self.norm = _norm(features)
 
+    def levels(self, images: Tensor) -> list[Tensor]:
+        """What comes out of the stages, from fine to coarse."""
+        maps = [self.first(self.stem(functional.pixel_unshuffle(images, 2)))]
+        for stage in self.stages:
+            maps.append(stage(maps[-1]))
+        return maps[1:]
+
     def forward(self, images: Tensor) -> Tensor:
-        x = self.first(self.stem(functional.pixel_unshuffle(images, 2)))
-        levels = []
-        for stage, lateral in zip(self.stages, self.laterals, strict=True):
-            x = stage(x)
-            levels.append(lateral(x))
+        levels = [lateral(x) for lateral, x in zip(self.laterals, self.levels(images), strict=True)]
         y = levels[-1]
         for level in reversed(levels[:-1]):
             y = level + functional.interpolate(y, scale_factor=2.0, mode="bilinear", align_corners=False)

@@ -1,0 +1,120 @@
+"""identify's last step by other losses and solvers, on a rendered flight with true keypoints in the tracker's place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.e2e.test_standin import tracked
+from tests.filmed import cross
+from tests.flight import Flight, fly
+from tests.synthetic import camera_of
+from vid2phys.errors import UsageError
+from vid2phys.io.mesh import mass_properties
+from vid2phys.io.run import to_json
+from vid2phys.io.video import read_clip
+from vid2phys.risp.networks.model import Model
+from vid2phys.solvers import gradient
+from vid2phys.tasks import identify as task
+from vid2phys.tasks.descend import check_options
+from vid2phys.tasks.film import write_clip
+from vid2phys.tasks.fit import RAN_AWAY, solve
+from vid2phys.tasks.known_values import known_values
+from vid2phys.types import Status, Trajectory
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[task.Inputs, Flight]:
+    flight, folder = fly(0.9, swing=0.3), tmp_path_factory.mktemp("descend")
+    camera, mesh = replace(camera_of(flight), camera_to_world=flight.camera_to_world), cross()
+    held = np.concatenate([flight.states, flight.states[-1:]])  # the last state of a film is not in it
+    path = Trajectory(np.append(flight.times_s, flight.times_s[-1] + 1 / 30), held, flight.system.state_names)
+    write_clip(folder / "clip.mp4", flight.system, path, mesh, camera, 30.0)
+    given = {p.name: p.value for p in flight.parameters if p.name.startswith("inertia") or p.name == "drag"}
+    known = known_values(flight.system, mass_properties(mesh), given, ("mass",), flight.actions)
+    trained = Model.load(ROOT / "models" / "crazyflie")  # of another body: it reads something all the same
+    model = SimpleNamespace(
+        folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None], center=np.zeros(3), view_size=96,
+        shape=SimpleNamespace(exact=False), radius_m=0.15, fine=trained.fine, calibration=None,
+    )  # fmt: skip
+    clip = read_clip(folder / "clip.mp4")
+    assert len(clip.times_s) == len(flight.times_s)
+    inputs = task.Inputs(
+        clip, mesh, camera, flight.camera_to_world, flight.system, flight.actions, model, known, ()
+    )  # type: ignore[arg-type]  # fmt: skip
+    return inputs, flight
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss", "starts"),
+    [("shooting", "keypoint", 2), ("rmsprop", "pixel", 1), ("adam", "risp_image", 1), ("adam", "state", 2),
+     ("rmsprop", "perceptual", 1)],
+)  # fmt: skip
+def test_every_way_gives_a_result_with_all_starts(
+    filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch, solver: str, loss: str, starts: int
+) -> None:
+    monkeypatch.setattr(gradient, "ITERATIONS", 3)
+    inputs, flight = filmed
+    told: list[str] = []
+    result = solve(
+        inputs, tracked(flight), fit=("mass",), method=solver, loss=loss, starts=starts, refine=False,
+        progress=lambda stage, *_: told.append(stage),
+    )  # fmt: skip
+    reported = to_json(result.diagnostics["starts"])
+    assert len(reported) == starts
+    assert all(row["failure"] is None and row["iterations"] >= 3 for row in reported)
+    assert json.dumps(reported)
+    mass = next(p for p in result.parameters if p.name == "mass")
+    assert mass.value == pytest.approx(0.72, rel=0.08)
+    assert mass.identifiable
+    assert np.isfinite(mass.ci95).all() == (loss != "perceptual")
+    assert (result.trajectory.covariance is None) == (loss == "perceptual")
+    notes = result.diagnostics["notes"]
+    assert isinstance(notes, list)
+    assert any("no error model" in note for note in notes) == (loss == "perceptual")
+    assert RAN_AWAY not in notes
+    assert ("shooting" if solver == "shooting" else f"{solver} by {loss}") in told
+
+
+def test_a_rollout_that_leaves_the_motion_is_not_converged(
+    filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradient, "ITERATIONS", 1)
+    inputs, flight = filmed
+    pushed = replace(flight.actions, values=flight.actions.values * [1.0, 1.0, 1.0, 1.0] + [0.0, 0.3, 0.0, 0.0])
+    result = solve(
+        replace(inputs, actions=pushed), tracked(flight), fit=("mass",), method="adam", loss="state", refine=False
+    )
+    assert result.status is not Status.CONVERGED
+    assert RAN_AWAY in result.diagnostics["notes"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("newton", "keypoint", 1), "unknown solver 'newton'; expected one of adam, rmsprop, shooting, smoothing"),
+        (("adam", "ssim", 1), "unknown loss 'ssim'; expected one of keypoint, perceptual, pixel, risp_image, state"),
+        (("smoothing", "pixel", 1), "--loss pixel with --solver smoothing; expected --loss keypoint; or use --solver"),
+        (("smoothing", "keypoint", 3), "--starts 3 with --solver smoothing"),
+        (("adam", "keypoint", 0), "--starts 0; expected 1 or more"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(options: tuple[str, str, int], text: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        check_options(*options, actions=True, rigid=True)
+    assert text in str(raised.value)
+
+
+def test_what_other_bodies_cannot_do_is_named() -> None:
+    with pytest.raises(UsageError, match="--solver rmsprop without --actions; expected recorded actions"):
+        check_options("rmsprop", "pixel", 1, actions=False, rigid=True)
+    with pytest.raises(UsageError, match="for a body on a known base; expected the defaults"):
+        check_options("rmsprop", "keypoint", 1, actions=True, rigid=False)
+    check_options("smoothing", "keypoint", 1, actions=False, rigid=False)

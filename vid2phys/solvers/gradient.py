@@ -1,0 +1,337 @@
+"""The papers' optimisers on a deterministic rollout from the first state, through the engine's adjoint.
+
+Any loss (`losses`), first derivatives alone: RMSProp as RISP has it (Ma, Du et al., ICLR 2022: rate 3e-3, momentum 0.5,
+100 iterations) and Adam. Parameters move in solver coordinates (logarithms, where they have one) and stay within their
+bounds, states on their manifold. Several starts in one call: all are reported, the best is kept.
+
+An interval is that of a Gauss-Newton Hessian at the end, for losses with residuals. Limits: a step is a fixed length,
+so what is found wanders by about `rate` about the optimum; a start far away may end in another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from vid2phys.engine.points import manifold_gradient
+from vid2phys.engine.rollout import rollout, simulate
+from vid2phys.errors import SimulationError, UsageError, unknown_name
+from vid2phys.solvers import arrow
+from vid2phys.solvers.losses import Loss
+from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.shooting import FINE_STEP_S, full_covariance
+from vid2phys.solvers.solution import Solution, innovations
+from vid2phys.types import Array, Parameters
+
+ITERATIONS = 100
+RATES = {"adam": 1e-2, "rmsprop": 3e-3}
+MOMENTUM = 0.5  # of RMSProp
+_STEP = 1e-3  # of differences, in units of the unknowns
+_TINY = 1e-5
+_SETTLED = 0.01  # share of the loss that the last tenth of the iterations may still bring
+_MOST_COORDINATE = 50.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a descent begins, or ends: the first state [N] and all parameters."""
+
+    state: Array
+    parameters: Parameters
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One descent. end: its best point. losses: of each iteration, in order. failure: why it stopped early, if so."""
+
+    start: Start
+    end: Start
+    losses: Array
+    failure: str | None = None
+
+    @property
+    def loss(self) -> float:
+        """The least found; infinite if there is none."""
+        return float(self.losses.min(initial=np.inf))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last tenth of the iterations brought little."""
+        before = self.losses[: max(1, int(0.9 * len(self.losses)))].min(initial=np.inf)
+        return self.failure is None and bool(before - self.loss <= _SETTLED * before)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What came out: the best attempt's solution, and all attempts in the order of their starts.
+
+    has_intervals: whether covariances follow from the loss; else they are infinite and mean nothing.
+    """
+
+    solution: Solution
+    attempts: tuple[Attempt, ...]
+    best: int
+    has_intervals: bool
+
+
+@dataclass(frozen=True)
+class _Setup:
+    problem: Problem
+    loss: Loss
+    knots: Knots
+    controls: Array  # [T - 1, M]
+    substeps: int
+    units: Array  # [U] of the unknowns: tangent of the first state, then parameters in solver coordinates
+    moving: int  # how many of the unknowns are of the first state: D or none
+
+
+def solve(
+    problem: Problem,
+    loss: Loss,
+    starts: Sequence[Start],
+    *,
+    optimizer: str = "rmsprop",
+    iterations: int | None = None,
+    rate: float | None = None,
+    known_state: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Descent:
+    """Minimise the loss over the first state and the free parameters from each of the starts.
+
+    iterations: ITERATIONS if not given. rate: of the optimiser, in units of the unknowns: 1 for a logarithm, the value
+    at the start for a parameter without one, and for the first state what moves the body by its own size. known_state:
+    the first states of the starts are the truth, as in the papers. progress: called with iterations done and in all.
+    Raises UsageError for an unknown optimiser, no starts, and a driven system without recorded actions; InputError when
+    a start gives the loss nothing to go by; SimulationError when every start diverges.
+    """
+    iterations = ITERATIONS if iterations is None else iterations
+    if optimizer not in RATES:
+        raise unknown_name("optimizer", optimizer, tuple(RATES))
+    if not starts or iterations < 1:
+        raise UsageError(f"{len(starts)} starts and {iterations} iterations", "at least one of both", "raise --starts")
+    setup = _setup(problem, loss, starts[0], known_state)
+    _check(setup, starts)
+    attempts: list[Attempt] = []
+    for start in starts:
+
+        def told(step: int, before: int = len(attempts) * iterations) -> None:
+            progress(before + step, len(starts) * iterations)
+
+        attempts.append(_descend(setup, start, optimizer, iterations, rate or RATES[optimizer], told))
+    best = int(np.argmin([attempt.loss for attempt in attempts]))
+    if not np.isfinite(attempts[best].loss):
+        raise SimulationError(
+            f"none of {len(starts)} starts could be simulated ({attempts[best].failure})", "a motion that stays finite",
+            "start nearer with --set",
+        )  # fmt: skip
+    count = sum(len(attempt.losses) for attempt in attempts)
+    solution = _solution(setup, attempts[best], count)
+    return Descent(solution, tuple(attempts), best, loss.has_residuals)
+
+
+def drawn_starts(start: Start, count: int, rng: np.random.Generator, *, factor: float = 2.0) -> list[Start]:
+    """The start, and others whose free parameters are drawn up to a factor either way, within their bounds.
+
+    One that is zero, or has no logarithm, is drawn evenly; zero ones from within a hundredth of their bounds.
+    """
+    starts = [start]
+    for _ in range(count - 1):
+        values = {}
+        for p in start.parameters:
+            if not p.free:
+                continue
+            if p.value != 0.0:
+                drawn = p.value * float(np.exp(rng.uniform(-1.0, 1.0) * np.log(factor)))
+            else:
+                drawn = float(rng.uniform(0.01 * max(p.lower, -1e3), 0.01 * min(p.upper, 1e3)))
+            values[p.name] = float(np.clip(drawn, p.lower, p.upper))
+        starts.append(Start(start.state, start.parameters.with_values(values)))
+    return starts
+
+
+def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool) -> _Setup:
+    knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
+    moving = 0 if known_state else len(problem.system.tangent_names)
+    free = [p for p in start.parameters if p.free]
+    units = [1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free]
+    if not moving + len(free):
+        raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
+    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    setup = _Setup(problem, loss, knots, controls, substeps, np.array([*np.ones(moving), *units]), moving)
+    return setup if not moving else replace(setup, units=np.array([*_motion_units(setup, start), *units]))
+
+
+def _motion_units(setup: _Setup, start: Start) -> Array:
+    """What of each tangent of the first state [D] moves the body's points by its own size, over all frames.
+
+    A step has the same length along all unknowns: in SI a position would swing by centimetres while a velocity creeps.
+    """
+    system, points = setup.problem.system, setup.problem.observation.points_body
+    steps = _TINY * np.eye(setup.moving)
+    try:
+        states = _states(setup, [start, *(replace(start, state=system.retract(start.state, row)) for row in steps)])
+    except (SimulationError, UsageError):
+        return np.ones(setup.moving)
+    placed = system.keypoints(states, points)  # [1 + D, F, K, 3]
+    size = float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=-1).mean()))
+    moves = np.sqrt(np.square(placed[1:] - placed[:1]).sum(axis=-1).mean(axis=(1, 2))) / _TINY
+    return np.where(moves > 1e-6 * size, size / np.maximum(moves, 1e-6 * size), 1.0)
+
+
+def _check(setup: _Setup, starts: Sequence[Start]) -> None:
+    """Raises what the loss raises when it has nothing to go by at any of the starts that can be simulated."""
+    failures: list[Exception] = []
+    for start in starts:
+        try:
+            setup.loss.check(torch.from_numpy(_states(setup, [start])[0]))
+            return
+        except SimulationError:
+            continue
+        except Exception as error:  # the next start may do
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _descend(
+    setup: _Setup, start: Start, optimizer: str, iterations: int, rate: float, progress: Callable[[int], None]
+) -> Attempt:
+    point, best, losses = start, start, list[float]()
+    step = _stepper(optimizer, len(setup.units), rate)
+    for iteration in range(iterations):
+        progress(iteration)
+        try:
+            value, slope = _slope(setup, point)
+        except (SimulationError, UsageError) as error:  # beyond what the engine can compute
+            return Attempt(start, best, np.array(losses), str(error))
+        if not np.isfinite(value) or not np.isfinite(slope).all():
+            return Attempt(start, best, np.array(losses), "the loss is not finite")
+        if value < min(losses, default=np.inf):
+            best = point
+        losses.append(value)
+        point = _moved(setup, point, step(setup.units * slope))
+    return Attempt(start, best, np.array(losses))
+
+
+def _stepper(optimizer: str, size: int, rate: float) -> Callable[[Array], Array]:
+    """From a gradient to the step of PyTorch's optimiser, whose memory does not depend on where the unknowns are."""
+    at = torch.zeros(size, dtype=torch.float64)
+    optimiser: Any = (
+        torch.optim.RMSprop([at], lr=rate, momentum=MOMENTUM)
+        if optimizer == "rmsprop"
+        else torch.optim.Adam([at], lr=rate)
+    )
+
+    def step(slope: Array) -> Array:
+        at.zero_()
+        at.grad = torch.from_numpy(slope)
+        optimiser.step()
+        return at.numpy().copy()
+
+    return step
+
+
+def _slope(setup: _Setup, point: Start) -> tuple[float, Array]:
+    """The loss with its priors, and its gradient for the unknowns [U], not in units."""
+    system, names = setup.problem.system, [p.name for p in point.parameters if p.free]
+    initial = torch.from_numpy(point.state[None].copy()).requires_grad_()
+    parameters = torch.from_numpy(point.parameters.vector).requires_grad_()
+    controls = torch.from_numpy(setup.controls[None])
+    states = rollout(system, initial, controls, parameters, setup.knots.step_s, substeps=setup.substeps)[0]
+    value = setup.loss.value(states[torch.from_numpy(setup.knots.frame_knot)])
+    by_state, by_parameter = torch.autograd.grad(value, (initial, parameters))
+    scale = np.array([p.value if p.transform == "log" else 1.0 for p in point.parameters])
+    free = list(point.parameters.free_indices)
+    off, std = _prior(setup.problem, names, point.parameters.free_vector())
+    slope = (by_parameter.numpy() * scale)[free] + off / std
+    if setup.moving:
+        slope = np.concatenate([manifold_gradient(system, point.state, by_state.numpy()[0]), slope])
+    return float(value.detach()) + 0.5 * float(off @ off), slope
+
+
+def _prior(problem: Problem, names: list[str], free: Array) -> tuple[Array, Array]:
+    """Distances of the free parameters from their priors in standard deviations [P], and these, infinite for none."""
+    known = [problem.priors.get(name, (0.0, np.inf)) for name in names]
+    mean, std = (np.array([pair[k] for pair in known]).reshape(len(names)) for k in (0, 1))
+    return (free - mean) / std, std
+
+
+def _moved(setup: _Setup, point: Start, step: Array) -> Start:
+    """The point after a step in units of the unknowns; parameters stay within their bounds."""
+    tangent, free = (setup.units * step)[: setup.moving], (setup.units * step)[setup.moving :]
+    state = setup.problem.system.retract(point.state, tangent) if setup.moving else point.state
+    coordinates = np.clip(point.parameters.free_vector() + free, -_MOST_COORDINATE, _MOST_COORDINATE)
+    moved = point.parameters.with_free_vector(coordinates)
+    within = {p.name: float(np.clip(p.value, p.lower, p.upper)) for p in moved if p.free}
+    return Start(state, moved.with_values(within, source="fitted"))
+
+
+def _states(setup: _Setup, points: Sequence[Start], *, all_knots: bool = False) -> Array:
+    """States at the frames [B, F, N] (or all knots, [B, T, N]) of rollouts from several points."""
+    controls = np.broadcast_to(setup.controls, (len(points), *setup.controls.shape))
+    initial, parameters = np.stack([p.state for p in points]), np.stack([p.parameters.vector for p in points])
+    states = simulate(setup.problem.system, initial, controls, parameters, setup.knots.step_s, substeps=setup.substeps)
+    return states if all_knots else states[:, setup.knots.frame_knot]
+
+
+def _solution(setup: _Setup, attempt: Attempt, iterations: int) -> Solution:
+    problem, point, size = setup.problem, attempt.end, setup.moving
+    fitted = point.parameters.with_values({p.name: p.value for p in point.parameters if p.free}, source="fitted")
+    names = [p.name for p in fitted if p.free]
+    states = _states(setup, [point], all_knots=True)[0]
+    at_frames = states[setup.knots.frame_knot]
+    frames, tangents = len(at_frames), len(problem.system.tangent_names)
+    covariance = np.full((frames, tangents, tangents), np.nan)
+    null = arrow.Null(np.diag(np.full(len(names), np.inf)), np.zeros((0, len(names))))
+    if setup.loss.has_residuals:
+        information, sensitivity = _linearized(setup, point, at_frames)
+        _, std = _prior(problem, names, fitted.free_vector())
+        information[size:, size:] += np.diag(std**-2.0)
+        schur, full = information, information
+        if size:
+            start = information[:size, :size]
+            start = start + 1e-12 * max(np.trace(start) / size, 1e-30) * np.eye(size)
+            across = information[:size, size:]
+            schur = information[size:, size:] - across.T @ np.linalg.solve(start, across)
+        null = arrow.parameter_covariance(schur, reference=np.diagonal(information)[size:])
+        full = full_covariance(information, size, null.covariance) if size else null.covariance
+        covariance = sensitivity @ full @ np.swapaxes(sensitivity, 1, 2)
+    return Solution(
+        states=at_frames,
+        covariance=covariance,
+        controls=setup.knots.frame_means(setup.controls),
+        action_std=None,
+        parameters=fitted,
+        theta_names=tuple(names),
+        theta_covariance=null.covariance,
+        null_directions=null.directions,
+        iterations=iterations,
+        converged=attempt.settled,
+        loss=attempt.loss,
+        extra={},
+        weights=np.ones(problem.observation.visible.shape),
+        residuals=innovations(problem, at_frames),
+        knot_states=states,
+    )
+
+
+def _linearized(setup: _Setup, point: Start, at_frames: Array) -> tuple[Array, Array]:
+    """Information of the unknowns [U, U], and what they do to the states, [F, D, U], by central differences."""
+    system, count = setup.problem.system, len(setup.units)
+    ends = [_moved(setup, point, sign * _STEP * row) for row in np.eye(count) for sign in (1.0, -1.0)]
+    spans = [2.0 * _STEP * setup.units[i] for i in range(count)]
+    for i in range(setup.moving, count):  # bounds may have shortened a step
+        a, b = (end.parameters.free_vector()[i - setup.moving] for end in ends[2 * i : 2 * i + 2])
+        spans[i] = max(float(a - b), 1e-12)
+    states = _states(setup, ends)
+    with torch.no_grad():
+        middle = setup.loss.residuals(torch.from_numpy(at_frames)).numpy()
+        off = [setup.loss.residuals(torch.from_numpy(moved.copy())).numpy() for moved in states]
+    jacobian = np.stack([(off[2 * i] - off[2 * i + 1]) / spans[i] for i in range(count)], axis=1)
+    moves = system.local(at_frames, states)
+    sensitivity = np.stack([(moves[2 * i] - moves[2 * i + 1]) / spans[i] for i in range(count)], axis=-1)
+    return jacobian.T @ jacobian / setup.loss.variance(middle), sensitivity

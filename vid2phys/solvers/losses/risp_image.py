@@ -1,0 +1,68 @@
+"""What the network reads in pictures of the simulated body against what it reads in the clip: RISP's eq. 6."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vid2phys.errors import InputError
+from vid2phys.solvers.losses._loss import Loss, misfit, robust
+from vid2phys.solvers.reader import Reader
+from vid2phys.solvers.scene import Scene, Views
+from vid2phys.types import Array
+
+
+class RispImageLoss(Loss):
+    """N(rendered simulation) - N(clip), differentiable through renderer and network (Ma, Du et al., ICLR 2022, eq. 6).
+
+    A network that does not see the look of a body errs the same way in both pictures. Readings are taken up to the
+    body's symmetry, frame by frame, and under a Student-t cost: the paper has neither, nor units of the errors.
+    """
+
+    name = "risp_image"
+    needs = ("scene", "reader")
+    has_residuals = True
+
+    def prepare(self) -> None:
+        """See `Loss.prepare`. Raises InputError for views of another size than the network's."""
+        self._scene, self._reader = scene_and_reader(self)
+        with torch.no_grad():
+            output = self._reader.output(torch.from_numpy(self._scene.views.pictures))
+            self._numbers, self._std = self._reader.numbers(output), self._reader.std(output).double()
+
+    def check(self, states: Tensor) -> None:
+        """See `Loss.check`: there has to be something to read."""
+        self._scene.require_overlap(states)
+
+    def value(self, states: Tensor) -> Tensor:
+        """See `Loss.value`."""
+        return 0.5 * self.residuals(states).square().sum()
+
+    def residuals(self, states: Tensor) -> Tensor:
+        """See `Loss.residuals`."""
+        found = self._reader.numbers(self._reader.output(self._scene.pictures(states)))
+        turned = self._numbers[:, self._reader.turns], self._std[:, self._reader.turns]  # [n, G, S]
+        white = (found[:, None] - turned[0]) / turned[1]
+        nearest = white.detach().square().sum(-1).argmin(-1)
+        chosen = white[torch.arange(len(white)), nearest]
+        return robust(chosen, torch.full((len(chosen),), float(chosen.shape[1]))).flatten()
+
+    def variance(self, residuals: Array) -> float:
+        """See `Loss.variance`."""
+        return misfit(residuals)
+
+
+def scene_and_reader(loss: Loss) -> tuple[Scene, Reader]:
+    """Those of a loss that needs both. Raises InputError for views of another size than the network's."""
+    scene, reader = loss.evidence.scene, loss.evidence.reader
+    assert scene is not None
+    assert reader is not None
+    require_size(scene.views, reader)
+    return scene, reader
+
+
+def require_size(views: Views, reader: Reader) -> None:
+    """Raises InputError for views of another size than the network's."""
+    if views.size != reader.view_size:
+        size = reader.view_size
+        raise InputError(f"views of {views.size} x {views.size} px", f"{size} x {size}", "resample them for this model")

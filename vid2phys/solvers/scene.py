@@ -1,0 +1,153 @@
+"""Pictures of a simulated motion, differentiable: what losses that look at pixels compare with the clip's.
+
+A clip is compared in *views*: square pictures around the object, each of a camera without distortion, resampled from a
+frame once (`risp.tracking.view`). Light is composited linearly and encoded as sRGB. The body's colours are linear in
+its normals, a part each: as much of an unknown light as a few frames tell (Basri and Jacobs, PAMI 2003: of a convex
+body without gloss the first two orders of spherical harmonics; the first order is what is taken here).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vid2phys.engine.points import world_points
+from vid2phys.engine.render.differentiable import closed, draw, normals_of
+from vid2phys.engine.system import System
+from vid2phys.errors import InputError
+from vid2phys.types import Array, Mesh
+
+_RIDGE = 1e-3  # of the pixels that a part covers: colours that no picture tells stay near grey
+_GREY = 0.18
+
+
+@dataclass(frozen=True)
+class Views:
+    """Pictures of some frames of a clip, all V x V.
+
+    frames: [n] which frames. pictures, backdrop: [n, V, V, 3] display values (sRGB) 0..1, with the body and what is
+    behind it. known: [n, V, V] bool, where the backdrop is known. K: [n, 3, 3] px. world_to_view: [n, 4, 4].
+    """
+
+    frames: NDArray[np.int64]
+    pictures: Array
+    backdrop: Array
+    known: NDArray[np.bool_]
+    K: Array
+    world_to_view: Array
+
+    def __post_init__(self) -> None:
+        """Raises InputError for pictures that are not square or not all of one size."""
+        expected = (len(self.frames), *self.pictures.shape[1:2] * 2, 3)
+        for name, values, shape in (
+            ("pictures", self.pictures, expected),
+            ("backdrops", self.backdrop, expected),
+            ("masks of what is known", self.known, expected[:3]),
+        ):
+            if values.shape != shape:
+                got = f"{name} of shape {list(values.shape)} for {len(self.frames)} frames"
+                raise InputError(got, f"{list(shape)}", "give square views of one size, one a frame")
+
+    @property
+    def size(self) -> int:
+        """V, px."""
+        return int(self.pictures.shape[1])
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A body before what is behind it. light: [parts, 4, 3], linear light of a part's face with the unit normal n
+    (world axes, towards the camera): light[0] + n @ light[1:]."""
+
+    system: System
+    mesh: Mesh
+    views: Views
+    light: Array
+
+    @cached_property
+    def _one_sided(self) -> NDArray[np.bool_]:
+        return closed(self.mesh.vertices, self.mesh.faces)
+
+    @cached_property
+    def _behind(self) -> Tensor:
+        return linear(torch.from_numpy(self.views.backdrop))
+
+    def pictures(self, states: Tensor) -> Tensor:
+        """Display values [n, V, V, 3] of states [F, N] at all frames of the clip; differentiable."""
+        shape, normals = self._placed(states)
+        light = torch.from_numpy(self.light)[torch.from_numpy(self.mesh.part)]
+        colors = light[:, 0] + torch.einsum("nfa,fac->nfc", normals, light[:, 1:])
+        picture, coverage = self._drawn(shape, colors)
+        return encoded(picture + (1.0 - coverage[..., None]) * self._behind)
+
+    def coverage(self, states: Tensor) -> Tensor:
+        """Share of each pixel that the body covers, [n, V, V]."""
+        shape, normals = self._placed(states)
+        return self._drawn(shape, normals)[1]
+
+    def require_overlap(self, states: Tensor) -> None:
+        """Raises InputError when the body is in none of the views: nothing would pull it there."""
+        if not bool((self.coverage(states.detach()) > 0.0).any()):
+            raise InputError(
+                f"the simulated body is in none of the {len(self.views.frames)} views of the clip",
+                "a start at which its picture overlaps the clip's",
+                "start nearer (--set, or let the tracker find the first state), or use --loss keypoint",
+            )
+
+    def _placed(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Vertices in view axes [n, V, 3] and normals in world axes, towards the camera [n, F, 3]."""
+        world = world_points(self.system, states[torch.from_numpy(self.views.frames)], self.mesh.vertices)
+        to_view = torch.from_numpy(self.views.world_to_view)
+        vertices = world @ to_view[:, :3, :3].transpose(1, 2) + to_view[:, None, :3, 3]
+        normals = normals_of(vertices, self.mesh.faces)
+        away = (normals * vertices[:, self.mesh.faces[:, 0]]).sum(-1, keepdim=True) > 0.0
+        normals = torch.where(away & ~torch.from_numpy(self._one_sided)[:, None], -normals, normals)
+        return vertices, normals @ to_view[:, :3, :3]
+
+    def _drawn(self, vertices: Tensor, colors: Tensor) -> tuple[Tensor, Tensor]:
+        size, K = self.views.size, torch.from_numpy(self.views.K)
+        return draw(vertices, self.mesh.faces, colors, K, size, size, one_sided=self._one_sided)
+
+
+def lit(system: System, mesh: Mesh, views: Views, states: Tensor) -> Scene:
+    """A scene whose light explains the views best if the body moves through states [F, N] (linear least squares).
+
+    Raises InputError when it is in none of the views.
+    """
+    parts = len(mesh.part_names)
+    scene = Scene(system, mesh, views, np.zeros((parts, 4, 3)))
+    scene.require_overlap(states)
+    with torch.no_grad():
+        vertices, normals = scene._placed(states)
+        basis = torch.zeros((*normals.shape[:2], parts, 4), dtype=torch.float64)
+        face = torch.arange(len(mesh.faces))
+        basis[:, face, torch.from_numpy(mesh.part)] = torch.cat([torch.ones_like(normals[..., :1]), normals], dim=-1)
+        design, coverage = scene._drawn(vertices, basis.flatten(2))
+        target = linear(torch.from_numpy(views.pictures)) - (1.0 - coverage[..., None]) * scene._behind
+        used = torch.from_numpy(views.known) & (coverage > 0.0)
+        rows, right = design[used], target[used]
+        rows_t = rows.T
+        ridge = _RIDGE * (rows_t @ rows).diagonal().reshape(parts, 4)[:, :1].clamp(min=1.0).expand(parts, 4).flatten()
+        grey = torch.zeros((parts, 4, 3), dtype=torch.float64)
+        grey[:, 0] = _GREY
+        grey = grey.flatten(0, 1)
+        light = grey + torch.linalg.solve(rows_t @ rows + torch.diag(ridge), rows_t @ (right - rows @ grey))
+    return Scene(system, mesh, views, light.reshape(parts, 4, 3).numpy())
+
+
+def encoded(light: Tensor) -> Tensor:
+    """Linear light to display values, sRGB (IEC 61966-2-1), 0..1; light is clamped to 0..1."""
+    light = light.clamp(0.0, 1.0)
+    above = light.clamp(min=0.0031308)
+    return torch.where(light <= 0.0031308, 12.92 * light, 1.055 * above ** (1.0 / 2.4) - 0.055)
+
+
+def linear(display: Tensor) -> Tensor:
+    """The inverse of `encoded`."""
+    above = display.clamp(min=0.04045)
+    return torch.where(display <= 0.04045, display / 12.92, ((above + 0.055) / 1.055) ** 2.4)
