@@ -72,15 +72,16 @@ def fit(
             break
     point, used, converged = gauss_newton(layout, point, levels)
     total += used
+    covariance, null = _marginals(layout, point, levels)
     if rounds >= ROUNDS and can_rest(layout):
+        states = covariance[:, : layout.tangent, : layout.tangent]
         for _ in range(_ACTIVITY_ROUNDS):
-            covariance = _marginals(layout, point, levels)[0]
             layout, point, levels = with_activity(layout, point, levels, covariance)
             point, used, converged = gauss_newton(layout, point, levels)
             total, levels = total + used, improve_levels(layout, point, levels)
-        point, used, converged = gauss_newton(layout, point, levels)
-        total += used
-    covariance, null = _marginals(layout, point, levels)
+            covariance, null = _marginals(layout, point, levels)
+        # when forces act is taken for known in these: states keep the intervals that they have without it
+        covariance[:, : layout.tangent, : layout.tangent] = states
     evidence = log_evidence(layout, linearized(layout, point, levels), point, levels)
     return Smoothed(*(layout, point, levels, covariance, null.covariance, null.directions, total, converged, evidence))
 
