@@ -10,14 +10,13 @@ errors of fx, fy, cx, cy and the distortion over their standard deviations, whic
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import write_table
 from tests.board_scene import photograph, round_about
 from vid2phys.calibration.detect import View, detect
 from vid2phys.calibration.intrinsics import calibrate_views
@@ -97,9 +96,7 @@ def main() -> None:
     for row in rows:
         print(f"{row['system']:26} {row['method']:8} {row['metric']:12} {row['value']:.3f} {row['unit']}")
     if options.json:
-        table = {"schema": "vid2phys.table/1", "name": "calibration", "command": "python -m benchmarks.calibration"}
-        table |= {"seconds": round(time.monotonic() - start, 1), "machine": platform.machine(), "rows": rows}
-        options.json.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+        write_table(options.json, "calibration", rows, time.monotonic() - start, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ does at last). Errors are up to the body's symmetry. `normalised` is the error o
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import write_table
 from vid2phys.engine.systems import get
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
@@ -190,17 +189,15 @@ def main() -> None:
     options = parser.parse_args()
     start = time.monotonic()
     table = list(measure(options.work, options.quick, options.looks))
-    data = {
-        "schema": "vid2phys.table/1",
-        "name": "contour",
-        "command": "python -m benchmarks.contour" + (" --quick" if options.quick else f" --looks {options.looks}"),
-        "quick": options.quick,
-        "seconds": round(time.monotonic() - start, 1),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "rows": table,
-    }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(data, indent=1) + "\n")
+    seconds = time.monotonic() - start
+    write_table(
+        options.json,
+        "contour",
+        table,
+        seconds,
+        quick=options.quick,
+        options="" if options.quick else f"--looks {options.looks}",
+    )
     if options.markdown:
         print(markdown(table))
 

@@ -20,9 +20,6 @@ rollout with its gradient for states, controls and parameters, as a multiple of 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -36,6 +33,7 @@ import numpy as np
 import torch
 
 from benchmarks.straight_warp import StraightWarp
+from benchmarks.tables import write_table
 from tests.oracles.neo_hookean import Tets
 from vid2phys.engine import systems
 from vid2phys.engine.constants import RISP_ROD
@@ -233,20 +231,6 @@ def peak_memory_gb(precision: str) -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6), 3)
 
 
-def table(rows: list[Row], command: str, seconds: float, quick: bool, device: str) -> dict[str, Any]:
-    """The rows in the form that all tables share: vid2phys.table/1."""
-    return {
-        "schema": "vid2phys.table/1",
-        "name": "engine",
-        "command": command,
-        "seconds": round(seconds, 1),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        "device": device if device == "cpu" else wp.get_device(device).name,
-        "quick": quick,
-        "rows": [{**asdict(row), "std": None, "paper": None} for row in rows],
-    }
-
-
 def markdown(rows: list[Row]) -> str:
     """One line a method and size."""
     lines = ["| tets | method | precision | forward Hz | backward Hz |", "|---|---|---|---|---|"]
@@ -283,10 +267,10 @@ def main() -> None:
         rows += [*rod(arguments.quick), *memory()]
     print(markdown(rows))
     if arguments.json:
-        command = f"python -m benchmarks.engine {'--quick ' if arguments.quick else ''}--device {arguments.device}"
-        result = table(rows, command, time.monotonic() - start, arguments.quick, arguments.device)
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        device = arguments.device if arguments.device == "cpu" else wp.get_device(arguments.device).name
+        flat = [{**asdict(row), "std": None, "paper": None} for row in rows]
+        seconds, asked = time.monotonic() - start, f"--device {arguments.device}"
+        write_table(arguments.json, "engine", flat, seconds, quick=arguments.quick, options=asked, device=device)
 
 
 if __name__ == "__main__":

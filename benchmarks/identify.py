@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.tables import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "samples" / "quadrotor"
@@ -150,30 +151,22 @@ def _measured(command: list[str]) -> tuple[float, float]:
     return time.monotonic() - start, usage.ru_maxrss / per_gb
 
 
-def table(rows: list[Row], command: str, seconds: float, quick: bool) -> dict[str, Any]:
-    """The rows in the form that all tables share: vid2phys.table/1."""
-    return {
-        "schema": "vid2phys.table/1",
-        "name": "identify",
-        "command": command,
-        "seconds": round(seconds, 1),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        "quick": quick,
-        "rows": [
-            {
-                "system": "rigid_contact" if row.case.startswith("cube_") else "quadrotor",
-                "method": "ours",
-                "case": row.case,
-                "metric": row.metric,
-                "value": row.value,
-                "std": None,
-                "n": 1,
-                "unit": row.unit,
-                "paper": None,
-            }
-            for row in rows
-        ],
-    }
+def flat(rows: list[Row]) -> list[dict[str, Any]]:
+    """The rows in the form that all tables share."""
+    return [
+        {
+            "system": "rigid_contact" if row.case.startswith("cube_") else "quadrotor",
+            "method": "ours",
+            "case": row.case,
+            "metric": row.metric,
+            "value": row.value,
+            "std": None,
+            "n": 1,
+            "unit": row.unit,
+            "paper": None,
+        }
+        for row in rows
+    ]
 
 
 MARKDOWN = {  # heading -> metric, factor, format
@@ -227,10 +220,7 @@ def main() -> None:
         value = "-" if row.value is None else f"{row.value:.5g}"
         print(f"{row.case:28} {row.metric:36} {value:>10} {row.unit}")
     if options.json is not None:
-        from vid2phys.io.run import write_json
-
-        command = "python -m benchmarks.identify" + (" --quick" if options.quick else "")
-        write_json(options.json, table(rows, command, time.monotonic() - start, options.quick))
+        write_table(options.json, "identify", flat(rows), time.monotonic() - start, quick=options.quick)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -14,16 +14,14 @@ backward, the best of several.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.tables import write_table
 from tests.filmed import Filmed, film
 from vid2phys.io.mesh import load_mesh
 from vid2phys.risp.networks.model import Model
@@ -120,19 +118,6 @@ def run(quick: bool) -> list[Row]:
     return rows
 
 
-def table(rows: list[Row], command: str, seconds: float, quick: bool) -> dict[str, Any]:
-    """The rows in the form that all tables share: vid2phys.table/1."""
-    return {
-        "schema": "vid2phys.table/1",
-        "name": "losses",
-        "command": command,
-        "seconds": round(seconds, 1),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        "quick": quick,
-        "rows": [{**vars(row), "std": None, "n": 1, "paper": None} for row in rows],
-    }
-
-
 def main() -> None:
     """Run, print a table, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -145,10 +130,8 @@ def main() -> None:
     for row in rows:
         print(f"{row.system:10} {row.method:11} {row.case:22} {row.metric:13} {row.value:+10.4f} {row.unit}")
     if options.json is not None:
-        from vid2phys.io.run import write_json
-
-        command = "python -m benchmarks.losses" + (" --quick" if options.quick else "")
-        write_json(options.json, table(rows, command, time.monotonic() - start, options.quick))
+        flat = [{**vars(row), "std": None, "n": 1, "paper": None} for row in rows]
+        write_table(options.json, "losses", flat, time.monotonic() - start, quick=options.quick)
 
 
 if __name__ == "__main__":

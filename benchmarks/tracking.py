@@ -10,8 +10,6 @@ where others work beside it; `fps` is frames over seconds as they passed, so tha
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.tables import write_table
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
@@ -100,17 +99,8 @@ def main() -> None:
     options = parser.parse_args()
     start = time.monotonic()
     table = [row for folder in options.folders[: 1 if options.quick else None] for row in measure(folder)]
-    data = {
-        "schema": "vid2phys.table/1",
-        "name": "tracking",
-        "command": "python -m benchmarks.tracking" + (" --quick" if options.quick else ""),
-        "quick": options.quick,
-        "seconds": round(time.monotonic() - start, 1),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "rows": table,
-    }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(data, indent=1) + "\n")
+    seconds = time.monotonic() - start
+    write_table(options.json, "tracking", table, seconds, quick=options.quick)
     if options.markdown:
         print(markdown(table))
 

@@ -274,8 +274,9 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels)
         index = np.array([start + j, start + count + j])
         cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
         logdet += chain.logdet
+    error_step_s = layout.error_step_s
     for j, time_constant in enumerate(layout.problem.observation.correlation_time_s):
-        chain = process.first_order(layout.error_step_s, std=levels.shared_scale, time_constant_s=float(time_constant))
+        chain = process.first_order(error_step_s, std=levels.shared_scale, time_constant_s=float(time_constant))
         index = np.array([layout.shared.start + j])
         cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
         logdet += chain.logdet

@@ -16,6 +16,7 @@ from vid2phys.solvers.activity import can_rest, with_activity
 from vid2phys.solvers.assemble import (
     Layout,
     Levels,
+    Linear,
     Normal,
     Unknowns,
     controls_of,
@@ -72,17 +73,19 @@ def fit(
             break
     point, used, converged = gauss_newton(layout, point, levels)
     total += used
-    covariance, null = _marginals(layout, point, levels)
+    linear = linearized(layout, point, levels)
+    covariance, null = _marginals(linear, layout, point, levels)
     if rounds >= ROUNDS and can_rest(layout):
         states = covariance[:, : layout.tangent, : layout.tangent]
         for _ in range(_ACTIVITY_ROUNDS):
             layout, point, levels = with_activity(layout, point, levels, covariance)
             point, used, converged = gauss_newton(layout, point, levels)
             total, levels = total + used, improve_levels(layout, point, levels)
-            covariance, null = _marginals(layout, point, levels)
+            linear = linearized(layout, point, levels)
+            covariance, null = _marginals(linear, layout, point, levels)
         # when forces act is taken for known in these: states keep the intervals that they have without it
         covariance[:, : layout.tangent, : layout.tangent] = states
-    evidence = log_evidence(layout, linearized(layout, point, levels), point, levels)
+    evidence = log_evidence(layout, linear, point, levels)
     return Smoothed(*(layout, point, levels, covariance, null.covariance, null.directions, total, converged, evidence))
 
 
@@ -93,9 +96,9 @@ def _first_scale(layout: Layout, point: Unknowns) -> float:
     return float(np.sqrt(max(1.0, np.median(squared) / _CHI2_MEDIAN))) if len(squared) else 1.0
 
 
-def _marginals(layout: Layout, point: Unknowns, levels: Levels) -> tuple[Array, arrow.Null]:
+def _marginals(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> tuple[Array, arrow.Null]:
     """Covariances of the knots' unknowns [T, n, n], and of the parameters."""
-    normal = with_priors(linearized(layout, point, levels), layout, point, levels)
+    normal = with_priors(linear, layout, point, levels)
     factor = arrow.factorize(normal.matrix)
     null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
     return arrow.marginals(normal.matrix, factor, null.covariance)[0], null

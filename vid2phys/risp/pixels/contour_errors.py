@@ -82,7 +82,7 @@ def measure(
     error, std, look_of, time_s = [], [], [], []
     for sequence in range(count):
         clip = make_clip(renders, sequence, model.radius_m, bank, seed=seed, in_frame_px=_IN_FRAME_PX)
-        rng = np.random.default_rng([seed, sequence, 11])
+        rng, clock_s = np.random.default_rng([seed, sequence, 11]), clip.clock_s
         for seen in read_clip(model, calibration, clip, rng, range(len(clip.frames))):
             i, prior = seen.frame, np.linalg.inv(seen.covariance)
             fit = fit_contour(
@@ -92,7 +92,7 @@ def measure(
                 error.append(difference(clip.rotation[i], clip.translation[i], fit.rotation, fit.translation))
                 std.append(np.sqrt(np.diag(fit.covariance)))
                 look_of.append(sequence)
-                time_s.append(clip.clock_s[i])
+                time_s.append(clock_s[i])
         if progress is not None:
             progress((sequence + 1) / count)
     shape = (len(error), MODES)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.render.rasterizer import rasterize
 from vid2phys.io.texture import SurfaceColors
 from vid2phys.risp.pixels.align import MODES, PRIOR_STD, moved
-from vid2phys.risp.tracking.geometry import modes_of_points
+from vid2phys.risp.tracking.geometry import modes_of_points, project_points
 from vid2phys.risp.tracking.sight import direction_and_size
 from vid2phys.risp.tracking.view import View, bearings_to_view, in_frame, make_view, resample, view_to_bearings
 from vid2phys.types import Array, Camera, Mesh
@@ -90,7 +90,7 @@ class Patches:
         drawn, points_seen = self._drawing(view, rotation, translation)
         corners = _corners(drawn, np.isfinite(points_seen[..., 0]))
         points = points_seen[corners[:, 1], corners[:, 0]]
-        seen = in_frame(camera, _bearings(points, rotation, translation))
+        seen = in_frame(camera, project_points(rotation, translation, points))
         if seen.sum() < _LEAST_PIECES:
             return None
         corners, points = corners[seen], points[seen]
@@ -102,7 +102,7 @@ class Patches:
         if pose is None:
             return None
         fit = PatchFit(*pose[:3], pose[3] / len(corners))
-        now = bearings_to_view(view, _bearings(points, fit.rotation, fit.translation))
+        now = bearings_to_view(view, project_points(fit.rotation, fit.translation, points))
         return fit, float(np.linalg.norm(now - corners, axis=1).mean())
 
     def _drawing(self, view: View, rotation: Array, translation: Array) -> tuple[NDArray[np.uint8], Array]:
@@ -203,8 +203,3 @@ def _misfit(view: View, points: Array, places: Array, rotation: Array, translati
     to_bearings = view_to_bearings(view, bearings_to_view(view, bearings))[1]
     change = np.linalg.inv(to_bearings) @ modes_of_points(posed, translation)
     return bearings_to_view(view, bearings) - places, change
-
-
-def _bearings(points: Array, rotation: Array, translation: Array) -> Array:
-    posed = points @ rotation.T + translation
-    return np.asarray(posed[:, :2] / np.maximum(posed[:, 2:], 1e-9))
