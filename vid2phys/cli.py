@@ -66,6 +66,12 @@ def identify(
     fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ...")] = "",
     set_: SetOption = None,
     params: ParamsOption = None,
+    prior: Annotated[
+        list[str] | None, typer.Option("--prior", help="Of a fitted value, name=MEAN+-STD in SI; repeatable.")
+    ] = None,
+    bounds: Annotated[
+        list[str] | None, typer.Option("--bounds", help="Of a fitted value, name=LOW..HIGH in SI; repeatable.")
+    ] = None,
     mesh_units: UnitsOption = "m",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
     method: Annotated[
@@ -91,7 +97,8 @@ def identify(
     """Actions, trajectory and physical parameters of the object in a clip."""
     options: dict[str, Any] = {
         "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
-        "actions": actions, "fit": _names(fit),
+        "actions": actions, "fit": _names(fit), "priors": _pairs("--prior", "+-", "mass=0.4+-0.05", prior),
+        "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
         "method": method, "loss": loss, "starts": starts, "out": out, "seed": seed, "refine": refine,
         "overlay": overlay,
@@ -435,12 +442,30 @@ def _assignments(flag: str, items: list[str] | None) -> dict[str, float]:
     return values
 
 
+def _pairs(flag: str, between: str, example: str, items: list[str] | None) -> dict[str, tuple[float, float]]:
+    """`name=A<between>B` texts as a dictionary. Raises UsageError for what is not of that form, or given twice."""
+    values: dict[str, tuple[float, float]] = {}
+    for item in items or []:
+        name, _, text = item.replace("\u00b1", "+-").partition("=")
+        first, _, second = text.partition(between)
+        name = name.strip()
+        try:
+            pair = float(first), float(second)
+        except ValueError:
+            form = f"name=NUMBER{between}NUMBER in SI units"
+            raise UsageError(f"{flag} {item}", form, f"for example {flag} {example}") from None
+        if name in values or not name:
+            raise UsageError(f"{flag} {item}" + (" beside another one" if name else ""), "one for each name")
+        values[name] = pair
+    return values
+
+
 def _merge_config(context: typer.Context, config: Path, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a config file, with those given on the command line over them."""
     from vid2phys.tasks.config import read_config
 
     merged = dict(options)
-    names = {"set_values": "set_"}
+    names = {"set_values": "set_", "priors": "prior"}
     for name, value in read_config(config, command, set(options)).items():
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):

@@ -210,6 +210,7 @@ def _result(
         solution.theta_covariance,
         solution.null_directions,
         degrees_of_freedom(problem, len(solution.theta_names)),
+        problem.priors,
     )
     covariance: Array | None = solution.covariance
     if descent is not None and not descent.has_intervals:

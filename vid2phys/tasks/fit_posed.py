@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.errors import UsageError
 from vid2phys.tasks.fit import LEAST_FRAMES, LEAST_TRACKED, SURE_QUALITY
 from vid2phys.tasks.progress import Progress, silent
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.posed.track import PostureTrack
     from vid2phys.solvers.posed import PosedSolution
     from vid2phys.solvers.problem import Problem
+    from vid2phys.tasks.beliefs import Beliefs
     from vid2phys.tasks.identify import Inputs
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Array, Result
@@ -27,17 +29,24 @@ COARSE_ROD = (
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
-def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], *, driven: bool) -> Known:
+def known_of_posed(
+    system: System, given: dict[str, float], fit: tuple[str, ...], beliefs: Beliefs, *, driven: bool
+) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
     from vid2phys.engine.systems.rod import Rod
+    from vid2phys.solvers.view import SCALE, with_view
     from vid2phys.tasks.known_values import Known, check_given
 
-    parameters = system.parameters()
+    if SCALE.name in fit:
+        raise UsageError(f"--fit scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
+    parameters = with_view(system.parameters(), (*fit, *given, *beliefs.priors, *beliefs.bounds))
     check_given(parameters, given, fit)
-    parameters = parameters.with_values(given).with_free(tuple(dict.fromkeys(fit)))
+    means = {name: mean for name, mean in beliefs.means.items() if name in parameters.names}
+    parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
+    parameters, priors, started = beliefs.applied(parameters, given)
     notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
     held = "no --actions: nothing but what holds the body at rest is taken to drive it"
-    return Known(parameters, {}, (), False, notes if driven else (*notes, held))
+    return Known(parameters, priors, (), False, (*notes, *started, *(() if driven else (held,))))
 
 
 def solve_posed(
@@ -50,7 +59,9 @@ def solve_posed(
 
     known = inputs.known
     actions = inputs.actions or own_actions(inputs.system, known.parameters)
-    problem = Problem(inputs.system, known.parameters, tracked.observation, inputs.camera_to_world, actions)
+    problem = Problem(
+        inputs.system, known.parameters, tracked.observation, inputs.camera_to_world, actions, known.priors
+    )
     if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
         return _lost(problem, tracked)
     progress("fitting")
@@ -81,7 +92,8 @@ def _result(
     seen = problem.observation
     names = tuple(p.name for p in problem.parameters if p.free)
     freedom = max(1.0, 2.0 * float(seen.visible.sum()) - 2.0 * tracked.postures.shape[1] - len(names))
-    found = intervals.estimates(solution.parameters, fit, solution.theta_covariance, solution.null_directions, freedom)
+    covariance, null = solution.theta_covariance, solution.null_directions
+    found = intervals.estimates(solution.parameters, fit, covariance, null, freedom, problem.priors)
     lines = intervals.identifiability(names, solution.null_directions, found)
     asked = [estimate for estimate in found if estimate.name in fit]
     status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.tracking.tracked import Track
+    from vid2phys.tasks.beliefs import Beliefs
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 
@@ -53,6 +54,8 @@ def identify(
     fit: tuple[str, ...] = (),
     set_values: dict[str, float] | None = None,
     params: str | Path | None = None,
+    priors: dict[str, tuple[float, float]] | None = None,
+    bounds: dict[str, tuple[float, float]] | None = None,
     mesh_units: str = "m",
     model: str | Path | None = None,
     method: str = "smoothing",
@@ -67,7 +70,8 @@ def identify(
     """Fit a physical system to a clip and write a run folder.
 
     Paths as on the command line; mesh: None for a system on a known base (a hand, a rod), which has its own;
-    `set_values` and `params` are known values in SI, `fit` names the parameters wanted. `method` is the solver
+    `set_values` and `params` are known values in SI, `fit` names the parameters wanted, `priors` (mean and standard
+    deviation) and `bounds` say what is held of them. `method` is the solver
     (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Without
     `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises Vid2PhysError for
     anything a user can mend; a fit that fails returns a Result whose status says so.
@@ -118,10 +122,19 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     system = _system(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
-    known = known_values(system, properties, given, tuple(options["fit"]), actions)
+    known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
     camera, pose, clip = _read_pictures(options, actions)
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
+
+
+def _beliefs(options: dict[str, Any]) -> Beliefs:
+    from vid2phys.tasks.beliefs import Beliefs
+
+    pairs = (
+        {name: (float(a), float(b)) for name, (a, b) in (options[key] or {}).items()} for key in ("priors", "bounds")
+    )
+    return Beliefs(*pairs)
 
 
 def _read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Camera, Array, Clip]:
@@ -173,7 +186,7 @@ def _read_posed(options: dict[str, Any]) -> Inputs:
     if posed_kind(system) == "rigid" or system.surface is None:
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
     actions = read_actions(system, options["actions"], None)[1] if options["actions"] else None
-    known = known_of_posed(system, given, tuple(options["fit"]), driven=actions is not None)
+    known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options), driven=actions is not None)
     camera, pose, clip = _read_pictures(options, actions)
     model = find_model(system.surface, options["model"], system=options["system"])
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
@@ -268,5 +281,6 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
 def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     paths = {name: Path(options[name]) for name in ("clip", "mesh", "camera", "camera_pose", "actions", "params")
              if options[name] is not None}  # fmt: skip
-    plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
+    names = ("system", "fit", "set_values", "priors", "bounds", "mesh_units", "method", "loss", "starts")
+    plain = {name: options[name] for name in names if options[name]}
     return paths | {"model": inputs.model.folder} | plain

@@ -151,7 +151,7 @@ def note(estimate: Estimate) -> str:
     if estimate.source not in FITTED:
         return estimate.source
     if not estimate.identifiable:
-        return "not identifiable"
+        return "not identifiable" if estimate.prior is None else "known by its prior alone"
     if estimate.at_bound:
         return "at its bound"
     return "" if estimate.source == "fitted" else estimate.source

@@ -1,0 +1,109 @@
+"""Several clips of one body in one fit: what each says of the parameters adds up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.flight import Flight, fly, look_at, watch
+from tests.recovery.test_posed_fit import CAMERA, problem_of
+from tests.recovery.test_smoothing import start
+from vid2phys.engine.systems import get
+from vid2phys.errors import UsageError
+from vid2phys.risp.posed.joints import PosedJoints
+from vid2phys.solvers import posed, shooting, smoothing
+from vid2phys.solvers.assemble import Layout
+from vid2phys.solvers.levels import first_levels
+from vid2phys.solvers.problem import Problem
+
+
+def flights() -> list[Flight]:
+    """Two of them, before two cameras, the second at half the rate."""
+    first, second = fly(1.6), fly(2.0, swing=0.3)
+    other = look_at(np.array([1.0, -1.4, 0.5]), np.zeros(3))
+    return [first, replace(second, times_s=second.times_s[::2], states=second.states[::2], camera_to_world=other)]
+
+
+def problems(free: tuple[str, ...] = ("mass",), **options: object) -> list[Problem]:
+    found = []
+    for seed, flight in enumerate(flights()):
+        drag = {"drag": 0.0} if "thrust_scale" in free else {}  # which, where it is known, tells mass a little
+        parameters = flight.parameters.with_values({"mass": 0.76} | drag).with_free(free)
+        seen = watch(flight, seed=seed)
+        found.append(
+            Problem(flight.system, parameters, seen, flight.camera_to_world, flight.actions, **options)  # type: ignore[arg-type]
+        )
+    return found
+
+
+@pytest.mark.parametrize("solver", ["smoothing", "shooting"])
+def test_information_of_clips_adds_up(solver: str) -> None:
+    """With one parameter shared and everything else of each clip alone, precisions add and values are averaged."""
+    each = problems()
+    begin = [start(problem) for problem in each]
+    if solver == "shooting":
+        alone = [shooting.solve(problem, states) for problem, states in zip(each, begin, strict=True)]
+        together = shooting.solve_clips(each, begin)
+    else:
+        known = [first_levels(Layout.of(problem)) for problem in each]
+        starts = [smoothing.Start(*args) for args in zip(each, begin, [None, None], known, strict=True)]
+        alone = [smoothing.solution(smoothing.fit_clips([one], rounds=0)[0]) for one in starts]
+        together = [smoothing.solution(one) for one in smoothing.fit_clips(starts, rounds=0)]
+    precision = np.array([one.theta_covariance[0, 0] ** -1 for one in alone])
+    values = np.array([np.log(one.parameters["mass"].value) for one in alone])
+    for one, problem in zip(together, each, strict=True):
+        assert one.theta_covariance[0, 0] ** -1 == pytest.approx(precision.sum(), rel=0.02)
+        std = precision.sum() ** -0.5
+        assert np.log(one.parameters["mass"].value) == pytest.approx(precision @ values / precision.sum(), abs=0.2 * std)
+        assert len(one.states) == len(problem.observation.times_s)
+    assert np.exp(precision @ values / precision.sum()) == pytest.approx(0.72, rel=0.01)
+
+
+def test_a_prior_counts_once_and_levels_are_of_each_clip() -> None:
+    """A prior alone says what thrust and mass are apart; with two clips it must not be twice as narrow."""
+    each = problems(("mass", "thrust_scale"), priors={"thrust_scale": (0.0, 0.05)})
+    found = smoothing.fit_clips([smoothing.Start(problem, start(problem)) for problem in each], rounds=1)
+    for one in found:
+        names = one.layout.theta_names
+        assert one.theta_covariance[names.index("thrust_scale"), names.index("thrust_scale")] == pytest.approx(
+            0.05**2, rel=0.02
+        )
+        assert len(one.null_directions) == 0
+        assert one.theta_covariance.shape == (4, 4)  # delay and lag are of each clip
+    assert found[0].point.theta[0] == found[1].point.theta[0]
+    assert found[0].point.theta[2] != found[1].point.theta[2]
+    assert found[0].levels.point_scale != found[1].levels.point_scale
+
+
+def test_what_no_clip_determines_is_named_for_all() -> None:
+    found = smoothing.fit_clips([smoothing.Start(p, start(p)) for p in problems(("mass", "thrust_scale"))], rounds=1)
+    for one in found:
+        np.testing.assert_allclose(np.abs(one.null_directions[0, :2]), 0.5**0.5, atol=1e-2)
+
+
+def test_clips_with_other_parameters_are_refused() -> None:
+    one, other = problems()[0], problems(("drag",))[1]
+    with pytest.raises(UsageError, match="clips with the parameters drag"):
+        smoothing.fit_clips([smoothing.Start(p, start(p)) for p in (one, other)])
+
+
+def test_stiffness_of_a_finger_from_two_clips() -> None:
+    hand = get("hand")
+    body = PosedJoints(hand)
+    truth = hand.parameters().with_values({"stiffness_1": 0.55})
+    each, starts = [], []
+    for bend in (0.6, 0.3):
+        posture = np.zeros(13)
+        posture[[1, 2, 3]] = bend, 0.4, 0.3
+        each.append(problem_of(hand, body.points_body, truth, body.states(posture, np.zeros(13)), ("stiffness_1",), 16))
+        starts.append(np.concatenate([0.9 * posture, np.zeros(13)]))
+    assert each[0].camera_to_world is CAMERA
+    alone = [posed.solve(p, body, s[:13], s[13:]) for p, s in zip(each, starts, strict=True)]
+    first, second = posed.solve_clips(each, body, starts)
+    precision = sum(one.theta_covariance[0, 0] ** -1 for one in alone)
+    assert first.theta_covariance[0, 0] ** -1 == pytest.approx(precision, rel=0.1)  # misfits differ a little
+    assert abs(first.parameters["stiffness_1"].value - 0.55) < 3.0 * precision**-0.5
+    assert first.parameters["stiffness_1"].value == second.parameters["stiffness_1"].value
+    assert np.abs(first.states[0] - second.states[0]).max() > 0.2
