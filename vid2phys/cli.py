@@ -57,13 +57,24 @@ def _root(
 @app.command()
 def identify(
     context: typer.Context,
-    clip: Annotated[Path | None, typer.Argument(help="The video.", show_default=False)] = None,
+    clip: Annotated[
+        list[Path] | None, typer.Argument(help="The video, or several of one body.", show_default=False)
+    ] = None,
     mesh: MeshOption = None,
-    camera: CameraOption = None,
-    camera_pose: PoseOption = None,
+    camera: Annotated[
+        list[Path] | None,
+        typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV ...; for all clips, or one each."),
+    ] = None,
+    camera_pose: Annotated[
+        list[Path] | None, typer.Option("--camera-pose", help="File with camera_to_world; for all clips, or one each.")
+    ] = None,
     system: SystemOption = "quadrotor",
-    actions: ActionsOption = None,
-    fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ...")] = "",
+    actions: Annotated[
+        list[Path] | None, typer.Option("--actions", help="CSV of recorded actions; for all clips, or one each.")
+    ] = None,
+    fit: Annotated[
+        str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ..., scale, camera.")
+    ] = "",
     set_: SetOption = None,
     params: ParamsOption = None,
     prior: Annotated[
@@ -96,8 +107,9 @@ def identify(
 ) -> None:
     """Actions, trajectory and physical parameters of the object in a clip."""
     options: dict[str, Any] = {
-        "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
-        "actions": actions, "fit": _names(fit), "priors": _pairs("--prior", "+-", "mass=0.4+-0.05", prior),
+        "clip": _one_or_all(clip), "mesh": mesh, "camera": _one_or_all(camera),
+        "camera_pose": _one_or_all(camera_pose), "system": system,
+        "actions": _one_or_all(actions), "fit": _names(fit), "priors": _pairs("--prior", "+-", "mass=0.4+-0.05", prior),
         "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
         "method": method, "loss": loss, "starts": starts, "out": out, "seed": seed, "refine": refine,
@@ -422,6 +434,11 @@ def doctor() -> None:
     print_doctor(run_doctor())
 
 
+def _one_or_all(paths: list[Path] | None) -> Path | list[Path] | None:
+    """What was given once as itself, what was given more often as a list."""
+    return paths[0] if paths and len(paths) == 1 else paths or None
+
+
 def _names(text: str) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -471,7 +488,10 @@ def _merge_config(context: typer.Context, config: Path, command: str, options: d
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
         is_path = name in ("clip", "body", "mesh", "camera", "camera_pose", "actions", "params", "model")
-        merged[name] = Path(str(value)) if is_path else tuple(value) if name == "fit" else value  # type: ignore[arg-type]
+        if is_path:
+            merged[name] = [Path(str(one)) for one in value] if isinstance(value, list) else Path(str(value))
+        else:
+            merged[name] = tuple(value) if name == "fit" else value  # type: ignore[arg-type]
     return merged
 
 

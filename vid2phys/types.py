@@ -297,7 +297,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit gives back."""
+    """What a fit gives back.
+
+    clips: of a fit of several clips the results of each; trajectory, actions and observation are then the first one's.
+    """
 
     status: Status
     message: str
@@ -308,3 +311,4 @@ class Result:
     actions_std: Array | None  # [T - 1, M], one standard deviation, same units as actions
     observation: Observation
     diagnostics: dict[str, object]
+    clips: tuple[Result, ...] = ()

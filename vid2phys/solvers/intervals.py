@@ -10,6 +10,8 @@ from scipy.stats import t as student_t
 from vid2phys.types import Array, Estimate, Parameter, Parameters
 
 NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt from the clip
+REMEDY = "give one of them with --set"
+_INVOLVED = 1e-3  # part of a unit direction
 WEAK_STD = 1.0  # in solver coordinates (natural logarithm): wider than a factor e either way says nothing
 SETTLES = {
     "mass": "mass does not show in free flight: give recorded --actions, or a clip with contact",
@@ -81,35 +83,62 @@ def _estimate(
     )
 
 
-def identifiability(names: tuple[str, ...], null_directions: Array, found: tuple[Estimate, ...]) -> list[str]:
-    """Sentences on what this clip cannot determine, and what would settle it."""
+def identifiability(
+    names: tuple[str, ...],
+    null_directions: Array,
+    found: tuple[Estimate, ...],
+    parameters: Parameters | None = None,
+) -> list[str]:
+    """Sentences on what this clip cannot determine, and what would settle it.
+
+    null_directions: [*, P] in solver coordinates, of what is called `names`. parameters: which of them these are
+    logarithms of (None: of all).
+    """
     lines = []
+    alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
     for direction in null_directions:
-        involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > 1e-3]
-        lines.append(_combination(involved))
+        involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > _INVOLVED]
+        if len(involved) == 1:
+            alone.setdefault(SETTLES.get(involved[0][0], REMEDY), []).append(involved[0][0])
+        elif involved:
+            lines.append(_combination(involved, parameters))
+    for remedy, several in alone.items():
+        lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
     for estimate in found:
-        if estimate.source == "fitted" and not estimate.identifiable and estimate.prior is not None:
+        if estimate.source != "fitted":
+            continue
+        settles = SETTLES.get(estimate.name, "")
+        if not estimate.identifiable and estimate.prior is not None:
             mean, std = estimate.prior
-            lines.append(
-                f"{estimate.name} is known by its prior alone ({mean:.4g} +- {std:.2g}): the clip adds nothing. "
-                f"{SETTLES.get(estimate.name, '')}"
-            )
-        elif estimate.source == "fitted" and not estimate.identifiable and not len(null_directions):
-            lines.append(
-                f"{estimate.name} is determined to no better than a factor of e. {SETTLES.get(estimate.name, '')}"
-            )
-        if estimate.at_bound and estimate.source == "fitted":
+            prior = f"{mean:.4g} +- {std:.2g}"
+            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {settles}")
+        elif not estimate.identifiable and not len(null_directions):
+            lines.append(f"{estimate.name} is determined to no better than a factor of e. {settles}")
+        if estimate.at_bound:
             lines.append(f"{estimate.name} ended at a bound ({estimate.value:.4g} {estimate.unit})")
     return lines
 
 
-def _combination(involved: list[tuple[str, float]]) -> str:
+def _listed(names: list[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
+
+
+def _combination(involved: list[tuple[str, float]], parameters: Parameters | None) -> str:
     names = [name for name, _ in involved]
-    remedy = next((SETTLES[name] for name in names if name in SETTLES), "give one of them with --set")
-    if len(involved) == 1:
-        return f"{names[0]} is not determined by this clip. {remedy}"
-    if len(involved) == 2 and abs(abs(involved[0][1]) - abs(involved[1][1])) < 1e-2:
-        kind = "ratio" if involved[0][1] * involved[1][1] > 0 else "product"
-        return f"{names[0]} and {names[1]} are determined only as a {kind}: give one of them with --set"
-    powers = ", ".join(f"{name} x s^{weight / involved[0][1]:.2g}" for name, weight in involved)
+    remedy = next((SETTLES[name] for name in names if name in SETTLES), REMEDY)
+    relative = [_relative(name, change, parameters) for name, change in involved]
+    if not np.isfinite(relative).all():  # of angles and places no power means anything
+        return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
+    if len(involved) == 2 and abs(abs(relative[0]) - abs(relative[1])) < 0.02 * abs(relative[0]):
+        kind = "ratio" if relative[0] * relative[1] > 0 else "product"
+        return f"{names[0]} and {names[1]} are determined only as a {kind}: {REMEDY}"
+    powers = ", ".join(f"{name} x s^{change / relative[0]:.2g}" for name, change in zip(names, relative, strict=True))
     return f"the fit does not change when all of these are scaled together: {powers}. {remedy}"
+
+
+def _relative(name: str, change: float, parameters: Parameters | None) -> float:
+    """A change in solver coordinates as one of the logarithm; infinite for what has none."""
+    if parameters is None or name not in parameters.names or parameters[name].transform == "log":
+        return change
+    value = parameters[name].value
+    return change / value if value != 0.0 and parameters[name].unit != "rad" else np.inf

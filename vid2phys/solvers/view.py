@@ -16,7 +16,7 @@ import numpy as np
 
 from vid2phys.engine.observe import observe, to_bearings
 from vid2phys.rotations import invert_transform, matrix_from_rotvec
-from vid2phys.types import Array, Camera, Mesh, Parameter, Parameters
+from vid2phys.types import Array, Camera, Mesh, Observation, Parameter, Parameters
 
 if TYPE_CHECKING:
     from vid2phys.solvers.problem import Problem
@@ -31,6 +31,11 @@ CAMERA = (
 NAMES = tuple(p.name for p in (SCALE, *CAMERA))
 GROUPS = {"camera": tuple(p.name for p in CAMERA)}
 _STEP = 1e-6  # of differences, in solver coordinates
+
+
+def expanded(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of parameters, `camera` being all of those of the camera; each once."""
+    return tuple(dict.fromkeys(one for name in names for one in GROUPS.get(name, (name,))))
 
 
 def with_view(parameters: Parameters, names: tuple[str, ...]) -> Parameters:
@@ -90,6 +95,20 @@ def camera_pose(camera_to_world: Array, values: dict[str, float]) -> Array:
     pose[:3, :3] = matrix_from_rotvec(turn) @ pose[:3, :3]
     pose[:3, 3] += move
     return pose
+
+
+def folded(observation: Observation, parameters: dict[str, float]) -> Observation:
+    """The observation as the fitted camera has it, of the body as large as it was fitted."""
+    if not set(NAMES) <= set(parameters):
+        return observation
+    focal = parameters["focal"]
+    return replace(
+        observation,
+        bearings=observation.bearings / focal,
+        covariance=observation.covariance / focal**2,
+        shared_basis=observation.shared_basis / focal,
+        points_body=parameters["scale"] * observation.points_body,
+    )
 
 
 def as_fitted(camera: Camera, mesh: Mesh, parameters: dict[str, float]) -> tuple[Camera, Mesh]:

@@ -26,10 +26,10 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
     if result.parameters:
         rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in result.parameters]
         print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
-    frames = len(result.trajectory.times_s)
-    lost = result.observation.frames_lost
     print(f"{result.status.value}" + (f" ({result.message})" if result.message else ""))
-    print(f"frames: {frames - lost} of {frames} tracked")
+    for number, one in enumerate(result.clips or (result,)):
+        frames, lost = len(one.trajectory.times_s), one.observation.frames_lost
+        print((f"clip {number + 1}, " if result.clips else "") + f"frames: {frames - lost} of {frames} tracked")
     for name in ("overlay.mp4", "report.html", "result.json"):
         if (folder / name).exists():
             print(f"{name.split('.')[0]}: {folder / name}")
