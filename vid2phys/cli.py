@@ -134,6 +134,58 @@ def identify(
 
 
 @app.command()
+def control(
+    context: typer.Context,
+    target: Annotated[Path | None, typer.Option("--target", help="Picture of the body where it is to be.")] = None,
+    system: SystemOption = "quadrotor",
+    mesh: MeshOption = None,
+    camera: CameraOption = None,
+    camera_pose: PoseOption = None,
+    set_: SetOption = None,
+    params: ParamsOption = None,
+    initial: Annotated[
+        list[str] | None, typer.Option("--initial", help="A state at the start, name=SI value (default: at rest).")
+    ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option("--limit", help="Of an action, name=LOW..HIGH in SI; repeatable.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="When the body is to be there.")] = 1.0,
+    rate: Annotated[float, typer.Option("--rate", help="Actions a second.")] = 25.0,
+    moving: Annotated[
+        bool, typer.Option("--moving/--at-rest", help="It may pass its goal, or comes to rest there.")
+    ] = False,
+    mesh_units: UnitsOption = "m",
+    model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/control/TIME).")] = None,
+    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Draw the motion over the target.")] = True,
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Find the actions that bring a body to the state in a picture."""
+    options: dict[str, Any] = {
+        "target": target, "system": system, "mesh": mesh, "camera": camera, "camera_pose": camera_pose,
+        "set_values": _assignments("--set", set_), "params": params, "initial": _assignments("--initial", initial),
+        "limits": _pairs("--limit", "..", "thrust=0..12", limit), "seconds": seconds, "rate": rate, "moving": moving,
+        "mesh_units": mesh_units, "model": model, "out": out, "overlay": overlay,
+    }  # fmt: skip
+    if config is not None:
+        options = _merge_config(context, config, "control", options)
+    needed = ("target", "camera", *(("mesh",) if options["system"] in ("quadrotor", "rigid_contact") else ()))
+    for name in needed:
+        if options[name] is None:
+            raise UsageError(f"no {name} given", f"--{name}", "see `vid2phys control --help`")
+    from vid2phys.tasks.control import control as run_control
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_control
+
+    with show_progress() as progress:
+        found, folder = run_control(options.pop("target"), **options, progress=progress)
+    print_control(found, folder, as_json=json_)
+    if found.status != "reached":
+        raise typer.Exit(EXIT_FIT)
+
+
+@app.command()
 def evaluate(
     run: Annotated[Path | None, typer.Argument(help="Run folder (default: the newest).", show_default=False)] = None,
     mocap: Annotated[
@@ -482,12 +534,12 @@ def _merge_config(context: typer.Context, config: Path, command: str, options: d
     from vid2phys.tasks.config import read_config
 
     merged = dict(options)
-    names = {"set_values": "set_", "priors": "prior"}
+    names = {"set_values": "set_", "priors": "prior", "limits": "limit"}
     for name, value in read_config(config, command, set(options)).items():
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
-        is_path = name in ("clip", "body", "mesh", "camera", "camera_pose", "actions", "params", "model")
+        is_path = name in ("clip", "target", "body", "mesh", "camera", "camera_pose", "actions", "params", "model")
         if is_path:
             merged[name] = [Path(str(one)) for one in value] if isinstance(value, list) else Path(str(value))
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,15 +129,22 @@ def identify(
     return result, folder
 
 
-def read_inputs(options: dict[str, Any]) -> Inputs:
-    """Read and check all inputs, the cheap ones first. Raises Vid2PhysError."""
+def read_inputs(
+    options: dict[str, Any],
+    pictures: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]] | None = None,
+) -> Inputs:
+    """Read and check all inputs, the cheap ones first. pictures: how camera, pose and clip are read, if not as a clip.
+
+    Raises Vid2PhysError.
+    """
+    pictures = pictures or read_pictures
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
 
     if options["mesh"] is None:
-        return _read_posed(options)
+        return _read_posed(options, pictures)
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = _actions(options)
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
@@ -145,7 +152,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
-    camera, pose, clip = read_pictures(options, actions)
+    camera, pose, clip = pictures(options, actions)
     model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
 
@@ -217,7 +224,9 @@ def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
     return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
 
 
-def _read_posed(options: dict[str, Any]) -> Inputs:
+def _read_posed(
+    options: dict[str, Any], pictures: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]]
+) -> Inputs:
     """Inputs for a system on a known base, whose mesh is its own. Raises Vid2PhysError."""
     from vid2phys.engine import systems
     from vid2phys.risp.networks.find import find_model
@@ -231,7 +240,7 @@ def _read_posed(options: dict[str, Any]) -> Inputs:
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
     actions = read_actions_of(system, options)
     known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options), driven=actions is not None)
-    camera, pose, clip = read_pictures(options, actions)
+    camera, pose, clip = pictures(options, actions)
     model = find_model(system.surface, options["model"], system=options["system"])
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vid2phys.tasks.control import Controlled
     from vid2phys.tasks.doctor import Finding
     from vid2phys.tasks.fit_recording import FittedRecording
     from vid2phys.tasks.simulate import Simulation
@@ -83,6 +84,19 @@ def print_simulation(simulation: Simulation, folder: Path, *, as_json: bool = Fa
         print(f"note: {note_}")
     for name, path in files.items():
         print(f"{name}: {path}")
+
+
+def print_control(found: Controlled, folder: Path, *, as_json: bool = False) -> None:
+    """Print whether the target was reached, and where the files are."""
+    if as_json:
+        print((folder / "result.json").read_text(encoding="utf-8").rstrip())
+        return
+    print(f"{found.status} ({found.message})" if found.status == "reached" else found.message)
+    for note_ in found.notes:
+        print(f"note: {note_}")
+    for name in ("actions.csv", "trajectory.csv", "overlay.mp4", "result.json"):
+        if (folder / name).exists():
+            print(f"{name.split('.')[0]}: {folder / name}")
 
 
 def print_recorded(fitted: FittedRecording, folder: Path, *, as_json: bool = False) -> None:
