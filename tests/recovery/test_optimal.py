@@ -45,7 +45,7 @@ def test_least_effort_is_that_of_the_closed_form() -> None:
     best = np.linalg.pinv(effect) @ np.stack([distance, np.zeros(3)])
     np.testing.assert_allclose(found.actions[:, :3], best, atol=0.01 * np.abs(best).max())
     assert np.abs(found.actions[:, 3:]).max() < 1e-3 * np.abs(best).max()
-    assert found.there
+    assert found.there()
     assert found.converged
     assert found.miss_m < 1e-4
     assert found.before_m == pytest.approx(np.linalg.norm(distance))
@@ -59,7 +59,7 @@ def test_what_limits_do_not_allow_is_missed_by_what_is_left() -> None:
     aim = moved(np.array([2.0, 0.0, 0.0]), limit=1.0, at_rest=False)
     still = np.array([1.0, 1.0, 1.0, 1e-9, 1e-9, 1e-9])  # turning would bring some of the points nearer
     found = optimal.solve(replace(aim, lower=aim.lower * still, upper=aim.upper * still))
-    assert not found.there
+    assert not found.there()
     assert found.miss_m == pytest.approx(2.0 - 0.5 * 1.0 / 0.5 * (1.0 + 1.0 / 200), rel=1e-3)
     np.testing.assert_allclose(found.actions[:, 0], 1.0, atol=1e-9)
     assert found.at_limit > 0.16
@@ -88,7 +88,7 @@ def test_a_quadrotor_goes_aside_and_stops() -> None:
         *(system, parameters.vector, start, np.full(24, 1.2 / 24), hold, lower, np.full(4, np.inf), POINTS, goal, 0.1)
     )
     found = optimal.solve(aim)
-    assert found.there
+    assert found.there()
     assert found.miss_m < 0.003
     assert found.speed < 0.05
     assert found.actions[:, 0].min() >= 0.0
@@ -109,7 +109,7 @@ def test_fingers_bend_to_a_posture() -> None:
             *(np.full(13, -np.inf), np.full(13, np.inf), body.points_body, goal, body.radius_m),
         )
     )
-    assert found.there
+    assert found.there()
     np.testing.assert_allclose(found.states[-1][:13], posture, atol=0.02)
     assert found.speed < 0.2
 
@@ -129,7 +129,7 @@ def test_a_rod_is_pushed_to_a_shape_that_a_push_gives() -> None:
         at_rest=False,
     )
     found = optimal.solve(aim)
-    assert found.there
+    assert found.there()
     assert found.miss_m < 0.1 * found.before_m
 
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
-REACHED = 0.05  # of the body's size: points off their goal by less are there
+REACHED, _OF_THE_WAY = 0.05, 0.1  # of the body's size, and of the way: points off their goal by less are there
 _TOLERANCE = 0.01  # of the body's size, that a residual of 1 is
 _EFFORT = 1e-2  # residual of an action as large as moves the body by its size, alone
 _SETTLING = 0.2  # share of the time in which what still moves would move on, for residuals of speeds
@@ -30,7 +31,7 @@ _STEP = 1e-3  # of differences, in units of the actions
 _STABLE_SHARE = 0.4  # of the longest stable step
 _LONGEST_STEP_S = 5e-3  # of explicit integrators
 _MOST_DAMPING = 1e8
-_GAIN, _NOTHING = 1e-3, 0.05  # share of the cost that a descent ends at, and a cost that is as good as none
+_GAIN, _NOTHING = 1e-3, 0.05  # hoped-for share of the cost that a descent ends at; a cost that is as good as none
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,13 @@ class Reached:
     converged: bool
     size_m: float
 
-    @property
-    def there(self) -> bool:
-        """Whether the goal is reached."""
-        return self.miss_m <= REACHED * self.size_m
+    def there(self, known_m: float = 0.0) -> bool:
+        """Whether the goal, whose points are known to `known_m`, is reached: near for the body's size and the way."""
+        near = max(_OF_THE_WAY * self.before_m, 2.0 * known_m, _TOLERANCE * self.size_m)
+        return self.miss_m <= min(near, REACHED * self.size_m)
 
 
-def solve(aim: Aim, *, iterations: int = 60) -> Reached:
+def solve(aim: Aim, *, iterations: int = 100) -> Reached:
     """Find the actions. Raises UsageError for a system without actions and limits that contradict each other,
     SimulationError when the body does not stay where numbers are finite even while nothing drives it."""
     if not len(aim.hold):
@@ -98,23 +99,25 @@ def solve(aim: Aim, *, iterations: int = 60) -> Reached:
     cost = _cost(aim, states[-1], actions, hold, unit)
     for _ in range(iterations):
         used += 1
-        slope = _slopes(aim, states, actions, substeps, unit)
+        slope = _slopes_at(aim, states, actions, substeps, unit)
+        if slope is None:  # so near to where nothing can be computed that even small changes lead there
+            break
         moved = None
         while damping < _MOST_DAMPING:
-            candidate = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
+            candidate, hoped = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
             moved = _tried(aim, candidate, substeps)
             new_cost = np.inf if moved is None else _cost(aim, moved[-1], candidate, hold, unit)
             if new_cost < cost:
                 break
             damping, moved = damping * 5.0, None
-        if moved is None:
+        if moved is None or hoped < _GAIN * max(cost, _NOTHING):
             converged = True
             break
         gain, actions, states, cost = cost - new_cost, candidate, moved, new_cost
-        damping = max(damping / 5.0, 1e-9)
-        if gain < _GAIN * max(cost, _NOTHING):
-            converged = True
-            break
+        if gain < 0.25 * hoped:
+            damping *= 4.0
+        elif gain > 0.75 * hoped:
+            damping = max(damping / 5.0, 1e-9)
     edge = 1e-9 * unit
     at_limit = (actions <= aim.lower + edge) | (actions >= aim.upper - edge)
     speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
@@ -128,10 +131,10 @@ def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
 
 
 def _substeps(aim: Aim) -> int:
-    if check_scheme(aim.system, None, 1) == "implicit_euler":
-        return 1
-    longest = _STABLE_SHARE * aim.system.longest_step_s(aim.parameters)
-    return max(1, int(np.ceil(float(aim.step_s.max()) / min(longest, _LONGEST_STEP_S))))
+    longest = FINE_STEP_S
+    if check_scheme(aim.system, None, 1) != "implicit_euler":
+        longest = min(_LONGEST_STEP_S, _STABLE_SHARE * aim.system.longest_step_s(aim.parameters))
+    return max(1, int(np.ceil(float(aim.step_s.max()) / longest - 1e-6)))
 
 
 def _rollout(aim: Aim, actions: Array, substeps: int) -> Array:
@@ -178,6 +181,13 @@ def _cost(aim: Aim, state: Array, actions: Array, hold: Array, unit: Array) -> f
     return 0.5 * float((left**2).sum() + (effort**2).sum())
 
 
+def _slopes_at(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array | None:
+    try:
+        return _slopes(aim, states, actions, substeps, unit)
+    except (SimulationError, UsageError):
+        return None
+
+
 def _slopes(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array:
     """Derivatives of the residuals by the actions in their units, [R, S, A]."""
     if len(aim.system.tangent_names) > _MOST_STATES:
@@ -218,8 +228,11 @@ def _units(aim: Aim, states: Array, actions: Array, substeps: int) -> Array:
     return np.asarray(guess / np.maximum(moved, 1e-6 * max(float(moved.max()), 1e-12)), dtype=float)
 
 
-def _stepped(aim: Aim, state: Array, actions: Array, hold: Array, unit: Array, slope: Array, damping: float) -> Array:
-    """The actions after a damped step; those at a limit that the descent pushes on stay there."""
+def _stepped(
+    aim: Aim, state: Array, actions: Array, hold: Array, unit: Array, slope: Array, damping: float
+) -> tuple[Array, float]:
+    """The actions after a damped step, and by how much it should lower the cost; those at a limit that the descent
+    pushes on stay there."""
     jacobian = slope.reshape(len(slope), -1)
     flat = ((actions - hold) / unit).ravel()
     gradient = jacobian.T @ _residuals(aim, state[None])[0] + _EFFORT**2 * flat
@@ -230,5 +243,7 @@ def _stepped(aim: Aim, state: Array, actions: Array, hold: Array, unit: Array, s
     matrix[np.diag_indices(len(matrix))] += _EFFORT**2 + damping * scale
     step = np.zeros(len(flat))
     step[free] = -np.linalg.solve(matrix, gradient[free])
-    moved = actions + (step.reshape(actions.shape)) * unit
-    return np.clip(moved, aim.lower, aim.upper)
+    moved = np.clip(actions + step.reshape(actions.shape) * unit, aim.lower, aim.upper)
+    step = ((moved - actions) / unit).ravel()
+    along = jacobian @ step
+    return moved, -float(gradient @ step + 0.5 * (along @ along + _EFFORT**2 * (step @ step)))

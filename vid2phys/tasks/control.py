@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "vid2phys.control/1"
 FPS = 25.0  # of overlay.mp4
-_LOOKS = 3  # at one picture: the tracker wants a clip
 _SURE_QUALITY = 0.5
 
 
@@ -29,12 +28,13 @@ class Target:
     """What the network read in the picture.
 
     points_body: [K, 3] m; goal: [K, 3] m, where they are in the world. described: the pose or posture by name, and how
-    well it is known. size_m: of the body. notes: what to tell the user.
+    well it is known. std_m: of the points, root mean square. size_m: of the body. notes: what to tell the user.
     """
 
     points_body: Array
     goal: Array
     described: dict[str, Any]
+    std_m: float
     size_m: float
     notes: tuple[str, ...]
 
@@ -112,7 +112,7 @@ def _pictures(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera
 
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
-    clip = read_still(options["clip"], _LOOKS, FPS)
+    clip = read_still(options["clip"], 1, FPS)
     require_resolution(camera, clip, options["camera"])
     return camera, pose, clip
 
@@ -152,7 +152,7 @@ def _pose(inputs: Inputs) -> Target:
     tracked = track_clip(inputs)
     seen = np.flatnonzero(tracked.tracked & np.isfinite(tracked.poses.translation).all(axis=1))
     if not len(seen):
-        raise InputError("it was read in no look at it", "a pose")
+        raise InputError("it could not be read", "a pose")
     at = int(seen[len(seen) // 2])
     in_camera = make_transform(tracked.poses.rotation[at], tracked.poses.translation[at])
     pose = inputs.camera_to_world @ in_camera
@@ -164,7 +164,7 @@ def _pose(inputs: Inputs) -> Target:
         **{f"position_{axis}_m": float(value) for axis, value in zip("xyz", pose[:3, 3], strict=True)},
         **{f"orientation_quat_{axis}": float(value) for axis, value in zip("wxyz", quat, strict=True)},
         "depth_m": float(invert_transform(inputs.camera_to_world)[2] @ pose[:, 3]),
-        "std_depth_m": float(std[5]) if np.isfinite(std[5]) else None,
+        "std_depth_m": float(std[5]),
         "quality": quality,
     }
     notes = []
@@ -172,7 +172,8 @@ def _pose(inputs: Inputs) -> Target:
         notes.append(f"the body looks the same, or nearly, in {len(inputs.model.rotations)} orientations: the one read "
                      "in a single picture may be off by such a turn")  # fmt: skip
     goal = points @ pose[:3, :3].T + pose[:3, 3]
-    return Target(points, goal, described, inputs.model.radius_m, (*notes, *_doubts(quality)))
+    known = float(np.linalg.norm(std[3:]))
+    return Target(points, goal, described, known, inputs.model.radius_m, (*notes, *_doubts(quality)))
 
 
 def _posture(inputs: Inputs) -> Target:
@@ -190,7 +191,9 @@ def _posture(inputs: Inputs) -> Target:
         "quality": quality,
     }
     notes = (*tracked.notes, *_doubts(quality))
-    return Target(body.points_body, body.points(posture), described, body.radius_m, notes)
+    slope = body.jacobian(posture)
+    known = float(np.sqrt(np.einsum("kxd,de,kxe->k", slope, tracked.covariance[at], slope).mean()))
+    return Target(body.points_body, body.points(posture), described, known, body.radius_m, notes)
 
 
 def _doubts(quality: float) -> list[str]:
@@ -229,17 +232,17 @@ def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array,
     )
     if change > 0.02 * aimed.size_m:
         notes.append(f"half the time step moves the end by {change:.2g} m: raise --rate")
-    status = "reached" if reached.there else "missed"
-    return Controlled(status, _message(reached, options), aimed, reached, trajectory, actions, tuple(notes))
+    status = "reached" if reached.there(aimed.std_m) else "missed"
+    return Controlled(status, _message(reached, status), aimed, reached, trajectory, actions, tuple(notes))
 
 
 def _points(aim: Any, state: Array) -> Array:
     return np.asarray(aim.system.keypoints(state[None], aim.points_body)[0], dtype=float)
 
 
-def _message(reached: Reached, options: dict[str, Any]) -> str:
+def _message(reached: Reached, status: str) -> str:
     off = f"{reached.miss_m:.3g} m off on the mean, from {reached.before_m:.3g} m at the start"
-    if reached.there:
+    if status == "reached":
         return off
     cause = (
         f"{reached.at_limit:.0%} of the actions are at their limits: widen --limit, or give more --seconds"
@@ -257,7 +260,7 @@ def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -
     from vid2phys.types import Trajectory
 
     seconds = float(found.trajectory.times_s[-1])
-    frames = max(2, int(np.ceil(seconds * FPS)) + 1)
+    frames = max(2, int(np.ceil(seconds * FPS - 1e-6)) + 1)
     times = np.minimum(np.arange(frames) / FPS, seconds)
     states = states_at(inputs.system, found.trajectory, times)
     picture = next(iter(inputs.clip.frames))
@@ -289,7 +292,7 @@ def _write(folder: Path, inputs: Inputs, found: Controlled, options: dict[str, A
         "status": found.status,
         "message": found.message,
         "system": inputs.system.name,
-        "target": found.target.described,
+        "target": found.target.described | {"std_m": found.target.std_m},
         "miss": {
             "rms_m": reached.miss_m,
             "share_of_size": reached.miss_m / reached.size_m,

@@ -28,12 +28,11 @@ COARSE_ROD = (
     "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
     "and of `simulate`, but several times too small for the material"
 )
+HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
-def known_of_posed(
-    system: System, given: dict[str, float], fit: tuple[str, ...], beliefs: Beliefs, *, driven: bool
-) -> Known:
+def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], beliefs: Beliefs) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
     from vid2phys.engine.systems.rod import Rod
     from vid2phys.solvers.view import SCALE, with_view
@@ -47,8 +46,7 @@ def known_of_posed(
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
     parameters, priors, started = beliefs.applied(parameters, given)
     notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
-    held = "no --actions: nothing but what holds the body at rest is taken to drive it"
-    return Known(parameters, priors, (), False, (*notes, *started, *(() if driven else (held,))))
+    return Known(parameters, priors, (), False, (*notes, *started))
 
 
 def solve_posed(
@@ -135,7 +133,14 @@ def _result(
     pixels = (bearing_jacobian_to_pixels(inputs.camera, seen.bearings) @ residual[..., None])[..., 0]
     diagnostics: dict[str, object] = {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings, *tracked.notes, *_fit_notes(tracked, solution), *doubts],
+        "notes": [
+            *inputs.known.notes,
+            *([] if inputs.actions else [HELD]),
+            *inputs.warnings,
+            *tracked.notes,
+            *_fit_notes(tracked, solution),
+            *doubts,
+        ],
         "residuals_last_frames": None if judged is None else judged.frames,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),

@@ -239,7 +239,7 @@ def _read_posed(
     if posed_kind(system) == "rigid" or system.surface is None:
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
     actions = read_actions_of(system, options)
-    known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options), driven=actions is not None)
+    known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options))
     camera, pose, clip = pictures(options, actions)
     model = find_model(system.surface, options["model"], system=options["system"])
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
