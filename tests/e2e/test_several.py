@@ -155,3 +155,14 @@ def test_other_solvers_and_too_many_unknowns_are_refused(identify: Any, tmp_path
     unknowns = SimpleNamespace(parameters=SimpleNamespace(free_names=tuple("abcdefghi")))
     with pytest.raises(InputError, match="8 frames and 9 unknowns"):
         task.require_frames([SimpleNamespace(clip=clip, known=unknowns)])  # type: ignore[list-item]
+
+
+def test_the_size_of_a_flown_body_shows_by_its_tilt_and_gravity(identify: Any, tmp_path: Path) -> None:
+    """Without actions or a mass: how fast a tilted body moves aside is metres, how it looks is pixels."""
+    result, folder = identify(0, actions=None, fit=("scale",), set_values={}, out=tmp_path / "run")
+    assert result.status is Status.CONVERGED
+    (scale,) = [p for p in result.parameters if p.name == "scale"]
+    assert scale.identifiable
+    assert scale.ci95[0] < 1.0 < scale.ci95[1]
+    assert 0.002 < np.log(scale.ci95[1] / scale.ci95[0]) < 1.5
+    validate_result(json.loads((folder / "result.json").read_text()))

@@ -150,3 +150,12 @@ def test_the_fitted_camera_and_mesh_draw_what_the_fit_sees() -> None:
     pixels = observe(THROWN, near, larger.vertices, fitted.camera_to_world)[0] @ fitted.K[:2, :2].T + K[:2, 2]
     expected = view.observed(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
     np.testing.assert_allclose(pixels, expected, atol=1e-9)
+
+
+def test_camera_stands_for_all_that_is_of_it() -> None:
+    names = view.expanded(("mass", "camera", "focal"))
+    assert names[:2] == ("mass", "focal")
+    assert len(names) == 8
+    assert view.with_view(PARAMETERS, ("mass",)) is PARAMETERS
+    assert view.with_view(PARAMETERS, names).names[-8:] == view.NAMES
+    np.testing.assert_array_equal(view.of_system(view.with_view(PARAMETERS, names)), PARAMETERS.vector)
