@@ -46,7 +46,7 @@ def picture(path: Path, frame: int) -> Path:
 def test_actions_bring_the_quadrotor_to_where_the_log_has_it(tmp_path: Path) -> None:
     target = picture(tmp_path / "target.png", FRAME)
     found, folder = control(
-        target, **GIVEN, initial={"position_z_m": 1.0}, seconds=1.0, rate=10.0, out=tmp_path / "run"
+        target, **GIVEN, initial={"position_z_m": 1.0}, seconds=0.8, rate=10.0, out=tmp_path / "run"
     )
     assert found.status == "reached"
     truth = json.loads((SAMPLE / "truth.json").read_text())
@@ -68,7 +68,7 @@ def test_actions_bring_the_quadrotor_to_where_the_log_has_it(tmp_path: Path) -> 
     assert (data["schema"], data["status"]) == ("vid2phys.control/1", "reached")
     assert data["miss"]["rms_m"] < 0.01
     assert set(data["files"]) == {"trajectory", "actions", "config", "overlay"}
-    assert len(read_clip(folder / "overlay.mp4").times_s) == 26
+    assert len(read_clip(folder / "overlay.mp4").times_s) == 21
 
 
 def test_a_picture_that_does_not_show_the_body_is_refused(
