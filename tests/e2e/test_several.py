@@ -23,6 +23,7 @@ from vid2phys.risp.networks import find
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.tasks import identify as task
 from vid2phys.tasks import several
+from vid2phys.tasks.evaluate import evaluate
 from vid2phys.types import Status
 
 GIVEN = {"inertia_xx": 4.1e-3, "inertia_yy": 4.6e-3, "inertia_zz": 7.3e-3, "drag": 0.12}
@@ -83,6 +84,10 @@ def test_two_clips_of_two_cameras_give_one_mass(
         assert np.sqrt(((states - flight.states)[:, :3] ** 2).sum(axis=1).mean()) < 0.03
     assert data["fit"]["frames_used"] == sum(len(flight.times_s) for flight in flown[1])
     assert "prior 0.7 +- 0.2" in (folder / "clip_1" / "report.html").read_text()
+    with pytest.raises(
+        UsageError, match=r"is a fit of several clips; expected the folder of one; for example .*clip_1"
+    ):
+        evaluate(folder, mocap=flown[0] / "none.csv")
 
 
 def test_a_clip_in_which_the_body_is_lost_is_left_out(

@@ -13,6 +13,7 @@ from tests.recovery.test_smoothing import start
 from vid2phys.errors import UsageError
 from vid2phys.solvers import posed, shooting, smoothing
 from vid2phys.solvers.assemble import Layout
+from vid2phys.solvers.joint import Join
 from vid2phys.solvers.levels import first_levels
 from vid2phys.solvers.problem import Problem
 
@@ -106,3 +107,20 @@ def test_stiffness_of_a_rod_from_two_clips() -> None:
     assert abs(np.log(modulus / 6e5)) < 3.0 * precision**-0.5
     assert modulus == second.parameters["young_modulus"].value
     assert np.abs(first.states[0] - second.states[0]).max() > 0.03
+
+
+def test_what_other_clips_say_is_what_is_left_when_their_own_unknowns_are_summed_out() -> None:
+    """The information of a marginal is the inverse of the part of the covariance."""
+    rng = np.random.default_rng(0)
+    join = Join.of([("mass", "drag", "delay"), ("mass", "drag", "delay", "lag")], ("mass", "drag"))
+    assert join.names == ("mass", "drag", "delay", "delay", "lag")
+    informations = [rows.T @ rows for rows in (rng.normal(size=(9, 3)), rng.normal(size=(9, 4)))]
+    gradients = [rng.normal(size=3), rng.normal(size=4)]
+    found = join.elsewhere(0, informations, gradients)
+    assert found is not None
+    marginal = np.linalg.inv(np.linalg.inv(informations[1])[:2, :2])
+    np.testing.assert_allclose(found.information[:2, :2], marginal, rtol=1e-9)
+    np.testing.assert_allclose(found.information[2], 0.0, atol=1e-12)
+    lowest = -np.linalg.solve(informations[1], gradients[1])[:2]
+    np.testing.assert_allclose(-np.linalg.solve(marginal, found.gradient[:2]), lowest, rtol=1e-9)
+    assert Join.of([("mass",)], ("mass",)).elsewhere(0, informations[:1], gradients[:1]) is None
