@@ -6,7 +6,7 @@ SAMPLE := samples/quadrotor
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format clean
+.PHONY: help demo test test-all check format dist clean
 
 help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test-all  the tests with the slow ones'
 	@echo 'make check     ruff and mypy'
 	@echo 'make format    ruff, in place'
+	@echo 'make dist      sdist and wheel, models with them, in dist/'
 	@echo 'make clean     remove the virtual environment and caches (not runs/)'
 
 # Stamps: a second `make` installs nothing unless the requirements changed.
@@ -42,6 +43,9 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+dist: $(VENV)/.dev
+	$(PY) -m build
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache

@@ -17,16 +17,25 @@ import typer
 from vid2phys.errors import UsageError, Vid2PhysError
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Physics out of a video: mass, actions and trajectory with intervals, from a clip, a mesh and a camera.",
 )
 
 EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
+
+def _systems(incomplete: str) -> list[str]:
+    """Names for the shell to complete."""
+    from vid2phys.engine.systems import available
+
+    return [name for name in available() if name.startswith(incomplete)]
+
+
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
 UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
-SystemOption = Annotated[str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.")]
+SystemOption = Annotated[
+    str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.", autocompletion=_systems)
+]
 CameraOption = Annotated[
     Path | None, typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV, COLMAP ...")
 ]
@@ -314,7 +323,9 @@ def reproduce(
 @app.command()
 def simulate(
     context: typer.Context,
-    system: Annotated[str | None, typer.Argument(help="System; `vid2phys systems` lists them.")] = None,
+    system: Annotated[
+        str | None, typer.Argument(help="System; `vid2phys systems` lists them.", autocompletion=_systems)
+    ] = None,
     body: Annotated[
         Path | None, typer.Option("--body", help="File of your own body: a mesh, tets or a robot, by the system.")
     ] = None,
@@ -366,7 +377,7 @@ def simulate(
 
 @app.command("fit-recording")
 def fit_recording(
-    system: Annotated[str, typer.Argument(help="System; `vid2phys systems` lists them.")],
+    system: Annotated[str, typer.Argument(help="System; `vid2phys systems` lists them.", autocompletion=_systems)],
     recordings: Annotated[list[Path], typer.Argument(help="CSVs of recorded states: time_s and states by name.")],
     fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated.")],
     body: Annotated[Path | None, typer.Option("--body", help="File of your own body, by the system.")] = None,
@@ -397,7 +408,9 @@ def fit_recording(
 
 @app.command()
 def systems(
-    name: Annotated[str | None, typer.Argument(help="One system (default: all).", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One system (default: all).", show_default=False, autocompletion=_systems)
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """List the physical systems: parameters, units, domains, states, actions, limits."""
@@ -491,7 +504,7 @@ def _bug(error: BaseException) -> int:
 
 def _run() -> int:
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="vid2phys")
     except Vid2PhysError as error:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
