@@ -26,9 +26,9 @@ EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 def _systems(incomplete: str) -> list[str]:
     """Names for the shell to complete."""
-    from vid2phys.engine.systems import available
+    from vid2phys.tasks.describe import systems_like
 
-    return [name for name in available() if name.startswith(incomplete)]
+    return systems_like(incomplete)
 
 
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
@@ -77,6 +77,13 @@ def identify(
     params: ParamsOption = None,
     mesh_units: UnitsOption = "m",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
+    observation: Annotated[
+        Path | None,
+        typer.Option("--observation", help="Keypoints of another tracker (CSV), or observation.npz, in place of RISP."),
+    ] = None,
+    body_points: Annotated[
+        Path | None, typer.Option("--body-points", help="CSV of the points of --observation: name, x_m, y_m, z_m.")
+    ] = None,
     method: Annotated[
         str, typer.Option("--solver", "--method", help="smoothing, shooting, or as in the papers rmsprop, adam.")
     ] = "smoothing",
@@ -102,8 +109,8 @@ def identify(
         "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
         "actions": actions, "fit": _names(fit),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
-        "method": method, "loss": loss, "starts": starts, "out": out, "seed": seed, "refine": refine,
-        "overlay": overlay,
+        "observation": observation, "body_points": body_points, "method": method, "loss": loss, "starts": starts,
+        "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)
@@ -120,6 +127,26 @@ def identify(
         result, folder = run_identify(*required, **options, progress=progress)
     print_result(result, folder, as_json=json_)
     if result.status.key != "converged":
+        raise typer.Exit(EXIT_FIT)
+
+
+@app.command()
+def batch(
+    clips: Annotated[Path, typer.Argument(help="YAML file: `clips`, and `defaults` for all of them.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs (default: runs/batch/NAME).")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Clips at once (default: one a core).")] = None,
+    ray: Annotated[str | None, typer.Option("--ray", help="Address of a Ray cluster; local starts one here.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Identify many clips; what is done is kept, a clip that fails does not stop the rest."""
+    from vid2phys.tasks.batch import batch as run_batch
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_batch
+
+    with show_progress() as progress:
+        outcomes, folder = run_batch(clips, out=out, workers=workers, ray=ray, progress=progress)
+    print_batch(outcomes, folder, as_json=json_)
+    if not all(outcome.converged for outcome in outcomes):
         raise typer.Exit(EXIT_FIT)
 
 
@@ -450,7 +477,7 @@ def _assignments(flag: str, items: list[str] | None) -> dict[str, float]:
 
 def _merge_config(context: typer.Context, config: Path, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a config file, with those given on the command line over them."""
-    from vid2phys.tasks.config import read_config
+    from vid2phys.tasks.config import PATHS, read_config
 
     merged = dict(options)
     names = {"set_values": "set_"}
@@ -458,8 +485,7 @@ def _merge_config(context: typer.Context, config: Path, command: str, options: d
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
-        is_path = name in ("clip", "body", "mesh", "camera", "camera_pose", "actions", "params", "model")
-        merged[name] = Path(str(value)) if is_path else tuple(value) if name == "fit" else value  # type: ignore[arg-type]
+        merged[name] = Path(str(value)) if name in PATHS else tuple(value) if name == "fit" else value  # type: ignore[arg-type]
     return merged
 
 

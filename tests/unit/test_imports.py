@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "reproduce": BASE | {"io", "engine", "risp", "solvers", "report", "tasks"},
     "cli": {"errors", "tasks", "reproduce"},
     "__main__": {"cli"},
-    "__init__": {"tasks", "types"},
+    "api": BASE | {"io", "engine", "report", "tasks"},
+    "__init__": {"api", "errors"},
 }
 HEAVY = ("torch", "warp", "mitsuba", "drjit", "cv2", "trimesh", "av", "matplotlib", "scipy", "numpy", "yaml", "jinja2")
 FILES = sorted(PACKAGE.rglob("*.py"))

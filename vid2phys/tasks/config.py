@@ -7,13 +7,21 @@ from pathlib import Path
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
 
+PATHS = ("clip", "body", "mesh", "camera", "camera_pose", "actions", "params", "model", "observation", "body_points")
+
 
 def write_config(path: Path, command: str, options: dict[str, object]) -> None:
-    """Write the options of a command. Paths become absolute text, so that the run repeats from any folder."""
+    """Write the options of a command."""
+    write_text(path, as_yaml(command, options))
+
+
+def as_yaml(command: str, options: dict[str, object]) -> str:
+    """The text of a config.yaml. Paths become absolute, so that the run repeats from any folder."""
     import yaml
 
-    plain = {name: _plain(value) for name, value in options.items() if value is not None}
-    write_text(path, yaml.safe_dump({"command": command, **plain}, sort_keys=False))
+    paths = {name: Path(value) for name, value in options.items() if name in PATHS and isinstance(value, str)}
+    plain = {name: _plain(value) for name, value in {**options, **paths}.items() if value is not None}
+    return str(yaml.safe_dump({"command": command, **plain}, sort_keys=False))
 
 
 def read_config(path: Path, command: str, allowed: set[str]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from vid2phys.errors import InputError, UsageError
 from vid2phys.tasks.descend import check_options
 from vid2phys.tasks.fit import LEAST_FRAMES, solve
+from vid2phys.tasks.given_points import check_given, given_track
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything the user gave, read and checked."""
+    """Everything the user gave, read and checked. model: None where keypoints are given in its place."""
 
     clip: Clip
     mesh: Mesh
@@ -32,14 +33,20 @@ class Inputs:
     camera_to_world: Array
     system: System
     actions: Actions | None
-    model: Model
+    model: Model | None
     known: Known
     warnings: tuple[str, ...]
 
     @property
+    def network(self) -> Model:
+        """The model, for what cannot do without one."""
+        assert self.model is not None
+        return self.model
+
+    @property
     def turns_alike(self) -> bool:
         """Whether nothing, neither shape nor paint, tells the body's look-alike orientations apart."""
-        return self.model.shape.exact and self.mesh.texture is None
+        return self.model is not None and self.model.shape.exact and self.mesh.texture is None
 
 
 def identify(
@@ -55,6 +62,8 @@ def identify(
     params: str | Path | None = None,
     mesh_units: str = "m",
     model: str | Path | None = None,
+    observation: str | Path | None = None,
+    body_points: str | Path | None = None,
     method: str = "smoothing",
     loss: str = "keypoint",
     starts: int = 1,
@@ -69,7 +78,9 @@ def identify(
     Paths as on the command line; mesh: None for a system on a known base (a hand, a rod), which has its own;
     `set_values` and `params` are known values in SI, `fit` names the parameters wanted. `method` is the solver
     (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Without
-    `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises Vid2PhysError for
+    `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
+    another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or an earlier run's
+    observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError for
     anything a user can mend; a fit that fails returns a Result whose status says so.
     """
     from vid2phys.io.run import new_run
@@ -78,12 +89,17 @@ def identify(
     options = {key: value for key, value in locals().items() if key not in ("progress", "new_run", "write_config")}
     started = time.perf_counter()
     check_options(method, loss, starts, actions=actions is not None, rigid=mesh is not None)
+    check_given(observation, body_points, rigid=mesh is not None, loss=loss)
     progress("reading inputs")
     inputs = read_inputs(options)
-    if inputs.model.shape.kind != "rigid":
+    if inputs.model is not None and inputs.model.shape.kind != "rigid":
         result = _identify_posed(inputs, tuple(fit), progress)
     else:
-        tracked = track_clip(inputs, progress)
+        if observation is None:
+            tracked = track_clip(inputs, progress)
+        else:
+            tracked, notes = given_track(observation, body_points, inputs.clip, inputs.camera, inputs.mesh)
+            inputs = replace(inputs, warnings=(*inputs.warnings, *notes))
         result = solve(
             *(inputs, tracked),
             fit=tuple(fit),
@@ -91,7 +107,7 @@ def identify(
             loss=loss,
             starts=starts,
             seed=seed,
-            refine=refine,
+            refine=refine and observation is None,
             progress=progress,
         )
     with new_run("identify", out) as folder:
@@ -120,7 +136,9 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions)
     camera, pose, clip = _read_pictures(options, actions)
-    model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
+    model = None
+    if options["observation"] is None:
+        model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
 
 
@@ -184,9 +202,9 @@ def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) ->
     from vid2phys.risp.posed.track import track_postures
     from vid2phys.tasks.fit_posed import solve_posed
 
-    body = body_of_model(inputs.model, inputs.system)
+    body = body_of_model(inputs.network, inputs.system)
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
-    tracked = track_postures(inputs.clip, inputs.camera, inputs.model, body, progress=share)
+    tracked = track_postures(inputs.clip, inputs.camera, inputs.network, body, progress=share)
     return solve_posed(inputs, body, tracked, fit=fit, progress=progress)
 
 
@@ -199,11 +217,11 @@ def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
     return track(
         inputs.clip,
         inputs.camera,
-        inputs.model,
-        inputs.model.radius_m,
+        inputs.network,
+        inputs.network.radius_m,
         tilt_std_rad=tilt_spread(inputs.system),
         mesh=inputs.mesh,
-        paint=Paint.of(inputs.mesh, inputs.model.rotations, inputs.model.center),
+        paint=Paint.of(inputs.mesh, inputs.network.rotations, inputs.network.center),
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
 
@@ -266,7 +284,7 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
 
 
 def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
-    paths = {name: Path(options[name]) for name in ("clip", "mesh", "camera", "camera_pose", "actions", "params")
-             if options[name] is not None}  # fmt: skip
+    names = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
+    paths = {name: Path(options[name]) for name in names if options[name] is not None}
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
-    return paths | {"model": inputs.model.folder} | plain
+    return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain
