@@ -6,7 +6,7 @@ SAMPLE := samples/quadrotor
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format dist clean
+.PHONY: help demo test test-all check format dist docs clean
 
 help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
@@ -15,6 +15,7 @@ help:
 	@echo 'make check     ruff and mypy'
 	@echo 'make format    ruff, in place'
 	@echo 'make dist      sdist and wheel, models with them, in dist/'
+	@echo 'make docs      the documentation as a site, in site/'
 	@echo 'make clean     remove the virtual environment and caches (not runs/)'
 
 # Stamps: a second `make` installs nothing unless the requirements changed.
@@ -47,5 +48,9 @@ format: $(VENV)/.dev
 dist: $(VENV)/.dev
 	$(PY) -m build
 
+docs: $(VENV)/.dev
+	$(PY) -m pip install -q -c constraints.txt -e '.[docs]'
+	$(PY) -m mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .mypy_cache

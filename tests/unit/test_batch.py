@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.synthetic import noisy_result, save_run, short_flight
 from tests.unit.test_given_points import write_sample_keypoints
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.run import load_observation
@@ -95,6 +96,7 @@ def test_no_workers_is_a_usage_error(tmp_path: Path) -> None:
         batch(write_batch(tmp_path, "  - a.mp4\n"), out=tmp_path / "out", workers=0)
 
 
+@pytest.mark.slow
 def test_a_batch_goes_on_after_a_bad_clip_and_repeats_bit_for_bit(keypoints: Path) -> None:
     clips = "  - {clip: clip.mp4, name: good}\n  - {clip: missing.mp4, name: bad}\n"
     path, out = write_batch(keypoints, clips, ACTIONS), keypoints / "out"
@@ -154,17 +156,28 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "a" / "thesis.txt").exists()
 
 
-def test_what_was_left_half_written_is_done_again(tmp_path: Path) -> None:
-    path, out = write_batch(tmp_path, "  - a.mp4\n"), tmp_path / "out"
-    (job,) = read_jobs(path, out)
-    job.config.parent.mkdir(parents=True)
-    job.config.write_text(job.text)
-    job.folder.mkdir()
-    (job.folder / "trajectory.csv").write_text("time_s")
-    ((outcome,), _) = batch(path, out=out)
-    assert outcome.status == "failed"
-    assert "a.mp4' does not exist" in outcome.message
-    assert not job.folder.exists()
+def test_what_is_done_is_kept_and_what_was_left_half_written_is_done_again(tmp_path: Path) -> None:
+    path, out = write_batch(tmp_path, "  - a.mp4\n  - b.mp4\n"), tmp_path / "out"
+    flight = short_flight()
+    for job in read_jobs(path, out):
+        job.config.parent.mkdir(parents=True, exist_ok=True)
+        job.config.write_text(job.text)
+        job.folder.mkdir()
+    save_run(out / "a", flight, noisy_result(flight))
+    (out / "b" / "trajectory.csv").write_text("time_s")
+    (kept, failed), _ = batch(path, out=out)
+    assert (kept.status, kept.seconds, kept.parameters["mass"]) == ("converged", None, (0.72, 0.71, 0.73))
+    assert kept.parameters["drag"][1:] == (None, None)
+    assert failed.status == "failed"
+    assert "b.mp4' does not exist" in failed.message
+    assert not (out / "b").exists()
+    rows = list(csv.DictReader((out / "summary.csv").open()))
+    assert [(row["clip"], row["mass"], row["drag_high"]) for row in rows] == [("a", "0.72", ""), ("b", "", "")]
+    assert len(json.loads((out / "summary.json").read_text())["clips"]) == 2
+    text = path.read_text()
+    path.write_text(text.replace("overlay: false", "overlay: false\n  seed: 3"))
+    with pytest.raises(InputError, match="a' was run with other options"):
+        batch(path, out=out)
 
 
 def test_an_interrupted_batch_ends_its_processes_and_can_go_on(keypoints: Path) -> None:
