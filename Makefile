@@ -12,7 +12,7 @@ help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
 	@echo 'make test      install if need be, then the tests (a few minutes)'
 	@echo 'make test-all  the tests with the slow ones'
-	@echo 'make check     ruff and mypy'
+	@echo 'make check     ruff, mypy and bandit'
 	@echo 'make format    ruff, in place'
 	@echo 'make dist      sdist and wheel, models with them, in dist/'
 	@echo 'make docs      the documentation as a site, in site/'
@@ -40,6 +40,7 @@ check: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) -m bandit -q -c pyproject.toml -r vid2phys
 
 format: $(VENV)/.dev
 	$(PY) -m ruff check --fix .

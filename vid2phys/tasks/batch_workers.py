@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import subprocess  # nosec B404
 import sys
 import threading
 import time
@@ -84,7 +84,7 @@ def run_job(job: Job, threads: dict[str, str], running: _Running | None = None, 
     """Identify one clip by the command line, in a process of its own. threads: of its libraries, unless set outside."""
     command = [sys.executable, "-m", "vid2phys", "identify", "--config", str(job.config), "--out", str(job.folder)]
     started = time.perf_counter()
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # nosec B603
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
