@@ -41,7 +41,7 @@ def on_this_machine(jobs: list[Job], workers: int | None, lock: int) -> Generato
 
     lock: a file descriptor that the processes keep open for as long as they live.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(workers or cores, len(jobs)) or 1
     threads = {name: str(max(1, cores // workers)) for name in _THREADS}
     running = _Running()
