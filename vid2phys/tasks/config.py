@@ -19,8 +19,8 @@ def as_yaml(command: str, options: dict[str, object]) -> str:
     """The text of a config.yaml. Paths become absolute, so that the run repeats from any folder."""
     import yaml
 
-    paths = {name: Path(value) for name, value in options.items() if name in PATHS and isinstance(value, str)}
-    plain = {name: _plain(value) for name, value in {**options, **paths}.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    plain = {name: _plain(_as_paths(value) if name in PATHS else value) for name, value in given.items()}
     return str(yaml.safe_dump({"command": command, **plain}, sort_keys=False))
 
 
@@ -43,6 +43,11 @@ def read_config(path: Path, command: str, allowed: set[str]) -> dict[str, object
     if unknown:
         raise InputError(f"{path} has the unknown option '{unknown[0]}'", f"some of {', '.join(sorted(allowed))}")
     return data
+
+
+def _as_paths(value: object) -> object:
+    """A path, or a list of them, given as text or not."""
+    return [Path(str(one)) for one in value] if isinstance(value, list | tuple) else Path(str(value))
 
 
 def _plain(value: object) -> object:
