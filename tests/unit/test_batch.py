@@ -204,3 +204,32 @@ def test_ray_runs_a_batch_with_two_workers(keypoints: Path) -> None:
     outcomes, out = batch(path, out=keypoints / "ray", ray="local")
     assert [outcome.status for outcome in outcomes] == ["converged", "converged", "failed"]
     assert os.listdir(out / "good0") == os.listdir(out / "good1")
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_killed_goes_on_to_the_same_result(keypoints: Path) -> None:
+    """kill -9, of the batch alone and of its processes too, at moments from the first to the last second of a clip."""
+    path = write_batch(keypoints, "  - {clip: clip.mp4, name: good}\n", ACTIONS)
+    (whole,), folder = batch(path, out=keypoints / "whole")
+    assert whole.converged
+    assert whole.seconds is not None
+    out = keypoints / "killed"
+    command = [sys.executable, "-m", "vid2phys", "batch", str(path), "--out", str(out)]
+    for share in np.random.default_rng(0).uniform(0.0, 1.1, 4):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+        time.sleep(share * whole.seconds)
+        children = [
+            pid for path in Path(f"/proc/{process.pid}/task").glob("*/children") for pid in path.read_text().split()
+        ]
+        process.kill()
+        process.wait()
+        for pid in children if share > 0.5 else []:
+            os.kill(int(pid), signal.SIGKILL)
+        out.mkdir(exist_ok=True)
+        with (out / ".lock").open("w") as lock:  # what the batch left behind ends by itself, and its clip counts
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    (again,), _ = batch(path, out=out)
+    assert again.converged
+    require_same_runs(folder / "good", out / "good")
+    assert sorted(os.listdir(out)) == [".lock", "good", "jobs", "summary.csv", "summary.json"]
+    assert os.listdir(out / "jobs") == ["good.yaml"]

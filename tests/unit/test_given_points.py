@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -168,10 +169,24 @@ def test_given_errors_are_taken_as_they_are(tmp_path: Path, flight: Flight, poin
     np.testing.assert_allclose(again.shared_px, 0.5, rtol=0.1)
 
 
+def test_frames_with_few_points_share_an_error_too(tmp_path: Path, flight: Flight, points_file: Path) -> None:
+    csv = write_csv(tmp_path / "k.csv", flight.times_s, pixels_of(flight), ",1.0,0.5", ",sigma_px,shared_px")
+    lines = csv.read_text().splitlines()
+    few = [line for line in lines if not line.startswith(f"{flight.times_s[4]:.6f},") or ",bolt 1," in line]
+    csv.write_text("\n".join(few) + "\n")
+    track, _ = given_track(csv, points_file, clip_of(flight.times_s), camera_of(flight), body())
+    assert list(track.lost_frames) == [4]
+    assert track.observation.visible[4].sum() == 1
+    moved = np.sqrt((track.observation.shared_basis[4] ** 2).mean(axis=(0, 1)))
+    np.testing.assert_allclose(moved * 610.0, 0.5, rtol=0.1)
+
+
 def test_an_earlier_observation_comes_back_whole(tmp_path: Path, flight: Flight, points_file: Path) -> None:
     csv = write_csv(tmp_path / "k.csv", flight.times_s, pixels_of(flight), ",1.0", ",sigma_px")
     clip, camera = clip_of(flight.times_s), camera_of(flight)
     first, _ = given_track(csv, points_file, clip, camera, body())
+    clock = first.observation.times_s + 0.01 * np.arange(len(first.tracked)) ** 2  # of a run that knew better
+    first = replace(first, observation=replace(first.observation, error_clock_s=clock))
     save_observation(first.observation, tmp_path / "o.npz")
     again, _ = given_track(tmp_path / "o.npz", None, clip, camera, body())
     for name in ("bearings", "covariance", "shared_basis", "correlation_time_s", "visible", "error_clock_s"):

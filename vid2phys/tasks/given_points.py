@@ -115,11 +115,11 @@ def _of_keypoints(
     if visible.sum(axis=1).max() < _LEAST_POINTS:
         most = int(visible.sum(axis=1).max())
         raise InputError(f"'{path}' has at most {most} points in a frame", f"{_LEAST_POINTS} or more", "track more")
-    track, notes = _track(first), []
+    track, notes = _track(first).clocked(), []
     if seen.covariance is None:
         scale = _misfit(track)
         notes.append(f"'{Path(path).name}' says nothing of its errors: estimated, {scale:.2g} px a point")
-        track = _track(replace(first, covariance=scale**2 * first.covariance))
+        track = _track(replace(first, covariance=scale**2 * first.covariance)).clocked()
     covariance = track.observation.covariance
     focal = float(np.sqrt(camera.K[0, 0] * camera.K[1, 1]))
     shared = _typical(covariance, visible) if seen.shared_px is None else seen.shared_px / focal
@@ -146,7 +146,8 @@ def _track(seen: Observation) -> Track:
     tracked = np.zeros(len(seen.times_s), dtype=bool)
     tracked[frames] = True
     element = np.where(tracked, 0, -1).astype(np.int64)
-    return Track(seen, _spread(chosen, frames, len(tracked)), tracked, tracked * 1.0, element, np.zeros(1)).clocked()
+    poses = _spread(chosen, frames, len(tracked))
+    return Track(seen, poses, tracked, tracked * 1.0, element, np.zeros(1))
 
 
 def _spread(poses: Pose, frames: NDArray[np.int64], count: int) -> Pose:
@@ -191,15 +192,18 @@ def _typical(covariance: Array, visible: NDArray[np.bool_]) -> Array:
 
 
 def _shared_basis(track: Track, shared: Array) -> Array:
-    """The six ways a pose can be wrong, each moving the points by `shared` [T] (root mean square), [T, K, 2, 6]."""
+    """The six ways a pose can be wrong, each moving the points by `shared` [T] (root mean square), [T, K, 2, 6].
+
+    Frames with too few points for a pose have those of the nearest one that has it.
+    """
     from vid2phys.risp.tracking.geometry import pose_modes
 
-    seen, frames = track.observation, np.flatnonzero(track.tracked)
-    modes = pose_modes(track.poses.rotation[frames], track.poses.translation[frames], seen.points_body)
-    size = np.sqrt((modes**2).sum(axis=2).mean(axis=1) / 2.0)  # a coordinate, [N, 6]
-    basis = np.zeros_like(seen.shared_basis)
-    basis[frames] = modes / np.maximum(size, 1e-12)[:, None, None, :] * shared[frames, None, None, None]
-    return basis
+    frames = np.flatnonzero(track.tracked)
+    nearest = frames[np.abs(np.arange(len(track.tracked))[:, None] - frames).argmin(axis=1)]
+    poses = track.poses[nearest]
+    modes = pose_modes(poses.rotation, poses.translation, track.observation.points_body)
+    size = np.sqrt((modes**2).sum(axis=2).mean(axis=1) / 2.0)  # a coordinate, [T, 6]
+    return np.asarray(modes / np.maximum(size, 1e-12)[:, None, None, :] * shared[:, None, None, None])
 
 
 def _check_body_points(path: str | Path, points: Array, mesh: Mesh) -> None:
