@@ -8,13 +8,12 @@ The variable VID2PHYS_SYSTEMS names folders with the user's own systems; their f
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vid2phys import plugins
 from vid2phys.engine.system import System
 from vid2phys.errors import UsageError, unknown_name
 
@@ -23,7 +22,7 @@ __path__ += [folder for folder in os.environ.get("VID2PHYS_SYSTEMS", "").split(o
 
 def available() -> tuple[str, ...]:
     """Names of the registered systems, sorted."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    return plugins.names(__path__)
 
 
 def from_file(name: str, path: str | Path, units: str = "m") -> System:
@@ -48,11 +47,4 @@ def file_reader(name: str) -> Callable[[str | Path, str], System] | None:
 
 def get(name: str, **options: Any) -> System:
     """The system called `name`, made with `options`. Raises UsageError listing the names when there is none."""
-    if name not in available():
-        raise unknown_name("system", name, available())
-    module = importlib.import_module(f"{__name__}.{name}")
-    for member in vars(module).values():
-        if inspect.isclass(member) and issubclass(member, System) and member.__module__ == module.__name__:
-            system: System = member(**options)
-            return system
-    raise TypeError(f"{module.__name__} defines no System")
+    return plugins.class_in(__name__, "system", name, available(), System)(**options)
