@@ -66,15 +66,32 @@ def _root(
 @app.command()
 def identify(
     context: typer.Context,
-    clip: Annotated[Path | None, typer.Argument(help="The video.", show_default=False)] = None,
+    clip: Annotated[
+        list[Path] | None, typer.Argument(help="The video, or several of one body.", show_default=False)
+    ] = None,
     mesh: MeshOption = None,
-    camera: CameraOption = None,
-    camera_pose: PoseOption = None,
+    camera: Annotated[
+        list[Path] | None,
+        typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV ...; for all clips, or one each."),
+    ] = None,
+    camera_pose: Annotated[
+        list[Path] | None, typer.Option("--camera-pose", help="File with camera_to_world; for all clips, or one each.")
+    ] = None,
     system: SystemOption = "quadrotor",
-    actions: ActionsOption = None,
-    fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ...")] = "",
+    actions: Annotated[
+        list[Path] | None, typer.Option("--actions", help="CSV of recorded actions; for all clips, or one each.")
+    ] = None,
+    fit: Annotated[
+        str, typer.Option("--fit", help="Parameters to fit, comma-separated: mass,drag ..., scale, camera.")
+    ] = "",
     set_: SetOption = None,
     params: ParamsOption = None,
+    prior: Annotated[
+        list[str] | None, typer.Option("--prior", help="Of a fitted value, name=MEAN+-STD in SI; repeatable.")
+    ] = None,
+    bounds: Annotated[
+        list[str] | None, typer.Option("--bounds", help="Of a fitted value, name=LOW..HIGH in SI; repeatable.")
+    ] = None,
     mesh_units: UnitsOption = "m",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
     observation: Annotated[
@@ -106,8 +123,10 @@ def identify(
 ) -> None:
     """Actions, trajectory and physical parameters of the object in a clip."""
     options: dict[str, Any] = {
-        "clip": clip, "mesh": mesh, "camera": camera, "camera_pose": camera_pose, "system": system,
-        "actions": actions, "fit": _names(fit),
+        "clip": _one_or_all(clip), "mesh": mesh, "camera": _one_or_all(camera),
+        "camera_pose": _one_or_all(camera_pose), "system": system,
+        "actions": _one_or_all(actions), "fit": _names(fit), "priors": _pairs("--prior", "+-", "mass=0.4+-0.05", prior),
+        "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
         "observation": observation, "body_points": body_points, "method": method, "loss": loss, "starts": starts,
         "out": out, "seed": seed, "refine": refine, "overlay": overlay,
@@ -147,6 +166,58 @@ def batch(
         outcomes, folder = run_batch(clips, out=out, workers=workers, ray=ray, progress=progress)
     print_batch(outcomes, folder, as_json=json_)
     if not all(outcome.converged for outcome in outcomes):
+        raise typer.Exit(EXIT_FIT)
+
+
+@app.command()
+def control(
+    context: typer.Context,
+    target: Annotated[Path | None, typer.Option("--target", help="Picture of the body where it is to be.")] = None,
+    system: SystemOption = "quadrotor",
+    mesh: MeshOption = None,
+    camera: CameraOption = None,
+    camera_pose: PoseOption = None,
+    set_: SetOption = None,
+    params: ParamsOption = None,
+    initial: Annotated[
+        list[str] | None, typer.Option("--initial", help="A state at the start, name=SI value (default: at rest).")
+    ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option("--limit", help="Of an action, name=LOW..HIGH in SI; repeatable.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="When the body is to be there.")] = 1.0,
+    rate: Annotated[float, typer.Option("--rate", help="Actions a second.")] = 25.0,
+    moving: Annotated[
+        bool, typer.Option("--moving/--at-rest", help="It may pass its goal, or comes to rest there.")
+    ] = False,
+    mesh_units: UnitsOption = "m",
+    model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/control/TIME).")] = None,
+    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Draw the motion over the target.")] = True,
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Find the actions that bring a body to the state in a picture."""
+    options: dict[str, Any] = {
+        "target": target, "system": system, "mesh": mesh, "camera": camera, "camera_pose": camera_pose,
+        "set_values": _assignments("--set", set_), "params": params, "initial": _assignments("--initial", initial),
+        "limits": _pairs("--limit", "..", "thrust=0..12", limit), "seconds": seconds, "rate": rate, "moving": moving,
+        "mesh_units": mesh_units, "model": model, "out": out, "overlay": overlay,
+    }  # fmt: skip
+    if config is not None:
+        options = _merge_config(context, config, "control", options)
+    needed = ("target", "camera", *(("mesh",) if options["system"] in ("quadrotor", "rigid_contact") else ()))
+    for name in needed:
+        if options[name] is None:
+            raise UsageError(f"no {name} given", f"--{name}", "see `vid2phys control --help`")
+    from vid2phys.tasks.control import control as run_control
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_control
+
+    with show_progress() as progress:
+        found, folder = run_control(options.pop("target"), **options, progress=progress)
+    print_control(found, folder, as_json=json_)
+    if found.status != "reached":
         raise typer.Exit(EXIT_FIT)
 
 
@@ -455,6 +526,11 @@ def doctor() -> None:
     print_doctor(run_doctor())
 
 
+def _one_or_all(paths: list[Path] | None) -> Path | list[Path] | None:
+    """What was given once as itself, what was given more often as a list."""
+    return paths[0] if paths and len(paths) == 1 else paths or None
+
+
 def _names(text: str) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -475,17 +551,38 @@ def _assignments(flag: str, items: list[str] | None) -> dict[str, float]:
     return values
 
 
+def _pairs(flag: str, between: str, example: str, items: list[str] | None) -> dict[str, tuple[float, float]]:
+    """`name=A<between>B` texts as a dictionary. Raises UsageError for what is not of that form, or given twice."""
+    values: dict[str, tuple[float, float]] = {}
+    for item in items or []:
+        name, _, text = item.replace("\u00b1", "+-").partition("=")
+        first, _, second = text.partition(between)
+        name = name.strip()
+        try:
+            pair = float(first), float(second)
+        except ValueError:
+            form = f"name=NUMBER{between}NUMBER in SI units"
+            raise UsageError(f"{flag} {item}", form, f"for example {flag} {example}") from None
+        if name in values or not name:
+            raise UsageError(f"{flag} {item}" + (" beside another one" if name else ""), "one for each name")
+        values[name] = pair
+    return values
+
+
 def _merge_config(context: typer.Context, config: Path, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a config file, with those given on the command line over them."""
     from vid2phys.tasks.config import PATHS, read_config
 
     merged = dict(options)
-    names = {"set_values": "set_"}
+    names = {"set_values": "set_", "priors": "prior", "limits": "limit"}
     for name, value in read_config(config, command, set(options)).items():
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
-        merged[name] = Path(str(value)) if name in PATHS else tuple(value) if name == "fit" else value  # type: ignore[arg-type]
+        if name in PATHS:
+            merged[name] = [Path(str(one)) for one in value] if isinstance(value, list) else Path(str(value))
+        else:
+            merged[name] = tuple(value) if name == "fit" else value  # type: ignore[arg-type]
     return merged
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Transform = Literal["identity", "log"]
+_MOST_LOG = 300.0  # either way: still a number
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,14 @@ class Parameter:
         """Solver coordinate to value in SI."""
         return float(np.exp(coordinate)) if self.transform == "log" else float(coordinate)
 
+    def spread_to_free(self, value: float, std: float) -> float:
+        """A small standard deviation about a value, in SI, to solver coordinates: to first order."""
+        return float(std / value) if self.transform == "log" else float(std)
+
+    def spread_from_free(self, value: float, std: float) -> float:
+        """The inverse of `spread_to_free`."""
+        return float(std * value) if self.transform == "log" else float(std)
+
     def with_unit(self, text: str) -> str:
         """The text, followed by the unit if there is one."""
         return text if self.unit == "1" else f"{text} {self.unit}"
@@ -142,6 +151,11 @@ class Parameters:
         return tuple(i for i, item in enumerate(self.items) if item.free)
 
     @property
+    def free_names(self) -> tuple[str, ...]:
+        """Names of the free parameters."""
+        return tuple(item.name for item in self.items if item.free)
+
+    @property
     def vector(self) -> Array:
         """All values in SI, shape [P]."""
         return np.array([item.value for item in self.items])
@@ -154,6 +168,15 @@ class Parameters:
         """A copy in which the free parameters have these solver coordinates."""
         values = iter(coordinates)
         return Parameters(tuple(replace(p, value=p.from_free(next(values))) if p.free else p for p in self.items))
+
+    def fitted_at(self, coordinates: Array) -> Parameters:
+        """A copy in which the free parameters were fitted to these solver coordinates, or the nearest within bounds."""
+        values = {}
+        for p, coordinate in zip((p for p in self if p.free), coordinates, strict=True):
+            log = p.transform == "log"
+            reached = p.from_free(np.clip(coordinate, -_MOST_LOG, _MOST_LOG) if log else coordinate)
+            values[p.name] = float(np.clip(reached, max(p.lower, np.exp(-_MOST_LOG)) if log else p.lower, p.upper))
+        return self.with_values(values, source="fitted")
 
     def with_values(self, values: dict[str, float], *, source: str = "given") -> Parameters:
         """A copy with values set by name. Raises KeyError for a name that is not there."""
@@ -256,7 +279,11 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A parameter's value with its 95 % interval; infinite along directions the data do not determine."""
+    """A parameter's value with its 95 % interval; infinite along directions the data do not determine.
+
+    identifiable: whether the data say more than the prior, or anything where there is none. prior: mean and standard
+    deviation that the fit began with, in the parameter's unit.
+    """
 
     name: str
     unit: str
@@ -265,11 +292,15 @@ class Estimate:
     identifiable: bool
     at_bound: bool = False
     source: str = "fitted"
+    prior: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit gives back."""
+    """What a fit gives back.
+
+    clips: of a fit of several clips the results of each; trajectory, actions and observation are then the first one's.
+    """
 
     status: Status
     message: str
@@ -280,3 +311,4 @@ class Result:
     actions_std: Array | None  # [T - 1, M], one standard deviation, same units as actions
     observation: Observation
     diagnostics: dict[str, object]
+    clips: tuple[Result, ...] = ()

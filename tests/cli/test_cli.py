@@ -75,6 +75,8 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ([*IDENTIFY, "--solver", "newton"], "one of adam, rmsprop, shooting, smoothing"),
         ([*IDENTIFY, "--loss", "pixel"], "--loss pixel with --solver smoothing; expected --loss keypoint"),
         ([*IDENTIFY, "--method", "shooting"], "--solver shooting without --actions; expected recorded actions"),
+        ([*IDENTIFY, "--prior", "mass=0.4"], "--prior mass=0.4; expected name=NUMBER+-NUMBER in SI units"),
+        ([*IDENTIFY, "--bounds", "mass=1..2", "--bounds", "mass=3..4"], "--bounds mass=3..4 beside another one"),
         (["nonsense"], "nonsense"),
         (["evaluate"], "no --mocap given"),
         (["train-risp", "--epochs", "many"], "--epochs"),
@@ -104,13 +106,15 @@ def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     fake_task(monkeypatch, "identify", task)
     options = ("--fit", "mass, drag", "--set", "mass=0.04", "--set", "gravity=9.8", "--no-overlay", "--seed", "3",
-               "--solver", "adam", "--loss", "pixel", "--starts", "4")  # fmt: skip
+               "--solver", "adam", "--loss", "pixel", "--starts", "4", "--prior", "mass=0.04+-5e-3",
+               "--bounds", "drag=-1..2.5")  # fmt: skip
     assert run_cli(monkeypatch, *IDENTIFY, *options) == 3
     assert seen["clip"] == Path("clip.mp4")
     assert seen["fit"] == ("mass", "drag")
     assert seen["set_values"] == {"mass": 0.04, "gravity": 9.8}
     assert (seen["overlay"], seen["seed"], seen["system"]) == (False, 3, "quadrotor")
     assert (seen["method"], seen["loss"], seen["starts"]) == ("adam", "pixel", 4)
+    assert (seen["priors"], seen["bounds"]) == ({"mass": (0.04, 5e-3)}, {"drag": (-1.0, 2.5)})
 
 
 def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,11 +128,13 @@ def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, t
 
     fake_task(monkeypatch, "identify", task)
     path = tmp_path / "config.yaml"
-    options = {"clip": Path("/a/clip.mp4"), "mesh": Path("/a/m.obj"), "camera": Path("/a/c.yaml"), "fit": ("mass",)}
+    options = {"clip": Path("/a/clip.mp4"), "mesh": Path("/a/m.obj"), "camera": Path("/a/c.yaml"), "fit": ("mass",),
+               "priors": {"mass": (0.4, 0.05)}}  # fmt: skip
     write_config(path, "identify", {**options, "out": Path("/a/old"), "seed": 5, "set_values": {"drag": 0.1}})
     assert run_cli(monkeypatch, "identify", "--config", str(path), "--seed", "7") == 3
     assert (seen["clip"], seen["fit"], seen["seed"]) == (Path("/a/clip.mp4"), ("mass",), 7)
     assert seen["set_values"] == {"drag": 0.1}
+    assert seen["priors"] == {"mass": [0.4, 0.05]}
     assert seen["out"] is None
 
 

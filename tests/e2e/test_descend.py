@@ -115,6 +115,7 @@ def test_options_that_do_not_go_together_are_named(options: tuple[str, str, int]
 def test_what_other_bodies_cannot_do_is_named() -> None:
     with pytest.raises(UsageError, match="--solver rmsprop without --actions; expected recorded actions"):
         check_options("rmsprop", "pixel", 1, actions=False, rigid=True)
+    check_options("shooting", "keypoint", 1, actions=False, rigid=True, thrown=True)
     with pytest.raises(UsageError, match="for a body on a known base; expected the defaults"):
         check_options("rmsprop", "keypoint", 1, actions=True, rigid=False)
     check_options("smoothing", "keypoint", 1, actions=False, rigid=False)

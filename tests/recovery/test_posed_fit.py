@@ -65,7 +65,8 @@ def test_stiffness_of_a_finger() -> None:
     check(problem, body, 0.9 * posture, np.zeros(13), truth, 0.05)
 
 
-def test_stiffness_of_a_rod() -> None:
+def small_rod() -> tuple[Rod, PosedModes]:
+    """A rod of four cells, and four shapes that it may have."""
     rod = Rod((4, 1, 1))
     place = rod.rest_m[:, 0] / rod.size_m[0] + 0.5
     shapes = [np.sin(np.pi * n * place) * np.sin(np.pi * place) for n in (1, 2)]
@@ -73,6 +74,11 @@ def test_stiffness_of_a_rod() -> None:
     body = PosedModes(
         rod, Motions(rod.rest_m, rod.elements, modes, 0.02 * np.ones((1, 2, 4)) * [[[1], [-1]]], 0.1, 0.0)
     )
+    return rod, body
+
+
+def test_stiffness_of_a_rod() -> None:
+    rod, body = small_rod()
     truth = rod.parameters().with_values({"young_modulus": 6e5})
     start = body.states(np.array([0.0, 0.03, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0]))
     problem = problem_of(rod, body.points_body, truth, start, ("young_modulus",), 2)

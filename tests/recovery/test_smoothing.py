@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.flight import POINTS, Flight, fly, watch
 from vid2phys.risp.tracking.pose import solve_poses
 from vid2phys.solvers import assemble, initial, intervals, levels, smoothing
 from vid2phys.solvers.problem import Problem, effective_actions
+from vid2phys.solvers.view import with_view
 from vid2phys.types import Observation
 
 
@@ -64,14 +66,18 @@ def test_actions_without_a_recording() -> None:
         assert np.corrcoef(fitted[:, axis], true[:, axis])[0, 1] > 0.3
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-def test_gradient_of_the_evidence_is_that_of_differences(recorded: bool) -> None:
+@pytest.mark.parametrize("kind", ["recorded", "not recorded", "of the picture"])
+def test_gradient_of_the_evidence_is_that_of_differences(kind: str) -> None:
     seen = watch(flight())
     problem = Problem(flight().system, flight().parameters, seen, flight().camera_to_world)
-    problem = mass_problem(seen) if recorded else problem
+    problem = mass_problem(seen) if kind == "recorded" else problem
+    if kind == "of the picture":
+        free = ("scale", "focal", "camera_turn_x")
+        problem = replace(problem, parameters=with_view(flight().parameters, free).with_free(free))
     layout = assemble.Layout.of(problem)
     near = levels.first_levels(layout)
-    point, _, _ = smoothing.gauss_newton(layout, smoothing.initial_unknowns(layout, start(problem), None), near)
+    chain = smoothing.Chain(layout, smoothing.initial_unknowns(layout, start(problem), None), near)
+    point = smoothing.gauss_newton([chain])[0][0].point
     linear = assemble.linearized(layout, point, near)
     at = levels.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(levels.pack(near)))
     _, gradient = levels.evidence_and_gradient(layout, linear, point, levels.unpack(at, near))

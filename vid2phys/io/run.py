@@ -212,6 +212,7 @@ def _parameter(estimate: Estimate) -> dict[str, Any]:
         "identifiable": estimate.identifiable,
         "at_bound": estimate.at_bound,
         "source": estimate.source,
+        **({"prior": {"mean": estimate.prior[0], "std": estimate.prior[1]}} if estimate.prior else {}),
     }
 
 

@@ -123,6 +123,8 @@ def _row(estimate: Estimate) -> Row:
         note = "not identifiable from this clip"
     elif estimate.at_bound:
         note = "at its bound"
+    if estimate.prior is not None:
+        note += f"; prior {estimate.prior[0]:.4g} +- {estimate.prior[1]:.2g}"
     fitted = estimate.source in ("fitted", "nuisance")
     return Row(estimate.name, f"{estimate.value:.5g}", estimate.unit, interval if fitted else "", note)
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, qr
 
 from vid2phys.types import Array
 
 NULL_TOLERANCE = 1e-9
+_TOUCHED = 1e-6  # share of a null direction, squared, along what has a prior, from which on the prior settles it
+_NEGLIGIBLE = 1e-4  # part of a direction along a parameter
 _LEAST_REFERENCE = 1e5  # with the tolerance: a standard deviation above 100 in solver coordinates is null
 
 
@@ -88,10 +90,14 @@ class Null:
     directions: Array
 
 
-def parameter_covariance(schur: Array, tolerance: float = NULL_TOLERANCE, reference: Array | None = None) -> Null:
+def parameter_covariance(
+    schur: Array, tolerance: float = NULL_TOLERANCE, reference: Array | None = None, prior: Array | None = None
+) -> Null:
     """Pseudo-inverse of the parameters' information; directions below `tolerance` of `reference` are null.
 
     reference: [P] information of each parameter alone, were all else known (its diagonal in the corner block).
+    prior: [P] what of the diagonal of `schur` was known beforehand, 0 for nothing. Where the data say nothing but
+    priors do, these are all there is, however little they are beside the reference.
     """
     if len(schur) == 0:
         return Null(np.zeros((0, 0)), np.zeros((0, 0)))
@@ -100,16 +106,40 @@ def parameter_covariance(schur: Array, tolerance: float = NULL_TOLERANCE, refere
     null = values <= tolerance * max(1.0, float(values[-1]))
     inverse = np.where(null, 0.0, 1.0 / np.where(null, 1.0, values))
     covariance = (vectors * inverse) @ vectors.T / np.outer(scale, scale)
-    directions = (vectors[:, null] / scale[:, None]).T
-    norms = np.linalg.norm(directions, axis=1, keepdims=True)
-    return Null(covariance, directions / np.where(norms == 0.0, 1.0, norms))
+    nowhere = np.linalg.qr(vectors[:, null] / scale[:, None])[0]
+    if prior is not None and null.any():
+        of_priors, turn = np.linalg.eigh((nowhere.T * np.minimum(prior, 1.0)) @ nowhere)
+        nowhere, settled = nowhere @ turn[:, of_priors < _TOUCHED], nowhere @ turn[:, of_priors >= _TOUCHED]
+        covariance += settled @ np.linalg.inv((settled.T * prior) @ settled) @ settled.T
+    return Null(covariance, _plain(nowhere.T))
+
+
+def _plain(directions: Array) -> Array:
+    """Directions [m, P] that span the same, each of unit length and along as few parameters as can be."""
+    if not len(directions):
+        return directions
+    _, triangle, order = qr(directions, mode="economic", pivoting=True)
+    plain = np.empty_like(directions)
+    plain[:, order] = np.linalg.solve(triangle[:, : len(triangle)], triangle)
+    plain[np.abs(plain) < _NEGLIGIBLE] = 0.0
+    return np.asarray(plain / np.linalg.norm(plain, axis=1, keepdims=True), dtype=float)
+
+
+def reduced(factor: Factor, chain: Array, corner: Array) -> Array:
+    """The parameters' right-hand side [P] once the chain is eliminated, of (chain [T, n], corner [P])."""
+    return np.asarray(corner - np.einsum("kip,ki->p", factor.arrow_solution, chain), dtype=float)
+
+
+def back(factor: Factor, chain: Array, parameters: Array) -> Array:
+    """The chain's solution [T, n], given that of the parameters [P]."""
+    base = _solve_chain(factor.band, chain[..., None])[..., 0]
+    return np.asarray(base - factor.arrow_solution @ parameters, dtype=float)
 
 
 def solve(factor: Factor, chain: Array, corner: Array, covariance: Array) -> tuple[Array, Array]:
     """H^-1 applied to (chain [T, n], corner [P]), with the parameters' covariance from `parameter_covariance`."""
-    base = _solve_chain(factor.band, chain[..., None])[..., 0]
-    parameters = covariance @ (corner - np.einsum("kip,ki->p", factor.arrow_solution, chain))
-    return base - factor.arrow_solution @ parameters, parameters
+    parameters = covariance @ reduced(factor, chain, corner)
+    return back(factor, chain, parameters), parameters
 
 
 def marginals(matrix: Arrow, factor: Factor, covariance: Array) -> tuple[Array, Array]:

@@ -7,15 +7,14 @@ delay, motor lag. Together a block-tridiagonal matrix with an arrow; Student-t w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import linearize
-from vid2phys.solvers import arrow, process
+from vid2phys.solvers import arrow, process, view
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
-from vid2phys.types import Array
+from vid2phys.types import Array, Parameters
 
 STUDENT_DOF = 5.0
 FORCE_FLOOR = 0.01  # m/s^2 sqrt(s): white acceleration that keeps a step invertible
@@ -63,6 +62,8 @@ class Layout:
         """Lay out a problem."""
         names = tuple(p.name for p in problem.parameters if p.free)
         extra = (DELAY, LAG) if problem.actions is not None else ()
+        usual = {DELAY: (0.0, DELAY_PRIOR_S), LAG: LAG_PRIOR} if extra else {}
+        problem = replace(problem, priors=usual | problem.priors)
         knots = Knots.of(problem.observation.times_s, problem.max_step_s)
         channels = input_channels(problem)
         return Layout(problem, knots, channels, names, names + extra, np.ones((len(knots.times_s), len(channels))))
@@ -93,9 +94,9 @@ class Layout:
         seen = self.problem.observation
         return np.diff(np.interp(self.knots.times_s, seen.times_s, seen.error_clock_s))
 
-    def parameters(self, theta: Array) -> Array:
-        """All parameters in SI, [P]."""
-        return self.problem.parameters.with_free_vector(theta[: len(self.parameter_names)]).vector
+    def parameters(self, theta: Array) -> Parameters:
+        """All parameters, with the fitted ones as in `theta`."""
+        return self.problem.parameters.with_free_vector(theta[: len(self.parameter_names)])
 
 
 @dataclass
@@ -106,7 +107,10 @@ class Linear:
     """
 
     diagonal_obs: Array
+    arrow_obs: Array
+    corner_obs: Array
     gradient_obs: Array
+    gradient_theta_obs: Array
     diagonal: Array
     lower: Array
     arrow: Array
@@ -127,7 +131,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
 
     def base(theta: Array) -> Array:
         controls = np.zeros((steps, len(problem.system.control_names)))
-        parameters = layout.parameters(theta)
+        parameters = view.of_system(layout.parameters(theta))
         if problem.actions is None:
             controls += problem.system.hover_controls(parameters)
         else:
@@ -139,7 +143,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
             controls[:, channel.index] += parameters[names.index(channel.inertia)] * acceleration
         return controls
 
-    parameters = layout.parameters(point.theta)
+    parameters = view.of_system(layout.parameters(point.theta))
     by_input = np.zeros((steps, len(problem.system.control_names), len(layout.channels)))
     for j, channel in enumerate(layout.channels):
         by_input[:, channel.index, j] = parameters[names.index(channel.inertia)] * layout.activity[:-1, j]
@@ -156,7 +160,8 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
     problem, knots, d = layout.problem, layout.knots, layout.tangent
     steps, size, count = len(knots.times_s), layout.shared.stop, len(point.theta)
     linear = Linear(
-        diagonal_obs=np.zeros((steps, size, size)), gradient_obs=np.zeros((steps, size)),
+        diagonal_obs=np.zeros((steps, size, size)), arrow_obs=np.zeros((steps, size, count)),
+        corner_obs=np.zeros((count, count)), gradient_obs=np.zeros((steps, size)), gradient_theta_obs=np.zeros(count),
         diagonal=np.zeros((steps, size, size)), lower=np.zeros((steps - 1, size, size)),
         arrow=np.zeros((steps, size, count)), corner=np.zeros((count, count)),
         gradient=np.zeros((steps, size)), gradient_theta=np.zeros(count),
@@ -165,12 +170,12 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
     _add_keypoints(linear, layout, point, levels)
 
     controls, by_theta, by_input = controls_of(layout, point)
-    step = linearize(
-        problem.system, point.states[:-1], controls, layout.parameters(point.theta), knots.step_s, substeps=2
-    )
+    parameters = layout.parameters(point.theta)
+    of_system = view.of_system(parameters)
+    step = linearize(problem.system, point.states[:-1], controls, of_system, knots.step_s, substeps=2)
     residual = problem.system.local(step.next_states, point.states[1:])
-    free = list(problem.parameters.free_indices)
-    scale = np.array([p.value if p.transform == "log" else 1.0 for p in _free(layout, point.theta)])
+    free = [i for i in parameters.free_indices if i < len(of_system)]
+    scale = np.array([p.value if p.transform == "log" else 1.0 for p in (parameters.items[i] for i in free)])
     to_here = np.zeros((steps - 1, d, size))
     to_here[:, :, :d] = -step.A
     to_here[:, :, layout.inputs.start : layout.inputs.start + len(layout.channels)] = -step.B @ by_input
@@ -194,11 +199,6 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
     return linear
 
 
-def _free(layout: Layout, theta: Array) -> list:
-    parameters = layout.problem.parameters.with_free_vector(theta[: len(layout.parameter_names)])
-    return [p for p in parameters if p.free]
-
-
 def _step_precision(step_s: Array, tangent: int) -> Array:
     """Precision of a rigid body's step: white linear and angular acceleration, [T, 12, 12]."""
     axes = tangent // 2
@@ -206,20 +206,21 @@ def _step_precision(step_s: Array, tangent: int) -> Array:
     return process.white_acceleration_precision(step_s, density=density)
 
 
-def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
-    """Whitened residuals [F, K, 2] at point_scale 1 and their derivatives to the tangent and to the shared modes."""
+def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array, Array]:
+    """Whitened residuals [F, K, 2] at point_scale 1 and their derivatives to the tangent, to the shared modes and to
+    the free parameters of the picture, which are the last of `parameter_names`."""
     problem, seen = layout.problem, layout.problem.observation
     states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
-    predicted, jacobian, _ = observe(problem.system, states, seen.points_body, problem.camera_to_world)
+    predicted, jacobian, by_view = view.observed(problem, layout.parameters(point.theta), states)
     residual = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
     root = np.linalg.inv(np.linalg.cholesky(seen.covariance))
     root = np.where(seen.visible[..., None, None], root, 0.0)
     residual = np.where(seen.visible[..., None], residual, 0.0)
-    return (root @ residual[..., None])[..., 0], root @ jacobian, root @ seen.shared_basis
+    return (root @ residual[..., None])[..., 0], root @ jacobian, root @ seen.shared_basis, root @ by_view
 
 
 def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> None:
-    residual, to_state, to_shared = keypoint_residuals(layout, point)
+    residual, to_state, to_shared, to_view = keypoint_residuals(layout, point)
     distance = (residual**2).sum(-1) / levels.point_scale**2
     weights = (STUDENT_DOF + 2.0) / (STUDENT_DOF + distance)
     jacobian = np.zeros((*residual.shape, linear.gradient.shape[1]))
@@ -229,6 +230,12 @@ def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, levels: Leve
     weighted = weights[..., None] * residual
     linear.diagonal_obs[frames] += np.einsum("fkim,fk,fkin->fmn", jacobian, weights, jacobian, optimize=True)
     linear.gradient_obs[frames] += np.einsum("fkim,fki->fm", jacobian, weighted)
+    if to_view.shape[-1]:
+        end = len(layout.parameter_names)
+        here = slice(end - to_view.shape[-1], end)
+        linear.arrow_obs[frames, :, here] += np.einsum("fkim,fk,fkip->fmp", jacobian, weights, to_view, optimize=True)
+        linear.corner_obs[here, here] += np.einsum("fkip,fk,fkiq->pq", to_view, weights, to_view, optimize=True)
+        linear.gradient_theta_obs[here] += np.einsum("fkip,fki->p", to_view, weighted)
     linear.cost_obs += 0.5 * float((weighted * residual).sum())
     student = np.log1p(distance / STUDENT_DOF) * layout.problem.observation.visible
     linear.cost_student += 0.5 * (STUDENT_DOF + 2.0) * float(student.sum())
@@ -237,14 +244,10 @@ def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, levels: Leve
 
 
 def _add_theta_priors(linear: Linear, layout: Layout, point: Unknowns) -> None:
-    priors = {DELAY: (0.0, DELAY_PRIOR_S), LAG: LAG_PRIOR} | layout.problem.priors
-    for j, name in enumerate(layout.theta_names):
-        if name in priors:
-            mean, std = priors[name]
-            residual = (point.theta[j] - mean) / std
-            linear.corner[j, j] += std**-2.0
-            linear.gradient_theta[j] += residual / std
-            linear.cost += 0.5 * residual**2
+    off, precision = layout.problem.prior(layout.theta_names, point.theta)
+    linear.corner += np.diag(precision)
+    linear.gradient_theta += off * np.sqrt(precision)
+    linear.cost += 0.5 * float(off @ off)
 
 
 @dataclass(frozen=True)
@@ -280,8 +283,9 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels)
         index = np.array([layout.shared.start + j])
         cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
         logdet += chain.logdet
-    matrix = arrow.Arrow(diagonal, lower, linear.arrow, linear.corner)
-    return Normal(matrix, gradient, linear.gradient_theta, cost, logdet)
+    side, corner = linear.arrow + weight * linear.arrow_obs, linear.corner + weight * linear.corner_obs
+    matrix = arrow.Arrow(diagonal, lower, side, corner)
+    return Normal(matrix, gradient, linear.gradient_theta + weight * linear.gradient_theta_obs, cost, logdet)
 
 
 def _add_chain(
@@ -304,12 +308,8 @@ def _add_chain(
 
 def moved(layout: Layout, point: Unknowns, chain_step: Array, theta_step: Array) -> Unknowns:
     """The point after a step in the tangent space, parameters kept within their bounds."""
-    theta = point.theta + theta_step
-    for j, parameter in enumerate(_free(layout, point.theta)):
-        low = (
-            parameter.to_free(parameter.lower) if parameter.lower > 0 or parameter.transform == "identity" else -np.inf
-        )
-        theta[j] = np.clip(theta[j], low, parameter.to_free(parameter.upper))
+    theta, count = point.theta + theta_step, len(layout.parameter_names)
+    theta[:count] = layout.problem.parameters.fitted_at(theta[:count]).free_vector()
     return Unknowns(
         layout.problem.system.retract(point.states, chain_step[:, : layout.tangent]),
         point.inputs + chain_step[:, layout.inputs],

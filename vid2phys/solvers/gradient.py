@@ -21,9 +21,10 @@ from vid2phys.engine.points import manifold_gradient
 from vid2phys.engine.rollout import rollout, simulate
 from vid2phys.errors import SimulationError, UsageError, unknown_name
 from vid2phys.solvers import arrow
+from vid2phys.solvers.joint import Dense
 from vid2phys.solvers.losses import Loss
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
-from vid2phys.solvers.shooting import FINE_STEP_S, full_covariance
+from vid2phys.solvers.shooting import FINE_STEP_S, solved
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
 
@@ -33,7 +34,6 @@ MOMENTUM = 0.5  # of RMSProp
 _STEP = 1e-3  # of differences, in units of the unknowns
 _TINY = 1e-5
 _SETTLED = 0.01  # share of the loss that the last tenth of the iterations may still bring
-_MOST_COORDINATE = 50.0
 
 
 @dataclass(frozen=True)
@@ -246,28 +246,18 @@ def _slope(setup: _Setup, point: Start) -> tuple[float, Array]:
     by_state, by_parameter = torch.autograd.grad(value, (initial, parameters))
     scale = np.array([p.value if p.transform == "log" else 1.0 for p in point.parameters])
     free = list(point.parameters.free_indices)
-    off, std = _prior(setup.problem, names, point.parameters.free_vector())
-    slope = (by_parameter.numpy() * scale)[free] + off / std
+    off, precision = setup.problem.prior(names, point.parameters.free_vector())
+    slope = (by_parameter.numpy() * scale)[free] + off * np.sqrt(precision)
     if setup.moving:
         slope = np.concatenate([manifold_gradient(system, point.state, by_state.numpy()[0]), slope])
     return float(value.detach()) + 0.5 * float(off @ off), slope
-
-
-def _prior(problem: Problem, names: list[str], free: Array) -> tuple[Array, Array]:
-    """Distances of the free parameters from their priors in standard deviations [P], and these, infinite for none."""
-    known = [problem.priors.get(name, (0.0, np.inf)) for name in names]
-    mean, std = (np.array([pair[k] for pair in known]).reshape(len(names)) for k in (0, 1))
-    return (free - mean) / std, std
 
 
 def _moved(setup: _Setup, point: Start, step: Array) -> Start:
     """The point after a step in units of the unknowns; parameters stay within their bounds."""
     tangent, free = (setup.units * step)[: setup.moving], (setup.units * step)[setup.moving :]
     state = setup.problem.system.retract(point.state, tangent) if setup.moving else point.state
-    coordinates = np.clip(point.parameters.free_vector() + free, -_MOST_COORDINATE, _MOST_COORDINATE)
-    moved = point.parameters.with_free_vector(coordinates)
-    within = {p.name: float(np.clip(p.value, p.lower, p.upper)) for p in moved if p.free}
-    return Start(state, moved.with_values(within, source="fitted"))
+    return Start(state, point.parameters.fitted_at(point.parameters.free_vector() + free))
 
 
 def _states(setup: _Setup, points: Sequence[Start], *, all_knots: bool = False) -> Array:
@@ -289,16 +279,9 @@ def _solution(setup: _Setup, attempt: Attempt, iterations: int) -> Solution:
     null = arrow.Null(np.diag(np.full(len(names), np.inf)), np.zeros((0, len(names))))
     if setup.loss.has_residuals:
         information, sensitivity = _linearized(setup, point, at_frames)
-        _, std = _prior(problem, names, fitted.free_vector())
-        information[size:, size:] += np.diag(std**-2.0)
-        schur, full = information, information
-        if size:
-            start = information[:size, :size]
-            start = start + 1e-12 * max(np.trace(start) / size, 1e-30) * np.eye(size)
-            across = information[:size, size:]
-            schur = information[size:, size:] - across.T @ np.linalg.solve(start, across)
-        null = arrow.parameter_covariance(schur, reference=np.diagonal(information)[size:])
-        full = full_covariance(information, size, null.covariance) if size else null.covariance
+        _, precision = problem.prior(names, fitted.free_vector())
+        information[size:, size:] += np.diag(precision)
+        null, full = solved(Dense(np.zeros(len(information)), information, size), precision)
         covariance = sensitivity @ full @ np.swapaxes(sensitivity, 1, 2)
     return Solution(
         states=at_frames,

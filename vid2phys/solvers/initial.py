@@ -15,6 +15,7 @@ from vid2phys.rotations import (
     rotvec_from_quat,
     slerp,
 )
+from vid2phys.solvers import view
 from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
@@ -113,7 +114,7 @@ def first_inputs(problem: Problem, states: Array) -> Array:
     inputs = np.zeros((len(layout.knots.times_s), len(layout.channels)))
     if problem.actions is not None or not isinstance(problem.system, Quadrotor):
         return inputs
-    parameters, names = problem.parameters.vector, problem.parameters.names
+    parameters, names = view.of_system(problem.parameters), problem.parameters.names
     controls = tracking_actions(problem.system, parameters, layout.knots.times_s, states)
     hover = problem.system.hover_controls(parameters)
     for j, channel in enumerate(layout.channels):

@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.stats import t as student_t
 
 from vid2phys.types import Array, Estimate, Parameter, Parameters
 
+NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt from the clip
+REMEDY = "give one of them with --set"
+_INVOLVED = 1e-3  # part of a unit direction
 WEAK_STD = 1.0  # in solver coordinates (natural logarithm): wider than a factor e either way says nothing
 SETTLES = {
     "mass": "mass does not show in free flight: give recorded --actions, or a clip with contact",
     "thrust_scale": "give --set mass=..., or a clip with a known payload",
     "drag": "film faster motion: drag grows with speed",
     "gravity": "gravity is only seen relative to thrust: give --set mass=...",
+    "scale": "scale and depth show only as a ratio unless something happens in metres: film free flight under gravity, "
+    "give recorded --actions with --set mass=..., or --prior scale=1+-0.05",
+    "focal": "focal length and distance look alike on a body that is far away: film closer, or give --prior focal=...",
+    **{
+        f"camera_{what}_{axis}": "where a camera stands and heads shows on a body at a known place alone: leave it "
+        "out, or give a --prior"
+        for what in ("turn", "move")
+        for axis in "xyz"
+    },
 }
 
 
 def estimates(
-    parameters: Parameters, asked: tuple[str, ...], covariance: Array, null_directions: Array, degrees: float
+    parameters: Parameters,
+    asked: tuple[str, ...],
+    covariance: Array,
+    null_directions: Array,
+    degrees: float,
+    priors: dict[str, tuple[float, float]] | None = None,
 ) -> tuple[Estimate, ...]:
     """Estimates of all parameters: fitted ones with 95 % t-intervals, the others as given.
 
     covariance [P, P] and null_directions [*, P] in solver coordinates, in the order of the free parameters (further
-    columns are ignored); degrees: of freedom of the fit.
+    columns are ignored); degrees: of freedom of the fit. priors: as those of a `Problem`, in solver coordinates. What
+    is as wide as its prior says is not identifiable: the data say nothing.
     """
     quantile = float(student_t.ppf(0.975, max(degrees, 1.0)))
     found: dict[str, Estimate] = {}
     free = [p for p in parameters if p.free]
     for j, parameter in enumerate(free):
         null = len(null_directions) > 0 and bool(np.abs(null_directions[:, j]).max() > 1e-3)
-        found[parameter.name] = _estimate(parameter, float(covariance[j, j]) ** 0.5, null, quantile)
+        prior = (priors or {}).get(parameter.name)
+        found[parameter.name] = _estimate(parameter, float(covariance[j, j]) ** 0.5, null, quantile, prior)
     rest = {p.name: Estimate(p.name, p.unit, p.value, (p.value, p.value), True, source=p.source) for p in parameters}
     return tuple(
         found[p.name] if p.name in asked else _as_nuisance(found.get(p.name, rest[p.name])) for p in parameters
@@ -39,53 +60,85 @@ def estimates(
 def _as_nuisance(estimate: Estimate) -> Estimate:
     if estimate.source != "fitted":
         return estimate
-    return Estimate(
-        estimate.name,
-        estimate.unit,
-        estimate.value,
-        estimate.ci95,
-        estimate.identifiable,
-        estimate.at_bound,
-        "nuisance",
-    )
+    return replace(estimate, source="nuisance")
 
 
-def _estimate(parameter: Parameter, std: float, null: bool, quantile: float) -> Estimate:
+def _estimate(
+    parameter: Parameter, std: float, null: bool, quantile: float, prior: tuple[float, float] | None
+) -> Estimate:
     centre = parameter.to_free(parameter.value)
     width = np.inf if null else quantile * std
     with np.errstate(over="ignore"):
         low, high = parameter.from_free(centre - width), parameter.from_free(centre + width)
     weak = parameter.transform == "log" and std > WEAK_STD
+    known = None
+    if prior is not None:
+        mean = parameter.from_free(prior[0])
+        known = mean, parameter.spread_from_free(mean, prior[1])
+        weak = std > NOTHING_NEW * prior[1]
     span = abs(parameter.value) * 1e-6 + 1e-15
     at_bound = parameter.value - parameter.lower < span or parameter.upper - parameter.value < span
     return Estimate(
-        parameter.name, parameter.unit, parameter.value, (low, high), not (null or weak), at_bound, "fitted"
+        parameter.name, parameter.unit, parameter.value, (low, high), not (null or weak), at_bound, "fitted", known
     )
 
 
-def identifiability(names: tuple[str, ...], null_directions: Array, found: tuple[Estimate, ...]) -> list[str]:
-    """Sentences on what this clip cannot determine, and what would settle it."""
+def identifiability(
+    names: tuple[str, ...],
+    null_directions: Array,
+    found: tuple[Estimate, ...],
+    parameters: Parameters | None = None,
+) -> list[str]:
+    """Sentences on what this clip cannot determine, and what would settle it.
+
+    null_directions: [*, P] in solver coordinates, of what is called `names`. parameters: which of them these are
+    logarithms of (None: of all).
+    """
     lines = []
+    alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
     for direction in null_directions:
-        involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > 1e-3]
-        lines.append(_combination(involved))
+        involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > _INVOLVED]
+        if len(involved) == 1:
+            alone.setdefault(SETTLES.get(involved[0][0], REMEDY), []).append(involved[0][0])
+        elif involved:
+            lines.append(_combination(involved, parameters))
+    for remedy, several in alone.items():
+        lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
     for estimate in found:
-        if estimate.source == "fitted" and not estimate.identifiable and not len(null_directions):
-            lines.append(
-                f"{estimate.name} is determined to no better than a factor of e. {SETTLES.get(estimate.name, '')}"
-            )
-        if estimate.at_bound and estimate.source == "fitted":
+        if estimate.source != "fitted":
+            continue
+        settles = SETTLES.get(estimate.name, "")
+        if not estimate.identifiable and estimate.prior is not None:
+            mean, std = estimate.prior
+            prior = f"{mean:.4g} +- {std:.2g}"
+            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {settles}")
+        elif not estimate.identifiable and not len(null_directions):
+            lines.append(f"{estimate.name} is determined to no better than a factor of e. {settles}")
+        if estimate.at_bound:
             lines.append(f"{estimate.name} ended at a bound ({estimate.value:.4g} {estimate.unit})")
     return lines
 
 
-def _combination(involved: list[tuple[str, float]]) -> str:
+def _listed(names: list[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
+
+
+def _combination(involved: list[tuple[str, float]], parameters: Parameters | None) -> str:
     names = [name for name, _ in involved]
-    remedy = next((SETTLES[name] for name in names if name in SETTLES), "give one of them with --set")
-    if len(involved) == 1:
-        return f"{names[0]} is not determined by this clip. {remedy}"
-    if len(involved) == 2 and abs(abs(involved[0][1]) - abs(involved[1][1])) < 1e-2:
-        kind = "ratio" if involved[0][1] * involved[1][1] > 0 else "product"
-        return f"{names[0]} and {names[1]} are determined only as a {kind}: give one of them with --set"
-    powers = ", ".join(f"{name} x s^{weight / involved[0][1]:.2g}" for name, weight in involved)
+    remedy = next((SETTLES[name] for name in names if name in SETTLES), REMEDY)
+    relative = [_relative(name, change, parameters) for name, change in involved]
+    if not np.isfinite(relative).all():  # of angles and places no power means anything
+        return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
+    if len(involved) == 2 and abs(abs(relative[0]) - abs(relative[1])) < 0.02 * abs(relative[0]):
+        kind = "ratio" if relative[0] * relative[1] > 0 else "product"
+        return f"{names[0]} and {names[1]} are determined only as a {kind}: {REMEDY}"
+    powers = ", ".join(f"{name} x s^{change / relative[0]:.2g}" for name, change in zip(names, relative, strict=True))
     return f"the fit does not change when all of these are scaled together: {powers}. {remedy}"
+
+
+def _relative(name: str, change: float, parameters: Parameters | None) -> float:
+    """A change in solver coordinates as one of the logarithm; infinite for what has none."""
+    if parameters is None or name not in parameters.names or parameters[name].transform == "log":
+        return change
+    value = parameters[name].value
+    return change / value if value != 0.0 and parameters[name].unit != "rad" else np.inf

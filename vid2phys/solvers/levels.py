@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from vid2phys.solvers import arrow, process
-from vid2phys.solvers.assemble import Layout, Levels, Linear, Unknowns, linearized, with_priors
+from vid2phys.solvers.assemble import Layout, Levels, Linear, Normal, Unknowns, linearized, with_priors
 from vid2phys.types import Array
 
 # Medians and spreads (natural logarithm) of the levels before the data speak: (standard deviation, bandwidth).
@@ -36,15 +36,29 @@ _REACH = 3.0  # of a level's logarithm in one go
 _DIFFERENCE = 1e-4
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """What is known of theta from beside a clip, about where it is: information [P, P] and gradient [P]."""
+
+    information: Array
+    gradient: Array
+
+
 def first_levels(layout: Layout) -> Levels:
     """The medians of the priors."""
     groups = {channel.group for channel in layout.channels}
     return Levels({g: LEVEL_PRIORS[g][0][0] for g in groups}, {g: LEVEL_PRIORS[g][1][0] for g in groups})
 
 
-def improve_levels(layout: Layout, point: Unknowns, levels: Levels) -> Levels:
-    """Levels that maximise the evidence of the linear model at a point."""
+def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: Elsewhere | None = None) -> Levels:
+    """Levels that maximise the evidence of the linear model at a point.
+
+    elsewhere: what other clips say of the parameters.
+    """
     linear = linearized(layout, point, levels)
+    if elsewhere is not None:
+        linear.corner += elsewhere.information
+        linear.gradient_theta += elsewhere.gradient
     start = pack(levels)
 
     def objective(vector: Array) -> tuple[float, Array]:
@@ -83,7 +97,7 @@ def evidence_and_gradient(layout: Layout, linear: Linear, point: Unknowns, level
     """`log_evidence` and its derivative wrt the logarithms of the levels, in the order of `pack`."""
     normal = with_priors(linear, layout, point, levels)
     factor = arrow.factorize(normal.matrix)
-    null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
+    null = parameter_null(layout, normal, factor)
     chain, theta = arrow.solve(factor, normal.gradient, normal.gradient_theta, null.covariance)
     gained = 0.5 * float((normal.gradient * chain).sum() + normal.gradient_theta @ theta)
     rank = len(factor.schur) - len(null.directions)
@@ -94,7 +108,9 @@ def evidence_and_gradient(layout: Layout, linear: Linear, point: Unknowns, level
     blocks, below = arrow.marginals(normal.matrix, factor, null.covariance)
     prior, prior_gradient = _level_log_prior(levels)
     gradient = _input_gradients(layout, point.inputs - chain[:, layout.inputs], blocks, below, levels)
-    gradient = np.append(gradient, _point_gradient(linear, -chain, blocks, levels.point_scale))
+    across = -factor.arrow_solution @ null.covariance
+    of_theta = _theta_gain(linear, chain, theta, across, null.covariance)
+    gradient = np.append(gradient, _point_gradient(linear, -chain, blocks, of_theta, levels.point_scale))
     shared = point.shared - chain[:, layout.shared]
     gradient = np.append(gradient, _shared_gradient(layout, shared, blocks, below, levels.shared_scale))
     return value + prior, gradient + prior_gradient
@@ -130,11 +146,27 @@ def _shared_gradient(layout: Layout, shared: Array, blocks: Array, below: Array,
     return total
 
 
-def _point_gradient(linear: Linear, step: Array, blocks: Array, scale: float) -> float:
+def parameter_null(layout: Layout, normal: Normal, factor: arrow.Factor) -> arrow.Null:
+    """Covariance of the parameters of one clip by itself."""
+    precision = layout.problem.prior_precision(layout.theta_names)
+    return arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner), prior=precision)
+
+
+def _theta_gain(linear: Linear, chain: Array, theta: Array, across: Array, covariance: Array) -> float:
+    """The part of the parameters in the expected cost of keypoints after the step (-chain, -theta).
+
+    across: [T, n, P] covariance of the chain with theta; covariance: [P, P].
+    """
+    change = -float(linear.gradient_theta_obs @ theta) + 0.5 * float(theta @ linear.corner_obs @ theta)
+    change += float(np.einsum("ki,kip,p->", chain, linear.arrow_obs, theta))
+    return change + float((linear.arrow_obs * across).sum() + 0.5 * (linear.corner_obs * covariance).sum())
+
+
+def _point_gradient(linear: Linear, step: Array, blocks: Array, of_theta: float, scale: float) -> float:
     moved = (linear.diagonal_obs @ step[..., None])[..., 0]
     cost = linear.cost_obs + float((linear.gradient_obs * step).sum() + 0.5 * (step * moved).sum())
     spread = 0.5 * float((blocks * linear.diagonal_obs).sum())
-    return 2.0 * (cost + spread) / scale**2 - linear.observations
+    return 2.0 * (cost + spread + of_theta) / scale**2 - linear.observations
 
 
 def _differences(gain: Callable[[Array], float], count: int) -> Array:

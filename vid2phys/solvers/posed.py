@@ -7,26 +7,23 @@ one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys.engine.observe import to_bearings
 from vid2phys.engine.rollout import simulate
-from vid2phys.engine.system import check_scheme
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.risp.posed.body import PosedBody
-from vid2phys.rotations import invert_transform
-from vid2phys.solvers import arrow
-from vid2phys.solvers.problem import Knots, Problem, effective_actions
-from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, whitening
+from vid2phys.solvers import view
+from vid2phys.solvers.joint import Dense
+from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, solved, whitening
 from vid2phys.types import Array, Parameters
 
 _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the posture
 _STEP = 1e-3  # of differences: in spreads of the posture, and of the parameters' solver coordinates
 _SHARES = (0.1, 0.25, 0.5, 1.0)
-_STABLE = 0.8  # of the longest stable step
 _TOLERANCE = 1e-5
 
 
@@ -65,35 +62,54 @@ class _Setup:
     scale: Array  # [U] of a unit of the unknowns: posture, rates, parameters in solver coordinates
 
 
-def solve(problem: Problem, body: PosedBody, posture: Array, rates: Array, *, iterations: int = 25) -> PosedSolution:
-    """Fit from a posture [D] at the first frame and its rates [D] per second.
+@dataclass(frozen=True)
+class _Point:
+    """starts: [G, 2 D] posture and rates of each clip. theta: [P] parameters in solver coordinates."""
 
-    problem.actions: what drives the body. Raises UsageError without any.
+    starts: Array
+    theta: Array
+
+    def of(self, clip: int) -> Array:
+        """The unknowns [U] of one clip."""
+        return np.concatenate([self.starts[clip], self.theta])
+
+
+def solve(problem: Problem, body: PosedBody, posture: Array, rates: Array, *, iterations: int = 25) -> PosedSolution:
+    """Fit one clip from a posture [D] at the first frame and its rates [D] per second: see `solve_clips`."""
+    return solve_clips([problem], body, [np.concatenate([posture, rates])], iterations=iterations)[0]
+
+
+def solve_clips(
+    problems: Sequence[Problem], body: PosedBody, starts: Sequence[Array], *, iterations: int = 25
+) -> list[PosedSolution]:
+    """Fit postures, rates and the parameters that all clips of a body share.
+
+    starts: posture and rates [2 D] at the first frame of each clip. problem.actions: what drives the body. Priors are
+    those of the first problem. Raises UsageError without any actions; SimulationError when the motion cannot be
+    computed where the fit begins.
     """
-    setup = _setup(problem, body)
-    unknowns = np.concatenate([posture, rates, problem.parameters.free_vector()])
-    used, converged, count = 0, True, len(problem.observation.times_s)
+    setups = [_setup(problem, body) for problem in problems]
+    point = _Point(np.array(starts), problems[0].parameters.free_vector())
+    used, converged = 0, True
     for share in _SHARES:
-        frames = min(count, max(5, int(np.ceil(share * count))))
-        unknowns, steps, converged = _descend(setup, unknowns, frames, iterations)
+        point, steps, converged = _descend(setups, point, share, iterations)
         used += steps
-    return _solution(setup, unknowns, used, converged)
+    return _solutions(setups, point, used, converged)
 
 
 def _setup(problem: Problem, body: PosedBody) -> _Setup:
     if problem.actions is None:
         raise UsageError("no actions", "what drives the body", "give --actions")
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
-    controls = np.zeros((len(knots.step_s), len(problem.system.control_names)))
-    recorded = effective_actions(problem.actions, knots, 0.0, 0.0)
-    controls[:, : recorded.shape[1]] = recorded
-    substeps = 1
-    if check_scheme(problem.system, None, 1) != "implicit_euler":
-        longest = _STABLE * problem.system.longest_step_s(problem.parameters.vector)
-        substeps = max(2, int(np.ceil(knots.step_s.max() / longest)))
     free = len(problem.parameters.free_indices)
     scale = np.concatenate([body.spread, _RATE * body.spread, np.ones(free)])
+    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
     return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
+
+
+def _frames(setup: _Setup, share: float) -> int:
+    count = len(setup.problem.observation.times_s)
+    return min(count, max(5, int(np.ceil(share * count))))
 
 
 def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
@@ -101,18 +117,18 @@ def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
     problem, size = setup.problem, len(setup.body.rest)
     last = int(setup.knots.frame_knot[frames - 1])
     starts = setup.body.states(unknowns[:, :size], unknowns[:, size : 2 * size])
-    parameters = np.stack([_bounded(problem.parameters, row[2 * size :]).vector for row in unknowns])
+    fitted = [problem.parameters.fitted_at(row[2 * size :]) for row in unknowns]
+    parameters = np.stack([view.of_system(each) for each in fitted])
     controls = np.broadcast_to(setup.controls[:last], (len(unknowns), last, setup.controls.shape[1]))
     return simulate(problem.system, starts, controls, parameters, setup.knots.step_s[:last], substeps=setup.substeps)
 
 
-def _white(setup: _Setup, states: Array, frames: int) -> Array:
-    """Whitened predicted minus read, [B, F, 2 K], of states at the knots [B, T, N]."""
-    problem = setup.problem
-    world_to_camera = invert_transform(problem.camera_to_world)
-    seen = problem.observation
-    points = problem.system.keypoints(states[:, setup.knots.frame_knot[:frames]], seen.points_body)
-    bearings = to_bearings(points @ world_to_camera[:3, :3].T + world_to_camera[:3, 3])
+def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
+    """Whitened predicted minus read, [B, F, 2 K], of unknowns [B, U] and their states at the knots [B, T, N]."""
+    problem, size = setup.problem, 2 * len(setup.body.rest)
+    seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
+    fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
+    bearings = np.stack([view.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)])
     residual = (bearings - seen.bearings[:frames]) * seen.visible[:frames, :, None]
     flat = np.nan_to_num(residual.reshape(len(states), frames, -1), nan=1.0)
     return np.einsum("fij,bfj->bfi", setup.roots[:frames], flat)
@@ -135,44 +151,71 @@ def _prior(setup: _Setup, unknowns: Array) -> Array:
     )
 
 
-def _cost(setup: _Setup, unknowns: Array, frames: int) -> float:
-    white = _white(setup, _rollouts(setup, unknowns[None], frames), frames)[0]
-    return _weights(setup, white, frames)[1] + 0.5 * float((_prior(setup, unknowns) ** 2).sum())
+def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
+    off, _ = setups[0].problem.prior(setups[0].problem.parameters.free_names, point.theta)
+    total = 0.5 * float(off @ off)
+    for clip, setup in enumerate(setups):
+        unknowns, frames = point.of(clip), _frames(setup, share)
+        white = _white(setup, unknowns[None], _rollouts(setup, unknowns[None], frames), frames)[0]
+        total += _weights(setup, white, frames)[1] + 0.5 * float((_prior(setup, unknowns) ** 2).sum())
+    return total
 
 
-def _linearized(setup: _Setup, unknowns: Array, frames: int) -> tuple[Array, Array, Array, Array, float]:
-    """Gradient [U], information [U, U], states [T, N], their differences [U, T, N], and the misfit; in units of
-    `scale`."""
+@dataclass(frozen=True)
+class _Linear:
+    """A clip's gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences [U, T, N],
+    and the sum of weighted squared residuals with their number."""
+
+    gradient: Array
+    information: Array
+    states: Array
+    slopes: Array
+    squares: float
+    count: float
+
+
+def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Linear:
+    frames = _frames(setup, share)
     moved = np.concatenate([unknowns[None], unknowns + _STEP * np.diag(setup.scale)])
     states = _rollouts(setup, moved, frames)
-    white = _white(setup, states, frames)
+    white = _white(setup, moved, states, frames)
     slope = (white[1:] - white[:1]) / _STEP
     weights, _ = _weights(setup, white[0], frames)
     prior = np.zeros(len(unknowns))
     prior[: 2 * len(setup.body.rest)] = 1.0
     gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + _prior(setup, unknowns)
     information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
-    count = max(1.0, 2.0 * float(setup.problem.observation.visible[:frames].sum()) - len(unknowns))
-    misfit = float(np.sqrt((weights[:, None] * white[0] ** 2).sum() / count))
-    return gradient, information, states[0], (states[1:] - states[:1]) / _STEP, misfit
+    squares = float((weights[:, None] * white[0] ** 2).sum())
+    count = 2.0 * float(setup.problem.observation.visible[:frames].sum())
+    return _Linear(gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
 
 
-def _descend(setup: _Setup, unknowns: Array, frames: int, iterations: int) -> tuple[Array, int, bool]:
-    damping, cost = 1e-3, _cost(setup, unknowns, frames)
+def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Linear]) -> Dense:
+    """Normal equations of all clips, with the priors of the parameters."""
+    problem, shared = setups[0].problem, len(point.theta)
+    dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], shared)
+    off, precision = problem.prior(problem.parameters.free_names, point.theta)
+    dense.gradient[dense.starts :] += off * np.sqrt(precision)
+    dense.information[dense.starts :, dense.starts :] += np.diag(precision)
+    return dense
+
+
+def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: int) -> tuple[_Point, int, bool]:
+    damping, cost = 1e-3, _cost(setups, point, share)
     for iteration in range(iterations):
-        gradient, information, *_ = _linearized(setup, unknowns, frames)
+        dense = _joined(setups, point, [_linearized(s, point.of(g), share) for g, s in enumerate(setups)])
         while True:
-            candidate = _moved(setup, unknowns, _damped_step(information, gradient, damping))
-            new_cost = _safely(lambda moved=candidate: _cost(setup, moved, frames))  # type: ignore[misc]
+            candidate = _moved(setups[0], point, _damped_step(dense.information, dense.gradient, damping))
+            new_cost = _safely(lambda moved=candidate: _cost(setups, moved, share))  # type: ignore[misc]
             if new_cost <= cost:
                 break
             damping *= 10.0
             if damping > 1e6:
-                return unknowns, iteration + 1, True
-        gain, unknowns, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
+                return point, iteration + 1, True
+        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
         if gain < _TOLERANCE * max(1.0, cost):
-            return unknowns, iteration + 1, True
-    return unknowns, iterations, False
+            return point, iteration + 1, True
+    return point, iterations, False
 
 
 def _safely(cost: Callable[[], float]) -> float:
@@ -187,44 +230,41 @@ def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
     return np.asarray(-np.linalg.solve(information + damping * np.diag(diagonal), gradient), dtype=float)
 
 
-def _moved(setup: _Setup, unknowns: Array, step: Array) -> Array:
-    """Unknowns after a step in units of `scale`; postures and parameters stay within their limits."""
-    size, moved = len(setup.body.rest), unknowns + setup.scale * step
-    moved[:size] = np.clip(moved[:size], setup.body.lower, setup.body.upper)
-    moved[2 * size :] = _bounded(setup.problem.parameters, moved[2 * size :]).free_vector()
-    return moved
+def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
+    """The point after a step in units of `scale`; postures and parameters stay within their limits."""
+    size, shared = len(setup.body.rest), step[point.starts.size :]
+    starts = point.starts + setup.scale[: 2 * size] * step[: point.starts.size].reshape(point.starts.shape)
+    starts[:, :size] = np.clip(starts[:, :size], setup.body.lower, setup.body.upper)
+    return _Point(starts, setup.problem.parameters.fitted_at(point.theta + shared).free_vector())
 
 
-def _bounded(parameters: Parameters, free: Array) -> Parameters:
-    """The parameters with these free ones in solver coordinates, moved into their limits."""
-    there = parameters.with_free_vector(np.clip(free, -50.0, 50.0))
-    within = {p.name: float(np.clip(p.value, max(p.lower, 1e-300 if p.transform == "log" else p.lower), p.upper))
-              for p in there if p.free}  # fmt: skip
-    return there.with_values(within, source="fitted")
-
-
-def _solution(setup: _Setup, unknowns: Array, iterations: int, converged: bool) -> PosedSolution:
-    problem, knots, frames = setup.problem, setup.knots, len(setup.problem.observation.times_s)
-    _, information, states, slopes, misfit = _linearized(setup, unknowns, frames)
-    size = 2 * len(setup.body.rest)
-    start = information[:size, :size]
-    schur = information[size:, size:] - information[size:, :size] @ np.linalg.solve(start, information[:size, size:])
-    null = arrow.parameter_covariance(schur, reference=np.diagonal(information)[size:])
-    spread = max(1.0, misfit) ** 2  # what the model does not explain is no less uncertain for that
-    states, slopes = states[knots.frame_knot], slopes[:, knots.frame_knot]
-    covariance = None
-    if states.shape[1] <= _MOST_STATES:
-        full = np.linalg.pinv(information, hermitian=True)
-        covariance = spread * np.einsum("ufi,uv,vfj->fij", slopes, full, slopes, optimize=True)
-    return PosedSolution(
-        states,
-        knots.frame_means(setup.controls),
-        _bounded(problem.parameters, unknowns[size:]),
-        spread * null.covariance,
-        null.directions,
-        covariance,
-        iterations,
-        converged,
-        _cost(setup, unknowns, frames),
-        misfit,
-    )
+def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool) -> list[PosedSolution]:
+    parts = [_linearized(setup, point.of(clip), 1.0) for clip, setup in enumerate(setups)]
+    dense, parameters = _joined(setups, point, parts), setups[0].problem.parameters
+    null, full = solved(dense, setups[0].problem.prior_precision(parameters.free_names))
+    loss, size = _cost(setups, point, 1.0), point.starts.shape[1]
+    unknown = sum(each.count for each in parts) - len(dense.gradient)
+    # what the model does not explain is no less uncertain for that
+    spread = max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
+    solutions = []
+    for clip, (setup, part) in enumerate(zip(setups, parts, strict=True)):
+        knots, covariance = setup.knots, None
+        slopes = part.slopes[:, knots.frame_knot]
+        if slopes.shape[2] <= _MOST_STATES:
+            own = dense.block(clip, size, full)
+            covariance = spread * np.einsum("ufi,uv,vfj->fij", slopes, own, slopes, optimize=True)
+        solutions.append(
+            PosedSolution(
+                part.states[knots.frame_knot],
+                knots.frame_means(setup.controls),
+                parameters.fitted_at(point.theta),
+                spread * null.covariance,
+                null.directions,
+                covariance,
+                iterations,
+                converged,
+                loss,
+                float(np.sqrt(part.squares / max(1.0, part.count - size - len(point.theta)))),
+            )
+        )
+    return solutions

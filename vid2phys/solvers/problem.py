@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.signal import lfilter
 
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import UsageError
+from vid2phys.solvers import view
 from vid2phys.types import Actions, Array, Observation, Parameters
 
 DELAY, LAG = "action_delay_s", "motor_lag_s"
@@ -21,7 +23,8 @@ _FILTER_STEP_S = 1e-3
 class Problem:
     """One identification.
 
-    parameters: those with `free=True` are unknown. priors: name -> (mean, standard deviation) in solver coordinates.
+    parameters: those with `free=True` are unknown. priors: name -> (mean, standard deviation) in solver coordinates;
+    every solver takes them from `prior`.
     actions: recorded ones, or None when they are unknown and fitted. nuisance: free parameters that were not asked for.
     max_step_s: frames further apart than this get knots between them.
     """
@@ -34,6 +37,20 @@ class Problem:
     priors: dict[str, tuple[float, float]] = field(default_factory=dict)
     nuisance: tuple[str, ...] = ()
     max_step_s: float = 0.036
+
+    def prior(self, names: Sequence[str], values: Array) -> tuple[Array, Array]:
+        """How far unknowns are from their priors, in standard deviations [P], and the priors' precisions [P].
+
+        values: [P], solver coordinates of the unknowns of those names. Both are zero where there is no prior.
+        """
+        means = np.array([self.priors.get(name, (0.0, np.inf))[0] for name in names]).reshape(len(names))
+        precision = self.prior_precision(names)
+        return (values - means) * np.sqrt(precision), precision
+
+    def prior_precision(self, names: Sequence[str]) -> Array:
+        """Precisions [P] of the priors of the unknowns of those names, 0 where there is none."""
+        stds = np.array([self.priors.get(name, (0.0, np.inf))[1] for name in names]).reshape(len(names))
+        return np.asarray(stds**-2.0, dtype=float)
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,7 @@ def input_channels(problem: Problem) -> tuple[Channel, ...]:
     groups = system.control_groups
     wanted = {"force", "torque"}
     if problem.actions is None and len(system.action_names):
-        wanted = set(groups) - ({"torque", "force"} if "action_force" in groups else {"torque"})
+        wanted = set(groups) - ({"torque", "force"} if flies_free(system) else {"torque"})
     return tuple(Channel(i, system.control_inertia[i], group) for i, group in enumerate(groups) if group in wanted)
 
 
@@ -99,16 +116,22 @@ def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: flo
     return np.diff(at_knots, axis=0) / knots.step_s[:, None]
 
 
+def flies_free(system: System) -> bool:
+    """Whether a body's actions are a force and a torque on it, so that without any it is thrown."""
+    return "action_force" in system.control_groups
+
+
 def held_controls(problem: Problem, knots: Knots) -> Array:
     """Controls [T - 1, M] of a deterministic rollout: the recorded actions, and no disturbance.
 
-    Raises UsageError for a system that is driven and has no recorded actions.
+    A body whose actions are a force and a torque on it flies free without any. Raises UsageError for another system
+    that is driven and has no recorded actions.
     """
     controls = np.zeros((len(knots.step_s), len(problem.system.control_names)))
     if problem.actions is not None:
         recorded = effective_actions(problem.actions, knots, 0.0, 0.0)
         controls[:, : recorded.shape[1]] = recorded
-    elif len(problem.system.action_names):
+    elif len(problem.system.action_names) and not flies_free(problem.system):
         raise UsageError("a rollout without --actions", "recorded actions", "use --solver smoothing")
     return controls
 
@@ -117,7 +140,7 @@ def stable_substeps(problem: Problem, knots: Knots, least: int = 2) -> int:
     """Steps an interval that the system's own integrator bears at the problem's parameters."""
     if check_scheme(problem.system, None, 1) == "implicit_euler":
         return 1
-    longest = STABLE_SHARE * problem.system.longest_step_s(problem.parameters.vector)
+    longest = STABLE_SHARE * problem.system.longest_step_s(view.of_system(problem.parameters))
     return max(least, int(np.ceil(knots.step_s.max() / longest)))
 
 

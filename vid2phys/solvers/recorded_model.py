@@ -83,10 +83,7 @@ class Setup:
 
     def values(self, theta: Array) -> Parameters:
         """All parameters, those fitted moved into their domain."""
-        free = np.nan_to_num(theta[: self.fitted], posinf=1e12, neginf=-1e12)
-        there = self.parameters.with_free_vector(np.clip(free, -1e12, 1e12))
-        within = {p.name: float(np.clip(p.value, p.lower, p.upper)) for p in there if p.free}
-        return there.with_values(within, source="fitted")
+        return self.parameters.fitted_at(np.nan_to_num(theta[: self.fitted], posinf=1e12, neginf=-1e12))
 
 
 @dataclass(frozen=True)

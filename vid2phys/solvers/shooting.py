@@ -6,14 +6,15 @@ recursion. The horizon grows from a tenth of the clip to all of it, so that a po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow
+from vid2phys.solvers import arrow, view
+from vid2phys.solvers.joint import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
@@ -34,22 +35,39 @@ class _Setup:
 
 @dataclass(frozen=True)
 class _Point:
-    initial: Array  # [N]
+    initial: tuple[Array, ...]  # [N] of each clip
     parameters: Parameters
 
 
-def solve(problem: Problem, states: Array, *, iterations: int = 40) -> Solution:
-    """Fit the first state and the free parameters, starting from states at the knots [T, N] (only the first is used).
+@dataclass(frozen=True)
+class _Evaluated:
+    """A clip's part: cost, gradient and information of start and free parameters, states [T, N], weights [F]."""
 
-    Raises UsageError for a driven system without recorded actions: a deterministic rollout needs them.
+    cost: float
+    gradient: Array
+    information: Array
+    states: Array
+    weights: Array
+
+
+def solve(problem: Problem, states: Array, *, iterations: int = 40) -> Solution:
+    """Fit one clip: see `solve_clips`. states: [T, N] at the knots, of which only the first is used."""
+    return solve_clips([problem], [states], iterations=iterations)[0]
+
+
+def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterations: int = 40) -> list[Solution]:
+    """Fit the first state of each clip and the free parameters, which all clips of a body share.
+
+    states: [T, N] of each clip, where the first row begins. Priors are those of the first problem. Raises UsageError
+    for a driven system without recorded actions: a deterministic rollout needs them; SimulationError when the motion
+    cannot be computed where the fit begins.
     """
-    setup = _setup(problem)
-    point, used, converged = _Point(states[0], problem.parameters), 0, True
+    setups = [_setup(problem) for problem in problems]
+    point, used, converged = _Point(tuple(each[0] for each in states), problems[0].parameters), 0, True
     for share in (0.1, 0.2, 0.4, 0.7, 1.0):
-        frames = max(6, int(np.ceil(share * len(problem.observation.times_s))))
-        point, count, converged = _descend(setup, point, frames, iterations)
+        point, count, converged = _descend(setups, point, share, iterations)
         used += count
-    return _solution(setup, point, used, converged)
+    return _solutions(setups, point, used, converged)
 
 
 def _setup(problem: Problem) -> _Setup:
@@ -76,60 +94,78 @@ def whitening(problem: Problem) -> Array:
     return roots * ~hidden[:, None, :] * ~hidden[:, :, None]
 
 
-def _evaluate(setup: _Setup, point: _Point, frames: int, derivatives: bool) -> tuple[float, Array, Array, Array, Array]:
-    """Cost, gradient, information, states [T, N] and frame weights of a rollout over the first `frames` frames."""
+def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int, derivatives: bool) -> _Evaluated:
+    """A rollout over the first `frames` frames of a clip."""
     problem, last = setup.problem, setup.knots.frame_knot[frames - 1]
-    free = list(problem.parameters.free_indices)
     step_s, controls = setup.knots.step_s[:last], setup.controls[:last]
-    vector = point.parameters.vector
-    states = simulate(problem.system, point.initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
+    vector = view.of_system(parameters)
+    states = simulate(problem.system, initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
     seen = problem.observation
-    predicted, jacobian, _ = observe(problem.system, at_frames, seen.points_body, problem.camera_to_world)
+    predicted, by_state, by_view = view.observed(problem, parameters, at_frames)
     residual = ((predicted - seen.bearings[:frames]) * seen.visible[:frames, :, None]).reshape(frames, -1)
     white = np.einsum("fij,fj->fi", setup.roots[:frames], residual)
     count = np.maximum(2.0 * seen.visible[:frames].sum(1), 1.0)
     share = (white**2).sum(1) / count
     weights = (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)
     cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
-    size = len(problem.system.tangent_names) + len(free)
+    size = len(problem.system.tangent_names) + len(parameters.free_indices)
     if not derivatives or not np.isfinite(states).all():
-        return (cost if np.isfinite(cost) else np.inf), np.zeros(size), np.zeros((size, size)), states, weights
-    sensitivity = _sensitivities(setup, point, states[:last], controls, step_s, free)
-    flat = jacobian.reshape(frames, -1, jacobian.shape[-1]) @ sensitivity[setup.knots.frame_knot[:frames]]
+        cost = cost if np.isfinite(cost) else np.inf
+        return _Evaluated(cost, np.zeros(size), np.zeros((size, size)), states, weights)
+    sensitivity = _sensitivities(setup, parameters, states[:last], controls, step_s)
+    flat = by_state.reshape(frames, -1, by_state.shape[-1]) @ sensitivity[setup.knots.frame_knot[:frames]]
+    if by_view.shape[-1]:  # the last of the parameters, which do not move the body
+        flat[..., size - by_view.shape[-1] :] += by_view.reshape(frames, -1, by_view.shape[-1])
     whitened = setup.roots[:frames] @ flat
     gradient = np.einsum("fip,fi,f->p", whitened, white, weights)
     information = np.einsum("fip,f,fiq->pq", whitened, weights, whitened, optimize=True)
-    return cost, gradient, information, states, weights
+    return _Evaluated(cost, gradient, information, states, weights)
 
 
-def _sensitivities(
-    setup: _Setup, point: _Point, states: Array, controls: Array, step_s: Array, free: list[int]
-) -> Array:
+def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, controls: Array, step_s: Array) -> Array:
     """d tangent of state k / d (tangent of the first state, free parameters in solver coordinates), [T, D, D + P]."""
-    system, vector = setup.problem.system, point.parameters.vector
+    system, vector = setup.problem.system, view.of_system(parameters)
     steps = linearize(system, states, controls, vector, step_s, substeps=setup.substeps)
-    scale = np.array([vector[i] if point.parameters.items[i].transform == "log" else 1.0 for i in free])
+    free = [i for i in parameters.free_indices if i < len(vector)]
+    scale = np.array([vector[i] if parameters.items[i].transform == "log" else 1.0 for i in free])
     size = len(system.tangent_names)
-    out = np.zeros((len(states) + 1, size, size + len(free)))
+    moving = slice(size, size + len(free))
+    out = np.zeros((len(states) + 1, size, size + len(parameters.free_indices)))
     out[0, :, :size] = np.eye(size)
     for k in range(len(states)):
         out[k + 1] = steps.A[k] @ out[k]
-        out[k + 1, :, size:] += steps.C[k][:, free] * scale
+        out[k + 1, :, moving] += steps.C[k][:, free] * scale
     return out
 
 
-def _descend(setup: _Setup, point: _Point, frames: int, iterations: int) -> tuple[_Point, int, bool]:
+def _evaluate_all(
+    setups: Sequence[_Setup], point: _Point, share: float, derivatives: bool
+) -> tuple[float, Dense, list[_Evaluated]]:
+    """Cost and normal equations of all clips, each to a share of its frames, with the priors."""
+    found = []
+    for setup, initial in zip(setups, point.initial, strict=True):
+        frames = len(setup.problem.observation.times_s)
+        frames = min(frames, max(6, int(np.ceil(share * frames))))
+        found.append(_evaluate(setup, initial, point.parameters, frames, derivatives))
+    free = point.parameters.free_indices
+    dense = Dense.of([each.gradient for each in found], [each.information for each in found], len(free))
+    off, precision = setups[0].problem.prior(point.parameters.free_names, point.parameters.free_vector())
+    dense.gradient[dense.starts :] += off * np.sqrt(precision)
+    dense.information[dense.starts :, dense.starts :] += np.diag(precision)
+    return sum(each.cost for each in found) + 0.5 * float(off @ off), dense, found
+
+
+def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: int) -> tuple[_Point, int, bool]:
     damping = 1e-3
     for iteration in range(iterations):
-        cost, gradient, information, _, _ = _evaluate(setup, point, frames, True)
+        cost, dense, _ = _evaluate_all(setups, point, share, True)
         if not np.isfinite(cost):
             return point, iteration, False
         while True:
-            step = _damped_step(information, gradient, damping)
-            candidate = _moved(setup.problem, point, step)
+            candidate = _moved(setups[0].problem, point, _damped_step(dense.information, dense.gradient, damping))
             try:
-                new_cost = _evaluate(setup, candidate, frames, False)[0]
+                new_cost = _evaluate_all(setups, candidate, share, False)[0]
             except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
                 new_cost = np.inf
             if new_cost <= cost or damping > 1e8:
@@ -151,42 +187,61 @@ def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
 
 def _moved(problem: Problem, point: _Point, step: Array) -> _Point:
     size = len(problem.system.tangent_names)
-    free = point.parameters.free_vector() + step[size:]
-    moved = point.parameters.with_free_vector(np.clip(free, -50.0, 50.0))
-    within = {p.name: float(np.clip(p.value, p.lower, p.upper)) for p in moved if p.free}
-    return _Point(problem.system.retract(point.initial, step[:size]), moved.with_values(within, source="fitted"))
+    starts, shared = step[: size * len(point.initial)].reshape(-1, size), step[size * len(point.initial) :]
+    initial = tuple(problem.system.retract(state, row) for state, row in zip(point.initial, starts, strict=True))
+    return _Point(initial, point.parameters.fitted_at(point.parameters.free_vector() + shared))
 
 
-def _solution(setup: _Setup, point: _Point, iterations: int, converged: bool) -> Solution:
-    problem, frames = setup.problem, len(setup.problem.observation.times_s)
-    cost, _, information, states, weights = _evaluate(setup, point, frames, True)
-    size, knots = len(problem.system.tangent_names), setup.knots
-    start = information[:size, :size] + 1e-12 * np.trace(information[:size, :size]) / size * np.eye(size)
-    schur = information[size:, size:] - information[size:, :size] @ np.linalg.solve(start, information[:size, size:])
-    null = arrow.parameter_covariance(schur, reference=np.diagonal(information)[size:])
-    covariance = full_covariance(information, size, null.covariance)
-    free = list(problem.parameters.free_indices)
-    sensitivity = _sensitivities(setup, point, states[:-1], setup.controls, knots.step_s, free)[knots.frame_knot]
-    return Solution(
-        states=states[knots.frame_knot],
-        covariance=sensitivity @ covariance @ np.swapaxes(sensitivity, 1, 2),
-        controls=knots.frame_means(setup.controls),
-        action_std=None,
-        parameters=point.parameters,
-        theta_names=tuple(p.name for p in problem.parameters if p.free),
-        theta_covariance=null.covariance,
-        null_directions=null.directions,
-        iterations=iterations,
-        converged=converged and bool(np.isfinite(cost)),
-        loss=cost,
-        extra={},
-        weights=np.repeat(weights[:, None], problem.observation.visible.shape[1], axis=1),
-        residuals=innovations(problem, states[knots.frame_knot]),
-        knot_states=states,
-    )
+def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool) -> list[Solution]:
+    cost, dense, found = _evaluate_all(setups, point, 1.0, True)
+    null, covariance = solved(dense, setups[0].problem.prior_precision(point.parameters.free_names))
+    size = len(setups[0].problem.system.tangent_names)
+    solutions = []
+    for clip, (setup, part) in enumerate(zip(setups, found, strict=True)):
+        problem, knots, states = replace(setup.problem, parameters=point.parameters), setup.knots, part.states
+        sensitivity = _sensitivities(setup, point.parameters, states[:-1], setup.controls, knots.step_s)
+        sensitivity = sensitivity[knots.frame_knot]
+        own = dense.block(clip, size, covariance)
+        solutions.append(
+            Solution(
+                states=states[knots.frame_knot],
+                covariance=sensitivity @ own @ np.swapaxes(sensitivity, 1, 2),
+                controls=knots.frame_means(setup.controls),
+                action_std=None,
+                parameters=point.parameters,
+                theta_names=point.parameters.free_names,
+                theta_covariance=null.covariance,
+                null_directions=null.directions,
+                iterations=iterations,
+                converged=converged and bool(np.isfinite(cost)),
+                loss=part.cost,
+                extra={},
+                weights=np.repeat(part.weights[:, None], problem.observation.visible.shape[1], axis=1),
+                residuals=innovations(problem, states[knots.frame_knot]),
+                knot_states=states,
+            )
+        )
+    return solutions
 
 
-def full_covariance(information: Array, size: int, parameters: Array) -> Array:
+def solved(dense: Dense, prior: Array) -> tuple[arrow.Null, Array]:
+    """Covariance of what clips share [P, P], their starts eliminated, and of all unknowns [U, U].
+
+    prior: [P] what of the shared ones' information was known beforehand.
+    """
+    information, size = dense.information, dense.starts
+    if not size:
+        null = arrow.parameter_covariance(information, reference=np.diagonal(information), prior=prior)
+        return null, null.covariance
+    start = information[:size, :size]
+    start = start + 1e-12 * max(np.trace(start) / size, 1e-30) * np.eye(size)
+    across = information[:size, size:]
+    schur = information[size:, size:] - across.T @ np.linalg.solve(start, across)
+    null = arrow.parameter_covariance(schur, reference=np.diagonal(information)[size:], prior=prior)
+    return null, _full_covariance(information, size, null.covariance)
+
+
+def _full_covariance(information: Array, size: int, parameters: Array) -> Array:
     """Covariance of (first state, parameters), null directions of the parameters left out."""
     start = np.linalg.inv(information[:size, :size] + 1e-9 * np.eye(size))
     gain = -start @ information[:size, size:]

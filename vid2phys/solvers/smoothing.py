@@ -7,6 +7,7 @@ interpolation" (1992); the structure is that of Barfoot, "State Estimation for R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,6 @@ from vid2phys.solvers.activity import can_rest, with_activity
 from vid2phys.solvers.assemble import (
     Layout,
     Levels,
-    Linear,
     Normal,
     Unknowns,
     controls_of,
@@ -25,6 +25,7 @@ from vid2phys.solvers.assemble import (
     moved,
     with_priors,
 )
+from vid2phys.solvers.joint import Join
 from vid2phys.solvers.levels import first_levels, improve_levels, level_change, log_evidence
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.solution import Solution
@@ -53,40 +54,105 @@ class Smoothed:
     log_evidence: float
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where the fit of a clip begins: states [T, N] at all knots, input accelerations [T, M], levels (or None)."""
+
+    problem: Problem
+    states: Array
+    inputs: Array | None = None
+    levels: Levels | None = None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A clip's unknowns at a point, under its levels."""
+
+    layout: Layout
+    point: Unknowns
+    levels: Levels
+
+
 def fit(
     problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS, levels: Levels | None = None
 ) -> Smoothed:
-    """Fit from initial states [T, N] at all knots (and input accelerations [T, M]).
+    """Fit from initial states [T, N] at all knots (and input accelerations [T, M]): `fit_clips` of one."""
+    return fit_clips([Start(problem, states, inputs, levels)], rounds=rounds)[0]
+
+
+def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed]:
+    """Fit one or more clips of the same body: parameters are shared, states, levels and nuisances are of each clip.
 
     Levels and unknowns are found in turn: the mode for fixed levels, then the levels that explain it best, `rounds`
-    times. levels: where to start (default: their priors).
+    times. Levels start at their priors where a start has none. Raises UsageError for clips with different parameters.
     """
-    layout = Layout.of(problem)
-    point, total = initial_unknowns(layout, states, inputs), 0
-    if levels is None:
-        levels = replace(first_levels(layout), point_scale=_first_scale(layout, point))
+    chains = [_chain(start, first=number == 0) for number, start in enumerate(starts)]
+    join, total = _join(chains), 0
     for _ in range(rounds):
-        point, used, converged = gauss_newton(layout, point, levels)
+        chains, used, converged = gauss_newton(chains)
         total += used
-        before, levels = levels, improve_levels(layout, point, levels)
-        if level_change(before, levels) < 0.05:
+        before, chains = chains, _with_better_levels(join, chains)
+        if max(level_change(a.levels, b.levels) for a, b in zip(before, chains, strict=True)) < 0.05:
             break
-    point, used, converged = gauss_newton(layout, point, levels)
+    chains, used, converged = gauss_newton(chains)
     total += used
-    linear = linearized(layout, point, levels)
-    covariance, null = _marginals(linear, layout, point, levels)
-    if rounds >= ROUNDS and can_rest(layout):
-        states = covariance[:, : layout.tangent, : layout.tangent]
+    covariances, null = _marginals(join, chains)
+    if rounds >= ROUNDS and can_rest(chains[0].layout):
+        tangent = chains[0].layout.tangent
+        states = [covariance[:, :tangent, :tangent] for covariance in covariances]
         for _ in range(_ACTIVITY_ROUNDS):
-            layout, point, levels = with_activity(layout, point, levels, covariance)
-            point, used, converged = gauss_newton(layout, point, levels)
-            total, levels = total + used, improve_levels(layout, point, levels)
-            linear = linearized(layout, point, levels)
-            covariance, null = _marginals(linear, layout, point, levels)
-        # when forces act is taken for known in these: states keep the intervals that they have without it
-        covariance[:, : layout.tangent, : layout.tangent] = states
-    evidence = log_evidence(layout, linear, point, levels)
-    return Smoothed(*(layout, point, levels, covariance, null.covariance, null.directions, total, converged, evidence))
+            chains = [
+                Chain(*with_activity(chain.layout, chain.point, chain.levels, covariance))
+                for chain, covariance in zip(chains, covariances, strict=True)
+            ]
+            chains, used, converged = gauss_newton(chains)
+            total, chains = total + used, _with_better_levels(join, chains)
+            covariances, null = _marginals(join, chains)
+        for covariance, before_it in zip(covariances, states, strict=True):
+            # when forces act is taken for known in these: states keep the intervals that they have without it
+            covariance[:, :tangent, :tangent] = before_it
+    found = []
+    for chain, covariance, columns in zip(chains, covariances, join.columns, strict=True):
+        linear = linearized(chain.layout, chain.point, chain.levels)
+        evidence = log_evidence(chain.layout, linear, chain.point, chain.levels)
+        directions = null.directions[:, columns]
+        directions = directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9]
+        of_theta = null.covariance[np.ix_(columns, columns)]
+        found.append(Smoothed(*(chain.layout, chain.point, chain.levels, covariance, of_theta, directions, total,
+                                converged, evidence)))  # fmt: skip
+    return found
+
+
+def _chain(start: Start, *, first: bool) -> Chain:
+    """A clip where its fit begins. Only the first one has the priors of what is shared: they count once."""
+    problem = start.problem if first else replace(start.problem, priors={})
+    layout = Layout.of(problem)
+    point = initial_unknowns(layout, start.states, start.inputs)
+    levels = start.levels or replace(first_levels(layout), point_scale=_first_scale(layout, point))
+    return Chain(layout, point, levels)
+
+
+def _join(chains: Sequence[Chain]) -> Join:
+    return Join.of([chain.layout.theta_names for chain in chains], chains[0].layout.parameter_names)
+
+
+def _with_better_levels(join: Join, chains: list[Chain]) -> list[Chain]:
+    """Each clip under the levels that explain it best, given what the others say of the parameters."""
+    schurs: list[Array] = []
+    gradients: list[Array] = []
+    if len(chains) > 1:
+        for chain in chains:
+            normal, _ = _evaluate(chain)
+            factor = arrow.factorize(normal.matrix)
+            schurs.append(factor.schur)
+            gradients.append(arrow.reduced(factor, normal.gradient, normal.gradient_theta))
+    return [
+        replace(
+            chain,
+            levels=improve_levels(chain.layout, chain.point, chain.levels, join.elsewhere(g, schurs, gradients)),
+        )
+        for g, chain in enumerate(chains)
+    ]
 
 
 def _first_scale(layout: Layout, point: Unknowns) -> float:
@@ -96,12 +162,26 @@ def _first_scale(layout: Layout, point: Unknowns) -> float:
     return float(np.sqrt(max(1.0, np.median(squared) / _CHI2_MEDIAN))) if len(squared) else 1.0
 
 
-def _marginals(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> tuple[Array, arrow.Null]:
-    """Covariances of the knots' unknowns [T, n, n], and of the parameters."""
-    normal = with_priors(linear, layout, point, levels)
-    factor = arrow.factorize(normal.matrix)
-    null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
-    return arrow.marginals(normal.matrix, factor, null.covariance)[0], null
+def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], arrow.Null]:
+    """Covariances of the knots' unknowns [T, n, n] of each clip, and of all parameters."""
+    normals = [_evaluate(chain)[0] for chain in chains]
+    factors = [arrow.factorize(normal.matrix) for normal in normals]
+    null = _null(join, chains, normals, factors)
+    return [
+        arrow.marginals(normal.matrix, factor, null.covariance[np.ix_(columns, columns)])[0]
+        for normal, factor, columns in zip(normals, factors, join.columns, strict=True)
+    ], null
+
+
+def _null(
+    join: Join, chains: Sequence[Chain], normals: Sequence[Normal], factors: Sequence[arrow.Factor]
+) -> arrow.Null:
+    """Covariance of all parameters of several clips, and what none of them determines."""
+    reference = join.vector([np.diagonal(normal.matrix.corner) for normal in normals])
+    known = [chain.layout.problem.prior_precision(chain.layout.theta_names) for chain in chains]
+    return arrow.parameter_covariance(
+        join.matrix([factor.schur for factor in factors]), reference=reference, prior=join.vector(known)
+    )
 
 
 def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unknowns:
@@ -111,47 +191,68 @@ def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unk
     if inputs is not None:
         values[:, :count] = inputs
     theta = layout.problem.parameters.free_vector()
-    if len(layout.theta_names) > len(theta):
+    if layout.problem.actions is not None:
         theta = np.concatenate([theta, [0.0, np.log(0.02)]])
     return Unknowns(states.copy(), values, np.zeros((steps, layout.modes)), theta)
 
 
 def gauss_newton(
-    layout: Layout, point: Unknowns, levels: Levels, *, iterations: int = 30, tolerance: float = 1e-2
-) -> tuple[Unknowns, int, bool]:
-    """Descend to the mode for fixed levels. Returns the point, iterations used and whether it converged."""
-    damping = 1e-6
-    normal, cost = _evaluate(layout, point, levels)
+    chains: Sequence[Chain], *, iterations: int = 30, tolerance: float = 1e-2
+) -> tuple[list[Chain], int, bool]:
+    """Descend to the mode of all clips for fixed levels. Returns the chains, iterations used and whether it converged.
+
+    Raises SimulationError when the motion cannot be computed where the descent begins.
+    """
+    damping, join, chains = 1e-6, _join(chains), list(chains)
+    normals, cost = _evaluate_all(chains)
     for iteration in range(iterations):
         while True:
-            chain, theta = _step(normal, damping)
-            candidate = moved(layout, point, chain, theta)
-            new_normal, new_cost = _evaluate(layout, candidate, levels)
+            steps = _step(join, chains, normals, damping)
+            candidate = [
+                replace(chain, point=moved(chain.layout, chain.point, *step))
+                for chain, step in zip(chains, steps, strict=True)
+            ]
+            new_normals, new_cost = _evaluate_all(candidate)
             if new_cost <= cost + tolerance:
                 break
             damping = max(damping * 10.0, 1e-4)
             if damping > 1e6:
-                return point, iteration + 1, False
-        gain, point, normal, cost = cost - new_cost, candidate, new_normal, new_cost
+                return chains, iteration + 1, False
+        gain, chains, normals, cost = cost - new_cost, candidate, new_normals, new_cost
         damping = max(damping / 10.0, 1e-9)
         if gain < tolerance:
-            return point, iteration + 1, True
-    return point, iterations, False
+            return chains, iteration + 1, True
+    return chains, iterations, False
 
 
-def _evaluate(layout: Layout, point: Unknowns, levels: Levels) -> tuple[Normal, float]:
+def _evaluate_all(chains: Sequence[Chain]) -> tuple[list[Normal], float]:
+    found = [_evaluate(chain) for chain in chains]
+    return [normal for normal, _ in found], sum(cost for _, cost in found)
+
+
+def _evaluate(chain: Chain) -> tuple[Normal, float]:
     """Normal equations and the objective that Gauss-Newton descends: Student-t keypoints, the rest quadratic."""
-    linear = linearized(layout, point, levels)
-    normal = with_priors(linear, layout, point, levels)
-    return normal, normal.cost - linear.cost_obs / levels.point_scale**2 + linear.cost_student
+    linear = linearized(chain.layout, chain.point, chain.levels)
+    normal = with_priors(linear, chain.layout, chain.point, chain.levels)
+    return normal, normal.cost - linear.cost_obs / chain.levels.point_scale**2 + linear.cost_student
 
 
-def _step(normal: Normal, damping: float) -> tuple[Array, Array]:
-    size = normal.matrix.diagonal.shape[1]
-    damped = replace(normal.matrix, diagonal=normal.matrix.diagonal * (1.0 + damping * np.eye(size)))
-    factor = arrow.factorize(damped)
-    null = arrow.parameter_covariance(factor.schur, reference=np.diagonal(normal.matrix.corner))
-    return arrow.solve(factor, -normal.gradient, -normal.gradient_theta, null.covariance)
+def _step(join: Join, chains: Sequence[Chain], normals: Sequence[Normal], damping: float) -> list[tuple[Array, Array]]:
+    """The damped Newton step of each clip: of its knots [T, n] and of its parameters [P_g]."""
+    factors = []
+    for normal in normals:
+        size = normal.matrix.diagonal.shape[1]
+        diagonal = normal.matrix.diagonal * (1.0 + damping * np.eye(size))
+        factors.append(arrow.factorize(replace(normal.matrix, diagonal=diagonal)))
+    right = [
+        arrow.reduced(factor, -normal.gradient, -normal.gradient_theta)
+        for factor, normal in zip(factors, normals, strict=True)
+    ]
+    theta = _null(join, chains, normals, factors).covariance @ join.vector(right)
+    return [
+        (arrow.back(factor, -normal.gradient, theta[columns]), theta[columns])
+        for factor, normal, columns in zip(factors, normals, join.columns, strict=True)
+    ]
 
 
 def solve(
@@ -177,7 +278,7 @@ def solution(smoothed: Smoothed) -> Solution:
         covariance=smoothed.chain_covariance[frames][:, :tangent, :tangent],
         controls=controls,
         action_std=None if problem.actions is not None else _action_std(smoothed),
-        parameters=problem.parameters.with_free_vector(point.theta[: len(layout.parameter_names)]),
+        parameters=layout.parameters(point.theta),
         theta_names=layout.theta_names,
         theta_covariance=smoothed.theta_covariance,
         null_directions=smoothed.null_directions,
@@ -195,14 +296,13 @@ def solution(smoothed: Smoothed) -> Solution:
 def _action_std(smoothed: Smoothed) -> Array:
     """One standard deviation of the fitted actions, [F - 1, A]; knots within a frame interval count as one."""
     layout = smoothed.layout
-    problem, names = layout.problem, layout.problem.parameters.names
     parameters = layout.parameters(smoothed.point.theta)
-    count = len(problem.system.action_names)
+    count = len(layout.problem.system.action_names)
     std = np.zeros((len(layout.knots.step_s), count))
     for j, channel in enumerate(layout.channels):
         if channel.index < count:
             index = layout.inputs.start + j
-            scale = parameters[names.index(channel.inertia)]
+            scale = parameters[channel.inertia].value
             spread = np.sqrt(smoothed.chain_covariance[:-1, index, index])
             std[:, channel.index] = scale * layout.activity[:-1, j] * spread
     return layout.knots.frame_means(std)

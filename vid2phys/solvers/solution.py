@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys.engine.observe import observe
+from vid2phys.solvers import view
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Parameters
 
@@ -43,9 +43,9 @@ class Solution:
 
 
 def residual_bearings(problem: Problem, states: Array) -> Array:
-    """Observed minus predicted bearings, [F, K, 2], NaN where a point was not visible."""
+    """Observed minus predicted bearings, [F, K, 2], NaN where a point was not visible; at the problem's parameters."""
     seen = problem.observation
-    predicted, _, _ = observe(problem.system, states, seen.points_body, problem.camera_to_world)
+    predicted = view.observed(problem, problem.parameters, states)[0]
     return np.where(seen.visible[..., None], seen.bearings - predicted, np.nan)
 
 

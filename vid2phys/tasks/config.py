@@ -7,7 +7,10 @@ from pathlib import Path
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
 
-PATHS = ("clip", "body", "mesh", "camera", "camera_pose", "actions", "params", "model", "observation", "body_points")
+PATHS = (
+    *("clip", "target", "body", "mesh", "camera", "camera_pose", "actions", "params", "model"),
+    *("observation", "body_points"),
+)
 
 
 def write_config(path: Path, command: str, options: dict[str, object]) -> None:

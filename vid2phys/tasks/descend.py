@@ -31,8 +31,21 @@ LEFT = 3.0  # misfit of keypoints from which on the motion is not the one that w
 MOST_VIEWS = 24  # of a clip, evenly spread: each is drawn in every iteration
 
 
-def check_options(solver: str, loss: str, starts: int, *, actions: bool, rigid: bool) -> None:
-    """Raises UsageError for unknown names and for combinations that do not exist, before anything is read."""
+def check_options(
+    solver: str,
+    loss: str,
+    starts: int,
+    *,
+    actions: bool,
+    rigid: bool,
+    thrown: bool = False,
+    clips: int = 1,
+    of_picture: tuple[str, ...] = (),
+) -> None:
+    """Raises UsageError for unknown names and for combinations that do not exist, before anything is read.
+
+    thrown: a body that flies free without actions. of_picture: what is fitted of the picture (`solvers.view`).
+    """
     if solver not in SOLVERS:
         raise unknown_name("solver", solver, SOLVERS)
     if loss != "keypoint":
@@ -48,7 +61,13 @@ def check_options(solver: str, loss: str, starts: int, *, actions: bool, rigid: 
     if not rigid and (solver != "smoothing" or loss != "keypoint" or starts > 1):
         got = f"--solver {solver}, --loss {loss} and --starts {starts} for a body on a known base"
         raise UsageError(got, "the defaults", "leave them out: postures are fitted by shooting already")
-    if rigid and solver != "smoothing" and not actions:
+    if clips > 1 and (solver in OF_ANY_LOSS or starts > 1):
+        got = f"{clips} clips with --solver {solver} and --starts {starts}"
+        raise UsageError(got, "--solver smoothing or shooting, from one start", "or fit the clips one by one")
+    if of_picture and solver in OF_ANY_LOSS:
+        got = f"--fit {','.join(of_picture)} with --solver {solver}"
+        raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
+    if rigid and solver != "smoothing" and not actions and not thrown:
         raise UsageError(f"--solver {solver} without --actions", "recorded actions", "use --solver smoothing")
 
 
@@ -98,8 +117,12 @@ def keypoint_misfit(problem: Problem, solution: Solution) -> float:
     """Root mean square of robust normalised residuals of the keypoints along the motion found, 1 where it is right."""
     import torch
 
-    from vid2phys.solvers import losses
+    from vid2phys.solvers import losses, view
 
+    values = {p.name: p.value for p in solution.parameters}
+    if set(view.NAMES) <= set(values):
+        pose = view.camera_pose(problem.camera_to_world, values)
+        problem = replace(problem, observation=view.folded(problem.observation, values), camera_to_world=pose)
     residuals = losses.get("keypoint", problem).residuals(torch.from_numpy(solution.states)).numpy()
     return float(np.sqrt(np.mean(np.square(residuals[residuals != 0.0]))))
 

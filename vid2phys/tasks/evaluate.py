@@ -70,8 +70,12 @@ def evaluate(
     and the body turned by less than 20 degrees.
     """
     asked = _alignment_name(align)
-    log = load_mocap(mocap, body, units, up_axis=up_axis, euler=euler, angle_units=angle_units)
     folder = newest_run() if run is None else Path(run)
+    if (folder / "clip_1" / "result.json").is_file():
+        raise UsageError(
+            f"'{folder}' is a fit of several clips", "the folder of one", f"for example {folder / 'clip_1'}"
+        )
+    log = load_mocap(mocap, body, units, up_axis=up_axis, euler=euler, angle_units=angle_units)
     estimate = load_run(folder)
     offset = find_time_offset(estimate.poses, log, world=asked == ALIGNMENTS["world"])
     _require_overlap(estimate, log, offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from vid2phys.tasks.descend import LEFT, descend, keypoint_misfit, report
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vid2phys.risp.pixels.align import Stage
+    from vid2phys.risp.posed.track import PostureTrack
     from vid2phys.risp.tracking.tracked import Track
     from vid2phys.solvers.gradient import Descent
     from vid2phys.solvers.problem import Problem
@@ -32,6 +35,22 @@ RAN_AWAY = (
 UNREFINED = "the object hardly moved against its background: pixels could not refine the network's readings"
 
 
+@dataclass(frozen=True)
+class Settled:
+    """A clip of which the branch is chosen, the readings are refined and all is fitted by smoothing.
+
+    read: [F, N] states as the network read them. stage: makes the scene behind the body. evidence: of the branches, the
+    best first. notes: what to tell the user.
+    """
+
+    problem: Problem
+    fitted: Smoothed
+    read: Array
+    stage: Callable[[], Stage]
+    evidence: Array
+    notes: tuple[str, ...]
+
+
 def solve(
     inputs: Inputs,
     tracked: Track,
@@ -49,16 +68,34 @@ def solve(
     method, loss, starts: see `descend.check_options`. Whatever the method, smoothing comes first: it settles the branch
     and where to start.
     """
-    from vid2phys.solvers import initial, smoothing
-    from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers import smoothing
 
-    seen, known = tracked.observation, inputs.known
+    settled = settle(inputs, tracked, refine=refine, progress=progress)
+    if settled is None:
+        return lost(inputs, tracked)
+    solution = smoothing.solution(settled.fitted)
+    descent = None
+    if method != "smoothing":
+        descent = descend(
+            *(inputs, tracked, settled.stage, settled.problem, solution, settled.read),
+            solver=method,
+            loss=loss,
+            starts=starts,
+            seed=seed,
+            progress=progress,
+        )
+        solution = descent.solution
+    return conclude(inputs, tracked, settled, solution, fit, descent, loss=loss)
+
+
+def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Progress = silent) -> Settled | None:
+    """First fit, branch of a symmetric body, refinement by pixels, last fit. None for a clip that was lost."""
+    from vid2phys.solvers import initial, smoothing
+
+    problem = problem_of(inputs, tracked)
     refine = refine and inputs.mesh.texture is None  # what is painted was aligned to its colours (`pixels.painted`)
-    problem = Problem(
-        inputs.system, known.parameters, seen, inputs.camera_to_world, inputs.actions, known.priors, known.nuisance
-    )
-    if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
-        return _lost(problem, tracked)
+    if not enough(tracked):
+        return None
     progress("fitting")
     states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     read = states
@@ -94,29 +131,32 @@ def solve(
     problem, fitted = tried[chosen]
     if chosen != next(iter(tried)):
         fitted = smoothing.fit(problem, fitted.point.states, levels=fitted.levels)
-    solution = smoothing.solution(fitted)
-    descent = None
-    if method != "smoothing":
-        read = _turned(inputs, problem, read, chosen)[1][first.layout.knots.frame_knot]
-        begun, settled = solution, problem
-        descent = descend(
-            *(inputs, tracked, lambda: stage or _stage(inputs, tracked, settled, begun), problem, solution, read),
-            solver=method,
-            loss=loss,
-            starts=starts,
-            seed=seed,
-            progress=progress,
-        )
-        solution = descent.solution
     notes = [UNREFINED] if unrefined else []
     if inputs.turns_alike:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
-    if descent is not None and keypoint_misfit(problem, solution) > LEFT:
-        solution = replace(solution, converged=False)
-        notes.append(RAN_AWAY)
-    if descent is not None and not descent.has_intervals:
-        notes.append(f"the loss '{loss}' has no error model: there are no intervals")
-    return _result(inputs, tracked, problem, solution, fit, np.sort(evidence)[::-1], notes, descent)
+    return Settled(
+        problem,
+        fitted,
+        _turned(inputs, problem, read, chosen)[1][first.layout.knots.frame_knot],
+        lambda: stage or _stage(inputs, tracked, problem, smoothing.solution(fitted)),
+        np.sort(evidence)[::-1],
+        tuple(notes),
+    )
+
+
+def problem_of(inputs: Inputs, tracked: Track) -> Problem:
+    """What is to be fitted to a clip."""
+    from vid2phys.solvers.problem import Problem
+
+    known, pose = inputs.known, inputs.camera_to_world
+    return Problem(
+        *(inputs.system, known.parameters, tracked.observation, pose, inputs.actions, known.priors, known.nuisance)
+    )
+
+
+def enough(tracked: Track | PostureTrack) -> bool:
+    """Whether the body was found in enough frames for a fit."""
+    return bool(tracked.tracked.sum() >= max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)))
 
 
 def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
@@ -191,33 +231,42 @@ def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> O
     return refined(inputs.clip, stage, calibration, problem.observation, *_in_camera(problem, states))
 
 
-def _result(
+def conclude(
     inputs: Inputs,
     tracked: Track,
-    problem: Problem,
+    settled: Settled,
     solution: Solution,
     fit: tuple[str, ...],
-    evidence: Array,
-    notes: list[str],
     descent: Descent | None = None,
+    *,
+    loss: str = "keypoint",
+    degrees: float | None = None,
 ) -> Result:
+    """What a solution means, in words too. degrees: of freedom of the fit (default: of this clip)."""
     from vid2phys.solvers import intervals
     from vid2phys.solvers.solution import degrees_of_freedom
     from vid2phys.types import Result, Trajectory
 
+    problem, notes = replace(settled.problem, parameters=solution.parameters), list(settled.notes)
+    if solution.residuals is not None and keypoint_misfit(problem, solution) > LEFT:
+        solution = replace(solution, converged=False)
+        notes.append(RAN_AWAY)
+    if descent is not None and not descent.has_intervals:
+        notes.append(f"the loss '{loss}' has no error model: there are no intervals")
     found = intervals.estimates(
         solution.parameters,
         fit,
         solution.theta_covariance,
         solution.null_directions,
-        degrees_of_freedom(problem, len(solution.theta_names)),
+        degrees or degrees_of_freedom(problem, len(solution.theta_names)),
+        problem.priors,
     )
     covariance: Array | None = solution.covariance
     if descent is not None and not descent.has_intervals:
         found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
-    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found)
+    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters)
     status, message = _status(solution, found, fit, lines)
-    diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, evidence, notes)
+    diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, settled.evidence, notes)
     if descent is not None:
         diagnostics["starts"] = report(descent.attempts)
     times = problem.observation.times_s
@@ -315,9 +364,11 @@ def _branch_notes(ratio: float | None) -> list[str]:
     ]
 
 
-def _lost(problem: Problem, tracked: Track) -> Result:
+def lost(inputs: Inputs, tracked: Track) -> Result:
+    """The result of a clip in which the body was found in too few frames."""
     from vid2phys.types import Result, Status, Trajectory
 
+    problem = problem_of(inputs, tracked)
     times = problem.observation.times_s
     states = np.full((len(times), len(problem.system.state_names)), np.nan)
     message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"

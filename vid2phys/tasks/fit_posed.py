@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.tasks.fit import LEAST_FRAMES, LEAST_TRACKED, SURE_QUALITY
+from vid2phys.errors import UsageError
+from vid2phys.tasks.fit import SURE_QUALITY, enough
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.posed.track import PostureTrack
     from vid2phys.solvers.posed import PosedSolution
     from vid2phys.solvers.problem import Problem
+    from vid2phys.tasks.beliefs import Beliefs
     from vid2phys.tasks.identify import Inputs
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Array, Result
@@ -24,39 +28,70 @@ COARSE_ROD = (
     "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
     "and of `simulate`, but several times too small for the material"
 )
+HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
-def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], *, driven: bool) -> Known:
+def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], beliefs: Beliefs) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
     from vid2phys.engine.systems.rod import Rod
+    from vid2phys.solvers.view import SCALE, with_view
     from vid2phys.tasks.known_values import Known, check_given
 
-    parameters = system.parameters()
+    if SCALE.name in fit:
+        raise UsageError(f"--fit scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
+    parameters = with_view(system.parameters(), (*fit, *given, *beliefs.priors, *beliefs.bounds))
     check_given(parameters, given, fit)
-    parameters = parameters.with_values(given).with_free(tuple(dict.fromkeys(fit)))
+    means = {name: mean for name, mean in beliefs.means.items() if name in parameters.names}
+    parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
+    parameters, priors, started = beliefs.applied(parameters, given)
     notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
-    held = "no --actions: nothing but what holds the body at rest is taken to drive it"
-    return Known(parameters, {}, (), False, notes if driven else (*notes, held))
+    return Known(parameters, priors, (), False, (*notes, *started))
 
 
 def solve_posed(
     inputs: Inputs, body: PosedBody, tracked: PostureTrack, *, fit: tuple[str, ...], progress: Progress = silent
 ) -> Result:
     """Fit the system to the postures that were read; the status of the result says how that went."""
+    return solve_posed_clips([inputs], body, [tracked], fit=fit, progress=progress)[0]
+
+
+def solve_posed_clips(
+    each: Sequence[Inputs],
+    body: PosedBody,
+    tracked: Sequence[PostureTrack],
+    *,
+    fit: tuple[str, ...],
+    progress: Progress = silent,
+) -> list[Result]:
+    """Fit one or more clips that share the parameters, each with a start of its own; those that were lost are left
+    out, and say so."""
     from vid2phys.solvers import posed
     from vid2phys.solvers.problem import Problem
     from vid2phys.tasks.simulation_inputs import own_actions
 
-    known = inputs.known
-    actions = inputs.actions or own_actions(inputs.system, known.parameters)
-    problem = Problem(inputs.system, known.parameters, tracked.observation, inputs.camera_to_world, actions)
-    if tracked.tracked.sum() < max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)):
-        return _lost(problem, tracked)
-    progress("fitting")
-    posture, rates = first_posture(problem.observation.times_s, tracked)
-    solution = posed.solve(problem, body, np.clip(posture, body.lower, body.upper), rates)
-    return _result(inputs, problem, tracked, solution, fit)
+    problems = [
+        Problem(
+            *(inputs.system, inputs.known.parameters, track.observation, inputs.camera_to_world),
+            actions=inputs.actions or own_actions(inputs.system, inputs.known.parameters),
+            priors=inputs.known.priors,
+        )
+        for inputs, track in zip(each, tracked, strict=True)
+    ]
+    found = [g for g, track in enumerate(tracked) if enough(track)]
+    results = {g: _lost(problems[g], tracked[g]) for g in range(len(problems)) if g not in found}
+    if found:
+        progress("fitting")
+        starts = []
+        for g in found:
+            posture, rates = first_posture(problems[g].observation.times_s, tracked[g])
+            starts.append(np.concatenate([np.clip(posture, body.lower, body.upper), rates]))
+        solutions = posed.solve_clips([problems[g] for g in found], body, starts)
+        seen = sum(float(problems[g].observation.visible.sum()) for g in found)
+        freedom = max(1.0, 2.0 * seen - len(starts) * len(starts[0]) - len(problems[0].parameters.free_names))
+        for g, solution in zip(found, solutions, strict=True):
+            results[g] = _result(each[g], problems[g], tracked[g], solution, fit, freedom)
+    return [results[g] for g in range(len(problems))]
 
 
 def first_posture(times_s: Array, tracked: PostureTrack) -> tuple[Array, Array]:
@@ -70,7 +105,12 @@ def first_posture(times_s: Array, tracked: PostureTrack) -> tuple[Array, Array]:
 
 
 def _result(
-    inputs: Inputs, problem: Problem, tracked: PostureTrack, solution: PosedSolution, fit: tuple[str, ...]
+    inputs: Inputs,
+    problem: Problem,
+    tracked: PostureTrack,
+    solution: PosedSolution,
+    fit: tuple[str, ...],
+    freedom: float,
 ) -> Result:
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers import intervals
@@ -78,11 +118,11 @@ def _result(
     from vid2phys.solvers.whiteness import whiteness
     from vid2phys.types import Result, Status, Trajectory
 
-    seen = problem.observation
-    names = tuple(p.name for p in problem.parameters if p.free)
-    freedom = max(1.0, 2.0 * float(seen.visible.sum()) - 2.0 * tracked.postures.shape[1] - len(names))
-    found = intervals.estimates(solution.parameters, fit, solution.theta_covariance, solution.null_directions, freedom)
-    lines = intervals.identifiability(names, solution.null_directions, found)
+    problem = replace(problem, parameters=solution.parameters)
+    seen, names = problem.observation, problem.parameters.free_names
+    covariance, null = solution.theta_covariance, solution.null_directions
+    found = intervals.estimates(solution.parameters, fit, covariance, null, freedom, problem.priors)
+    lines = intervals.identifiability(names, solution.null_directions, found, solution.parameters)
     asked = [estimate for estimate in found if estimate.name in fit]
     status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED
     if asked and not any(estimate.identifiable for estimate in asked):
@@ -93,7 +133,14 @@ def _result(
     pixels = (bearing_jacobian_to_pixels(inputs.camera, seen.bearings) @ residual[..., None])[..., 0]
     diagnostics: dict[str, object] = {
         "identifiability": lines,
-        "notes": [*inputs.known.notes, *inputs.warnings, *tracked.notes, *_fit_notes(tracked, solution), *doubts],
+        "notes": [
+            *inputs.known.notes,
+            *([] if inputs.actions else [HELD]),
+            *inputs.warnings,
+            *tracked.notes,
+            *_fit_notes(tracked, solution),
+            *doubts,
+        ],
         "residuals_last_frames": None if judged is None else judged.frames,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),

@@ -34,7 +34,9 @@ _CHI2_MEDIAN = 1.386  # of two degrees of freedom
 _SAME_S = 1e-3
 
 
-def check_given(observation: str | Path | None, body_points: str | Path | None, *, rigid: bool, loss: str) -> None:
+def check_given(
+    observation: str | Path | None, body_points: str | Path | None, *, rigid: bool, loss: str, clips: int = 1
+) -> None:
     """Raises UsageError for combinations that do not exist, before anything is read."""
     if observation is None:
         if body_points is not None:
@@ -42,6 +44,8 @@ def check_given(observation: str | Path | None, body_points: str | Path | None, 
         return
     if not rigid:
         raise UsageError("--observation for a body on a known base", "a rigid body with its --mesh", "leave it out")
+    if clips > 1:
+        raise UsageError(f"--observation for {clips} clips", "one clip", "fit the clips one by one")
     if loss not in ("keypoint", "state"):
         raise UsageError(f"--loss {loss} with --observation", "--loss keypoint or state", "leave one of them out")
     if (Path(observation).suffix == ".npz") == (body_points is not None):

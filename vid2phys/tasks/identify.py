@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,15 @@ from vid2phys.tasks.descend import check_options
 from vid2phys.tasks.fit import LEAST_FRAMES, solve
 from vid2phys.tasks.given_points import check_given, given_track
 from vid2phys.tasks.progress import Progress, silent
+from vid2phys.tasks.several import fit_several, joined, read_several, spread, write_several
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.posed.body import PosedBody
+    from vid2phys.risp.posed.track import PostureTrack
     from vid2phys.risp.tracking.tracked import Track
+    from vid2phys.tasks.beliefs import Beliefs
     from vid2phys.tasks.known_values import Known
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 
@@ -50,16 +55,18 @@ class Inputs:
 
 
 def identify(
-    clip: str | Path,
+    clip: str | Path | Sequence[str | Path],
     mesh: str | Path | None,
-    camera: str | Path,
+    camera: str | Path | Sequence[str | Path],
     *,
-    camera_pose: str | Path | None = None,
+    camera_pose: str | Path | Sequence[str | Path] | None = None,
     system: str = "quadrotor",
-    actions: str | Path | None = None,
+    actions: str | Path | Sequence[str | Path] | None = None,
     fit: tuple[str, ...] = (),
     set_values: dict[str, float] | None = None,
     params: str | Path | None = None,
+    priors: dict[str, tuple[float, float]] | None = None,
+    bounds: dict[str, tuple[float, float]] | None = None,
     mesh_units: str = "m",
     model: str | Path | None = None,
     observation: str | Path | None = None,
@@ -75,25 +82,41 @@ def identify(
 ) -> tuple[Result, Path]:
     """Fit a physical system to a clip and write a run folder.
 
-    Paths as on the command line; mesh: None for a system on a known base (a hand, a rod), which has its own;
-    `set_values` and `params` are known values in SI, `fit` names the parameters wanted. `method` is the solver
+    Paths as on the command line; several clips of one body are fitted together, with a camera, a pose and actions that
+    are one for all or one a clip. mesh: None for a system on a known base (a hand, a rod), which has its own;
+    `set_values` and `params` are known values in SI, `fit` names the parameters wanted, `priors` (mean and standard
+    deviation) and `bounds` say what is held of them. `method` is the solver
     (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Without
     `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
     another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or an earlier run's
     observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError for
     anything a user can mend; a fit that fails returns a Result whose status says so.
     """
+    options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.run import new_run
+    from vid2phys.solvers import view
     from vid2phys.tasks.config import write_config
 
-    options = {key: value for key, value in locals().items() if key not in ("progress", "new_run", "write_config")}
     started = time.perf_counter()
-    check_options(method, loss, starts, actions=actions is not None, rigid=mesh is not None)
-    check_given(observation, body_points, rigid=mesh is not None, loss=loss)
+    options["fit"] = fit = view.expanded(tuple(fit))
+    each = spread(options)
+    check_options(
+        *(method, loss, starts),
+        actions=actions is not None,
+        rigid=mesh is not None,
+        thrown=system == "rigid_contact",
+        clips=len(each),
+        of_picture=tuple(name for name in fit if name in view.NAMES),
+    )
+    check_given(observation, body_points, rigid=mesh is not None, loss=loss, clips=len(each))
     progress("reading inputs")
-    inputs = read_inputs(options)
-    if inputs.model is not None and inputs.model.shape.kind != "rigid":
-        result = _identify_posed(inputs, tuple(fit), progress)
+    several = read_several(each)
+    require_frames(several)
+    inputs = several[0]
+    if len(several) > 1:
+        result = joined(fit_several(several, options, progress))
+    elif inputs.model is not None and inputs.model.shape.kind != "rigid":
+        result = _identify_posed(inputs, fit, progress)
     else:
         if observation is None:
             tracked = track_clip(inputs, progress)
@@ -102,7 +125,7 @@ def identify(
             inputs = replace(inputs, warnings=(*inputs.warnings, *notes))
         result = solve(
             *(inputs, tracked),
-            fit=tuple(fit),
+            fit=fit,
             method=method,
             loss=loss,
             starts=starts,
@@ -112,37 +135,79 @@ def identify(
         )
     with new_run("identify", out) as folder:
         write_config(folder / "config.yaml", "identify", options | {"out": None})
-        if overlay:
-            draw_overlay(folder, result, inputs, progress)
-        write_run(folder, result, inputs, options, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        if len(several) > 1:
+            write_several(folder, result, several, each, seconds, progress)
+        else:
+            if overlay:
+                draw_overlay(folder, result, inputs, progress)
+            write_run(folder, result, inputs, each[0], seconds)
     return result, folder
 
 
-def read_inputs(options: dict[str, Any]) -> Inputs:
-    """Read and check all inputs, the cheap ones first. Raises Vid2PhysError."""
-    from vid2phys.io.actions import load_actions
+def read_inputs(
+    options: dict[str, Any],
+    pictures: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]] | None = None,
+) -> Inputs:
+    """Read and check all inputs, the cheap ones first. pictures: how camera, pose and clip are read, if not as a clip.
+
+    Raises Vid2PhysError.
+    """
+    pictures = pictures or read_pictures
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.find import find_model
     from vid2phys.tasks.known_values import known_values, listen, read_parameters
 
     if options["mesh"] is None:
-        return _read_posed(options)
+        return _read_posed(options, pictures)
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
-    actions = load_actions(options["actions"]) if options["actions"] else None
+    actions = _actions(options)
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
     system = _system(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
-    known = known_values(system, properties, given, tuple(options["fit"]), actions)
-    camera, pose, clip = _read_pictures(options, actions)
+    known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
+    camera, pose, clip = pictures(options, actions)
     model = None
     if options["observation"] is None:
         model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
 
 
-def _read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Camera, Array, Clip]:
+def _beliefs(options: dict[str, Any]) -> Beliefs:
+    from vid2phys.tasks.beliefs import Beliefs
+
+    pairs = (
+        {name: (float(a), float(b)) for name, (a, b) in (options[key] or {}).items()} for key in ("priors", "bounds")
+    )
+    return Beliefs(*pairs)
+
+
+def _actions(options: dict[str, Any]) -> Actions | None:
+    from vid2phys.io.actions import load_actions
+
+    return load_actions(options["actions"]) if options["actions"] else None
+
+
+def read_actions_of(system: System, options: dict[str, Any]) -> Actions | None:
+    """The recorded actions of a further clip of a body that was read before."""
+    if options["mesh"] is not None:
+        return _actions(options)
+    from vid2phys.tasks.simulation_inputs import read_actions
+
+    return read_actions(system, options["actions"], None)[1] if options["actions"] else None
+
+
+def require_frames(several: Sequence[Inputs]) -> None:
+    """Raises InputError when there are fewer frames than unknown parameters."""
+    frames = sum(len(inputs.clip.times_s) for inputs in several)
+    unknown = several[0].known.parameters.free_names
+    if frames < len(unknown):
+        raise InputError(f"{frames} frames and {len(unknown)} unknowns", "more frames than unknowns", "--fit fewer")
+
+
+def read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Camera, Array, Clip]:
     """Camera, its pose and the clip, which the actions have to cover."""
     from vid2phys.io.actions import require_cover
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
@@ -177,35 +242,41 @@ def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
     return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
 
 
-def _read_posed(options: dict[str, Any]) -> Inputs:
+def _read_posed(
+    options: dict[str, Any], pictures: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]]
+) -> Inputs:
     """Inputs for a system on a known base, whose mesh is its own. Raises Vid2PhysError."""
     from vid2phys.engine import systems
     from vid2phys.risp.networks.find import find_model
     from vid2phys.risp.posed.bodies import posed_kind
     from vid2phys.tasks.fit_posed import known_of_posed
     from vid2phys.tasks.known_values import read_parameters
-    from vid2phys.tasks.simulation_inputs import read_actions
 
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     system = systems.get(options["system"])
     if posed_kind(system) == "rigid" or system.surface is None:
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
-    actions = read_actions(system, options["actions"], None)[1] if options["actions"] else None
-    known = known_of_posed(system, given, tuple(options["fit"]), driven=actions is not None)
-    camera, pose, clip = _read_pictures(options, actions)
+    actions = read_actions_of(system, options)
+    known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options))
+    camera, pose, clip = pictures(options, actions)
     model = find_model(system.surface, options["model"], system=options["system"])
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
 
 
 def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) -> Result:
     from vid2phys.risp.posed.bodies import body_of_model
-    from vid2phys.risp.posed.track import track_postures
     from vid2phys.tasks.fit_posed import solve_posed
 
     body = body_of_model(inputs.network, inputs.system)
+    return solve_posed(inputs, body, track_posture(inputs, body, progress), fit=fit, progress=progress)
+
+
+def track_posture(inputs: Inputs, body: PosedBody, progress: Progress = silent) -> PostureTrack:
+    """Read the postures of a body on a known base through the clip."""
+    from vid2phys.risp.posed.track import track_postures
+
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
-    tracked = track_postures(inputs.clip, inputs.camera, inputs.network, body, progress=share)
-    return solve_posed(inputs, body, tracked, fit=fit, progress=progress)
+    return track_postures(inputs.clip, inputs.camera, inputs.network, body, progress=share)
 
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
@@ -231,11 +302,12 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
     from vid2phys.report.overlay import write_overlay
 
     lost = np.logical_not(result.observation.visible.any(axis=1))
+    camera, mesh = _as_fitted(result, inputs)
     write_overlay(
         folder / "overlay.mp4",
         inputs.clip,
-        inputs.camera,
-        inputs.mesh,
+        camera,
+        mesh,
         inputs.system,
         result.trajectory,
         lost,
@@ -243,14 +315,36 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
     )
 
 
-def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, Any], seconds: float) -> None:
-    """Write trajectory, actions, observation, result.json and the report into the run folder."""
-    from vid2phys.io.actions import save_actions
-    from vid2phys.io.recordings import save_observation, save_trajectory
-    from vid2phys.io.run import result_to_json, validate_result, write_json
-    from vid2phys.report.html import write_report
+def _as_fitted(result: Result, inputs: Inputs) -> tuple[Camera, Mesh]:
+    """Camera and mesh, as the fit has them where it fitted them."""
+    from vid2phys.solvers.view import as_fitted
 
-    files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": "config.yaml"}
+    camera = replace(inputs.camera, camera_to_world=inputs.camera_to_world)
+    return as_fitted(camera, inputs.mesh, {p.name: p.value for p in result.parameters})
+
+
+def write_run(
+    folder: Path,
+    result: Result,
+    inputs: Inputs,
+    options: dict[str, Any],
+    seconds: float,
+    *,
+    config: str = "config.yaml",
+) -> dict[str, Any]:
+    """Write trajectory, actions, observation, result.json and the report into the run folder.
+
+    A camera that was fitted is written too. config: where the run's config.yaml is, from the folder. Returns what
+    result.json holds.
+    """
+    from vid2phys.io.actions import save_actions
+    from vid2phys.io.camera import save_camera
+    from vid2phys.io.recordings import save_observation, save_trajectory
+    from vid2phys.io.run import validate_result, write_json
+    from vid2phys.report.html import write_report
+    from vid2phys.solvers.view import folded
+
+    files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": config}
     save_trajectory(result.trajectory, folder / "trajectory.csv")
     save_observation(result.observation, folder / "observation.npz")
     if result.actions is not None:
@@ -259,32 +353,47 @@ def write_run(folder: Path, result: Result, inputs: Inputs, options: dict[str, A
     if (folder / "overlay.mp4").exists():
         files["overlay"] = "overlay.mp4"
     files["report"] = "report.html"
+    camera, _ = _as_fitted(result, inputs)
+    values = {p.name: p.value for p in result.parameters}
+    if any(p.source == "fitted" and p.name.startswith(("camera_", "focal")) for p in result.parameters):
+        save_camera(camera, folder / "camera.yaml", ("as fitted by `vid2phys identify`",))
+        files["camera"] = "camera.yaml"
+    data = result_of(result, inputs, options, seconds, files)
+    validate_result(data)
+    overlay = folder / "overlay.mp4"
+    write_report(
+        folder / "report.html",
+        replace(result, observation=folded(result.observation, values)),
+        data,
+        inputs.system,
+        camera,
+        overlay=overlay if overlay.exists() else None,
+        title=inputs.clip.name,
+    )
+    write_json(folder / "result.json", data)
+    return data
+
+
+def result_of(
+    result: Result, inputs: Inputs, options: dict[str, Any], seconds: float, files: dict[str, str]
+) -> dict[str, Any]:
+    """What result.json holds."""
+    from vid2phys.io.run import result_to_json
+
     fit = {
-        "loss": result.diagnostics["loss"],
-        "rms_px": result.diagnostics["rms_px"],
-        "iterations": result.diagnostics["iterations"],
+        **{name: result.diagnostics.get(name) for name in ("loss", "rms_px", "iterations")},
         "seconds": round(seconds, 2),
         "frames_used": len(result.trajectory.times_s) - result.observation.frames_lost,
         "frames_lost": result.observation.frames_lost,
     }
     data = result_to_json(result, _input_files(options, inputs), fit, files, options["seed"])
     data["diagnostics"].pop("residual_px", None)
-    validate_result(data)
-    overlay = folder / "overlay.mp4"
-    write_report(
-        folder / "report.html",
-        result,
-        data,
-        inputs.system,
-        inputs.camera,
-        overlay=overlay if overlay.exists() else None,
-        title=inputs.clip.name,
-    )
-    write_json(folder / "result.json", data)
+    return data
 
 
 def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     names = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
     paths = {name: Path(options[name]) for name in names if options[name] is not None}
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
+    plain |= {name: options[name] for name in ("priors", "bounds") if options.get(name)}
     return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain

@@ -14,10 +14,13 @@ from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.files import read_text
 from vid2phys.io.mesh import MassProperties
+from vid2phys.solvers.view import with_view
+from vid2phys.tasks.beliefs import Beliefs
 from vid2phys.types import Actions, Parameters
 
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
+NO_BELIEFS = Beliefs()
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
 
@@ -60,16 +63,17 @@ def known_values(
     given: dict[str, float],
     fit: tuple[str, ...],
     actions: Actions | None,
+    beliefs: Beliefs = NO_BELIEFS,
 ) -> Known:
     """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
-    parameters = system.parameters()
+    parameters = with_view(system.parameters(), (*fit, *given, *beliefs.priors, *beliefs.bounds))
     check_given(parameters, given, fit)
     notes: list[str] = []
-    mass_known = "mass" in given
+    values = {name: mean for name, mean in beliefs.means.items() if name in parameters.names} | given
+    mass_known = "mass" in values
     if actions is not None and not mass_known and "mass" not in fit:
         raise UsageError("--actions without a mass", "--fit mass, or --set mass=VALUE", "say which of the two is meant")
     per_kilogram = not mass_known and actions is None
-    values = dict(given)
     if per_kilogram:
         values["mass"] = 1.0
         notes.append("the mass is not known: forces and torques are per kilogram")
@@ -80,19 +84,20 @@ def known_values(
         values["mass"] = float(np.median(thrust)) * scale / gravity
         if values["mass"] <= 0.0:
             raise InputError("the recorded thrust is not positive", "thrust along the body's z axis in N")
-    from_mesh = [name for name in INERTIA if name not in given]
+    from_mesh = [name for name in INERTIA if name not in values]
     diagonal = np.diagonal(mass_properties.inertia_per_mass)
     meshed = {name: values["mass"] * float(diagonal[i]) for i, name in enumerate(INERTIA) if name in from_mesh}
     parameters = parameters.with_values(values).with_values(meshed, source="mesh")
     if per_kilogram:
         parameters = Parameters(tuple(replace(p, source="default") if p.name == "mass" else p for p in parameters))
-    nuisance = tuple(n for n in from_mesh if n not in fit) if actions is not None else ()
+    nuisance = tuple(n for n in INERTIA if n not in (*given, *fit)) if actions is not None else ()
     if from_mesh:
         shape = "the mesh" if mass_properties.watertight else "the convex hull of the mesh"
         notes.append(f"inertia of {shape} at uniform density; give {', '.join(from_mesh)} with --set to do better")
     priors = {n: (float(np.log(parameters[n].value)), INERTIA_SPREAD) for n in nuisance}
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
-    return Known(parameters, priors, nuisance, per_kilogram, tuple(notes))
+    parameters, believed, more = beliefs.applied(parameters, given)
+    return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
 
 
 def listen(function: Callable[[], T]) -> tuple[T, list[str]]:

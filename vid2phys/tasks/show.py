@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vid2phys.tasks.batch import Outcome
+    from vid2phys.tasks.control import Controlled
     from vid2phys.tasks.doctor import Finding
     from vid2phys.tasks.fit_recording import FittedRecording
     from vid2phys.tasks.simulate import Simulation
@@ -27,10 +28,10 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
     if result.parameters:
         rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in result.parameters]
         print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
-    frames = len(result.trajectory.times_s)
-    lost = result.observation.frames_lost
     print(f"{result.status.value}" + (f" ({result.message})" if result.message else ""))
-    print(f"frames: {frames - lost} of {frames} tracked")
+    for number, one in enumerate(result.clips or (result,)):
+        frames, lost = len(one.trajectory.times_s), one.observation.frames_lost
+        print((f"clip {number + 1}, " if result.clips else "") + f"frames: {frames - lost} of {frames} tracked")
     for name in ("overlay.mp4", "report.html", "result.json"):
         if (folder / name).exists():
             print(f"{name.split('.')[0]}: {folder / name}")
@@ -115,6 +116,19 @@ def print_simulation(simulation: Simulation, folder: Path, *, as_json: bool = Fa
         print(f"{name}: {path}")
 
 
+def print_control(found: Controlled, folder: Path, *, as_json: bool = False) -> None:
+    """Print whether the target was reached, and where the files are."""
+    if as_json:
+        print((folder / "result.json").read_text(encoding="utf-8").rstrip())
+        return
+    print(f"{found.status} ({found.message})" if found.status == "reached" else found.message)
+    for note_ in found.notes:
+        print(f"note: {note_}")
+    for name in ("actions.csv", "trajectory.csv", "overlay.mp4", "result.json"):
+        if (folder / name).exists():
+            print(f"{name.split('.')[0]}: {folder / name}")
+
+
 def print_recorded(fitted: FittedRecording, folder: Path, *, as_json: bool = False) -> None:
     """Print what `fit-recording` found."""
     if as_json:
@@ -181,7 +195,7 @@ def note(estimate: Estimate) -> str:
     if estimate.source not in FITTED:
         return estimate.source
     if not estimate.identifiable:
-        return "not identifiable"
+        return "not identifiable" if estimate.prior is None else "known by its prior alone"
     if estimate.at_bound:
         return "at its bound"
     return "" if estimate.source == "fitted" else estimate.source

@@ -123,9 +123,10 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
 def own_actions(system: System, parameters: Parameters) -> Actions:
     """The single action that holds the system at rest, as far as it can be held."""
     from vid2phys.engine.systems.quadrotor import Quadrotor
+    from vid2phys.solvers.view import of_system
     from vid2phys.types import Actions
 
-    values = system.hover_controls(parameters.vector)[None, : len(system.action_names)]
+    values = system.hover_controls(of_system(parameters))[None, : len(system.action_names)]
     kind = system.input if isinstance(system, Quadrotor) else "other"
     return Actions(np.zeros(1), values, kind, system.action_names, system.action_units)
 

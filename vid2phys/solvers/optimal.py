@@ -1,0 +1,249 @@
+"""Optimal control: actions, held over intervals, that bring a body to where its points should be.
+
+Least squares on what is left at the end (points off their goal, and speeds, where the body is to come to rest), with a
+little on the actions' size, so that of all actions that do it gentle ones are chosen. Levenberg and Marquardt's
+descent; derivatives of the end by all actions through the engine: a linear recursion of the intervals' Jacobians,
+backwards from the end, and for bodies of many vertices differences of rollouts in one batch. Limits hold by projection:
+actions at a limit that the step would pass stay there (Bertsekas, "Projected Newton methods", 1982).
+
+Limits: the nearest optimum of what may be several; a body that has to let go of something first may not be found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.rollout import linearize, simulate
+from vid2phys.engine.system import System, check_scheme
+from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers.shooting import FINE_STEP_S
+from vid2phys.types import Array
+
+REACHED, _OF_THE_WAY = 0.05, 0.1  # of the body's size, and of the way: points off their goal by less are there
+_TOLERANCE = 0.01  # of the body's size, that a residual of 1 is
+_EFFORT = 1e-2  # residual of an action as large as moves the body by its size, alone
+_SETTLING = 0.2  # share of the time in which what still moves would move on, for residuals of speeds
+_MOST_STATES = 60  # whose Jacobians are exact
+_STEP = 1e-3  # of differences, in units of the actions
+_STABLE_SHARE = 0.4  # of the longest stable step
+_LONGEST_STEP_S = 5e-3  # of explicit integrators
+_MOST_DAMPING = 1e8
+_GAIN, _NOTHING = 1e-3, 0.05  # hoped-for share of the cost that a descent ends at; a cost that is as good as none
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is to be reached, from where, with what.
+
+    parameters: [P] SI. start: [N]. step_s: [S] of the intervals. hold: [A] actions that hold the body at rest. lower,
+    upper: [A] limits of the actions. points_body [K, 3] m and goal [K, 3] m, where they should be at the end.
+    size_m: of the body. at_rest: whether it is to have come to rest there.
+    """
+
+    system: System
+    parameters: Array
+    start: Array
+    step_s: Array
+    hold: Array
+    lower: Array
+    upper: Array
+    points_body: Array
+    goal: Array
+    size_m: float
+    at_rest: bool = True
+
+    @property
+    def rates(self) -> NDArray[np.int64]:
+        """Which of the states are speeds."""
+        return np.flatnonzero([name.split(" of ")[0].endswith(("_m_s", "_rad_s")) for name in self.system.state_names])
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What was found. actions: [S, A]. states: [S + 1, N] under them. miss_m: root mean square distance of the points
+    from their goal at the end; before_m: at the start. at_limit: share of the actions that are at a limit."""
+
+    actions: Array
+    states: Array
+    miss_m: float
+    before_m: float
+    speed: float
+    at_limit: float
+    iterations: int
+    converged: bool
+    size_m: float
+
+    def there(self, known_m: float = 0.0) -> bool:
+        """Whether the goal, whose points are known to `known_m`, is reached: near for the body's size and the way."""
+        near = max(_OF_THE_WAY * self.before_m, 2.0 * known_m, _TOLERANCE * self.size_m)
+        return self.miss_m <= min(near, REACHED * self.size_m)
+
+
+def solve(aim: Aim, *, iterations: int = 100) -> Reached:
+    """Find the actions. Raises UsageError for a system without actions and limits that contradict each other,
+    SimulationError when the body does not stay where numbers are finite even while nothing drives it."""
+    if not len(aim.hold):
+        raise UsageError(f"the system '{aim.system.name}', which has no actions", "one that can be driven")
+    if not (aim.lower < aim.upper).all():
+        raise UsageError("limits of an action whose lower end is not below the upper", "LOW..HIGH")
+    hold = np.clip(aim.hold, aim.lower, aim.upper)
+    actions = np.tile(hold, (len(aim.step_s), 1))
+    substeps = _substeps(aim)
+    states = _rollout(aim, actions[None], substeps)[0]
+    before = _distance(aim, states[0])
+    unit = _units(aim, states, actions, substeps)
+    damping, used, converged = 1e-2, 0, False
+    cost = _cost(aim, states[-1], actions, hold, unit)
+    for _ in range(iterations):
+        used += 1
+        slope = _slopes_at(aim, states, actions, substeps, unit)
+        if slope is None:  # so near to where nothing can be computed that even small changes lead there
+            break
+        moved = None
+        while damping < _MOST_DAMPING:
+            candidate, hoped = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
+            moved = _tried(aim, candidate, substeps)
+            new_cost = np.inf if moved is None else _cost(aim, moved[-1], candidate, hold, unit)
+            if new_cost < cost:
+                break
+            damping, moved = damping * 5.0, None
+        if moved is None or hoped < _GAIN * max(cost, _NOTHING):
+            converged = True
+            break
+        gain, actions, states, cost = cost - new_cost, candidate, moved, new_cost
+        if gain < 0.25 * hoped:
+            damping *= 4.0
+        elif gain > 0.75 * hoped:
+            damping = max(damping / 5.0, 1e-9)
+    edge = 1e-9 * unit
+    at_limit = (actions <= aim.lower + edge) | (actions >= aim.upper - edge)
+    speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
+    miss = _distance(aim, states[-1])
+    return Reached(actions, states, miss, before, speed, float(at_limit.mean()), used, converged, aim.size_m)
+
+
+def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
+    """States [S + 1, N] under the actions, integrated in `times` as many steps: what should not matter."""
+    return _rollout(aim, actions[None], times * _substeps(aim))[0]
+
+
+def _substeps(aim: Aim) -> int:
+    longest = FINE_STEP_S
+    if check_scheme(aim.system, None, 1) != "implicit_euler":
+        longest = min(_LONGEST_STEP_S, _STABLE_SHARE * aim.system.longest_step_s(aim.parameters))
+    return max(1, int(np.ceil(float(aim.step_s.max()) / longest - 1e-6)))
+
+
+def _rollout(aim: Aim, actions: Array, substeps: int) -> Array:
+    """States [B, S + 1, N] under actions [B, S, A]."""
+    controls = np.zeros((*actions.shape[:2], len(aim.system.control_names)))
+    controls[..., : actions.shape[2]] = actions
+    starts = np.broadcast_to(aim.start, (len(actions), len(aim.start)))
+    return simulate(aim.system, starts, controls, aim.parameters, aim.step_s, substeps=substeps)
+
+
+def _tried(aim: Aim, actions: Array, substeps: int) -> Array | None:
+    """States under the actions, None where they cannot be computed: a shorter step then."""
+    try:
+        return _rollout(aim, actions[None], substeps)[0]
+    except (SimulationError, UsageError):
+        return None
+
+
+def _distance(aim: Aim, state: Array) -> float:
+    off = aim.system.keypoints(state[None], aim.points_body)[0] - aim.goal
+    return float(np.sqrt((off**2).sum(axis=-1).mean()))
+
+
+def _residuals(aim: Aim, states: Array) -> Array:
+    """What is left at final states [B, N], [B, R]: each near 1 where it matters as little as it may."""
+    tolerance = _TOLERANCE * aim.size_m
+    off = aim.system.keypoints(states, aim.points_body) - aim.goal
+    points = off.reshape(len(states), -1) / (tolerance * np.sqrt(len(aim.goal)))
+    return np.concatenate([points, _rate_weights(aim) * states[:, aim.rates]], axis=1)
+
+
+def _rate_weights(aim: Aim) -> Array:
+    """Of the speeds [Q] in the residuals, zero for a body that may pass its goal."""
+    if not aim.at_rest:
+        return np.zeros(len(aim.rates))
+    settling_s = _SETTLING * float(aim.step_s.sum())
+    turns = [aim.system.state_names[i].split(" of ")[0].endswith("_rad_s") for i in aim.rates]
+    weights = np.where(turns, aim.size_m, 1.0) * settling_s / (_TOLERANCE * aim.size_m)
+    return np.asarray(weights / np.sqrt(max(1.0, len(weights) / 6.0)), dtype=float)
+
+
+def _cost(aim: Aim, state: Array, actions: Array, hold: Array, unit: Array) -> float:
+    left, effort = _residuals(aim, state[None])[0], _EFFORT * (actions - hold) / unit
+    return 0.5 * float((left**2).sum() + (effort**2).sum())
+
+
+def _slopes_at(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array | None:
+    try:
+        return _slopes(aim, states, actions, substeps, unit)
+    except (SimulationError, UsageError):
+        return None
+
+
+def _slopes(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array:
+    """Derivatives of the residuals by the actions in their units, [R, S, A]."""
+    if len(aim.system.tangent_names) > _MOST_STATES:
+        return _by_differences(aim, actions, substeps, unit)
+    controls = np.zeros((len(actions), len(aim.system.control_names)))
+    controls[:, : actions.shape[1]] = actions
+    steps = linearize(aim.system, states[:-1], controls, aim.parameters, aim.step_s, substeps=substeps)
+    seed = _by_final_state(aim, states[-1])
+    out = np.empty((len(seed), *actions.shape))
+    for k in range(len(actions) - 1, -1, -1):
+        out[:, k] = seed @ steps.B[k][:, : actions.shape[1]]
+        seed = seed @ steps.A[k]
+    return out * unit
+
+
+def _by_final_state(aim: Aim, state: Array) -> Array:
+    """Derivatives of the residuals by the tangent of the final state, [R, D], by central differences."""
+    count = len(aim.system.tangent_names)
+    steps = 1e-6 * np.eye(count)
+    ahead, behind = (_residuals(aim, aim.system.retract(np.tile(state, (count, 1)), sign * steps)) for sign in (1, -1))
+    return np.asarray((ahead - behind).T / 2e-6, dtype=float)
+
+
+def _by_differences(aim: Aim, actions: Array, substeps: int, unit: Array) -> Array:
+    """As `_slopes`, by one batch of rollouts."""
+    count = actions.size
+    moves = (_STEP * np.eye(count)).reshape(count, *actions.shape) * unit
+    ends = _rollout(aim, np.concatenate([actions + moves, actions - moves]), substeps)[:, -1]
+    left = _residuals(aim, ends)
+    return np.asarray(((left[:count] - left[count:]) / (2.0 * _STEP)).T.reshape(-1, *actions.shape), dtype=float)
+
+
+def _units(aim: Aim, states: Array, actions: Array, substeps: int) -> Array:
+    """How much of each action [A], held all the time, moves the body's points by its size."""
+    guess = np.maximum(np.abs(aim.hold), 1e-3)
+    slope = _slopes(replace(aim, at_rest=False), states, actions, substeps, guess)
+    moved = np.sqrt((slope.sum(axis=1) ** 2).sum(axis=0)) * _TOLERANCE  # of the size, for a guess
+    return np.asarray(guess / np.maximum(moved, 1e-6 * max(float(moved.max()), 1e-12)), dtype=float)
+
+
+def _stepped(
+    aim: Aim, state: Array, actions: Array, hold: Array, unit: Array, slope: Array, damping: float
+) -> tuple[Array, float]:
+    """The actions after a damped step, and by how much it should lower the cost; those at a limit that the descent
+    pushes on stay there."""
+    jacobian = slope.reshape(len(slope), -1)
+    flat = ((actions - hold) / unit).ravel()
+    gradient = jacobian.T @ _residuals(aim, state[None])[0] + _EFFORT**2 * flat
+    at_lower, at_upper = (actions <= aim.lower).ravel(), (actions >= aim.upper).ravel()
+    free = ~((at_lower & (gradient > 0.0)) | (at_upper & (gradient < 0.0)))
+    matrix = jacobian[:, free].T @ jacobian[:, free]
+    scale = np.maximum(np.diagonal(matrix), 1e-6 * max(float(np.diagonal(matrix).max(initial=0.0)), 1e-12))
+    matrix[np.diag_indices(len(matrix))] += _EFFORT**2 + damping * scale
+    step = np.zeros(len(flat))
+    step[free] = -np.linalg.solve(matrix, gradient[free])
+    moved = np.clip(actions + step.reshape(actions.shape) * unit, aim.lower, aim.upper)
+    step = ((moved - actions) / unit).ravel()
+    along = jacobian @ step
+    return moved, -float(gradient @ step + 0.5 * (along @ along + _EFFORT**2 * (step @ step)))
