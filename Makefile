@@ -6,14 +6,16 @@ SAMPLE := samples/quadrotor
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format clean
+.PHONY: help demo test test-all check format dist docs clean
 
 help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
 	@echo 'make test      install if need be, then the tests (a few minutes)'
 	@echo 'make test-all  the tests with the slow ones'
-	@echo 'make check     ruff and mypy'
+	@echo 'make check     ruff, mypy and bandit'
 	@echo 'make format    ruff, in place'
+	@echo 'make dist      sdist and wheel, models with them, in dist/'
+	@echo 'make docs      the documentation as a site, in site/'
 	@echo 'make clean     remove the virtual environment and caches (not runs/)'
 
 # Stamps: a second `make` installs nothing unless the requirements changed.
@@ -38,10 +40,18 @@ check: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) -m bandit -q -c pyproject.toml -r vid2phys
 
 format: $(VENV)/.dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+dist: $(VENV)/.dev
+	$(PY) -m build
+
+docs: $(VENV)/.dev
+	$(PY) -m pip install -q -c constraints.txt -e '.[docs]'
+	$(PY) -m mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .mypy_cache

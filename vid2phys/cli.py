@@ -17,16 +17,25 @@ import typer
 from vid2phys.errors import UsageError, Vid2PhysError
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Physics out of a video: mass, actions and trajectory with intervals, from a clip, a mesh and a camera.",
 )
 
 EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
+
+def _systems(incomplete: str) -> list[str]:
+    """Names for the shell to complete."""
+    from vid2phys.tasks.describe import systems_like
+
+    return systems_like(incomplete)
+
+
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
 UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
-SystemOption = Annotated[str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.")]
+SystemOption = Annotated[
+    str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.", autocompletion=_systems)
+]
 CameraOption = Annotated[
     Path | None, typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV, COLMAP ...")
 ]
@@ -85,6 +94,13 @@ def identify(
     ] = None,
     mesh_units: UnitsOption = "m",
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
+    observation: Annotated[
+        Path | None,
+        typer.Option("--observation", help="Keypoints of another tracker (CSV), or observation.npz, in place of RISP."),
+    ] = None,
+    body_points: Annotated[
+        Path | None, typer.Option("--body-points", help="CSV of the points of --observation: name, x_m, y_m, z_m.")
+    ] = None,
     method: Annotated[
         str, typer.Option("--solver", "--method", help="smoothing, shooting, or as in the papers rmsprop, adam.")
     ] = "smoothing",
@@ -112,8 +128,8 @@ def identify(
         "actions": _one_or_all(actions), "fit": _names(fit), "priors": _pairs("--prior", "+-", "mass=0.4+-0.05", prior),
         "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
-        "method": method, "loss": loss, "starts": starts, "out": out, "seed": seed, "refine": refine,
-        "overlay": overlay,
+        "observation": observation, "body_points": body_points, "method": method, "loss": loss, "starts": starts,
+        "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)
@@ -130,6 +146,26 @@ def identify(
         result, folder = run_identify(*required, **options, progress=progress)
     print_result(result, folder, as_json=json_)
     if result.status.key != "converged":
+        raise typer.Exit(EXIT_FIT)
+
+
+@app.command()
+def batch(
+    clips: Annotated[Path, typer.Argument(help="YAML file: `clips`, and `defaults` for all of them.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs (default: runs/batch/NAME).")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Clips at once (default: one a core).")] = None,
+    ray: Annotated[str | None, typer.Option("--ray", help="Address of a Ray cluster; local starts one here.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Identify many clips; what is done is kept, a clip that fails does not stop the rest."""
+    from vid2phys.tasks.batch import batch as run_batch
+    from vid2phys.tasks.progress import show_progress
+    from vid2phys.tasks.show import print_batch
+
+    with show_progress() as progress:
+        outcomes, folder = run_batch(clips, out=out, workers=workers, ray=ray, progress=progress)
+    print_batch(outcomes, folder, as_json=json_)
+    if not all(outcome.converged for outcome in outcomes):
         raise typer.Exit(EXIT_FIT)
 
 
@@ -385,7 +421,9 @@ def reproduce(
 @app.command()
 def simulate(
     context: typer.Context,
-    system: Annotated[str | None, typer.Argument(help="System; `vid2phys systems` lists them.")] = None,
+    system: Annotated[
+        str | None, typer.Argument(help="System; `vid2phys systems` lists them.", autocompletion=_systems)
+    ] = None,
     body: Annotated[
         Path | None, typer.Option("--body", help="File of your own body: a mesh, tets or a robot, by the system.")
     ] = None,
@@ -437,7 +475,7 @@ def simulate(
 
 @app.command("fit-recording")
 def fit_recording(
-    system: Annotated[str, typer.Argument(help="System; `vid2phys systems` lists them.")],
+    system: Annotated[str, typer.Argument(help="System; `vid2phys systems` lists them.", autocompletion=_systems)],
     recordings: Annotated[list[Path], typer.Argument(help="CSVs of recorded states: time_s and states by name.")],
     fit: Annotated[str, typer.Option("--fit", help="Parameters to fit, comma-separated.")],
     body: Annotated[Path | None, typer.Option("--body", help="File of your own body, by the system.")] = None,
@@ -468,7 +506,9 @@ def fit_recording(
 
 @app.command()
 def systems(
-    name: Annotated[str | None, typer.Argument(help="One system (default: all).", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One system (default: all).", show_default=False, autocompletion=_systems)
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """List the physical systems: parameters, units, domains, states, actions, limits."""
@@ -531,7 +571,7 @@ def _pairs(flag: str, between: str, example: str, items: list[str] | None) -> di
 
 def _merge_config(context: typer.Context, config: Path, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a config file, with those given on the command line over them."""
-    from vid2phys.tasks.config import read_config
+    from vid2phys.tasks.config import PATHS, read_config
 
     merged = dict(options)
     names = {"set_values": "set_", "priors": "prior", "limits": "limit"}
@@ -539,8 +579,7 @@ def _merge_config(context: typer.Context, config: Path, command: str, options: d
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
-        is_path = name in ("clip", "target", "body", "mesh", "camera", "camera_pose", "actions", "params", "model")
-        if is_path:
+        if name in PATHS:
             merged[name] = [Path(str(one)) for one in value] if isinstance(value, list) else Path(str(value))
         else:
             merged[name] = tuple(value) if name == "fit" else value  # type: ignore[arg-type]
@@ -588,7 +627,7 @@ def _bug(error: BaseException) -> int:
 
 def _run() -> int:
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="vid2phys")
     except Vid2PhysError as error:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):

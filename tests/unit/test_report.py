@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,24 @@ def test_report_is_one_offline_file(tmp_path: Path, flight: Flight) -> None:
     assert "data:video/mp4;base64," in text
     assert text.count("<svg") == 3
     assert not re.search(r'(src|href)="(?!data:|#)', text)
+
+
+def test_report_escapes_what_it_is_given(tmp_path: Path, flight: Flight) -> None:
+    """Names of clips, files, parameters and actions are text, also in plots."""
+    bad = "<script>alert(1)</script>"
+    result = noisy_result(flight)
+    assert result.actions is not None
+    named = replace(result.parameters[0], name=bad, unit=bad)
+    actions = replace(result.actions, names=(bad, *result.actions.names[1:]))
+    result = replace(result, parameters=(named,), actions=actions, message=bad)
+    (tmp_path / "run").mkdir()
+    summary = save_run(tmp_path / "run", flight, result)
+    summary["inputs"] = {"clip": {"path": f"{bad}.mp4"}, bad: bad}
+    path = tmp_path / "run" / "report.html"
+    write_report(path, result, summary, flight.system, camera_of(flight), title=bad)
+    text = path.read_text()
+    assert bad not in text
+    assert text.count("&lt;script&gt;alert(1)") >= 6
 
 
 def test_large_videos_are_linked(tmp_path: Path, flight: Flight) -> None:

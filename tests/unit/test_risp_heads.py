@@ -14,8 +14,8 @@ from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.risp import heads
 from vid2phys.risp.heads.state import StateNetwork
-from vid2phys.risp.networks.model import model_folders
 from vid2phys.risp.networks.network import to_input
+from vid2phys.risp.networks.places import model_folders
 from vid2phys.risp.networks.state_model import StateModel
 from vid2phys.risp.posed.numbers import PostureNumbers
 from vid2phys.risp.renders.stream import Key, PictureStream, StreamSettings

@@ -51,3 +51,10 @@ def test_the_number_of_threads_is_given_back() -> None:
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+def test_threads_are_as_many_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    taken: list[int] = []
+    assert next(side_by_side(abs, (taken.append(i) or i for i in range(9)))) == 0  # type: ignore[func-returns-value]
+    assert taken == [0, 1]

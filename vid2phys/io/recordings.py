@@ -13,6 +13,7 @@ from vid2phys.io.table import numbers, require_increasing, split_csv
 from vid2phys.types import Array, Observation, Trajectory
 
 _A_TRAJECTORY = "a trajectory CSV written by vid2phys (time_s, states, std_..., control_...)"
+_MOST_BYTES = 2e9  # ten minutes at 60 frames a second take a tenth of it
 _AN_OBSERVATION = "an observation.npz written by vid2phys"
 _ROTATION_NAMES = ("rotation_x_rad", "rotation_y_rad", "rotation_z_rad")
 
@@ -75,7 +76,35 @@ def load_observation(path: str | Path) -> Observation:
 
     path = require_file(path, _AN_OBSERVATION)
     try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+        if size > _MOST_BYTES:
+            raise InputError(f"'{path}' unpacks to {size / 1e9:.0f} GB", f"at most {_MOST_BYTES / 1e9:.0f} GB")
         with np.load(path, allow_pickle=False) as data:
-            return Observation(**{item.name: data[item.name] for item in fields(Observation)})
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile):
+            observation = Observation(**{item.name: data[item.name] for item in fields(Observation)})
+    except (KeyError, ValueError, TypeError, OSError, EOFError, MemoryError, zipfile.BadZipFile):
         raise InputError(f"'{path}' cannot be read", _AN_OBSERVATION, "run identify again") from None
+    _check_observation(observation, path)
+    return observation
+
+
+def _check_observation(seen: Observation, path: Path) -> None:
+    """Raises InputError for arrays that do not fit each other, and for readings that are not finite."""
+    frames, points, modes = len(seen.times_s), len(seen.points_body), seen.shared_basis.shape[-1:]
+    shapes = {
+        "times_s": (frames,),
+        "bearings": (frames, points, 2),
+        "covariance": (frames, points, 2, 2),
+        "shared_basis": (frames, points, 2, *modes),
+        "correlation_time_s": modes,
+        "visible": (frames, points),
+        "points_body": (points, 3),
+        "error_clock_s": (frames,),
+    }
+    for name, shape in shapes.items():
+        array = getattr(seen, name)
+        if array.shape != shape or array.dtype.kind not in ("b" if name == "visible" else "f"):
+            raise InputError(f"'{name}' of '{path}' is {array.dtype} {list(array.shape)}", f"shape {list(shape)}")
+    read = (seen.bearings[seen.visible], seen.covariance[seen.visible], seen.points_body, seen.times_s)
+    if not all(np.isfinite(array).all() for array in read) or (np.diff(seen.times_s) <= 0.0).any():
+        raise InputError(f"'{path}' has readings that are not finite, or times that do not increase", _AN_OBSERVATION)

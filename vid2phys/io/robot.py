@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +78,10 @@ def load_robot(path: str | Path, *, free_base: bool | None = None) -> Robot:
 
 def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robot:
     """`load_robot` of a text; `path` is what errors call it, and meshes are looked for in its folder."""
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # entities can grow without end, or read other files
+        raise InputError(f"'{path}' has a document type of its own", A_ROBOT, "remove <!DOCTYPE ...> and its entities")
     try:
-        root = ElementTree.fromstring(text)
+        root = ElementTree.fromstring(text)  # nosec B314
     except ElementTree.ParseError as error:
         raise InputError(f"'{path}' is not valid XML ({error})", A_ROBOT, "copy or export it again") from error
     if root.tag == "robot":

@@ -24,7 +24,7 @@ from vid2phys.io.recordings import load_observation as load_observation
 from vid2phys.io.recordings import load_trajectory as load_trajectory
 from vid2phys.io.recordings import save_observation as save_observation
 from vid2phys.io.recordings import save_trajectory as save_trajectory
-from vid2phys.types import Estimate, Result
+from vid2phys.types import Actions, Array, Estimate, Observation, Result, Status, Trajectory
 
 RUNS = Path("runs")
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2})(?:-(\d+))?$")
@@ -122,6 +122,47 @@ def result_to_json(
             "seed": seed,
         }
     )
+
+
+def read_result(folder: str | Path) -> dict[str, Any]:
+    """result.json of a run of identify. Raises InputError when it is missing, broken or of another schema."""
+    path = Path(folder) / "result.json"
+    data = read_json(path, "the result.json of a run of identify")
+    try:
+        validate_result(data)
+    except ValueError as error:
+        raise InputError(f"'{path}' cannot be read ({error})", "one of this version of vid2phys") from None
+    return data
+
+
+def result_of_json(
+    data: dict[str, Any],
+    trajectory: Trajectory,
+    actions: Actions | None,
+    actions_std: Array | None,
+    observation: Observation,
+) -> Result:
+    """The result of what `read_result` read and the arrays that lie beside it."""
+    estimates = []
+    for name, value in data["parameters"].items():
+        low, high = value["ci95"]
+        interval = (-math.inf if low is None else low, math.inf if high is None else high)
+        estimates.append(Estimate(name, **(value | {"value": _number(value["value"]), "ci95": interval})))
+    return Result(
+        Status[data["status"].upper()],
+        data["message"],
+        data["system"],
+        tuple(estimates),
+        trajectory,
+        actions,
+        actions_std,
+        observation,
+        data["diagnostics"],
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def validate_result(data: dict[str, Any]) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.io.files import read_text
 from vid2phys.types import Array
 
 _HEAD = 8  # lines among which separators are counted
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 _EXPORT_AGAIN = "correct the row or export the file again"
+_ADD_COLUMNS = "add the columns that are missing"
 
 
 def numbers(path: str | Path, rows: list[list[str]], columns: list[int], row_of: NDArray[np.int64]) -> Array:
@@ -79,3 +81,31 @@ def split_csv(line: str) -> list[str]:
     """Cells of a line with commas, else semicolons; quotes around a cell are dropped."""
     separator = "," if "," in line or ";" not in line else ";"
     return [cell.strip().strip('"') for cell in line.split(separator)]
+
+
+def titled_rows(path: str | Path, what: str) -> tuple[list[str], list[list[str]], NDArray[np.int64]]:
+    """Of a file with a header: its titles, the rows of cells below it (padded), and their numbers in the file.
+
+    Lines that begin with # are comments. Raises InputError, saying `what` was expected, when there is no row.
+    """
+    rows = rows_of(path, read_text(path, what))
+    kept = [(i, row) for i, row in enumerate(rows, start=1) if any(row) and not row[0].startswith("#")]
+    if len(kept) < 2:
+        raise InputError(f"'{path}' has {len(kept)} rows", what, "write a header and a row a point")
+    header = kept[0][1]
+    padded = [row + [""] * (len(header) - len(row)) for _, row in kept[1:]]
+    return header, padded, np.array([i for i, _ in kept[1:]])
+
+
+def find_column(header: list[str], pattern: str) -> int | None:
+    """The first column whose title, without what is in brackets, matches the pattern; None if there is none."""
+    plain = [re.sub(r"\s*[\[(].*", "", title).strip().lower() for title in header]
+    return next((i for i, title in enumerate(plain) if re.fullmatch(pattern, title)), None)
+
+
+def column_named(path: str | Path, header: list[str], pattern: str, what: str) -> int:
+    """`find_column`. Raises InputError, saying `what` was expected, when there is none."""
+    at = find_column(header, pattern)
+    if at is None:
+        raise InputError(f"'{path}' has the columns {', '.join(header[:12])}", what, _ADD_COLUMNS)
+    return at

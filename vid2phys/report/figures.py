@@ -1,8 +1,9 @@
-"""Matplotlib figures off screen: made here, written as PNG to a temporary name or returned as SVG text."""
+"""Matplotlib figures off screen: made here, written to a temporary name, returned as SVG text, shown in notebooks."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,20 @@ from vid2phys.io.files import atomic_path
 
 WIDTH_IN = 8.0
 COLORS = ("#1f6fb4", "#d9622b", "#3a8f4d", "#8a56a8")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A matplotlib figure that shows itself in a notebook, without pyplot or a display."""
+
+    figure: Any
+
+    def save(self, path: str | Path) -> None:
+        """Write a picture."""
+        save_figure(self.figure, Path(path))
+
+    def _repr_svg_(self) -> str:
+        return svg_text(self.figure)
 
 
 def figure(rows: int, x_label: str, height_in: float = 2.2) -> tuple[Any, list[Any]]:

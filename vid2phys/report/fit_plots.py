@@ -1,8 +1,8 @@
-"""Plots of a fit for the report, as SVG: trajectory, residuals, actions with their bands."""
+"""Plots of a fit for reports and notebooks: trajectory, residuals, actions with their bands."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +10,18 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import observe
 from vid2phys.engine.system import System
 from vid2phys.engine.systems._joint_tree import JointTree
-from vid2phys.report.figures import COLORS, figure, svg_text
+from vid2phys.report.figures import COLORS, figure
 from vid2phys.rotations import Array, matrix_from_quat
 from vid2phys.types import Actions, Camera, Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PANEL = 7  # joints
 _BAND = 1.96  # standard deviations of a 95 % interval
 
 
-def trajectory_plot(result: Result, system: System) -> str:
+def trajectory_plot(result: Result, system: System) -> Figure:
     """Position and roll, pitch, yaw over time; positions with 95 % bands where the covariance is known.
 
     Of joints on a fixed base their coordinates, with bands.
@@ -38,10 +41,10 @@ def trajectory_plot(result: Result, system: System) -> str:
     place.set_ylabel("position (m)")
     turn.set_ylabel("rotation (deg)")
     _finish((place, turn), times, np.asarray(~result.observation.visible.any(axis=1)))
-    return svg_text(fig)
+    return fig
 
 
-def _joints_plot(result: Result, system: JointTree) -> str:
+def _joints_plot(result: Result, system: JointTree) -> Figure:
     """One curve a joint, a few in a panel."""
     times, names = result.trajectory.times_s, system.robot.joint_names
     fig, panels = figure(-(-len(names) // _PANEL), "time in the clip (s)")
@@ -53,10 +56,10 @@ def _joints_plot(result: Result, system: JointTree) -> str:
             _band(axes, times, values - half, values + half, line.get_color())
         axes.set_ylabel("joints (rad or m)")
     _finish(tuple(panels), times, np.asarray(~result.observation.visible.any(axis=1)))
-    return svg_text(fig)
+    return fig
 
 
-def residual_plot(result: Result, system: System, camera: Camera) -> str:
+def residual_plot(result: Result, system: System, camera: Camera) -> Figure:
     """Distance between keypoints seen and fitted, frame by frame: median and largest."""
     residual = residuals_px(result, system, camera)
     fig, (axes,) = figure(1, "time in the clip (s)")
@@ -67,10 +70,10 @@ def residual_plot(result: Result, system: System, camera: Camera) -> str:
     axes.set_ylabel("residual (px)")
     axes.set_ylim(bottom=0.0)
     _finish((axes,), times, ~seen)
-    return svg_text(fig)
+    return fig
 
 
-def actions_plot(actions: Actions, std: Array | None) -> str:
+def actions_plot(actions: Actions, std: Array | None) -> Figure:
     """Actions as the steps they are, with 95 % bands where their errors are known."""
     fig, axes = figure(actions.values.shape[1], "time in the clip (s)", height_in=1.5)
     times = _interval_ends(actions.times_s)
@@ -82,7 +85,7 @@ def actions_plot(actions: Actions, std: Array | None) -> str:
             low, high = (np.append(end, end[-1]) for end in (values - half, values + half))
             ax.fill_between(times, low, high, step="post", alpha=0.2, color=COLORS[index % len(COLORS)], lw=0)
         ax.set_ylabel(f"{name}\n({unit}{' per kg' if actions.per_kilogram else ''})", fontsize=9)
-    return svg_text(fig)
+    return fig
 
 
 def residuals_px(result: Result, system: System, camera: Camera) -> Array:

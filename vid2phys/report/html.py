@@ -12,6 +12,7 @@ import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.io.files import write_text
+from vid2phys.report.figures import svg_text
 from vid2phys.report.fit_plots import actions_plot, residual_plot, trajectory_plot
 from vid2phys.types import Camera, Estimate, Result
 
@@ -51,6 +52,7 @@ def write_report(
         plots.append(("Actions", actions_plot(result.actions, result.actions_std)))
     if result.observation.visible.any():
         plots.append(("Residuals", residual_plot(result, system, camera)))
+    drawn = [(name, Markup(svg_text(plot))) for name, plot in plots]  # matplotlib escapes its texts  # nosec
     sentences, facts = split_diagnostics(result.diagnostics)
     lost = np.flatnonzero(~result.observation.visible.any(axis=1))
     page = environment.get_template("report.html.j2").render(
@@ -63,7 +65,7 @@ def write_report(
         sentences=sentences,
         facts=[(name, text) for name, text in facts if name.replace(" ", "_") not in summary["fit"]],
         inputs=_inputs(summary["inputs"]),
-        plots=[(name, Markup(svg)) for name, svg in plots],  # made here, its texts escaped by matplotlib
+        plots=drawn,
         video=_video(overlay),
         summary=summary,
     )

@@ -7,13 +7,24 @@ from pathlib import Path
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
 
+PATHS = (
+    *("clip", "target", "body", "mesh", "camera", "camera_pose", "actions", "params", "model"),
+    *("observation", "body_points"),
+)
+
 
 def write_config(path: Path, command: str, options: dict[str, object]) -> None:
-    """Write the options of a command. Paths become absolute text, so that the run repeats from any folder."""
+    """Write the options of a command."""
+    write_text(path, as_yaml(command, options))
+
+
+def as_yaml(command: str, options: dict[str, object]) -> str:
+    """The text of a config.yaml. Paths become absolute, so that the run repeats from any folder."""
     import yaml
 
-    plain = {name: _plain(value) for name, value in options.items() if value is not None}
-    write_text(path, yaml.safe_dump({"command": command, **plain}, sort_keys=False))
+    given = {name: value for name, value in options.items() if value is not None}
+    plain = {name: _plain(_as_paths(value) if name in PATHS else value) for name, value in given.items()}
+    return str(yaml.safe_dump({"command": command, **plain}, sort_keys=False))
 
 
 def read_config(path: Path, command: str, allowed: set[str]) -> dict[str, object]:
@@ -35,6 +46,11 @@ def read_config(path: Path, command: str, allowed: set[str]) -> dict[str, object
     if unknown:
         raise InputError(f"{path} has the unknown option '{unknown[0]}'", f"some of {', '.join(sorted(allowed))}")
     return data
+
+
+def _as_paths(value: object) -> object:
+    """A path, or a list of them, given as text or not."""
+    return [Path(str(one)) for one in value] if isinstance(value, list | tuple) else Path(str(value))
 
 
 def _plain(value: object) -> object:

@@ -90,7 +90,7 @@ def control(
         if not (np.isfinite(options[name]) and options[name] > 0.0):
             raise UsageError(f"--{name} {options[name]:g}", "a positive number", f"for example --{name} 1")
     progress("reading inputs")
-    given = {"clip": target, "fit": (), "actions": None, "priors": None, "bounds": None}
+    given = {"clip": target, "fit": (), "actions": None, "priors": None, "bounds": None, "observation": None}
     inputs = read_inputs(options | given, pictures=_pictures)
     lower, upper = _limits(inputs.system, limits or {})
     progress("reading the target")
@@ -136,7 +136,7 @@ def _limits(system: System, given: dict[str, tuple[float, float]]) -> tuple[Arra
 def read_target(inputs: Inputs) -> Target:
     """Where the body is in the picture. Raises InputError where it is not visible."""
     try:
-        return _posture(inputs) if inputs.model.shape.kind != "rigid" else _pose(inputs)
+        return _posture(inputs) if inputs.network.shape.kind != "rigid" else _pose(inputs)
     except InputError as error:
         raise InputError(
             f"the body is not seen in the target '{inputs.clip.name}' ({error.got})",
@@ -168,19 +168,20 @@ def _pose(inputs: Inputs) -> Target:
         "quality": quality,
     }
     notes = []
-    if inputs.model.shape.exact or len(inputs.model.rotations) > 1:
-        notes.append(f"the body looks the same, or nearly, in {len(inputs.model.rotations)} orientations: the one read "
+    turns = len(inputs.network.rotations)
+    if inputs.network.shape.exact or turns > 1:
+        notes.append(f"the body looks the same, or nearly, in {turns} orientations: the one read "
                      "in a single picture may be off by such a turn")  # fmt: skip
     goal = points @ pose[:3, :3].T + pose[:3, 3]
     known = float(np.linalg.norm(std[3:]))
-    return Target(points, goal, described, known, inputs.model.radius_m, (*notes, *_doubts(quality)))
+    return Target(points, goal, described, known, inputs.network.radius_m, (*notes, *_doubts(quality)))
 
 
 def _posture(inputs: Inputs) -> Target:
     from vid2phys.risp.posed.bodies import body_of_model
     from vid2phys.tasks.identify import track_posture
 
-    body = body_of_model(inputs.model, inputs.system)
+    body = body_of_model(inputs.network, inputs.system)
     tracked = track_posture(inputs, body)
     at = int(np.flatnonzero(tracked.tracked)[0])
     posture, std = tracked.postures[at], np.sqrt(np.diagonal(tracked.covariance[at]))

@@ -183,7 +183,7 @@ def _evidence(
     if "states" in needs:
         evidence = replace(evidence, states=read, std=_reading_std(inputs, tracked, read))
     if "reader" in needs:
-        evidence = replace(evidence, reader=of_model(inputs.model))
+        evidence = replace(evidence, reader=of_model(inputs.network))
     if "scene" in needs:
         views = clip_views(inputs, stage(), smoothed.states, tracked.tracked)
         scene = lit(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states))
@@ -219,8 +219,8 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.
     frames = found[np.unique(np.linspace(0, len(found) - 1, MOST_VIEWS).astype(int))]
     to_camera = invert_transform(inputs.camera_to_world)
     middles = inputs.system.body_pose(states[frames])[0] @ to_camera[:3, :3].T + to_camera[:3, 3]
-    size, camera = inputs.model.view_size, replace(inputs.camera, camera_to_world=inputs.camera_to_world)
-    places = [direction_and_size(middle, inputs.model.radius_m) for middle in middles]
+    size, camera = inputs.network.view_size, replace(inputs.camera, camera_to_world=inputs.camera_to_world)
+    places = [direction_and_size(middle, inputs.network.radius_m) for middle in middles]
     views = [make_view(camera, center, float(radius), size) for center, radius in places]
     pictures = inputs.clip.frames.sample(frames)
     behind, unknown = stage.backdrop.picture, np.where(stage.backdrop.known, 255, 0).astype(np.uint8)

@@ -7,6 +7,13 @@ import re
 from typing import Any
 
 
+def systems_like(start: str) -> list[str]:
+    """Names of the systems that start so, for the shell to complete."""
+    from vid2phys.engine.systems import available
+
+    return [name for name in available() if name.startswith(start)]
+
+
 def describe(name: str) -> dict[str, Any]:
     """A system as made without options: summary, parameters, state, actions, integrators, file, limits. For JSON.
 

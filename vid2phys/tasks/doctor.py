@@ -61,9 +61,13 @@ def _llvm() -> Finding:
 
 
 def _models() -> list[Finding]:
-    folders = [path.parent for path in sorted(Path("models").glob("*/config.json"))]
+    from vid2phys.risp.networks.places import model_folders, model_places
+
+    places = model_places()
+    folders = list(model_folders(places))
     if not folders:
-        return [Finding("models", False, "none in ./models", "vid2phys train-risp --mesh MESH --out models/NAME")]
+        where = ", ".join(map(str, places))
+        return [Finding("models", False, f"none in {where}", "vid2phys train-risp --mesh MESH --out models/NAME")]
     return [_model(folder) for folder in folders]
 
 

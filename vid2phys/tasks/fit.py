@@ -102,7 +102,7 @@ def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Pro
     first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
     solution = smoothing.solution(first)
     evidence, stage = tracked.branch_log_likelihood, None
-    if refine or (len(evidence) > 1 and not inputs.model.shape.exact):
+    if refine or (len(evidence) > 1 and not inputs.network.shape.exact):
         progress("choosing the branch")
         stage = _stage(inputs, tracked, problem, solution)
         evidence = evidence + _branch_evidence(inputs, stage, tracked, problem, solution)
@@ -186,13 +186,12 @@ def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Prob
     """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
     from vid2phys.risp.pixels.photometric import branch_evidence
 
-    if len(tracked.branch_log_likelihood) < 2 or inputs.model.shape.exact:
+    if len(tracked.branch_log_likelihood) < 2 or inputs.network.shape.exact:
         return np.zeros(len(tracked.branch_log_likelihood))
     rotation, translation = _in_camera(problem, solution.states)
     frames = np.flatnonzero(tracked.tracked)
-    return branch_evidence(
-        inputs.clip, stage, rotation[frames], translation[frames], frames, inputs.model.rotations, inputs.model.center
-    )
+    poses = rotation[frames], translation[frames]
+    return branch_evidence(inputs.clip, stage, *poses, frames, inputs.network.rotations, inputs.network.center)
 
 
 def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
@@ -205,19 +204,21 @@ def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
 
 
 def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
-    """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T."""
+    """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T; 0 is as they are."""
     from vid2phys.risp.shape.groups import offsets
     from vid2phys.risp.tracking.branch import relabelled
     from vid2phys.rotations import quat_conjugate, quat_from_matrix, quat_multiply, rotate
 
-    turn = quat_from_matrix(inputs.model.rotations[element])
-    aside = offsets(inputs.model.rotations[element], inputs.model.center)  # where the turn takes the body's origin
+    if element == 0:
+        return problem, states
+    turn = quat_from_matrix(inputs.network.rotations[element])
+    aside = offsets(inputs.network.rotations[element], inputs.network.center)  # where the turn takes the body's origin
     states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
     states[:, 10:13] = rotate(turn, states[:, 10:13])
     states[:, :3] -= rotate(states[:, 3:7], np.broadcast_to(aside, (len(states), 3)))
     states[:, 7:10] -= rotate(states[:, 3:7], np.cross(states[:, 10:13], aside))
-    observation = relabelled(problem.observation, inputs.model.permutation[element])
+    observation = relabelled(problem.observation, inputs.network.permutation[element])
     return replace(problem, observation=observation), states
 
 
@@ -226,7 +227,7 @@ def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> O
     from vid2phys.risp.calibration.error_model import Calibration
     from vid2phys.solvers.refine import refined
 
-    calibration = Calibration.from_dict(inputs.model.calibration)
+    calibration = Calibration.from_dict(inputs.network.calibration)
     return refined(inputs.clip, stage, calibration, problem.observation, *_in_camera(problem, states))
 
 

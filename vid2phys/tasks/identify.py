@@ -13,6 +13,7 @@ import numpy as np
 from vid2phys.errors import InputError, UsageError
 from vid2phys.tasks.descend import check_options
 from vid2phys.tasks.fit import LEAST_FRAMES, solve
+from vid2phys.tasks.given_points import check_given, given_track
 from vid2phys.tasks.progress import Progress, silent
 from vid2phys.tasks.several import fit_several, joined, read_several, spread, write_several
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything the user gave, read and checked."""
+    """Everything the user gave, read and checked. model: None where keypoints are given in its place."""
 
     clip: Clip
     mesh: Mesh
@@ -37,14 +38,20 @@ class Inputs:
     camera_to_world: Array
     system: System
     actions: Actions | None
-    model: Model
+    model: Model | None
     known: Known
     warnings: tuple[str, ...]
 
     @property
+    def network(self) -> Model:
+        """The model, for what cannot do without one."""
+        assert self.model is not None
+        return self.model
+
+    @property
     def turns_alike(self) -> bool:
         """Whether nothing, neither shape nor paint, tells the body's look-alike orientations apart."""
-        return self.model.shape.exact and self.mesh.texture is None
+        return self.model is not None and self.model.shape.exact and self.mesh.texture is None
 
 
 def identify(
@@ -62,6 +69,8 @@ def identify(
     bounds: dict[str, tuple[float, float]] | None = None,
     mesh_units: str = "m",
     model: str | Path | None = None,
+    observation: str | Path | None = None,
+    body_points: str | Path | None = None,
     method: str = "smoothing",
     loss: str = "keypoint",
     starts: int = 1,
@@ -78,7 +87,9 @@ def identify(
     `set_values` and `params` are known values in SI, `fit` names the parameters wanted, `priors` (mean and standard
     deviation) and `bounds` say what is held of them. `method` is the solver
     (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Without
-    `actions` they are fitted, one for each frame interval. Returns the result and the folder. Raises Vid2PhysError for
+    `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
+    another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or an earlier run's
+    observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError for
     anything a user can mend; a fit that fails returns a Result whose status says so.
     """
     options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
@@ -97,16 +108,21 @@ def identify(
         clips=len(each),
         of_picture=tuple(name for name in fit if name in view.NAMES),
     )
+    check_given(observation, body_points, rigid=mesh is not None, loss=loss, clips=len(each))
     progress("reading inputs")
     several = read_several(each)
     require_frames(several)
     inputs = several[0]
     if len(several) > 1:
         result = joined(fit_several(several, options, progress))
-    elif inputs.model.shape.kind != "rigid":
+    elif inputs.model is not None and inputs.model.shape.kind != "rigid":
         result = _identify_posed(inputs, fit, progress)
     else:
-        tracked = track_clip(inputs, progress)
+        if observation is None:
+            tracked = track_clip(inputs, progress)
+        else:
+            tracked, notes = given_track(observation, body_points, inputs.clip, inputs.camera, inputs.mesh)
+            inputs = replace(inputs, warnings=(*inputs.warnings, *notes))
         result = solve(
             *(inputs, tracked),
             fit=fit,
@@ -114,7 +130,7 @@ def identify(
             loss=loss,
             starts=starts,
             seed=seed,
-            refine=refine,
+            refine=refine and observation is None,
             progress=progress,
         )
     with new_run("identify", out) as folder:
@@ -153,7 +169,9 @@ def read_inputs(
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
     camera, pose, clip = pictures(options, actions)
-    model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
+    model = None
+    if options["observation"] is None:
+        model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
 
 
@@ -249,7 +267,7 @@ def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) ->
     from vid2phys.risp.posed.bodies import body_of_model
     from vid2phys.tasks.fit_posed import solve_posed
 
-    body = body_of_model(inputs.model, inputs.system)
+    body = body_of_model(inputs.network, inputs.system)
     return solve_posed(inputs, body, track_posture(inputs, body, progress), fit=fit, progress=progress)
 
 
@@ -258,7 +276,7 @@ def track_posture(inputs: Inputs, body: PosedBody, progress: Progress = silent) 
     from vid2phys.risp.posed.track import track_postures
 
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
-    return track_postures(inputs.clip, inputs.camera, inputs.model, body, progress=share)
+    return track_postures(inputs.clip, inputs.camera, inputs.network, body, progress=share)
 
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
@@ -270,11 +288,11 @@ def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:
     return track(
         inputs.clip,
         inputs.camera,
-        inputs.model,
-        inputs.model.radius_m,
+        inputs.network,
+        inputs.network.radius_m,
         tilt_std_rad=tilt_spread(inputs.system),
         mesh=inputs.mesh,
-        paint=Paint.of(inputs.mesh, inputs.model.rotations, inputs.model.center),
+        paint=Paint.of(inputs.mesh, inputs.network.rotations, inputs.network.center),
         progress=lambda share: progress("tracking", round(100 * share), 100),
     )
 
@@ -374,8 +392,8 @@ def result_of(
 
 
 def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
-    paths = {name: Path(options[name]) for name in ("clip", "mesh", "camera", "camera_pose", "actions", "params")
-             if options[name] is not None}  # fmt: skip
+    names = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
+    paths = {name: Path(options[name]) for name in names if options[name] is not None}
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
     plain |= {name: options[name] for name in ("priors", "bounds") if options.get(name)}
-    return paths | {"model": inputs.model.folder} | plain
+    return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain

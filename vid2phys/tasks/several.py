@@ -63,12 +63,12 @@ def fit_several(each: Sequence[Inputs], options: dict[str, Any], progress: Progr
 
     A clip in which the body is lost is left out of it, and its result says so.
     """
-    if each[0].model.shape.kind != "rigid":
+    if each[0].network.shape.kind != "rigid":
         from vid2phys.risp.posed.bodies import body_of_model
         from vid2phys.tasks.fit_posed import solve_posed_clips
         from vid2phys.tasks.identify import track_posture
 
-        body = body_of_model(each[0].model, each[0].system)
+        body = body_of_model(each[0].network, each[0].system)
         postures = [track_posture(one, body, _of(g, each, progress)) for g, one in enumerate(each)]
         return solve_posed_clips(each, body, postures, fit=tuple(options["fit"]), progress=progress)
     return _fit_rigid(each, options, progress)

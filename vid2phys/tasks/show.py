@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vid2phys.tasks.batch import Outcome
     from vid2phys.tasks.control import Controlled
     from vid2phys.tasks.doctor import Finding
     from vid2phys.tasks.fit_recording import FittedRecording
@@ -34,6 +35,35 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
     for name in ("overlay.mp4", "report.html", "result.json"):
         if (folder / name).exists():
             print(f"{name.split('.')[0]}: {folder / name}")
+
+
+def print_batch(outcomes: tuple[Outcome, ...], folder: Path, *, as_json: bool = False) -> None:
+    """Print how each clip of a batch ended, then how many did so well."""
+    if as_json:
+        print((folder / "summary.json").read_text(encoding="utf-8").rstrip())
+        return
+    names = sorted({name for outcome in outcomes for name in outcome.parameters})
+    rows = [
+        [
+            outcome.name,
+            outcome.status,
+            *(_with_interval(outcome.parameters.get(name)) for name in names),
+            outcome.message,
+        ]
+        for outcome in outcomes
+    ]
+    print_table(("clip", "status", *names, ""), rows)
+    print(f"clips: {sum(outcome.converged for outcome in outcomes)} of {len(outcomes)} converged")
+    print(f"summary: {folder / 'summary.csv'}")
+
+
+def _with_interval(value: tuple[float | None, float | None, float | None] | None) -> str:
+    """A value with its interval as text, '-' where it was not fitted."""
+    if value is None or value[0] is None:
+        return "-"
+    _, low, high = value
+    interval = "unbounded" if low is None or high is None else f"{format_value(low)} to {format_value(high)}"
+    return f"{format_value(value[0])} ({interval})"
 
 
 def print_metrics(metrics: dict[str, object], folder: Path, *, as_json: bool = False) -> None:

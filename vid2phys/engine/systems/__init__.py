@@ -1,11 +1,14 @@
 """The systems: one file each, found by its name. A file `x.py` holds one concrete `System` whose `name` is "x".
 
 A module with a function `from_file(path, units)` makes its system of the user's own file.
+
+The variable VID2PHYS_SYSTEMS names folders with the user's own systems; their files are Python that is run.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from typing import Any
 from vid2phys import plugins
 from vid2phys.engine.system import System
 from vid2phys.errors import UsageError, unknown_name
+
+__path__ += [folder for folder in os.environ.get("VID2PHYS_SYSTEMS", "").split(os.pathsep) if folder]
 
 
 def available() -> tuple[str, ...]:

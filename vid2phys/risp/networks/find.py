@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import vid2phys
 from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
-from vid2phys.risp.networks.model import Model, model_folders, read_config
+from vid2phys.risp.networks.model import Model, read_config
+from vid2phys.risp.networks.places import model_folders, model_places
 from vid2phys.types import Mesh
 
 LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
@@ -54,13 +53,6 @@ def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, 
     """Of models for one shape, the one trained with paint, or without, as the mesh has it."""
     painted = mesh.texture is not None
     return min(fitting, key=lambda each: read_config(Path(each[2]))["mesh"].get("painted", False) != painted)
-
-
-def model_places() -> list[Path]:
-    """Folders whose subfolders may be models: ./models, the user's data folder, the installed package."""
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    package = Path(vid2phys.__file__).parent
-    return [Path("models"), data / "vid2phys" / "models", package / "models", package.parent / "models"]
 
 
 def train_command(mesh: Mesh, mesh_path: str | Path | None, system: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -309,14 +308,3 @@ def _empty_reading(keypoints: int, cells: int) -> Reading:
         np.zeros((0, keypoints)),
         np.zeros((0, cells, cells)),
     )
-
-
-def model_folders(parents: list[Path]) -> Iterator[Path]:
-    """Folders with a config.json directly inside `parents`, each once, in order."""
-    seen: set[Path] = set()
-    for parent in parents:
-        for path in sorted(parent.glob(f"*/{_CONFIG}")) if parent.is_dir() else []:
-            folder = path.parent.resolve()
-            if folder not in seen:
-                seen.add(folder)
-                yield path.parent

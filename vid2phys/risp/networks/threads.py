@@ -39,7 +39,7 @@ def side_by_side(function: Callable[[_Item], _Result], items: Iterable[_Item]) -
     """
     import torch
 
-    count = min(os.cpu_count() or 1, _MOST_THREADS)
+    count = min(_threads_allowed(), _MOST_THREADS)
     with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         waiting: deque[Future[_Result]] = deque()
         for item in items:
@@ -48,3 +48,9 @@ def side_by_side(function: Callable[[_Item], _Result], items: Iterable[_Item]) -
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _threads_allowed() -> int:
+    """OMP_NUM_THREADS where it is set, as a batch sets it for clips that share the cores; else one a core."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1

@@ -1,0 +1,130 @@
+"""Where the clips of a batch are identified: processes of this machine, or of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess  # nosec B404
+import sys
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from vid2phys.errors import MissingDependencyError
+
+_THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One clip: its name, the text of its config.yaml and where that lies, and the folder of its run."""
+
+    name: str
+    text: str
+    config: Path
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job's process ended: exit code, the last line that it said on stderr, and how long it took."""
+
+    code: int
+    message: str
+    seconds: float
+
+
+def on_this_machine(jobs: list[Job], workers: int | None, lock: int) -> Generator[tuple[Job, Ended], None, None]:
+    """Run jobs in `workers` processes (default: one a core), each as it ends; an interruption ends them all.
+
+    lock: a file descriptor that the processes keep open for as long as they live.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(workers or cores, len(jobs)) or 1
+    threads = {name: str(max(1, cores // workers)) for name in _THREADS}
+    running = _Running()
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = {pool.submit(run_job, job, threads, running, lock): job for job in jobs}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop()
+            raise
+
+
+def on_ray(jobs: list[Job], address: str) -> Generator[tuple[Job, Ended], None, None]:
+    """Run jobs as tasks of a Ray cluster, each as it ends. Its machines have to see the same files at the same paths.
+
+    Raises MissingDependencyError without the package `ray`.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise MissingDependencyError("--ray without the package ray", "", "pip install 'vid2phys[ray]'") from None
+    ray.init(None if address == "local" else address, log_to_driver=False, include_dashboard=False)
+    try:
+        task = ray.remote(num_cpus=1)(run_job)
+        waiting = {task.remote(job, dict.fromkeys(_THREADS, "1")): job for job in jobs}
+        while waiting:
+            (ready,), _ = ray.wait(list(waiting))
+            job = waiting.pop(ready)
+            try:
+                yield job, ray.get(ready)
+            except ray.exceptions.RayError as error:
+                yield job, Ended(-1, f"the cluster lost it: {str(error).splitlines()[0]}", 0.0)
+    finally:
+        ray.shutdown()
+
+
+def run_job(job: Job, threads: dict[str, str], running: _Running | None = None, lock: int | None = None) -> Ended:
+    """Identify one clip by the command line, in a process of its own. threads: of its libraries, unless set outside."""
+    command = [sys.executable, "-m", "vid2phys", "identify", "--config", str(job.config), "--out", str(job.folder)]
+    started = time.perf_counter()
+    process = subprocess.Popen(  # nosec B603
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=threads | os.environ,
+        pass_fds=() if lock is None else (lock,),
+        start_new_session=True,  # Ctrl-C reaches the batch alone, which ends its processes itself
+    )
+    if running is not None:
+        running.add(process)
+    _, said = process.communicate()
+    return Ended(process.returncode, _last_line(said, process.returncode), time.perf_counter() - started)
+
+
+def _last_line(said: str, code: int) -> str:
+    lines = [line.removeprefix("vid2phys: ") for line in said.splitlines() if line.startswith("vid2phys: ")]
+    if lines:
+        return lines[-1]
+    return f"killed by signal {-code}" if code < 0 else ""
+
+
+class _Running:
+    """The processes at work, to be ended together."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+        self._guard = threading.Lock()
+        self._stopped = False
+
+    def add(self, process: subprocess.Popen[str]) -> None:
+        """Note a process; it is ended at once where all were ended before."""
+        with self._guard:
+            self._processes.append(process)
+            if self._stopped:
+                process.terminate()
+
+    def stop(self) -> None:
+        """End all."""
+        with self._guard:
+            self._stopped = True
+            for process in self._processes:
+                process.terminate()
