@@ -1,0 +1,59 @@
+"""Bearings of a clip as a whole, with errors that last from frame to frame: what a fit needs to reach its bound.
+
+Fits to single frames count correlated ones for less (`shooting.whitening`). That is right for what changes as slowly as
+the errors do; of what swings faster it throws most away, since errors that last are the same in neighbouring frames.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.linalg import solve_triangular
+from torch import Tensor
+
+from vid2phys.solvers.bound import error_covariance, predicted
+from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.shooting import STUDENT_DOF
+from vid2phys.types import Array
+
+
+class ClipResiduals:
+    """Predicted minus read bearings, whitened by their covariance over all frames (a `newton.Judge`)."""
+
+    def __init__(self, problem: Problem, weights: Array) -> None:
+        """weights: [F], by which the information of each frame is multiplied."""
+        self._problem = problem
+        self._kept = np.repeat(problem.observation.visible.ravel(), 2)
+        self._scale = np.repeat(np.sqrt(weights), 2 * problem.observation.visible.shape[1])[self._kept]
+        covariance = error_covariance(problem.observation)[np.ix_(self._kept, self._kept)]
+        self._root = np.linalg.cholesky(covariance)
+
+    @staticmethod
+    def about(problem: Problem, states: Array) -> ClipResiduals:
+        """With frames weighed by how well they agree with states [F, N] (Student's t): misread ones count little."""
+        seen = problem.observation
+        off = (predicted(problem, states) - seen.bearings) * seen.visible[..., None]
+        frames, points = seen.visible.shape
+        basis = seen.shared_basis.reshape(frames, 2 * points, -1)
+        weights = np.ones(frames)
+        for f in range(frames):
+            kept = np.repeat(seen.visible[f], 2)
+            if not kept.any():
+                continue
+            total = basis[f] @ basis[f].T
+            for k in range(points):
+                total[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += seen.covariance[f, k]
+            one = off[f].ravel()[kept]
+            share = float(one @ np.linalg.solve(total[np.ix_(kept, kept)], one)) / kept.sum()
+            weights[f] = min(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share))
+        return ClipResiduals(problem, weights)
+
+    def value(self, states: Tensor) -> Tensor:
+        """See `newton.Judge.value`."""
+        return 0.5 * self.residuals(states).square().sum()
+
+    def residuals(self, states: Tensor) -> Tensor:
+        """See `newton.Judge.residuals`; not differentiable."""
+        off = (predicted(self._problem, states.numpy()) - self._problem.observation.bearings).ravel()[self._kept]
+        scaled = self._scale * np.nan_to_num(off, nan=1.0)
+        return torch.from_numpy(solve_triangular(self._root, scaled, lower=True, check_finite=False))
