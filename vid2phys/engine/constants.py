@@ -42,7 +42,6 @@ class QuadrotorBody:
     arm_m: float
     torque_ratio_m: float
     gravity_m_s2: float
-    action_n: float
 
 
 RISP_QUADROTOR = QuadrotorBody(
@@ -51,13 +50,11 @@ RISP_QUADROTOR = QuadrotorBody(
     arm_m=0.13,
     torque_ratio_m=0.016,
     gravity_m_s2=9.81,
-    action_n=0.1,
 )
 """The quadrotor of RISP (Ma et al., ICLR 2022): its mass is 3, of which its system identification speaks.
 
 That these are kilograms is an assumption: the paper names no unit, and no inertia, arm or size. They are ours, for a
-body 0.31 m wide (`samples/quadrotor`). Its actions lie in [-500, 500] in units that it does not name either; here one
-is 0.1 N of a rotor's thrust, so that they reach from -50 to 50 N where hovering takes 7.4 N.
+body 0.31 m wide (`samples/quadrotor`).
 """
 
 

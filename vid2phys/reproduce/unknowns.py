@@ -1,7 +1,7 @@
 """What RISP's table 2 looks for (Ma, Du et al., ICLR 2022), in its units and in SI.
 
-The ranges only say where searches begin. What a fit may find is whatever the system can simulate (`bounds`): a clamp at
-the middle or an edge of a range would hand out the truth.
+The ranges only say where searches begin. What a fit may find is whatever the system can simulate: a clamp at the middle
+or an edge of a range would hand out the truth.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ class Unknown:
             assert item.transform == "log"
             return float(np.log(10.0))
         return self.si / self.to_si(np.array(self.truth)).item() if item.transform == "log" else self.si
-
-    def bounds(self, parameters: Parameters) -> tuple[Array, Array]:
-        """The least and the largest that may be found, in SI: the limits of what the system can simulate."""
-        items = [parameters[name] for name in self.names]
-        return np.array([item.lower for item in items]), np.array([item.upper for item in items])
 
 
 MASS = Unknown("mass_error", "kg", ("mass",), 3.0, (2.8, 3.2), 1.0)

@@ -21,32 +21,21 @@ class ClipResiduals:
     """Predicted minus read bearings, whitened by their covariance over all frames (a `newton.Judge`)."""
 
     def __init__(self, problem: Problem, weights: Array) -> None:
-        """weights: [F], by which the information of each frame is multiplied."""
+        """weights: [F, K], by which the information of each point is multiplied."""
         self._problem = problem
         self._kept = np.repeat(problem.observation.visible.ravel(), 2)
-        self._scale = np.repeat(np.sqrt(weights), 2 * problem.observation.visible.shape[1])[self._kept]
+        self._scale = np.sqrt(np.repeat(weights.ravel(), 2)[self._kept])
         covariance = error_covariance(problem.observation)[np.ix_(self._kept, self._kept)]
         self._root = np.linalg.cholesky(covariance)
 
     @staticmethod
     def about(problem: Problem, states: Array) -> ClipResiduals:
-        """With frames weighed by how well they agree with states [F, N] (Student's t): misread ones count little."""
+        """With points weighed by how well they agree with states [F, N] (Student's t): misread ones count little."""
         seen = problem.observation
-        off = (predicted(problem, states) - seen.bearings) * seen.visible[..., None]
-        frames, points = seen.visible.shape
-        basis = seen.shared_basis.reshape(frames, 2 * points, -1)
-        weights = np.ones(frames)
-        for f in range(frames):
-            kept = np.repeat(seen.visible[f], 2)
-            if not kept.any():
-                continue
-            total = basis[f] @ basis[f].T
-            for k in range(points):
-                total[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += seen.covariance[f, k]
-            one = off[f].ravel()[kept]
-            share = float(one @ np.linalg.solve(total[np.ix_(kept, kept)], one)) / kept.sum()
-            weights[f] = min(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share))
-        return ClipResiduals(problem, weights)
+        off = predicted(problem, states) - seen.bearings
+        total = seen.covariance + seen.shared_basis @ np.swapaxes(seen.shared_basis, -1, -2)
+        share = 0.5 * np.einsum("fki,fki->fk", off, np.linalg.solve(total, off[..., None])[..., 0])
+        return ClipResiduals(problem, np.minimum(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)))
 
     def value(self, states: Tensor) -> Tensor:
         """See `newton.Judge.value`."""
