@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recorded.rows import markdown
-from vid2phys.io.run import read_json, write_json
-from vid2phys.reproduce.table import SCHEMA, machine
+from benchmarks.tables import write_table
+from vid2phys.io.run import read_json
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 KINDS = ("pendulum", "crazyflie", "beam", "tosses")
@@ -59,17 +59,8 @@ def _write(path: Path, kind: str, rows: list[dict[str, Any]], seconds: float, *,
     kept = before if before.get("quick") == quick else {}
     others = [row for row in kept.get("rows", []) if row.get("kind") not in (kind, None)]
     spent = {**kept.get("seconds_of", {}), kind: round(seconds, 1)}
-    document = {
-        "schema": SCHEMA,
-        "name": "recorded",
-        "command": "python -m benchmarks.recorded" + (" --quick" if quick else ""),
-        "seconds": round(sum(spent.values()), 1),
-        "seconds_of": spent,
-        "machine": machine("cpu"),
-        "quick": quick,
-        "rows": sorted([*others, *rows], key=lambda row: KINDS.index(row["kind"])),
-    }
-    write_json(path, document)
+    rows = sorted([*others, *rows], key=lambda row: KINDS.index(row["kind"]))
+    write_table(path, "recorded", rows, sum(spent.values()), quick=quick, seconds_of=spent)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ import cv2
 import numpy as np
 import pytest
 
+from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.risp.pixels.align import moved
 from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.contour import Energy, fit_contour
+from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.pixels.edge_likelihood import alike, line_likelihood
 from vid2phys.risp.pixels.edge_lines import linear_light
+from vid2phys.risp.pixels.edge_steps import descend, normal_equations, slopes
 from vid2phys.risp.pixels.outline import outline_of
 from vid2phys.risp.pixels.silhouette import draw_nearness
 from vid2phys.rotations import matrix_from_rotvec
@@ -81,18 +83,46 @@ def test_outline_lies_on_the_edge_of_the_picture() -> None:
     assert (np.abs(local) < np.abs(MESH.vertices).max(axis=0) + 2e-3).all(), "on the body"
 
 
-def test_derivative_of_the_energy() -> None:
+def test_derivatives_of_outline_and_energy() -> None:
     outline = outline_of(MESH, CAMERA, ROTATION, TRANSLATION)
     assert outline is not None
-    rng, count = np.random.default_rng(0), len(outline.pixels)
-    energy = Energy(
-        CAMERA, outline, ROTATION, TRANSLATION, rng.normal(0.0, 1.0, count), rng.uniform(0.1, 0.5, count), 2.0, 3.0
-    )
-    gradient, hessian = energy.normal(energy.residual(np.zeros(6)), energy.jacobian())
+    jacobian = slopes(outline.points, outline.along, TRANSLATION)
+    local = (outline.points - TRANSLATION) @ ROTATION
+
+    def off(step: np.ndarray) -> np.ndarray:  # of the points from where they were drawn, along normals
+        rotation, translation = moved(ROTATION, TRANSLATION, step)
+        return ((project(CAMERA, local @ rotation.T + translation) - outline.pixels) * outline.normals).sum(axis=-1)
+
     h = 1e-6
-    numeric = np.array([(energy.value(h * e) - energy.value(-h * e)) / (2.0 * h) for e in np.eye(6)])
+    numeric = np.stack([(off(h * e) - off(-h * e)) / (2.0 * h) for e in np.eye(6)], axis=-1)
+    np.testing.assert_allclose(jacobian, numeric, rtol=1e-6, atol=1e-6 * np.abs(numeric).max())
+
+    rng = np.random.default_rng(0)
+    mean, variance = rng.normal(0.0, 1.0, len(jacobian)), rng.uniform(0.1, 0.5, len(jacobian))
+
+    def nats(step: np.ndarray) -> float:  # Cauchy of three sigma
+        return float(4.5 * np.log1p((jacobian @ step - mean) ** 2 / (9.0 * variance)).sum())
+
+    gradient, hessian = normal_equations(-mean, jacobian, variance)
+    numeric = np.array([(nats(h * e) - nats(-h * e)) / (2.0 * h) for e in np.eye(6)])
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6 * np.abs(numeric).max())
+    np.testing.assert_allclose(hessian, hessian.T)
     assert np.linalg.eigvalsh(hessian)[0] > 0.0
+
+
+def test_steps_end_where_edges_and_prior_balance() -> None:
+    """Without outliers, beside a prior that holds: the least squares of both, at the level of the scatter."""
+    rng, count = np.random.default_rng(0), 400
+    jacobian = rng.normal(size=(count, 6))
+    truth, before, prior = rng.normal(0.0, 0.3, 6), rng.normal(0.0, 0.1, 6), np.diag([50.0, 1.0, 1.0, 90.0, 1.0, 9.0])
+    mean = jacobian @ truth + rng.uniform(-0.2, 0.2, count)
+    step, information = descend(jacobian, mean, np.full(count, 0.01), prior, before, np.ones(6), 20, 4.0)
+    residual = jacobian @ step - mean
+    level = np.median(residual**2 / 0.01) / 0.455
+    weight = 1.0 / (0.01 * level + residual**2 / 9.0)
+    balance = jacobian.T @ (weight * residual) / 4.0 + prior @ (before + step)
+    assert np.abs(balance).max() < 1e-6 * np.abs(prior @ (before + step)).max()
+    np.testing.assert_allclose(information, (jacobian.T * weight) @ jacobian, rtol=1e-9)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -172,16 +202,15 @@ def test_a_drawing_covers_what_the_rasteriser_draws_and_is_as_near() -> None:
 
 
 @pytest.mark.parametrize("distortion", [np.zeros(0), np.array([-0.3, 0.1, 1e-3, -2e-3, 0.0])])
-def test_a_moved_outline_lies_on_the_edge_of_the_moved_body(distortion: np.ndarray) -> None:
+def test_outline_and_drawing_agree_through_a_lens(distortion: np.ndarray) -> None:
     camera = replace(CAMERA, distortion=distortion)
-    outline = outline_of(MESH, camera, ROTATION, TRANSLATION)
-    assert outline is not None
     rotation, translation = moved(ROTATION, TRANSLATION, np.array([0.02, -0.02, 0.2, 0.01, -0.01, 0.03]))
-    there = outline.moved(rotation @ ROTATION.T, TRANSLATION, translation)
+    outline = outline_of(MESH, camera, rotation, translation)
+    assert outline is not None
     cover = rasterize_camera(MESH.vertices @ rotation.T + translation, MESH.faces, camera, 5).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
     for off, low, high in ((0.0, 0.4, 0.6), (1.5, 0.0, 0.2), (-1.5, 0.8, 1.0)):
-        x, y = (there.pixels + off * there.normals).astype(np.float32).T
+        x, y = (outline.pixels + off * outline.normals).astype(np.float32).T
         assert low < np.median(cv2.remap(soft, x, y, cv2.INTER_LINEAR)) < high
     drawn = outline.drawn + 2.0 * outline.across
     u, v = drawn.astype(np.float32).T

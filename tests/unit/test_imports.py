@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
-BASE = {"types", "errors", "rotations"}
+BASE = {"types", "errors", "rotations", "plugins"}
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "rotations": set(),
+    "plugins": {"errors"},
     "io": BASE,
     "engine": BASE | {"io"},
     "risp": BASE | {"io", "engine"},

@@ -21,7 +21,7 @@ from vid2phys.reproduce.methods import (
     model_folder,
     training_seconds,
 )
-from vid2phys.reproduce.stage import VERSION
+from vid2phys.reproduce.stage import READING, VERSION
 from vid2phys.reproduce.table import Setting, row
 
 Rows = list[dict[str, Any]]
@@ -53,6 +53,7 @@ class Cell:
             "quick": self.setting.quick,
             "seed": self.setting.seed,
             "version": self.version,
+            **({"reading": READING} if self.method.startswith("ours") else {}),
         }
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
         return self.setting.work / self.entry.name / "rows" / f"{self.table}-{self.method}-{digest}.json"

@@ -126,8 +126,10 @@ class RigidSubject(Subject):
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
-        """Points, pose by PnP, and the branch of a symmetric body by front map and paint: as in a clip."""
+        """Points, pose by PnP and outline, and the branch of a symmetric body by front map and paint: as in a clip."""
         from vid2phys.risp.calibration.error_model import Calibration
+        from vid2phys.risp.pixels.contour import fit_contour
+        from vid2phys.risp.pixels.outlined import LEAST_PX
         from vid2phys.risp.pixels.paint import Paint
         from vid2phys.risp.tracking.branch import front_evidence
         from vid2phys.risp.tracking.sight import look
@@ -138,11 +140,18 @@ class RigidSubject(Subject):
 
         def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
-            pose = make_transform(seen.poses.rotation[0, 0], seen.poses.translation[0, 0])
             found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
             if paint is not None:
                 found = found + paint.evidence(seen, [picture], camera)
             turn = shape.rotations[int(np.argmax(found[0, 0]))].T
+            best = seen.poses[0, 0]
+            rotation, translation = best.rotation, best.translation
+            if np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX:
+                prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
+                contour = fit_contour(picture, camera, self.mesh, rotation, translation, prior=prior)
+                if contour is not None:
+                    rotation, translation = contour.rotation, contour.translation
+            pose = make_transform(rotation, translation)
             return pose @ make_transform(turn, shape.center - turn @ shape.center)
 
         return self._read(frames, seed, read_one)

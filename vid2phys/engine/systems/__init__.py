@@ -6,19 +6,18 @@ A module with a function `from_file(path, units)` makes its system of the user's
 from __future__ import annotations
 
 import importlib
-import inspect
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vid2phys import plugins
 from vid2phys.engine.system import System
 from vid2phys.errors import UsageError, unknown_name
 
 
 def available() -> tuple[str, ...]:
     """Names of the registered systems, sorted."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    return plugins.names(__path__)
 
 
 def from_file(name: str, path: str | Path, units: str = "m") -> System:
@@ -43,11 +42,4 @@ def file_reader(name: str) -> Callable[[str | Path, str], System] | None:
 
 def get(name: str, **options: Any) -> System:
     """The system called `name`, made with `options`. Raises UsageError listing the names when there is none."""
-    if name not in available():
-        raise unknown_name("system", name, available())
-    module = importlib.import_module(f"{__name__}.{name}")
-    for member in vars(module).values():
-        if inspect.isclass(member) and issubclass(member, System) and member.__module__ == module.__name__:
-            system: System = member(**options)
-            return system
-    raise TypeError(f"{module.__name__} defines no System")
+    return plugins.class_in(__name__, "system", name, available(), System)(**options)

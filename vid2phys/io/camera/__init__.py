@@ -9,11 +9,11 @@ world has the axes and the unit of the reconstruction, and only the picture that
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from vid2phys import plugins
 from vid2phys.errors import InputError
 from vid2phys.io.camera._native import camera_text
 from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
@@ -28,7 +28,7 @@ _BESIDE = ("images", "points3D", "frames", "rigs")  # files of a reconstruction 
 
 def formats() -> tuple[str, ...]:
     """Names of the format families, by the files of this folder."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    return plugins.names(__path__)
 
 
 def load_camera(path: str | Path, extrinsics: str | Path | None = None, *, camera_name: str | None = None) -> Camera:

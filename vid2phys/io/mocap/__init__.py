@@ -8,12 +8,12 @@ nothing is turned unasked. Times are those of the file in seconds; gaps in the p
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from vid2phys import plugins
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mocap._poses import A_LOG, ANGLE_UNITS, EULER_ORDERS, LENGTH_UNITS, Asked, read_source
 from vid2phys.rotations import quat_from_rotvec, quat_multiply, rotate
@@ -25,7 +25,7 @@ _TO_Z_UP = {"y": np.array([np.pi / 2, 0.0, 0.0]), "x": np.array([0.0, -np.pi / 2
 
 def formats() -> tuple[str, ...]:
     """Names of the formats, by the files of this folder."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    return plugins.names(__path__)
 
 
 def load_mocap(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-
+from vid2phys import plugins
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.risp.heads._head import Head
 from vid2phys.risp.training.validate import Body
@@ -15,7 +12,7 @@ __all__ = ["Head", "available", "get"]
 
 def available() -> tuple[str, ...]:
     """Names of the heads, sorted."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    return plugins.names(__path__)
 
 
 def get(spec: str, body: Body, *, radius_m: float, view_size: int, numbers: int | None = None) -> Head:
@@ -25,12 +22,8 @@ def get(spec: str, body: Body, *, radius_m: float, view_size: int, numbers: int 
     is not rigid. Raises UsageError for an unknown name or width.
     """
     name, width = parse(spec)
-    module = importlib.import_module(f"{__name__}.{name}")
-    for member in vars(module).values():
-        if inspect.isclass(member) and issubclass(member, Head) and member.__module__ == module.__name__:
-            head: Head = member(body, radius_m=radius_m, view_size=view_size, width=width, numbers=numbers)
-            return head
-    raise TypeError(f"{module.__name__} defines no Head")
+    head = plugins.class_in(__name__, "head", name, available(), Head)
+    return head(body, radius_m=radius_m, view_size=view_size, width=width, numbers=numbers)
 
 
 def parse(spec: str) -> tuple[str, int | None]:

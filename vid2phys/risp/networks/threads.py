@@ -1,9 +1,18 @@
-"""How many threads networks run on while a clip is tracked."""
+"""Threads while a clip is tracked: networks on one each, frames that do not depend on each other side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
+
+_MOST_THREADS = 4  # Python itself runs in one at a time
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @contextmanager
@@ -20,3 +29,22 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def side_by_side(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """What a function makes of items, in their order, in threads; at most as many items as threads are taken ahead.
+
+    For functions that spend their time in compiled loops, which other threads do not wait for; a network in them runs
+    on one thread.
+    """
+    import torch
+
+    count = min(os.cpu_count() or 1, _MOST_THREADS)
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        waiting: deque[Future[_Result]] = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -7,11 +7,11 @@ the second backward pass goes through the network only, never through the render
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from typing import Protocol
 
 from torch import Generator, Tensor, nn
 
+from vid2phys import plugins
 from vid2phys.errors import unknown_name
 from vid2phys.risp.heads import Head
 
@@ -32,8 +32,7 @@ class Penalty(Protocol):
 
 def available() -> tuple[str, ...]:
     """Names of the ways, sorted."""
-    names = (m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-    return tuple(sorted(name.replace("_", "-") for name in names))
+    return tuple(name.replace("_", "-") for name in plugins.names(__path__))
 
 
 def get(name: str) -> Penalty:

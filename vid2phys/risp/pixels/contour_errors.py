@@ -22,7 +22,6 @@ from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.pixels.outlined import LEAST_PX
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
-from vid2phys.risp.tracking.geometry import covariance_in_modes
 from vid2phys.risp.tracking.sight import direction_and_size, look
 from vid2phys.types import Array, Mesh
 
@@ -61,10 +60,7 @@ def read_clip(
             continue
         turned = pose.rotation @ np.swapaxes(model.rotations, -1, -2)
         nearest = int(np.argmax(np.einsum("gij,ij->g", turned, clip.rotation[i])))
-        std = calibration.mode_scale(seen.diameter_px, quality)[0]
-        std[3:5] *= seen.angular_radius[0]
-        covariance = covariance_in_modes(pose.covariance, pose.translation) + np.diag(std**2)
-        yield Reading(i, turned[nearest], pose.translation, covariance)
+        yield Reading(i, turned[nearest], pose.translation, seen.pose_covariance(calibration)[0])
 
 
 def measure(

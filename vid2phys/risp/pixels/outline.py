@@ -2,13 +2,12 @@
 
 The mesh is drawn by a pinhole camera zoomed until the body is large, so outlines are as fine for a body of 20 pixels as
 for one of 200, holes and concave bodies included; the lens is what it is to first order about each point. Between drawn
-pixels the edge is where the blurred silhouette crosses one half. Points of the surface stay on the outline while the
-body turns by a few degrees, so that one drawing serves several steps of a pose (`Outline.moved`).
+pixels the edge is where the blurred silhouette crosses one half.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +27,14 @@ _LEAST_DEPTH = 1e-6  # m
 @dataclass(frozen=True)
 class Outline:
     """N points. points: [N, 3] m on the body, camera axes. pixels: [N, 2] of the frame. normals: [N, 2] unit, outward
-    in the frame. to_pixels, to_bearings: [N, 2, 2] d pixel / d bearing where they were drawn, and its
-    inverse. coverage: the drawing through the lens,
+    in the frame. along: [N, 2] d (pixel along the normal) / d bearing. coverage: the drawing through the lens,
     float32 in [0, 1], with the points at `drawn` [N, 2] and one frame pixel along a normal being `across` [N, 2] of its
-    pixels; these stay as they were drawn when the body moves."""
+    pixels."""
 
     points: Array
     pixels: Array
     normals: Array
-    to_pixels: Array
-    to_bearings: Array
+    along: Array
     coverage: NDArray[np.float32]
     drawn: Array
     across: Array
@@ -46,24 +43,6 @@ class Outline:
     def size_px(self) -> float:
         """Of the body in the frame: the longer side of the rectangle around the outline."""
         return float((self.pixels.max(axis=0) - self.pixels.min(axis=0)).max())
-
-    def select(self, mask: NDArray[np.bool_]) -> Outline:
-        """The points where mask [N] is True."""
-        names = ("points", "pixels", "normals", "to_pixels", "to_bearings", "drawn", "across")
-        return replace(self, **{name: getattr(self, name)[mask] for name in names})
-
-    def moved(self, turn: Array, about: Array, to: Array) -> Outline:
-        """The same points of the body after a turn [3, 3] about a point [3], which moves to another one [3] m.
-
-        A normal turns as the plane does that touches the body along the line of sight.
-        """
-        before = self.points[:, :2] / self.points[:, 2:]
-        normal = (self.normals[:, None] @ self.to_pixels)[:, 0]  # of bearings
-        plane = np.concatenate([normal, -(normal * before).sum(-1, keepdims=True)], axis=-1) @ turn.T
-        points = (self.points - about) @ turn.T + to
-        pixels = self.pixels + (self.to_pixels @ (points[:, :2] / points[:, 2:] - before)[..., None])[..., 0]
-        normals = _unit((plane[:, None, :2] @ self.to_bearings)[:, 0])
-        return replace(self, points=points, pixels=pixels, normals=normals)
 
 
 def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, *, most: int = 160) -> Outline | None:
@@ -78,12 +57,13 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
     posed = mesh.vertices @ rotation.T + translation
     if not posed[:, 2].min() > _LEAST_DEPTH:
         return None
-    bearings, z = posed.T[:2] / posed[:, 2], posed[:, 2].copy()  # [2, V]
+    z = posed[:, 2].copy()
+    bearings = np.ascontiguousarray(posed.T[:2]) / z  # [2, V]
     low, high = bearings.min(axis=1), bearings.max(axis=1)
     focal = _DRAWN_PX / float((high - low).max() + 1e-9)
     corner = focal * low - _MARGIN_PX  # drawn pixel = focal * bearing - corner
     width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
-    x, y = np.ascontiguousarray(focal * bearings - corner[:, None])
+    x, y = focal * bearings - corner[:, None]
     nearness = draw_nearness(x, y, z, mesh.faces, width, height)
     mask = (nearness > 0.0).astype(np.uint8)
     edges, _ = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
@@ -106,7 +86,8 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
     across = focal * (to_bearings @ normals[..., None])[..., 0]
     zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
     coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), LENS_PX * zoom), dtype=np.float32)
-    return Outline(points, pixels[sound], normals, to_pixels, to_bearings, coverage, drawn[sound], across)
+    along = (normals[:, None] @ to_pixels)[:, 0]
+    return Outline(points, pixels[sound], normals, along, coverage, drawn[sound], across)
 
 
 def _unit(vectors: Array) -> Array:

@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.contour import fit_contour
+from vid2phys.risp.pixels.contour import Contour, fit_contour
 from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.pose import Pose
-from vid2phys.risp.tracking.sight import direction_and_size, in_frame_diameter
+from vid2phys.risp.tracking.sight import Image, direction_and_size, in_frame_diameter
 from vid2phys.types import Array, Camera, Mesh, Observation
 
 LEAST_PX = 40.0  # in-frame diameter of the bounding sphere
@@ -38,25 +39,29 @@ def outlined(
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
     radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
-    fitted = False
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
-    for done, i in enumerate(known):
-        if progress is not None:
-            progress(done / len(known))
+
+    def fit(frame: tuple[int, Image]) -> Contour | None:
+        i, picture = frame
         place, angle = direction_and_size(translation[i], radius_m)
         if float(in_frame_diameter(camera, place, angle)) < LEAST_PX:
+            return None
+        modes = pose_modes(rotation[i], translation[i], seen.points_body)
+        shared = np.diag(_shared_std(basis[i], modes) ** 2)
+        prior = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
+        return fit_contour(picture, camera, mesh, rotation[i], translation[i], prior=np.asarray(prior))
+
+    fitted = False
+    found = side_by_side(fit, ((int(i), frames[int(i)]) for i in known))
+    for done, (i, contour) in enumerate(zip(known, found, strict=True)):
+        if progress is not None:
+            progress(done / len(known))
+        if contour is None:
             continue
         modes = pose_modes(rotation[i], translation[i], seen.points_body)
-        covariance = covariance_in_modes(poses.covariance[i], translation[i]) + np.diag(
-            _shared_std(basis[i], modes) ** 2
-        )
-        prior: Array = np.asarray(np.linalg.inv(covariance))
-        fit = fit_contour(frames[int(i)], camera, mesh, rotation[i], translation[i], prior=prior)
-        if fit is None:
-            continue
-        bearings[i] += modes @ difference(rotation[i], translation[i], fit.rotation, fit.translation)
-        rotation[i], translation[i] = fit.rotation, fit.translation
-        std = np.sqrt(np.diag(fit.covariance)) * calibration.contour_scale
+        bearings[i] += modes @ difference(rotation[i], translation[i], contour.rotation, contour.translation)
+        rotation[i], translation[i] = contour.rotation, contour.translation
+        std = np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale
         basis[i] = pose_modes(rotation[i], translation[i], seen.points_body) * std
         fitted = True
     # outlines mistake the same look for the same thing for longer than the network does

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels
 from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.tracking.geometry import project_points
+from vid2phys.risp.tracking.geometry import covariance_in_modes, project_points
 from vid2phys.risp.tracking.pose import Pose, solve_poses
 from vid2phys.risp.tracking.view import (
     View,
@@ -61,6 +61,14 @@ class Sightings:
         """Those where mask [N] is True."""
         kept = [view for view, keep in zip(self.views, mask, strict=True) if keep]
         return Sightings(views=kept, **{f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "views"})
+
+    def pose_covariance(self, calibration: Calibration) -> Array:
+        """Covariance [N, 6, 6] of the best poses in the modes of `pose_modes`: of points each, and together."""
+        best = self.poses[:, 0]
+        std = calibration.mode_scale(self.diameter_px, self.quality[:, 0])
+        std[:, 3:5] *= self.angular_radius[:, None]
+        each = [covariance_in_modes(own, place) for own, place in zip(best.covariance, best.translation, strict=True)]
+        return np.stack(each) + std[:, None] ** 2 * np.eye(std.shape[1])
 
     @staticmethod
     def join(parts: Sequence[Sightings]) -> Sightings:

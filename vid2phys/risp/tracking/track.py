@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.networks.threads import one_thread
+from vid2phys.risp.networks.threads import one_thread, side_by_side
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.painted import painted
@@ -28,7 +28,7 @@ from vid2phys.risp.tracking.gaps import filled
 from vid2phys.risp.tracking.motion import Background
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.search import Watch
-from vid2phys.risp.tracking.sight import Sightings
+from vid2phys.risp.tracking.sight import Image, Sightings
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
 
@@ -110,16 +110,23 @@ def _read_again(
 ) -> tuple[Sightings, NDArray[np.bool_], Array]:
     """All frames in batches, where the smoothed path [N, 3] says: several poses each, whether to believe them, and
     what is painted on the body says of its turns, [N, H, G] nats."""
+    starts = range(0, len(indices), _BATCH)
+    batches = ((slice(k, k + _BATCH), [frames[int(i)] for i in indices[k : k + _BATCH]]) for k in starts)
+
+    def read(batch: tuple[slice, list[Image]]) -> tuple[Sightings, NDArray[np.bool_], Array]:
+        rows, pictures = batch
+        seen = watch.look(pictures, path[rows], hypotheses=_HYPOTHESES)
+        shape = (*seen.poses.cost.shape, len(watch.model.rotations))
+        turns = np.zeros(shape) if paint is None else paint.evidence(seen, pictures, watch.camera)
+        return seen, watch.judge(pictures, seen)[0], turns
+
     parts, credible, painted = [], [], []
-    for start in range(0, len(indices), _BATCH):
-        batch = slice(start, start + _BATCH)
-        pictures = [frames[int(i)] for i in indices[batch]]
-        parts.append(watch.look(pictures, path[batch], hypotheses=_HYPOTHESES))
-        credible.append(watch.judge(pictures, parts[-1])[0])
-        shape = (*parts[-1].poses.cost.shape, len(watch.model.rotations))
-        painted.append(np.zeros(shape) if paint is None else paint.evidence(parts[-1], pictures, watch.camera))
+    for seen, believed, turns in side_by_side(read, batches):
+        parts.append(seen)
+        credible.append(believed)
+        painted.append(turns)
         if progress is not None:
-            progress((start + len(pictures)) / len(indices))
+            progress(len(parts) / len(starts))
     return Sightings.join(parts), np.concatenate(credible), np.concatenate(painted)
 
 

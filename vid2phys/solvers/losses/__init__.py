@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-
-from vid2phys.errors import unknown_name
+from vid2phys import plugins
 from vid2phys.solvers.losses._loss import Evidence, Loss
 from vid2phys.solvers.problem import Problem
 
@@ -15,18 +11,12 @@ __all__ = ["Evidence", "Loss", "available", "get", "kind"]
 
 def available() -> tuple[str, ...]:
     """Names of the losses, sorted."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    return plugins.names(__path__)
 
 
 def kind(name: str) -> type[Loss]:
     """The class of the loss called `name`. Raises UsageError listing the names when there is none."""
-    if name not in available():
-        raise unknown_name("loss", name, available())
-    module = importlib.import_module(f"{__name__}.{name}")
-    for member in vars(module).values():
-        if inspect.isclass(member) and issubclass(member, Loss) and member.__module__ == module.__name__:
-            return member
-    raise TypeError(f"{module.__name__} defines no Loss")
+    return plugins.class_in(__name__, "loss", name, available(), Loss)
 
 
 def get(name: str, problem: Problem, evidence: Evidence | None = None) -> Loss:
