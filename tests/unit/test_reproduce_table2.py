@@ -18,7 +18,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
 from vid2phys.reproduce import reproduce, risp_table2, weights
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.experiments import Experiment, finger_of_joints, finger_torques, plan_of
+from vid2phys.reproduce.experiments import Experiment, finger_of_joints, finger_torques, plan_of, unknown_of
 from vid2phys.reproduce.footage import film
 from vid2phys.reproduce.identification import Case, bound_of, identify, repeated, true_states
 from vid2phys.reproduce.rigid import project
@@ -184,7 +184,7 @@ def test_the_papers_optimiser_steps_in_the_papers_units() -> None:
 @pytest.mark.parametrize("name", ["quadrotor", "cube-plain", "hand"])
 def test_motions_stay_in_the_picture(name: str, tmp_path: Path) -> None:
     (entry,) = entries((name,))
-    unknown = plan_of(name, np.zeros(1), 1).unknown
+    unknown = unknown_of(name)
     experiment = Experiment.of(entry, tmp_path, np.full(len(unknown.names), unknown.truth))
     pixels = project(experiment.camera, experiment.vertices)
     assert pixels.min() > 0.0

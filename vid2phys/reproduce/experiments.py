@@ -129,13 +129,18 @@ def _rod(truth: Array, frames: int) -> Plan:
     return Plan(system, system.parameters(), YOUNG, system.rest_state(), actions, step_s, frames, 1, step_s, 17, 2.0)
 
 
-_PLANS: dict[str, tuple[Callable[[Array, int], Plan], int]] = {
-    "quadrotor": (_quadrotor, 30),
-    "cube": (_cube, 18),
-    "cube-plain": (_cube, 18),
-    "hand": (_hand, 40),
-    "rod": (_rod, 25),
+_PLANS: dict[str, tuple[Callable[[Array, int], Plan], int, Unknown]] = {
+    "quadrotor": (_quadrotor, 30, MASS),
+    "cube": (_cube, 18, CONTACT),
+    "cube-plain": (_cube, 18, CONTACT),
+    "hand": (_hand, 40, JOINTS),
+    "rod": (_rod, 25, YOUNG),
 }
+
+
+def unknown_of(name: str) -> Unknown:
+    """What is to be found of the body called `name`."""
+    return _PLANS[name][2]
 
 
 def finger_of_joints(system: Hand) -> Array:
@@ -155,7 +160,7 @@ def finger_torques(amplitude: Array, delay: Array, steps: int, fingers: Array) -
 
 def plan_of(name: str, truth: Array, frames: int | None = None) -> Plan:
     """How the body called `name` moves when the unknowns are `truth`, the paper's numbers. frames: after the first."""
-    make, usual = _PLANS[name]
+    make, usual, _ = _PLANS[name]
     return make(truth, frames or usual)
 
 

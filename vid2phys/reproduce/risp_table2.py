@@ -18,7 +18,7 @@ from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.reproduce import footage, weights
 from vid2phys.reproduce.bodies import Entry, entries
 from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row
-from vid2phys.reproduce.experiments import Experiment, plan_of
+from vid2phys.reproduce.experiments import Experiment, unknown_of
 from vid2phys.reproduce.identification import LOSSES, Case, Network, Outcome, bound_of, identify, repeated, seen_in
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unknowns import Unknown
@@ -84,7 +84,7 @@ def run(setting: Setting) -> Table:
             reasons[cell.path] = str(error)
     rows: Rows = []
     for cell, _ in cells:
-        metric = _metric(plan_of(cell.entry.name, np.zeros(1), 1).unknown, cell.label)
+        metric = _metric(unknown_of(cell.entry.name), cell.label)
         rows += cell.rows() or [missing_row(cell, metric, reasons.get(cell.path), truth=cell.label)]
     note = missing_note([cell for cell, _ in cells])
     command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
@@ -115,7 +115,7 @@ class _Bench:
 
     def __init__(self, entry: Entry, truth: str, setting: Setting) -> None:
         self.entry, self.truth, self.setting = entry, truth, setting
-        self.unknown = plan_of(entry.name, np.zeros(1), 1).unknown
+        self.unknown = unknown_of(entry.name)
         self.count = 1 if setting.quick else len(CONFIGURATIONS)
         self.frames = 8 if setting.quick else None
         self.spp = 8 if setting.quick else 64
@@ -210,7 +210,7 @@ def draw(rows: Rows, path: Path) -> None:
     figure, axes = pyplot.subplots(1, len(systems), figsize=(2.9 * len(systems), 3.8), constrained_layout=True)
     for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
         mine = [row for row in rows if row["system"] == system and row["value"] is not None]
-        metric = plan_of(system, np.zeros(1), 1).unknown.metric
+        metric = unknown_of(system).metric
         for shift, ending, look in ((-0.2, "", {}), (0.2, _RANDOM_TRUTH, {"facecolor": "none"})):
             shown = [row for row in mine if row["metric"] == metric + ending]
             places = [METHODS.index(row["method"]) + shift for row in shown]
@@ -220,7 +220,7 @@ def draw(rows: Rows, path: Path) -> None:
         bound = next((row["bound"] for row in mine if row["method"] == "ours" and row.get("bound")), None)
         if bound is not None:
             axis.axhline(bound, color="tab:green", linestyle="--", linewidth=1.0, label="Cramer-Rao bound")
-        unit = plan_of(system, np.zeros(1), 1).unknown.unit
+        unit = unknown_of(system).unit
         axis.set(title=system, xticks=range(len(METHODS)), xlim=(-0.6, len(METHODS) - 0.4))
         axis.set_ylabel(metric.replace("_", " ") + (f" [{unit}]" if unit != "1" else ""), fontsize=8)
         if any(row["metric"].startswith(metric) for row in mine):
