@@ -29,6 +29,35 @@ damping 30 dyn s/cm, k_t = 1e3 dyn s/cm, mu 0.8, steps of 5 ms. That the paper u
 """
 
 
+DYN_PER_CM = 1e-3
+"""A stiffness of 1 dyn/cm in N/m."""
+
+
+@dataclass(frozen=True)
+class QuadrotorBody:
+    """A quadrotor with rotors in X layout. inertia_kg_m2: about its axes. torque_ratio_m: drag torque over thrust."""
+
+    mass_kg: float
+    inertia_kg_m2: tuple[float, float, float]
+    arm_m: float
+    torque_ratio_m: float
+    gravity_m_s2: float
+
+
+RISP_QUADROTOR = QuadrotorBody(
+    mass_kg=3.0,
+    inertia_kg_m2=(0.02, 0.02, 0.036),
+    arm_m=0.13,
+    torque_ratio_m=0.016,
+    gravity_m_s2=9.81,
+)
+"""The quadrotor of RISP (Ma et al., ICLR 2022): its mass is 3, of which its system identification speaks.
+
+That these are kilograms is an assumption: the paper names no unit, and no inertia, arm or size. They are ours, for a
+body 0.31 m wide (`samples/quadrotor`).
+"""
+
+
 @dataclass(frozen=True)
 class HandBody:
     """A hand of capsules on a fixed palm; a finger is a row of phalanges, each flexed by one joint.

@@ -30,7 +30,7 @@ Rows = list[dict[str, Any]]
 @dataclass(frozen=True)
 class Cell:
     """table: its name. method: as rows have it. label: tells cells of one method apart. recipe: None for methods that
-    learn nothing. model: folder of a model that is taken instead of training one."""
+    learn nothing. model: folder of a model that is taken instead of training one. version: of how rows are made."""
 
     table: str
     entry: Entry
@@ -39,6 +39,7 @@ class Cell:
     setting: Setting
     label: str = ""
     model: Path | None = None
+    version: int | str = VERSION
 
     @property
     def path(self) -> Path:
@@ -51,7 +52,7 @@ class Cell:
             "model": None if self.model is None else sha256(self.model / "fine.safetensors"),
             "quick": self.setting.quick,
             "seed": self.setting.seed,
-            "version": VERSION,
+            "version": self.version,
             **({"reading": READING} if self.method.startswith("ours") else {}),
         }
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
@@ -108,10 +109,10 @@ def report_estimate(cells: list[Cell], setting: Setting) -> None:
     setting.progress.note(f"about {_duration(total)} in all on two idle cores without a GPU{rendering}")
 
 
-def missing_row(cell: Cell, metric: str, **more: Any) -> dict[str, Any]:
+def missing_row(cell: Cell, metric: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
     """The row of a cell that no sitting has filled."""
     about = f" (about {_duration(cell.seconds)})" if cell.seconds else ""
-    return row(cell.entry.name, cell.method, metric, None, "1", reason=f"not run yet{about}", **more)
+    return row(cell.entry.name, cell.method, metric, None, "1", reason=reason or f"not run yet{about}", **more)
 
 
 def missing_note(cells: list[Cell]) -> str | None:
@@ -120,9 +121,10 @@ def missing_note(cells: list[Cell]) -> str | None:
     if not empty:
         return None
     names = "; ".join(cell.name for cell in empty)
-    total = _duration(sum(cell.seconds for cell in empty))
+    seconds = sum(cell.seconds for cell in empty)
+    total = f", about {_duration(seconds)} of training in all" if seconds else ""
     command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
-    return f"Not run yet, about {total} of training in all: {names}. {command} fills a cell."
+    return f"Not run yet{total}: {names}. {command} fills a cell."
 
 
 def _render_seconds(todo: list[Cell], setting: Setting) -> float:

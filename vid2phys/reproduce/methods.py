@@ -208,20 +208,26 @@ def model_folder(name: str, training_command: str) -> Path | None:
     return None
 
 
-def load_model(subject: Subject, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
-    """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
+def model_in(folder: Path, subject: Subject) -> Model:
+    """A model of `train-risp`. Raises InputError when it is another body's."""
     from vid2phys.errors import InputError
     from vid2phys.io.geometry import geometry_signature, signature_distance
     from vid2phys.risp.networks.model import Model
 
-    model, score = Model.load(folder), _score(folder)
+    model = Model.load(folder)
     distance = signature_distance(model.shape.signature, geometry_signature(subject.mesh))
     if distance > _SAME:
         raise InputError(
-            f"the model '{folder}' was trained by the command for '{subject.name}', but on another shape",
+            f"the model '{folder}' was trained on another shape than '{subject.name}'",
             f"`{subject.training_command}` with the mesh of the table",
             "move it away",
         )
+    return model
+
+
+def load_model(subject: Subject, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
+    """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
+    model, score = model_in(folder, subject), _score(folder)
     shown = score["data"]["renders"] - score["data"]["held_out"]
     images = score["training"]["epochs"] * sum(pictures_an_epoch(recipe, shown, recipe.schedule(1).batch))
     history = score["history"]["fine"]

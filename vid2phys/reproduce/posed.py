@@ -70,7 +70,7 @@ class PosedSubject(Subject):
             flat = np.sqrt(1.0 - sine**2)
             towards = np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), sine])
             place = body.center_m + towards * body.radius_m * rng.uniform(nearest, _FARTHEST)
-            turn = _looking(-towards) @ matrix_from_rotvec(np.array([*rng.uniform(-_AIM_RAD, _AIM_RAD, 2), 0.0]))
+            turn = looking(-towards) @ matrix_from_rotvec(np.array([*rng.uniform(-_AIM_RAD, _AIM_RAD, 2), 0.0]))
             result.append(piece(frame_matrix(), make_transform(turn, place), body.center_m))
         return result
 
@@ -251,8 +251,9 @@ def _first_hit(origin: Array, direction: Array, corners: Array) -> float:
     return float(t[inside].min()) if inside.any() else np.inf
 
 
-def _looking(forward: Array) -> Array:
+def looking(forward: Array) -> Array:
     """camera_to_world [3, 3] of a level camera that looks along `forward` [3]."""
+    forward = forward / np.linalg.norm(forward)
     right = np.cross(forward, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)
     return np.stack([right, np.cross(forward, right), forward], axis=1)

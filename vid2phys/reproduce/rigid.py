@@ -33,7 +33,7 @@ MIDDLE = np.array([14.0, 0.0, 0.0])  # of the states' range, body radii; the cam
 HALF_RANGE = np.array([5.0, 4.0, 3.0])  # of positions about it
 _CAMERA_TO_WORLD = make_transform(np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]), np.zeros(3))
 _PLAUSIBLE = 0.3  # of the distance: five times what the size in a view may be off
-_ASIDE, _SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, log size
+ASIDE, SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, log size
 _LOOK = 3  # stream of random numbers
 
 
@@ -174,7 +174,7 @@ class RigidSubject(Subject):
             assert camera.camera_to_world is not None
             place = camera.camera_to_world[:3, :3].T @ (pose[:3, 3] - camera.camera_to_world[:3, 3])
             center, radius = direction_and_size(place, self.radius_m)
-            error = rng.normal(size=3) * [_ASIDE, _ASIDE, _SIZE]
+            error = rng.normal(size=3) * [ASIDE, ASIDE, SIZE]
             aside = center + 3.0 * error[:2] * np.tan(radius)  # the view is three radii wide
             expected = float(radius * np.exp(error[2]))
             in_camera = read_one(camera, picture, aside, expected)

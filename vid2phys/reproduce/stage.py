@@ -90,7 +90,7 @@ def unseen_frames(
             some = range(start, min(start + _SHARD, count))
             path = folder / f"unseen-{digest}" / f"{look.name}_{start:04d}.safetensors"
             if not path.exists():
-                _in_process(shots[some], place, spp, seed, path)
+                in_process(_render, (shots[some], place, spp, seed, path), path)
             pieces.append(_read(path))
             progress(place * count + some.stop, len(CONFIGURATIONS) * count)
     times = len(CONFIGURATIONS)
@@ -108,14 +108,13 @@ def _on_stage(subject: Subject, states: Array, cameras: list[Camera]) -> _Shots:
     return _Shots(subject.mesh, subject.radius_m, np.stack(vertices), moved, 0)
 
 
-def _in_process(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
-    """Renders a shard in a process of its own: many Mitsuba scenes in one can hang."""
+def in_process(render: Callable[..., None], arguments: tuple[Any, ...], path: Path) -> None:
+    """Renders a shard to `path` in a process of its own: many Mitsuba scenes in one can hang."""
     if find_llvm() is None:
         from vid2phys.engine.render.mitsuba import load_mitsuba
 
         load_mitsuba()  # raises, with the remedy
-    arguments = (shots, place, spp, seed, path)
-    process = multiprocessing.get_context("spawn").Process(target=_render, args=arguments, daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=render, args=arguments, daemon=True)
     process.start()
     try:
         process.join()
@@ -137,14 +136,20 @@ def _render(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
     pieces = []
     for index, (vertices, camera) in enumerate(zip(shots.vertices, shots.cameras, strict=True), start=shots.first):
         light = tracer.frame(vertices, camera, spp=spp, seed=index)
-        pieces.append(_display(light, look.exposure, np.random.default_rng([seed, place, index, _GRAIN])))
+        grain = np.random.default_rng([seed, place, index, _GRAIN])
+        pieces.append(display(light, automatic_gain(light, look.exposure), grain))
     with atomic_path(path) as temporary:
         temporary.write_bytes(save({"pieces": np.stack(pieces)}))
 
 
-def _display(light: NDArray[np.float32], exposure: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Automatic exposure, sRGB (IEC 61966-2-1), a little noise."""
-    value = np.clip(light * (exposure / max(float((light @ _LUMINANCE).mean()), 1e-6)), 0.0, 1.0)
+def automatic_gain(light: NDArray[np.float32], exposure: float) -> float:
+    """By what the light is multiplied so that its mean comes to the share `exposure` of white."""
+    return exposure / max(float((light @ _LUMINANCE).mean()), 1e-6)
+
+
+def display(light: NDArray[np.float32], gain: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """A frame in sRGB (IEC 61966-2-1) with a little noise."""
+    value = np.clip(light * gain, 0.0, 1.0)
     display = np.where(value <= 0.0031308, 12.92 * value, 1.055 * value ** (1.0 / 2.4) - 0.055) * 255.0
     return np.clip(np.round(display + rng.normal(0.0, _NOISE, display.shape)), 0, 255).astype(np.uint8)
 

@@ -98,6 +98,7 @@ def solve(
     iterations: int | None = None,
     rate: float | None = None,
     known_state: bool = False,
+    units: Array | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Descent:
     """Minimise the loss over the first state and the free parameters from each of the starts.
@@ -113,7 +114,7 @@ def solve(
         raise unknown_name("optimizer", optimizer, tuple(RATES))
     if not starts or iterations < 1:
         raise UsageError(f"{len(starts)} starts and {iterations} iterations", "at least one of both", "raise --starts")
-    setup = _setup(problem, loss, starts[0], known_state)
+    setup = _setup(problem, loss, starts[0], known_state, units)
     _check(setup, starts)
     attempts: list[Attempt] = []
     for start in starts:
@@ -153,11 +154,12 @@ def drawn_starts(start: Start, count: int, rng: np.random.Generator, *, factor: 
     return starts
 
 
-def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool) -> _Setup:
+def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool, given: Array | None) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     moving = 0 if known_state else len(problem.system.tangent_names)
     free = [p for p in start.parameters if p.free]
-    units = [1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free]
+    own = [1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free]
+    units = own if given is None else list(given)
     if not moving + len(free):
         raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
     controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)

@@ -69,17 +69,18 @@ class PathTracer:
         self._materials = [self._load({"type": "twosided", "bsdf": material}) for material in materials]
         self._surroundings = {name: self._load(item) for name, item in surroundings.items()}
 
-    def frame(self, vertices: Array, camera: Camera, *, spp: int, seed: int) -> NDArray[np.float32]:
+    def frame(self, vertices: Array | None, camera: Camera, *, spp: int, seed: int) -> NDArray[np.float32]:
         """Linear radiance [H, W, 3] of the body whose vertices [V, 3] m are there, seen by a camera with a pose.
 
-        The same arguments give the same picture. Cameras of one size do not compile anew.
+        vertices: None for the surroundings alone. The same arguments give the same picture. Cameras of one size do not
+        compile anew.
         """
         scene = {
             "type": "scene",
             "integrator": {"type": "path", "max_depth": _DEPTH},
             "sensor": self._sensor(camera, spp),
             **self._surroundings,
-            **self._body(vertices / self._radius_m),
+            **({} if vertices is None else self._body(vertices / self._radius_m)),
         }
         picture = self._mi.render(self._mi.load_dict(scene), seed=seed, spp=spp)
         return np.maximum(np.nan_to_num(picture.numpy()[..., :3]), 0.0).astype(np.float32)

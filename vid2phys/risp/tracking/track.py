@@ -84,7 +84,7 @@ def track(
             "a view like those the model was trained on",
             "train longer",
         )
-    found = _label(
+    found = label(
         *(clip.times_s, indices[good], sightings.select(good), turns[good]), camera, model, calibration, tilt_std_rad
     )
     found = filled(found, watch, frames)
@@ -130,7 +130,7 @@ def _read_again(
     return Sightings.join(parts), np.concatenate(credible), np.concatenate(painted)
 
 
-def _label(
+def label(
     times_s: Array,
     indices: NDArray[np.int64],
     seen: Sightings,

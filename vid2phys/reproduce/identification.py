@@ -1,0 +1,179 @@
+"""One identification of RISP's table 2 by one method: from a video, forces and the first state to parameters.
+
+The papers' methods move parameters by RMSProp as RISP has it, in the paper's units; ours reads keypoints and descends
+by Levenberg and Marquardt, from the best of starts around the one that is given (`candidates`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from vid2phys.errors import Vid2PhysError
+from vid2phys.reproduce.experiments import Experiment
+from vid2phys.reproduce.footage import Footage
+from vid2phys.reproduce.sights import observation_of, scene_of, views_of
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.solvers import gradient, losses, newton
+from vid2phys.solvers.bound import cramer_rao, noisy
+from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.losses import Evidence
+from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.reader import of_model, of_state_model
+from vid2phys.types import Array, Observation
+
+Network = Model | StateModel | None
+LOSSES = {
+    "pixel": "pixel",
+    "perceptual": "perceptual",
+    "paper-no-grad": "risp_image",
+    "paper": "risp_image",
+    "oracle": "state",
+}
+"""What methods that use the papers' optimiser descend along."""
+_ROUNDS = 2  # of fits to a clip as a whole, each weighing frames by the one before
+_ANGLE_RAD = 1.0  # that counts as much as the body's radius where true states are compared
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """values: of the unknowns, the paper's numbers. failure: why they are those of the start, or None."""
+
+    values: Array
+    seconds: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One video with its start. footage: None for methods that do not look. iterations: of the papers' optimiser."""
+
+    experiment: Experiment
+    footage: Footage | None
+    start: Array
+    seed: int
+    iterations: int = gradient.ITERATIONS
+
+
+def identify(case: Case, method: str, network: Network) -> Outcome:
+    """What a method makes of a case. What cannot be done ends at the start, with the reason."""
+    began = time.monotonic()
+    try:
+        values, failure = _values(case, method, network), None
+    except Vid2PhysError as error:
+        values, failure = case.start, str(error)
+    return Outcome(values, time.monotonic() - began, failure)
+
+
+def _values(case: Case, method: str, network: Network) -> Array:
+    if method in LOSSES:
+        return _by_descent(case, LOSSES[method], network)
+    problem = case.experiment.plan.problem(case.start, seen_in(case, network), _pose(case))
+    loss = "keypoint" if isinstance(network, Model) else "state"
+    return by_newton(case.experiment, problem, loss)
+
+
+def seen_in(case: Case, network: Network) -> Observation:
+    """What is read in the video; nothing for methods that do not look. Raises InputError when nothing can be read."""
+    if not isinstance(network, Model):
+        return case.experiment.unseen
+    assert case.footage is not None
+    return observation_of(case.experiment, case.footage, network, case.seed)
+
+
+def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
+    """The unknowns, the paper's numbers, from a problem with its parameters at the start."""
+    plan = experiment.plan
+    judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
+    roll, units = newton.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
+    found = newton.solve(roll, judged, candidates(experiment, problem), units)
+    if loss == "keypoint":
+        for _ in range(_ROUNDS):
+            whole = ClipResiduals.about(problem, found.states)
+            found = newton.solve(roll, whole, found.values[None], units)
+    return _in_papers_units(experiment, problem, found.values)
+
+
+def candidates(experiment: Experiment, problem: Problem) -> Array:
+    """Starts [B, U] in solver coordinates: the given one, and others about it (`experiments.Plan`)."""
+    start = problem.parameters.free_vector()
+    if experiment.plan.looked_at == 1:
+        return start[None]
+    reach = experiment.plan.decades * experiment.plan.unknown.units(problem.parameters)
+    return np.asarray(start + np.linspace(-1.0, 1.0, experiment.plan.looked_at)[:, None] * reach)
+
+
+def _by_descent(case: Case, loss: str, network: Network) -> Array:
+    """By the papers' optimiser, steps in the paper's units."""
+    experiment, plan = case.experiment, case.experiment.plan
+    problem = plan.problem(case.start, experiment.unseen, _pose(case))
+    evidence = true_states(experiment) if loss == "state" else _pictures(case, network)
+    descent = gradient.solve(
+        problem,
+        losses.get(loss, problem, evidence),
+        [gradient.Start(plan.initial, problem.parameters)],
+        iterations=case.iterations,
+        known_state=True,
+        units=plan.unknown.units(problem.parameters),
+    )
+    found = descent.attempts[descent.best].end.parameters
+    return _in_papers_units(experiment, problem, found.free_vector())
+
+
+def _in_papers_units(experiment: Experiment, problem: Problem, free: Array) -> Array:
+    unknown = experiment.plan.unknown
+    found = problem.parameters.with_free_vector(free)
+    return unknown.from_si(np.array([found[name].value for name in unknown.names]))
+
+
+def true_states(experiment: Experiment) -> Evidence:
+    """The oracle's: positions and angles of all frames, no velocities."""
+    names = experiment.plan.system.tangent_names
+    std = np.array([_size(name.split(" of ")[0], experiment.radius_m) for name in names])
+    return Evidence(states=experiment.states, std=np.broadcast_to(std, (len(experiment.states), len(names))))
+
+
+def _size(name: str, radius_m: float) -> float:
+    if name.endswith(("_m_s", "_rad_s")):
+        return np.inf
+    return radius_m if name.endswith("_m") else _ANGLE_RAD
+
+
+def _pictures(case: Case, network: Network) -> Evidence:
+    """The video in views, and the network that looks at them, if there is one."""
+    assert case.footage is not None
+    reader, size = None, case.experiment.subject.view_size
+    if network is not None:
+        reader = of_model(network) if isinstance(network, Model) else of_state_model(network)
+        size = reader.view_size
+    views = views_of(case.experiment, case.footage, size, case.seed)
+    return Evidence(scene=scene_of(case.experiment, views), reader=reader)
+
+
+def _pose(case: Case) -> Array:
+    return np.asarray(case.experiment.camera.camera_to_world)
+
+
+def bound_of(experiment: Experiment, seen: Observation) -> Array:
+    """Least deviations [U] of unbiased estimates, in the paper's units, by the error model of what was seen."""
+    problem = experiment.plan.problem(experiment.truth, seen, np.asarray(experiment.camera.camera_to_world))
+    values, units = problem.parameters.free_vector(), experiment.plan.unknown.units(problem.parameters)
+    roll = newton.motions(problem, experiment.plan.initial)
+    return np.asarray(np.sqrt(np.diag(cramer_rao(problem, roll, values, units))) / units)
+
+
+def repeated(experiment: Experiment, seen: Observation, count: int, seed: int) -> Array:
+    """Errors [count, U] of our fit to the true motion with errors drawn from the error model of what was seen."""
+    camera, errors = np.asarray(experiment.camera.camera_to_world), []
+    for index in range(count):
+        rng = np.random.default_rng([seed, index])
+        problem = experiment.plan.problem(experiment.plan.unknown.draw(rng), seen, camera)
+        drawn = noisy(problem, experiment.states, rng)
+        try:
+            errors.append(by_newton(experiment, drawn, "keypoint") - experiment.truth)
+        except Vid2PhysError:
+            errors.append(np.full(len(experiment.truth), np.nan))
+    return np.array(errors)

@@ -1,0 +1,125 @@
+"""What methods are shown of a video: views about where a tracker would look, and what networks read in them.
+
+All methods are shown the same views: of a rigid body at its true place, up to a tracker's errors, of one on a known
+base the known workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from vid2phys.errors import InputError
+from vid2phys.reproduce.experiments import Experiment
+from vid2phys.reproduce.footage import Footage
+from vid2phys.reproduce.rigid import ASIDE, SIZE
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.pixels.outlined import outlined
+from vid2phys.risp.pixels.paint import Paint
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.calibrate import first_calibration
+from vid2phys.risp.posed.sight import Window
+from vid2phys.risp.posed.track import track_postures
+from vid2phys.risp.tracking.branch import relabelled
+from vid2phys.risp.tracking.follow import FrameStore
+from vid2phys.risp.tracking.sight import direction_and_size, look
+from vid2phys.risp.tracking.track import label
+from vid2phys.risp.tracking.tracked import Track
+from vid2phys.risp.tracking.view import View, in_frame, make_view, resample, view_to_bearings
+from vid2phys.rotations import invert_transform, matrix_from_quat
+from vid2phys.solvers.scene import Scene, Views, lit
+from vid2phys.types import Array, Observation
+
+_HYPOTHESES = 3
+_LEAST_POINTS = 6
+_LOOK = 6  # stream of random numbers
+
+
+def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:
+    """Where a tracker would look for a rigid body: bearings [F, 2] and angular radii [F], a few per cent off."""
+    pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
+    at, _ = experiment.plan.system.body_pose(experiment.states)
+    centers, radii = direction_and_size(at @ pose[:3, :3].T + pose[:3, 3], experiment.radius_m)
+    error = np.random.default_rng([seed, _LOOK]).normal(size=(len(at), 3)) * [ASIDE, ASIDE, SIZE]
+    return centers + 3.0 * error[:, :2] * np.tan(radii)[:, None], radii * np.exp(error[:, 2])  # views: 3 radii wide
+
+
+def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> Views:
+    """The views of all frames, `size` px wide, with what is behind the body."""
+    camera, count = experiment.camera, len(footage.frames)
+    if experiment.posed is not None:
+        cameras: list[View] = [Window.of(camera, experiment.posed, size).view] * count
+    else:
+        looked = zip(*places(experiment, seed), strict=True)
+        cameras = [make_view(camera, center, float(radius), size) for center, radius in looked]
+    grid = np.stack(np.meshgrid(np.arange(size), np.arange(size)), axis=-1).astype(float)
+    to_view = np.tile(np.eye(4), (count, 1, 1))
+    to_view[:, :3, :3] = [view.rotation_view_from_camera for view in cameras]
+    return Views(
+        np.arange(count),
+        np.stack([resample(f, camera, view) for f, view in zip(footage.frames, cameras, strict=True)]) / 255.0,
+        np.stack([resample(footage.backdrop, camera, view) for view in cameras]) / 255.0,
+        np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in cameras]),
+        np.stack([view.K for view in cameras]),
+        to_view @ invert_transform(np.asarray(camera.camera_to_world)),
+    )
+
+
+def scene_of(experiment: Experiment, views: Views) -> Scene:
+    """The body before the video's own backdrop, in colours that explain the first frame, whose state is known."""
+    names = [f.name for f in Views.__dataclass_fields__.values()]
+    first = Views(**{name: getattr(views, name)[:1] for name in names})
+    system = experiment.plan.system
+    known = lit(system, experiment.mesh, first, torch.from_numpy(experiment.states[:1].copy()))
+    return Scene(system, experiment.mesh, views, known.light)
+
+
+def observation_of(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
+    """Keypoints of all frames with their error model, as `identify` has them after outlines were fitted.
+
+    Raises InputError when the network reads the body in no frame.
+    """
+    if experiment.posed is not None:
+        return _of_posture(experiment, experiment.posed, footage, model)
+    return _of_pose(experiment, footage, model.scaled(experiment.scale), seed)
+
+
+def _of_posture(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> Observation:
+    calibration = Calibration.from_dict(model.calibration) if model.calibration else first_calibration(body)
+    clip = footage.clip(experiment.plan.times_s)
+    return track_postures(clip, experiment.camera, model, body, calibration=calibration).observation
+
+
+def _of_pose(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
+    camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s
+    calibration, frames = Calibration.from_dict(model.calibration), list(footage.frames)
+    seen = look(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
+    paint = Paint.of(mesh, model.rotations, model.center)
+    painted = np.zeros((*seen.poses.cost.shape, len(model.rotations)))
+    if paint is not None:
+        painted = paint.evidence(seen, frames, camera)
+    enough = seen.poses.inliers[:, 0].sum(axis=-1) >= _LEAST_POINTS
+    good = enough & (seen.quality[:, 0] >= calibration.min_quality)
+    if not good.any():
+        raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
+    found = label(
+        *(times, np.flatnonzero(good), seen.select(good), painted[good]), camera, model, calibration, tilt_std_rad=None
+    )
+    clip = footage.clip(times)
+    store = FrameStore(clip.frames, clip.width, clip.height)
+    better, poses = outlined(store, camera, mesh, found.observation, found.poses, calibration)
+    return _in_known_branch(experiment, replace(found, observation=better, poses=poses).clocked(), model)
+
+
+def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Observation:
+    """Labels of a symmetric body follow from its first state, which is known: the turn that is nearest to it."""
+    first = int(np.flatnonzero(found.tracked)[0])
+    pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
+    _, quats = experiment.plan.system.body_pose(experiment.states[first])
+    known = pose[:3, :3] @ matrix_from_quat(quats)
+    turned = found.poses.rotation[first] @ np.swapaxes(model.rotations, -1, -2)
+    nearest = int(np.argmax(np.einsum("ij,gij->g", known, turned)))
+    return relabelled(found.observation, model.permutation[nearest])

@@ -1,0 +1,86 @@
+"""The networks that tables 2 and 3 look with: those that table 1 trained, and for `ours` the project's own model.
+
+Nothing is trained here in a full run. Quick ones train tiny networks, as table 1's quick run does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vid2phys.io.files import sha256
+from vid2phys.reproduce.bodies import Entry
+from vid2phys.reproduce.methods import MODEL_PLACES, RATE_EPOCHS, RATES, RENDERS, Recipe, model_in, settled, train
+from vid2phys.reproduce.risp_table1 import NAME as TABLE1
+from vid2phys.reproduce.risp_table1 import recipes
+from vid2phys.reproduce.subject import Subject
+from vid2phys.reproduce.table import Setting
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.state_model import StateModel
+
+_LOOKS_WITH = {"perceptual": "ours"}
+"""Whose network a method looks with, if not its own: features need weights, and none can be downloaded."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a method's network comes from. recipe: of table 1, or None for a method without a network. folder: of a
+    model that is taken instead. reason: why there is none, or None."""
+
+    recipe: Recipe | None
+    folder: Path | None = None
+    reason: str | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """Names the weights, as far as they are known before they are looked at."""
+        if self.folder is not None:
+            return sha256(self.folder / "fine.safetensors")
+        return None if self.recipe is None else self.recipe.digest
+
+
+def source_of(method: str, entry: Entry, setting: Setting) -> Source:
+    """What a method looks with."""
+    name = _LOOKS_WITH.get(method, method)
+    recipe = recipes(setting.quick).get(name)
+    if recipe is None or setting.quick:
+        return Source(recipe)
+    if name == "ours":
+        for place in MODEL_PLACES:
+            if (place / entry.model / "fine.safetensors").is_file():
+                return Source(recipe, place / entry.model)
+    if not _is_trained(recipe, setting.work / entry.name):
+        reason = f"not trained yet: run `vid2phys reproduce {TABLE1} --body {entry.name} --method {name}`"
+        return Source(recipe, reason=reason)
+    return Source(recipe)
+
+
+def _is_trained(recipe: Recipe, folder: Path) -> bool:
+    """Whether the weights of a recipe are there, those included that its learning rate was chosen by."""
+
+    def done(each: Recipe) -> bool:
+        return (folder / each.digest / "recipe.json").is_file()  # written when a training is over
+
+    if not recipe.is_paper or recipe.learning_rate:
+        return done(recipe)
+    trials = [
+        replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, samples=RENDERS, looks=0, learning_rate=rate) for rate in RATES
+    ]
+    return all(done(trial) for trial in trials) and any(done(replace(recipe, learning_rate=rate)) for rate in RATES)
+
+
+def load(source: Source, subject: Subject, setting: Setting) -> Model | StateModel | None:
+    """The network; a quick run trains it. Raises InputError for a model of another shape."""
+    if source.recipe is None:
+        return None
+    if source.folder is not None:
+        return model_in(source.folder, subject)
+    recipe, _ = settled(subject, source.recipe, setting)
+    learnt = train(subject, recipe, setting)
+    if not recipe.is_paper:
+        return subject.model(learnt)
+    from vid2phys.risp.heads.state import StateHead
+
+    assert isinstance(learnt.head, StateHead)
+    width = int(learnt.head.size["width"])
+    return StateModel(subject.name, learnt.head.codes, width, learnt.network, learnt.view_size)

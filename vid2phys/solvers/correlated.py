@@ -1,0 +1,48 @@
+"""Bearings of a clip as a whole, with errors that last from frame to frame: what a fit needs to reach its bound.
+
+Fits to single frames count correlated ones for less (`shooting.whitening`). That is right for what changes as slowly as
+the errors do; of what swings faster it throws most away, since errors that last are the same in neighbouring frames.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.linalg import solve_triangular
+from torch import Tensor
+
+from vid2phys.solvers.bound import error_covariance, predicted
+from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.shooting import STUDENT_DOF
+from vid2phys.types import Array
+
+
+class ClipResiduals:
+    """Predicted minus read bearings, whitened by their covariance over all frames (a `newton.Judge`)."""
+
+    def __init__(self, problem: Problem, weights: Array) -> None:
+        """weights: [F, K], by which the information of each point is multiplied."""
+        self._problem = problem
+        self._kept = np.repeat(problem.observation.visible.ravel(), 2)
+        self._scale = np.sqrt(np.repeat(weights.ravel(), 2)[self._kept])
+        covariance = error_covariance(problem.observation)[np.ix_(self._kept, self._kept)]
+        self._root = np.linalg.cholesky(covariance)
+
+    @staticmethod
+    def about(problem: Problem, states: Array) -> ClipResiduals:
+        """With points weighed by how well they agree with states [F, N] (Student's t): misread ones count little."""
+        seen = problem.observation
+        off = predicted(problem, states) - seen.bearings
+        total = seen.covariance + seen.shared_basis @ np.swapaxes(seen.shared_basis, -1, -2)
+        share = 0.5 * np.einsum("fki,fki->fk", off, np.linalg.solve(total, off[..., None])[..., 0])
+        return ClipResiduals(problem, np.minimum(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)))
+
+    def value(self, states: Tensor) -> Tensor:
+        """See `newton.Judge.value`."""
+        return 0.5 * self.residuals(states).square().sum()
+
+    def residuals(self, states: Tensor) -> Tensor:
+        """See `newton.Judge.residuals`; not differentiable."""
+        off = (predicted(self._problem, states.numpy()) - self._problem.observation.bearings).ravel()[self._kept]
+        scaled = self._scale * np.nan_to_num(off, nan=1.0)
+        return torch.from_numpy(solve_triangular(self._root, scaled, lower=True, check_finite=False))

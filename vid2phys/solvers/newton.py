@@ -1,0 +1,137 @@
+"""Levenberg and Marquardt's descent when the first state is known: by any loss with residuals, from several starts.
+
+Few unknowns decide a whole motion, so all derivatives are differences whose rollouts run in one batch. The starts are
+rolled out first, in one batch too, and the best few are refined: far from the truth a swinging or a bouncing body is
+out of step, and costs have many minima.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vid2phys.engine.rollout import simulate
+from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.shooting import FINE_STEP_S
+from vid2phys.types import Array
+
+_STEP = 1e-3  # of differences, in units of the unknowns
+_GAIN = 1e-5  # share of the cost below which a step ends the descent
+_MOST_DAMPING = 1e8
+
+_REFINED, _RIVAL = 3, 4.0  # of several starts, at most; of those whose cost is at most so many times the least
+
+Motions = Callable[[Array], Array]
+"""Unknowns [B, U] to states at the frames [B, F, N]; raises SimulationError where it cannot."""
+
+
+class Judge(Protocol):
+    """How far states [F, N] are from what was seen: any `losses.Loss` with residuals."""
+
+    def value(self, states: Tensor) -> Tensor:
+        """What is minimised, about half the sum of squares of the residuals."""
+        ...
+
+    def residuals(self, states: Tensor) -> Tensor:
+        """[R], of unit variance."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """The optimum. values: [U]. states: [F, N]. information: [U, U], of residuals of unit variance. loss: half their
+    sum of squares."""
+
+    values: Array
+    states: Array
+    information: Array
+    loss: float
+    iterations: int
+    converged: bool
+
+
+def motions(problem: Problem, state: Array) -> Motions:
+    """Rollouts of a problem from its first state [N], by the free parameters in solver coordinates, within bounds."""
+    knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
+    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+
+    def roll(values: Array) -> Array:
+        rows = np.stack([_bounded(problem, row) for row in values])
+        starts, held = (np.broadcast_to(a, (len(rows), *a.shape)) for a in (state, controls))
+        states = simulate(problem.system, starts, held, rows, knots.step_s, substeps=substeps)
+        return states[:, knots.frame_knot]
+
+    return roll
+
+
+def solve(roll: Motions, loss: Judge, starts: Array, units: Array, *, iterations: int = 30) -> Found:
+    """The best of starts [B, U], refined. units: [U], what an unknown is changed by to make about as much difference.
+
+    Raises SimulationError when no start can be rolled out.
+    """
+    costs = _costs(roll, loss, starts)
+    if not np.isfinite(costs).any():
+        raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
+    order = [i for i in np.argsort(costs, kind="stable")[:_REFINED] if costs[i] <= _RIVAL * costs.min()]
+    ends = [_descend(roll, loss, starts[i], float(costs[i]), units, iterations) for i in order]
+    return min(ends, key=lambda end: end.loss)
+
+
+def _descend(roll: Motions, loss: Judge, start: Array, cost: float, units: Array, iterations: int) -> Found:
+    values = np.array(start, dtype=float)
+    damping, converged, used = 1e-3, False, 0
+    while used < iterations and not converged:
+        used += 1
+        residuals, jacobian, _ = _linearized(roll, loss, values, units)
+        gradient, information = jacobian.T @ residuals, jacobian.T @ jacobian
+        while damping <= _MOST_DAMPING:
+            scale = np.diag(np.maximum(np.diagonal(information), 1e-12))
+            candidate = values - units * np.linalg.solve(information + damping * scale, gradient)
+            new_cost = float(_costs(roll, loss, candidate[None])[0])
+            if new_cost <= cost:
+                break
+            damping *= 10.0
+        else:  # no step, however short, is better
+            converged = True
+            continue
+        gain, values, cost, damping = cost - new_cost, candidate, new_cost, max(0.1 * damping, 1e-9)
+        converged = gain <= _GAIN * max(cost, 1.0)
+    _, jacobian, states = _linearized(roll, loss, values, units)
+    information = (jacobian.T @ jacobian) / np.outer(units, units)
+    return Found(values, states, information, cost, used, converged)
+
+
+def _bounded(problem: Problem, values: Array) -> Array:
+    """All parameters in SI, the free ones within their bounds."""
+    moved = problem.parameters.with_free_vector(np.clip(values, -50.0, 50.0))
+    return np.array([float(np.clip(p.value, p.lower, p.upper)) if p.free else p.value for p in moved])
+
+
+def _costs(roll: Motions, loss: Judge, values: Array) -> Array:
+    """Costs [B] of unknowns [B, U], infinite where they are beyond what the engine can compute."""
+    try:
+        rolled = roll(values)
+    except (SimulationError, UsageError):
+        if len(values) == 1:
+            return np.array([np.inf])
+        return np.concatenate([_costs(roll, loss, row[None]) for row in values])
+    with torch.no_grad():
+        costs = [float(loss.value(torch.from_numpy(np.ascontiguousarray(states)))) for states in rolled]
+    return np.where(np.isfinite(costs), costs, np.inf)
+
+
+def _linearized(roll: Motions, loss: Judge, values: Array, units: Array) -> tuple[Array, Array, Array]:
+    """Residuals [R], their derivatives by the unknowns in units [R, U], and the states [F, N]."""
+    steps = _STEP * np.diag(units)
+    states = roll(np.concatenate([values[None], values + steps, values - steps]))
+    with torch.no_grad():
+        off = [loss.residuals(torch.from_numpy(np.ascontiguousarray(each))).numpy() for each in states]
+    size = len(values)
+    slopes = [(off[1 + i] - off[1 + size + i]) / (2.0 * _STEP) for i in range(size)]
+    return off[0], np.stack(slopes, axis=1), states[0]
