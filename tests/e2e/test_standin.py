@@ -58,6 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Flight]:
         "camera_pose": None, "actions": None, "params": None, "system": "quadrotor", "fit": ("mass",),
         "set_values": given, "mesh_units": "m", "method": "smoothing", "loss": "keypoint",
         "starts": 1, "seed": 0,
+        "observation": None,
+        "body_points": None,
     }  # fmt: skip
     out = folder / "run"
     out.mkdir()

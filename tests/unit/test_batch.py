@@ -183,7 +183,14 @@ def test_what_is_done_is_kept_and_what_was_left_half_written_is_done_again(tmp_p
 def test_an_interrupted_batch_ends_its_processes_and_can_go_on(keypoints: Path) -> None:
     path, out = write_batch(keypoints, "  - {clip: clip.mp4, name: good}\n"), keypoints / "out"
     command = [sys.executable, "-m", "vid2phys", "batch", str(path), "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs the tests may ignore it
+    )
     while not (out / "jobs" / "good.yaml").exists():
         assert process.poll() is None, process.stderr
         time.sleep(0.05)

@@ -226,7 +226,7 @@ class Experiment:
     def camera(self) -> Camera:
         """It stands still; its picture is the piece of a frame that the motion takes place in."""
         forward, place = self._sight()
-        pose = make_transform(looking(forward), place)
+        pose = make_transform(looking(forward / np.linalg.norm(forward)), place)
         whole = Camera(frame_matrix(), 640, 480, camera_to_world=pose)
         seen = project(whole, self.vertices.reshape(-1, 3))
         margin = 0.0

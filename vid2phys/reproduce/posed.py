@@ -252,8 +252,7 @@ def _first_hit(origin: Array, direction: Array, corners: Array) -> float:
 
 
 def looking(forward: Array) -> Array:
-    """camera_to_world [3, 3] of a level camera that looks along `forward` [3]."""
-    forward = forward / np.linalg.norm(forward)
+    """camera_to_world [3, 3] of a level camera that looks along the unit vector `forward` [3]."""
     right = np.cross(forward, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)
     return np.stack([right, np.cross(forward, right), forward], axis=1)

@@ -154,7 +154,7 @@ def drawn_starts(start: Start, count: int, rng: np.random.Generator, *, factor: 
     return starts
 
 
-def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool, given: Array | None) -> _Setup:
+def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool, given: Array | None = None) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     moving = 0 if known_state else len(problem.system.tangent_names)
     free = [p for p in start.parameters if p.free]
