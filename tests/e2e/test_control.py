@@ -19,9 +19,9 @@ from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.actions import load_actions
 from vid2phys.io.camera import save_camera
+from vid2phys.io.held import read_still
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_trajectory
-from vid2phys.io.still import read_still
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
 from vid2phys.risp.posed.joints import PosedJoints

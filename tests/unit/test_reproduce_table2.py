@@ -25,10 +25,11 @@ from vid2phys.reproduce.rigid import project
 from vid2phys.reproduce.table import Setting
 from vid2phys.reproduce.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
 from vid2phys.solvers import losses, newton
-from vid2phys.solvers.bound import cramer_rao, error_covariance, noisy, predicted
+from vid2phys.solvers.bound import cramer_rao, error_covariance, noisy
 from vid2phys.solvers.correlated import ClipResiduals
 from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.view import bearings
 from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Actions, Array, Observation
 
@@ -132,7 +133,7 @@ def test_what_is_not_seen_has_no_bound() -> None:
 def test_errors_are_drawn_from_the_covariance_that_bounds_are_computed_from() -> None:
     problem = rising(sight(np.array([0.0, 0.04, 0.2]), 2e-3, 0.1, np.eye(3)[:2] * 0.1))
     states = np.tile(problem.system.rest_state(), (3, 1))
-    truth, rng = predicted(problem, states), np.random.default_rng(0)
+    truth, rng = bearings(problem, problem.parameters, states), np.random.default_rng(0)
     drawn = np.stack([(noisy(problem, states, rng).observation.bearings - truth).ravel() for _ in range(4000)])
     stated = error_covariance(problem.observation)
     assert np.abs(drawn.T @ drawn / len(drawn) - stated).max() < 0.07 * stated.max()
@@ -144,8 +145,8 @@ def test_newton_takes_the_best_start_and_finds_the_truth() -> None:
     times = np.arange(8) * 0.05
     problem = rising(sight(times))
     roll = newton.motions(problem, problem.system.rest_state())
-    bearings = predicted(problem, roll(np.array([[np.log(1.3)]]))[0])
-    seen = replace(problem, observation=replace(problem.observation, bearings=bearings))
+    at_truth = bearings(problem, problem.parameters, roll(np.array([[np.log(1.3)]]))[0])
+    seen = replace(problem, observation=replace(problem.observation, bearings=at_truth))
     tried: list[Array] = []
 
     def picky(values: Array) -> Array:
@@ -258,13 +259,13 @@ def test_a_clip_as_a_whole_is_weighed_by_its_covariance() -> None:
     problem = rising(sight(np.array([0.0, 0.04, 0.2]), 2e-3, 0.1, np.eye(3)[:2] * 0.1))
     states = np.tile(problem.system.rest_state(), (3, 1))
     off = np.random.default_rng(0).normal(scale=1e-3, size=(3, 2, 2))
-    seen = replace(problem.observation, bearings=predicted(problem, states) + off)
+    seen = replace(problem.observation, bearings=bearings(problem, problem.parameters, states) + off)
     read = replace(problem, observation=seen)
     whole = ClipResiduals(read, np.ones((3, 2)))
     inverse = np.linalg.inv(error_covariance(seen))
     assert float(whole.value(torch.from_numpy(states))) == pytest.approx(0.5 * off.ravel() @ inverse @ off.ravel())
     wild = off.copy()
     wild[1, 0] += 0.3
-    misread = replace(problem, observation=replace(seen, bearings=predicted(problem, states) + wild))
+    misread = replace(problem, observation=replace(seen, bearings=bearings(problem, problem.parameters, states) + wild))
     assert float(ClipResiduals.about(misread, states).value(torch.from_numpy(states))) < 20.0
     assert float(ClipResiduals(misread, np.ones((3, 2))).value(torch.from_numpy(states))) > 1e4

@@ -6,10 +6,8 @@ the body; that picture is kept as well, for methods that compare pixels (the pap
 
 from __future__ import annotations
 
-import hashlib
-import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.io.files import atomic_path
-from vid2phys.reproduce.stage import automatic_gain, display, in_process
+from vid2phys.io.held import held_clip
+from vid2phys.reproduce.stage import automatic_gain, digest_of, display, in_process
 from vid2phys.reproduce.unseen import CONFIGURATIONS
 from vid2phys.types import Array, Camera, Clip, Mesh
 
@@ -47,16 +46,16 @@ class Shot:
     def digest(self) -> str:
         """Equal ones give equal pictures."""
         camera = self.camera
-        assert camera.camera_to_world is not None
-        facts = [VERSION, CONFIGURATIONS[self.look].name, self.spp, self.seed, self.radius_m]
-        found = hashlib.sha256(json.dumps([*facts, camera.width, camera.height]).encode())
-        arrays: list[NDArray[Any]] = [self.mesh.faces, self.mesh.part, self.vertices, camera.K, camera.camera_to_world]
-        if self.mesh.texture is not None:
-            texture = self.mesh.texture
-            arrays += [texture.image, texture.uv, texture.corner_color, *texture.images]
-        for array in arrays:
-            found.update(np.ascontiguousarray(array).tobytes())
-        return found.hexdigest()[:12]
+        facts = [
+            VERSION,
+            CONFIGURATIONS[self.look].name,
+            self.spp,
+            self.seed,
+            self.radius_m,
+            camera.width,
+            camera.height,
+        ]
+        return digest_of(facts, self.mesh, self.vertices, [camera])
 
 
 @dataclass(frozen=True)
@@ -68,24 +67,7 @@ class Footage:
 
     def clip(self, times_s: Array) -> Clip:
         """As a video with frames at these times."""
-        _, height, width, _ = self.frames.shape
-        return Clip(_Held(self.frames), times_s, width, height, "footage")
-
-
-class _Held:
-    """`types.Frames` of an array."""
-
-    def __init__(self, pictures: NDArray[np.uint8]) -> None:
-        self._pictures = pictures
-
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
-        return iter(self._pictures)
-
-    def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return self._pictures[indices]
+        return held_clip(self.frames, times_s, "footage")
 
 
 def film(shot: Shot, folder: Path, progress: Callable[[int, int], None]) -> Footage:

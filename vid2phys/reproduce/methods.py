@@ -66,6 +66,10 @@ class Recipe:
         """Whether RISP's own schedule is followed."""
         return self.head.startswith("state")
 
+    def trial(self, rate: float, samples: int) -> Recipe:
+        """A short training without gradients that a learning rate is chosen by."""
+        return replace(self, gamma=0.0, epochs=RATE_EPOCHS, samples=samples, looks=0, learning_rate=rate)
+
     def network(self, subject: Subject) -> str:
         """In words."""
         return f"{self.head}, {self.view_size or subject.view_size} px"
@@ -185,7 +189,7 @@ def settled(subject: Subject, recipe: Recipe, setting: Setting) -> tuple[Recipe,
         return recipe, {}
     errors = {}
     for rate in RATES:
-        short = replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, samples=_shared(setting), looks=0, learning_rate=rate)
+        short = recipe.trial(rate, _shared(setting))
         setting.progress.note(f"{subject.name}: {recipe.head} with a learning rate of {rate:g}")
         errors[rate] = round(train(subject, short, setting).history[-1]["state_error"], 5)
     best = min(errors, key=lambda rate: errors[rate])

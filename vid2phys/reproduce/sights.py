@@ -28,7 +28,7 @@ from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.sight import direction_and_size, look
 from vid2phys.risp.tracking.track import label
 from vid2phys.risp.tracking.tracked import Track
-from vid2phys.risp.tracking.view import View, in_frame, make_view, resample, view_to_bearings
+from vid2phys.risp.tracking.view import View, in_frame, make_view, view_to_bearings
 from vid2phys.rotations import invert_transform, matrix_from_quat
 from vid2phys.solvers.scene import Scene, Views, lit
 from vid2phys.types import Array, Observation
@@ -56,16 +56,8 @@ def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> 
         looked = zip(*places(experiment, seed), strict=True)
         cameras = [make_view(camera, center, float(radius), size) for center, radius in looked]
     grid = np.stack(np.meshgrid(np.arange(size), np.arange(size)), axis=-1).astype(float)
-    to_view = np.tile(np.eye(4), (count, 1, 1))
-    to_view[:, :3, :3] = [view.rotation_view_from_camera for view in cameras]
-    return Views(
-        np.arange(count),
-        np.stack([resample(f, camera, view) for f, view in zip(footage.frames, cameras, strict=True)]) / 255.0,
-        np.stack([resample(footage.backdrop, camera, view) for view in cameras]) / 255.0,
-        np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in cameras]),
-        np.stack([view.K for view in cameras]),
-        to_view @ invert_transform(np.asarray(camera.camera_to_world)),
-    )
+    known = np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in cameras])
+    return Views.through(cameras, camera, np.arange(count), footage.frames, footage.backdrop, known)
 
 
 def scene_of(experiment: Experiment, views: Views) -> Scene:

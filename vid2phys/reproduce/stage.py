@@ -10,7 +10,7 @@ import hashlib
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,17 +50,22 @@ class _Shots:
     def digest(self, spp: int, seed: int) -> str:
         """Equal ones give equal pictures."""
         looks = [look.name for look in CONFIGURATIONS]
-        digest = hashlib.sha256(json.dumps([VERSION, spp, seed, looks, self.radius_m]).encode())
-        arrays: list[NDArray[Any]] = [self.mesh.faces, self.mesh.part, self.vertices]
-        if self.mesh.texture is not None:
-            texture = self.mesh.texture
-            arrays += [texture.image, texture.uv, texture.corner_color, *texture.images]
-        for camera in self.cameras:
-            assert camera.camera_to_world is not None
-            arrays += [camera.K, camera.camera_to_world]
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:12]
+        return digest_of([VERSION, spp, seed, looks, self.radius_m], self.mesh, self.vertices, self.cameras)
+
+
+def digest_of(facts: list[Any], mesh: Mesh, vertices: Array, cameras: Sequence[Camera]) -> str:
+    """Names pictures of a mesh with its vertices [..., V, 3] m; facts: what else they follow from."""
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    arrays: list[NDArray[Any]] = [mesh.faces, mesh.part, vertices]
+    if mesh.texture is not None:
+        texture = mesh.texture
+        arrays += [texture.image, texture.uv, texture.corner_color, *texture.images]
+    for camera in cameras:
+        assert camera.camera_to_world is not None
+        arrays += [camera.K, camera.camera_to_world]
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:12]
 
 
 def piece(K: Array, camera_to_world: Array, point: Array) -> Camera:

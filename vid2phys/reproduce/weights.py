@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vid2phys.io.files import sha256
 from vid2phys.reproduce.bodies import Entry
-from vid2phys.reproduce.methods import MODEL_PLACES, RATE_EPOCHS, RATES, RENDERS, Recipe, model_in, settled, train
+from vid2phys.reproduce.methods import MODEL_PLACES, RATES, RENDERS, Recipe, model_in, settled, train
 from vid2phys.reproduce.risp_table1 import NAME as TABLE1
 from vid2phys.reproduce.risp_table1 import recipes
 from vid2phys.reproduce.subject import Subject
@@ -63,9 +63,7 @@ def _is_trained(recipe: Recipe, folder: Path) -> bool:
 
     if not recipe.is_paper or recipe.learning_rate:
         return done(recipe)
-    trials = [
-        replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, samples=RENDERS, looks=0, learning_rate=rate) for rate in RATES
-    ]
+    trials = [recipe.trial(rate, RENDERS) for rate in RATES]
     return all(done(trial) for trial in trials) and any(done(replace(recipe, learning_rate=rate)) for rate in RATES)
 
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.engine.observe import to_bearings
-from vid2phys.rotations import invert_transform
 from vid2phys.solvers.newton import Motions
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.view import bearings
 from vid2phys.types import Array, Observation
 
 _STEP = 1e-3  # of differences, in units of the unknowns
@@ -27,7 +26,7 @@ def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> 
     """
     steps = _STEP * np.diag(units)
     states = roll(np.concatenate([values + steps, values - steps]))
-    seen = predicted(problem, states).reshape(2, len(values), -1)
+    seen = bearings(problem, problem.parameters, states).reshape(2, len(values), -1)
     slopes = ((seen[0] - seen[1]) / (2.0 * _STEP)).T  # [2 F K, U]
     kept = np.repeat(problem.observation.visible.ravel(), 2)
     root = np.linalg.cholesky(error_covariance(problem.observation)[np.ix_(kept, kept)])
@@ -37,13 +36,6 @@ def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> 
         return np.full((len(values), len(values)), np.inf)
     covariance = turn @ np.diag(1.0 / sizes) @ turn.T
     return np.asarray(covariance * np.outer(units, units))
-
-
-def predicted(problem: Problem, states: Array) -> Array:
-    """Bearings [..., F, K, 2] of the keypoints along motions [..., F, N]."""
-    to_camera = invert_transform(problem.camera_to_world)
-    points = problem.system.keypoints(states, problem.observation.points_body)
-    return to_bearings(points @ to_camera[:3, :3].T + to_camera[:3, 3])
 
 
 def error_covariance(seen: Observation) -> Array:
@@ -72,5 +64,5 @@ def noisy(problem: Problem, states: Array, rng: np.random.Generator) -> Problem:
         keep = np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9))
         shared[f] = keep * shared[f - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=modes)
     own = (np.linalg.cholesky(seen.covariance) @ rng.normal(size=(frames, points, 2, 1)))[..., 0]
-    bearings = predicted(problem, states) + np.einsum("fkir,fr->fki", seen.shared_basis, shared) + own
-    return replace(problem, observation=replace(seen, bearings=bearings))
+    drawn = bearings(problem, problem.parameters, states) + np.einsum("fkir,fr->fki", seen.shared_basis, shared) + own
+    return replace(problem, observation=replace(seen, bearings=drawn))

@@ -11,9 +11,10 @@ import torch
 from scipy.linalg import solve_triangular
 from torch import Tensor
 
-from vid2phys.solvers.bound import error_covariance, predicted
+from vid2phys.solvers.bound import error_covariance
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.shooting import STUDENT_DOF
+from vid2phys.solvers.view import bearings
 from vid2phys.types import Array
 
 
@@ -32,7 +33,7 @@ class ClipResiduals:
     def about(problem: Problem, states: Array) -> ClipResiduals:
         """With points weighed by how well they agree with states [F, N] (Student's t): misread ones count little."""
         seen = problem.observation
-        off = predicted(problem, states) - seen.bearings
+        off = bearings(problem, problem.parameters, states) - seen.bearings
         total = seen.covariance + seen.shared_basis @ np.swapaxes(seen.shared_basis, -1, -2)
         share = 0.5 * np.einsum("fki,fki->fk", off, np.linalg.solve(total, off[..., None])[..., 0])
         return ClipResiduals(problem, np.minimum(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)))
@@ -43,6 +44,7 @@ class ClipResiduals:
 
     def residuals(self, states: Tensor) -> Tensor:
         """See `newton.Judge.residuals`; not differentiable."""
-        off = (predicted(self._problem, states.numpy()) - self._problem.observation.bearings).ravel()[self._kept]
-        scaled = self._scale * np.nan_to_num(off, nan=1.0)
+        problem = self._problem
+        off = bearings(problem, problem.parameters, states.numpy()) - problem.observation.bearings
+        scaled = self._scale * np.nan_to_num(off.ravel()[self._kept], nan=1.0)
         return torch.from_numpy(solve_triangular(self._root, scaled, lower=True, check_finite=False))

@@ -62,7 +62,7 @@ def motions(problem: Problem, state: Array) -> Motions:
     controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
 
     def roll(values: Array) -> Array:
-        rows = np.stack([_bounded(problem, row) for row in values])
+        rows = np.stack([problem.parameters.fitted_at(row).vector for row in values])
         starts, held = (np.broadcast_to(a, (len(rows), *a.shape)) for a in (state, controls))
         states = simulate(problem.system, starts, held, rows, knots.step_s, substeps=substeps)
         return states[:, knots.frame_knot]
@@ -105,12 +105,6 @@ def _descend(roll: Motions, loss: Judge, start: Array, cost: float, units: Array
     _, jacobian, states = _linearized(roll, loss, values, units)
     information = (jacobian.T @ jacobian) / np.outer(units, units)
     return Found(values, states, information, cost, used, converged)
-
-
-def _bounded(problem: Problem, values: Array) -> Array:
-    """All parameters in SI, the free ones within their bounds."""
-    moved = problem.parameters.with_free_vector(np.clip(values, -50.0, 50.0))
-    return np.array([float(np.clip(p.value, p.lower, p.upper)) if p.free else p.value for p in moved])
 
 
 def _costs(roll: Motions, loss: Judge, values: Array) -> Array:

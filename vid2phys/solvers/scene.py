@@ -8,6 +8,7 @@ body without gloss the first two orders of spherical harmonics; the first order 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +21,9 @@ from vid2phys.engine.points import world_points
 from vid2phys.engine.render.differentiable import closed, draw, normals_of
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
-from vid2phys.types import Array, Mesh
+from vid2phys.risp.tracking.view import View, resample
+from vid2phys.rotations import invert_transform
+from vid2phys.types import Array, Camera, Mesh
 
 _RIDGE = 1e-3  # of the pixels that a part covers: colours that no picture tells stay near grey
 _GREY = 0.18
@@ -52,6 +55,30 @@ class Views:
             if values.shape != shape:
                 got = f"{name} of shape {list(values.shape)} for {len(self.frames)} frames"
                 raise InputError(got, f"{list(shape)}", "give square views of one size, one a frame")
+
+    @staticmethod
+    def through(
+        looks: Sequence[View],
+        camera: Camera,
+        frames: NDArray[np.int64],
+        pictures: Iterable[NDArray[np.uint8]],
+        backdrop: NDArray[np.uint8],
+        known: NDArray[np.bool_],
+    ) -> Views:
+        """Views of a camera, which has a pose: of frames [n] as `pictures` [H, W, 3], and of what is behind the body.
+
+        known: [n, V, V], in the views. Raises InputError as any `Views`.
+        """
+        to_view = np.tile(np.eye(4), (len(looks), 1, 1))
+        to_view[:, :3, :3] = [look.rotation_view_from_camera for look in looks]
+        return Views(
+            frames,
+            np.stack([resample(each, camera, look) for each, look in zip(pictures, looks, strict=True)]) / 255.0,
+            np.stack([resample(backdrop, camera, look) for look in looks]) / 255.0,
+            known,
+            np.stack([look.K for look in looks]),
+            to_view @ invert_transform(np.asarray(camera.camera_to_world)),
+        )
 
     @property
     def size(self) -> int:

@@ -108,7 +108,7 @@ def control(
 def _pictures(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera, Array, Clip]:
     """Camera, its pose and the picture."""
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
-    from vid2phys.io.still import read_still
+    from vid2phys.io.held import read_still
 
     camera = load_camera(options["camera"], options["camera_pose"])
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
@@ -255,7 +255,7 @@ def _message(reached: Reached, status: str) -> str:
 
 def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -> None:
     """overlay.mp4: the target, and beside it the motion drawn over it, which ends where the picture shows the body."""
-    from vid2phys.io.still import still_clip
+    from vid2phys.io.held import still_clip
     from vid2phys.report.overlay import write_overlay
     from vid2phys.tasks.film import states_at
     from vid2phys.types import Trajectory

@@ -229,14 +229,4 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.
             "the clip shows nothing but the body", "frames that show what is behind it", "use --loss keypoint"
         )
     known = [resample(np.repeat(unknown[..., None], 3, axis=-1), camera, view)[..., 0] == 255 for view in views]
-    from_camera = np.stack([view.rotation_view_from_camera for view in views])
-    to_view = np.tile(np.eye(4), (len(views), 1, 1))
-    to_view[:, :3, :3] = from_camera
-    return Views(
-        frames,
-        np.stack([resample(p, camera, v) for p, v in zip(pictures, views, strict=True)]) / 255.0,
-        np.stack([resample(behind, camera, view) for view in views]) / 255.0,
-        np.stack(known),
-        np.stack([view.K for view in views]),
-        to_view @ to_camera,
-    )
+    return Views.through(views, camera, frames, pictures, behind, np.stack(known))

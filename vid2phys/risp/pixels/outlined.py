@@ -41,7 +41,7 @@ def outlined(
     radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
 
-    def fit(frame: tuple[int, Image]) -> Contour | None:
+    def fit(frame: tuple[int, Image]) -> tuple[Array, Contour] | None:
         i, picture = frame
         place, angle = direction_and_size(translation[i], radius_m)
         if float(in_frame_diameter(camera, place, angle)) < LEAST_PX:
@@ -49,16 +49,17 @@ def outlined(
         modes = pose_modes(rotation[i], translation[i], seen.points_body)
         shared = np.diag(_shared_std(basis[i], modes) ** 2)
         prior = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
-        return fit_contour(picture, camera, mesh, rotation[i], translation[i], prior=np.asarray(prior))
+        contour = fit_contour(picture, camera, mesh, rotation[i], translation[i], prior=np.asarray(prior))
+        return None if contour is None else (modes, contour)
 
     fitted = False
     found = side_by_side(fit, ((int(i), frames[int(i)]) for i in known))
-    for done, (i, contour) in enumerate(zip(known, found, strict=True)):
+    for done, (i, fit_of_frame) in enumerate(zip(known, found, strict=True)):
         if progress is not None:
             progress(done / len(known))
-        if contour is None:
+        if fit_of_frame is None:
             continue
-        modes = pose_modes(rotation[i], translation[i], seen.points_body)
+        modes, contour = fit_of_frame
         bearings[i] += modes @ difference(rotation[i], translation[i], contour.rotation, contour.translation)
         rotation[i], translation[i] = contour.rotation, contour.translation
         std = np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale

@@ -1,4 +1,4 @@
-"""A single picture as a clip: the same frame, as often as it is asked for."""
+"""Pictures in memory as a clip, and a single picture as one: the same frame, as often as it is asked for."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import require_file
-from vid2phys.types import Clip
+from vid2phys.types import Array, Clip
 
 _A_PICTURE = "a picture (PNG, JPEG, TIFF ...)"
 
 
 @dataclass(frozen=True)
-class Still:
-    """Frames that all show one picture, RGB uint8 [H, W, 3]."""
+class HeldFrames:
+    """`Frames` of an array, RGB uint8 [T, H, W, 3]."""
 
-    picture: NDArray[np.uint8]
-    count: int
+    pictures: NDArray[np.uint8]
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.pictures)
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
-        return iter([self.picture] * self.count)
+        return iter(self.pictures)
 
     def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """See `Frames.sample`."""
-        return np.broadcast_to(self.picture, (len(indices), *self.picture.shape))
+        return self.pictures[indices]
 
 
 def read_still(path: str | Path, frames: int, fps: float) -> Clip:
@@ -49,5 +48,10 @@ def read_still(path: str | Path, frames: int, fps: float) -> Clip:
 
 def still_clip(picture: NDArray[np.uint8], frames: int, fps: float, name: str = "still") -> Clip:
     """A picture as a clip of so many frames."""
-    height, width = picture.shape[:2]
-    return Clip(Still(picture, frames), np.arange(frames) / fps, width, height, name)
+    return held_clip(np.broadcast_to(picture, (frames, *picture.shape)), np.arange(frames) / fps, name)
+
+
+def held_clip(pictures: NDArray[np.uint8], times_s: Array, name: str) -> Clip:
+    """Pictures [T, H, W, 3] as a clip with frames at times_s [T]."""
+    _, height, width, _ = pictures.shape
+    return Clip(HeldFrames(pictures), times_s, width, height, name)
