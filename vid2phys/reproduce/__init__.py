@@ -1,6 +1,7 @@
 """The papers' tables and figures: one module each, found by its file name (`risp_table1.py` is `risp-table1`).
 
-A module holds `run(setting) -> Table` and `METHODS`. Tables are filled cell by cell (`cells`): a method of a body.
+A module holds `run(setting) -> Table`, `METHODS`, and `BODIES` where they are not those of RISP (`bodies`). Tables are
+filled cell by cell (`cells`, `gradsim.cells`): a method of a body.
 Shared: `bodies` (which there are), `subject` (what a table does with one: `rigid`, `posed`), `stage` and `unseen` (the
 frames), `methods` (trained networks), `table`.
 """
@@ -50,13 +51,14 @@ def reproduce(
     from vid2phys.tasks.training import choose_device
     from vid2phys.tasks.training_progress import show_training
 
-    entries(bodies)  # raises for unknown names before anything is computed
     if seed < 0:
         raise UsageError(f"--seed {seed}", "0 or more", "leave it out for 0")
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    for method in methods:
-        if method not in module.METHODS:
-            raise unknown_name("method", method, module.METHODS)
+    known = getattr(module, "BODIES", None) or tuple(entry.name for entry in entries())
+    for kind, asked, there in (("body", bodies, known), ("method", methods, module.METHODS)):
+        for each in asked:
+            if each not in there:
+                raise unknown_name(kind, each, there)
     with disk_errors(work), show_training(quiet) as progress:
         setting = Setting(quick, out, work, progress, bodies, methods, choose_device(device), seed)
         files: list[Path] = module.run(setting).write(setting)

@@ -34,7 +34,7 @@ class Setting:
 @dataclass
 class Table:
     """rows: flat dictionaries with system, method, metric, value, std, n, unit, paper and more. notes: what a reader
-    has to know. draw: writes a picture to a path, or None."""
+    has to know. draw, film: write a picture (PNG) or a video (MP4) to a path. quick: what a quick run lacks."""
 
     name: str
     command: str
@@ -42,9 +42,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     draw: Callable[[Path], None] | None = None
+    film: Callable[[Path], None] | None = None
+    quick: str = "far too little training for these numbers to mean anything"
 
     def write(self, setting: Setting) -> list[Path]:
-        """JSON, Markdown and, if there is one, PNG; a quick table never replaces a full one. Returns the files."""
+        """JSON, Markdown and, if there are any, PNG and MP4; a quick table never replaces a full one."""
         stem = self.name
         if setting.quick and _is_full(setting.out / f"{stem}.json"):
             stem = f"{stem}.quick"
@@ -58,14 +60,15 @@ class Table:
             "notes": self.notes,
             "rows": self.rows,
         }
-        json_path, text_path, picture = (setting.out / f"{stem}{ending}" for ending in (".json", ".md", ".png"))
-        write_text(json_path, json.dumps(document, indent=1) + "\n")
-        write_text(text_path, markdown(document))
-        if self.draw is None:
-            return [json_path, text_path]
-        with atomic_path(picture) as temporary:
-            self.draw(temporary)
-        return [json_path, text_path, picture]
+        files = [setting.out / f"{stem}{ending}" for ending in (".json", ".md")]
+        write_text(files[0], json.dumps(document, indent=1) + "\n")
+        write_text(files[1], markdown(document, self.quick))
+        for ending, make in ((".png", self.draw), (".mp4", self.film)):
+            if make is not None:
+                files.append(setting.out / f"{stem}{ending}")
+                with atomic_path(files[-1]) as temporary:
+                    make(temporary)
+        return files
 
 
 def row(system: str, method: str, metric: str, value: float | None, unit: str, **more: Any) -> dict[str, Any]:
@@ -94,12 +97,12 @@ def machine(device: str) -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}{gpu}"
 
 
-def markdown(document: dict[str, Any]) -> str:
-    """The table for people: a line for each system and method, a column for each metric."""
+def markdown(document: dict[str, Any], quick: str = Table.quick) -> str:
+    """The table for people: a line for each system and method, a column for each metric. quick: see `Table`."""
     rows = [row for row in document["rows"] if "configuration" not in row and "epoch" not in row]
     lines = [f"# {document['name']}", ""]
     if document["quick"]:
-        lines += ["**A quick run: far too little training for these numbers to mean anything.**", ""]
+        lines += [f"**A quick run: {quick}.**", ""]
     lines += [f"`{document['command']}`, {document['seconds']:.0f} s on {document['machine']}.", ""]
     metrics = list(dict.fromkeys((row["metric"], row["unit"]) for row in rows if row["value"] is not None))
     lines.append("| system | method | " + " | ".join(f"{m} [{u}]" if u != "1" else m for m, u in metrics) + " |")

@@ -120,18 +120,13 @@ def comes_first(near_a: wp.float64, face_a: wp.int32, near_b: wp.float64, face_b
 
 
 @wp.kernel
-def composite(
+def sort_fragments(
     start: wp.array(dtype=wp.int32),
     face_of: wp.array(dtype=wp.int32),
     area_of: wp.array(dtype=wp.float64),
     nearness_of: wp.array(dtype=wp.float64),
-    colors: wp.array3d(dtype=wp.float64),
-    pixels: int,
-    picture: wp.array2d(dtype=wp.float64),
-    coverage: wp.array(dtype=wp.float64),
 ) -> None:
-    """One thread a pixel of [B * H * W]: its fragments [start, start + 1) are sorted, then each takes the area that it
-    has, as far as those before it left any."""
+    """One thread a pixel of [B * H * W]: its fragments [start, start + 1) from front to back."""
     pixel = wp.tid()
     first, end = start[pixel], start[pixel + 1]
     for k in range(first + 1, end):
@@ -149,12 +144,27 @@ def composite(
         face_of[j] = face
         area_of[j] = area
         nearness_of[j] = nearness
+
+
+@wp.kernel
+def composite(
+    start: wp.array(dtype=wp.int32),
+    face_of: wp.array(dtype=wp.int32),
+    row_of: wp.array(dtype=wp.int32),
+    area_of: wp.array(dtype=wp.float64),
+    colors: wp.array2d(dtype=wp.float64),
+    picture: wp.array2d(dtype=wp.float64),
+    coverage: wp.array(dtype=wp.float64),
+) -> None:
+    """One thread a pixel of [B * H * W]: each of its sorted fragments takes the area that it has, as far as those
+    before it left any. row_of: where in `colors` [R, C] the colour of a fragment is."""
+    pixel = wp.tid()
     free = wp.float64(1.0)
-    for k in range(first, end):
+    for k in range(start[pixel], start[pixel + 1]):
         taken = wp.min(area_of[k], free)
         if taken > ZERO:
-            for channel in range(colors.shape[2]):
-                picture[pixel, channel] = picture[pixel, channel] + taken * colors[pixel // pixels, face_of[k], channel]
+            for channel in range(colors.shape[1]):
+                picture[pixel, channel] = picture[pixel, channel] + taken * colors[row_of[k], channel]
             free = free - taken
     coverage[pixel] = ONE - free
 
@@ -201,8 +211,9 @@ def add_edge(
 def composite_adjoint(
     start: wp.array(dtype=wp.int32),
     face_of: wp.array(dtype=wp.int32),
+    row_of: wp.array(dtype=wp.int32),
     area_of: wp.array(dtype=wp.float64),
-    colors: wp.array3d(dtype=wp.float64),
+    colors: wp.array2d(dtype=wp.float64),
     corners: wp.array2d(dtype=wp.vec3d),
     faces: wp.array(dtype=wp.vec3i),
     width: int,
@@ -210,9 +221,9 @@ def composite_adjoint(
     by_picture: wp.array2d(dtype=wp.float64),
     by_coverage: wp.array(dtype=wp.float64),
     grad_corners: wp.array3d(dtype=wp.float64),
-    grad_colors: wp.array3d(dtype=wp.float64),
+    grad_colors: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """One thread a pixel: gradients for corners [B, V, 2] and colours [B, F, C] from those of `composite`'s outputs.
+    """One thread a pixel: gradients for corners [B, V, 2] and colours [R, C] from those of `composite`'s outputs.
 
     The fragment that fills the pixel takes what is left: its own area does not count, and what those before it gain it
     loses.
@@ -226,18 +237,18 @@ def composite_adjoint(
         taken = wp.min(area_of[k], free)
         if taken > ZERO:
             gain = by_coverage[pixel] + ZERO
-            for channel in range(colors.shape[2]):
+            for channel in range(colors.shape[1]):
                 slope = by_picture[pixel, channel]
-                gain = gain + slope * colors[picture, face_of[k], channel]
-                wp.atomic_add(grad_colors, picture, face_of[k], channel, taken * slope)
+                gain = gain + slope * colors[row_of[k], channel]
+                wp.atomic_add(grad_colors, row_of[k], channel, taken * slope)
             if area_of[k] >= free and filling == end:
                 filling, of_filling = k, gain
             free = free - taken
     for k in range(first, wp.min(filling, end)):
         if area_of[k] > ZERO and area_of[k] < ONE:
             gain = by_coverage[pixel] - of_filling
-            for channel in range(colors.shape[2]):
-                gain = gain + by_picture[pixel, channel] * colors[picture, face_of[k], channel]
+            for channel in range(colors.shape[1]):
+                gain = gain + by_picture[pixel, channel] * colors[row_of[k], channel]
             i, j, m = faces[face_of[k]][0], faces[face_of[k]][1], faces[face_of[k]][2]
             a, b, c = corners[picture, i], corners[picture, j], corners[picture, m]
             gain = gain * wp.sign(edge(a, b, c[0], c[1]))

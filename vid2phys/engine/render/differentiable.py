@@ -5,13 +5,19 @@ A-buffer (Carpenter, SIGGRAPH 1984) with areas in place of masks. What an area g
 closed form, so gradients are exact where no two faces trade places in depth, silhouettes, creases and faces smaller
 than a pixel included. A wider reach comes from blurring pictures, not from softer edges: these stay where they are.
 
+What is inside a body's outline may have one colour a face, or any that varies over it (`Paint`): values at its corners
+interpolated in perspective at the middle of the pixel, as DIB-R has it (Chen et al., NeurIPS 2019).
+
 Pixel centres are at integers (OpenCV). Limits: where faces pierce each other the line between them does not move with
-the vertices; of two outlines in one pixel the nearer is taken to leave its free part to the other; faces that reach
-behind the camera are dropped; no shadows, no texture, no lens distortion (use a virtual camera: `risp.tracking.view`).
+the vertices; of two outlines in one pixel the nearer is taken to leave its free part to the other; a face that has a
+pixel's middle beside it shows the colour of its nearest border there; faces that reach behind the camera are dropped;
+no shadows, no lens distortion (use a virtual camera: `risp.tracking.view`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,10 +30,27 @@ _NEAR_M = 1e-6
 _SAME = 1e-9  # of a body's size: vertices as close as this are one
 
 
+@dataclass(frozen=True)
+class Fragments:
+    """Pieces of faces in pixels: where a `Paint` has to say a colour.
+
+    picture, face: [n]. weights: [n, 3] of the face's corners at the middle of the pixel, of its border if that is
+    beside it; in perspective, with gradients for the vertices.
+    """
+
+    picture: Tensor
+    face: Tensor
+    weights: Tensor
+
+
+Paint = Callable[[Fragments], Tensor]
+"""Linear light [n, C] of fragments."""
+
+
 def draw(
     vertices_camera: Tensor,
     faces: NDArray[np.int64],
-    colors: Tensor,
+    colors: Tensor | Paint,
     K: Tensor,
     width: int,
     height: int,
@@ -36,10 +59,10 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """Pictures of B bodies and how much of each pixel they cover, with gradients for vertices and colours.
 
-    vertices_camera: [B, V, 3] m in camera axes. faces: [F, 3]. colors: [B, F, C], linear light. K: [B, 3, 3] px, no
-    skew. one_sided: [F] faces that are not seen from behind (`closed`; None: all are seen from both sides). Returns
-    pictures [B, height, width, C], in which what is not covered is black (add (1 - coverage) times what is behind), and
-    coverage [B, height, width] in 0..1. Computes in float64 on the device of the vertices.
+    vertices_camera: [B, V, 3] m in camera axes. faces: [F, 3]. colors: [B, F, C], linear light, or what says it of
+    each piece of a face. K: [B, 3, 3] px, no skew. one_sided: [F] faces that are not seen from behind (`closed`; None:
+    all are seen from both sides). Returns pictures [B, height, width, C], in which what is not covered is black (add
+    (1 - coverage) times what is behind), and coverage [B, height, width] in 0..1. Computes in float64 on the device of the vertices.
     """
     vertices = vertices_camera.double()
     safe = torch.where(vertices[..., 2:] > _NEAR_M, vertices[..., 2:], torch.ones_like(vertices[..., 2:]))
@@ -47,7 +70,13 @@ def draw(
     pixels = focal * vertices[..., :2] / safe + K[:, None, :2, 2] + 0.5
     corners = torch.cat([pixels, vertices[..., 2:]], dim=-1)
     sides = np.zeros(len(faces), dtype=bool) if one_sided is None else one_sided
-    picture, coverage = _Composite.apply(corners, colors.double(), faces, sides, width, height)
+    found = _Found.of(corners.detach(), faces, sides, width, height)
+    if callable(colors):
+        fragments = Fragments(found.picture, found.face.long(), _weights(corners, faces, found))
+        rows, values = torch.arange(len(found.face), dtype=torch.int32, device=corners.device), colors(fragments)
+    else:
+        rows, values = (found.picture * len(faces) + found.face).int(), colors.flatten(0, 1)
+    picture, coverage = _Composite.apply(corners, values.double(), rows, found, faces)
     return picture, coverage
 
 
@@ -81,60 +110,112 @@ def normals_of(vertices: Tensor, faces: NDArray[np.int64]) -> Tensor:
     return normals / normals.norm(dim=-1, keepdim=True).clamp(min=1e-30)
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The fragments of B pictures, pixel by pixel, from front to back; n are kept, one at least.
+
+    start: [B * H * W + 1] int32, where those of a pixel begin. picture: [n]. face: [n] int32. area: [n] of the pixel.
+    """
+
+    start: Tensor
+    picture: Tensor
+    face: Tensor
+    area: Tensor
+    width: int
+    height: int
+
+    @staticmethod
+    def of(corners: Tensor, faces: NDArray[np.int64], one_sided: NDArray[np.bool_], width: int, height: int) -> _Found:
+        """Of corners [B, V, 3]: x, y in pixels from the picture's corner, z in m."""
+        from vid2phys.engine.kernels import coverage as kernels
+
+        wp, batch, on = kernels.wp, len(corners), corners.device
+        device = wp.device_from_torch(on)
+        sides: Any = wp.array(np.asarray(one_sided, dtype=bool), dtype=wp.bool, device=device)
+        points, triangles = _points(wp, corners), _triangles(wp, faces, device)
+        total = batch * height * width
+
+        def find(place: Tensor, keep: int, *kept: Tensor) -> None:
+            arrays = [wp.from_torch(t, requires_grad=False) for t in (place, *kept)]
+            inputs = [points, triangles, sides, _NEAR_M, width, height, arrays[0], keep, *arrays[1:]]
+            wp.launch(kernels.fragments, (batch, len(faces)), inputs, device=device)
+
+        def fresh(size: int) -> tuple[Tensor, Tensor, Tensor]:
+            face = torch.zeros(size, dtype=torch.int32, device=on)
+            area, nearness = (torch.zeros(size, dtype=torch.float64, device=on) for _ in range(2))
+            return face, area, nearness
+
+        counts = torch.zeros(total + 1, dtype=torch.int32, device=on)
+        find(counts[1:], 0, *fresh(1))
+        start = torch.cumsum(counts, 0, dtype=torch.int32)
+        face, area, nearness = fresh(max(int(start[-1]), 1))
+        find(start[:-1].clone(), 1, face, area, nearness)
+        arrays = [wp.from_torch(t, requires_grad=False) for t in (start, face, area, nearness)]
+        wp.launch(kernels.sort_fragments, total, arrays, device=device)
+        pictures = counts[1:].reshape(batch, -1).sum(1)
+        picture = torch.repeat_interleave(torch.arange(batch, device=on), pictures)
+        return _Found(start, picture if len(picture) else face.long(), face, area, width, height)
+
+    @property
+    def middles(self) -> Tensor:
+        """Of the pixels of the fragments, [n, 2] px from the picture's corner."""
+        counts = self.start.diff()
+        pixel = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+        pixel = pixel if len(pixel) else torch.zeros_like(self.picture)
+        x, y = pixel % self.width, pixel // self.width % self.height
+        return torch.stack([x, y], dim=-1).double() + 0.5
+
+
+def _weights(corners: Tensor, faces: NDArray[np.int64], found: _Found) -> Tensor:
+    """See `Fragments.weights`: areas in the picture over depths, those of what is beside a face taken for zero."""
+    face = torch.from_numpy(np.asarray(faces, dtype=np.int64)).to(corners.device)[found.face.long()]
+    triangles = corners[found.picture[:, None], face]
+    x, y = (triangles[..., :2] - found.middles[:, None]).unbind(-1)
+    areas = x.roll(-1, 1) * y.roll(-2, 1) - x.roll(-2, 1) * y.roll(-1, 1)
+    inner = (areas * areas.sum(1, keepdim=True).sign().detach()).clamp(min=0.0) / triangles[..., 2]
+    return inner / inner.sum(1, keepdim=True).clamp(min=1e-30)
+
+
+def _points(wp: Any, corners: Tensor) -> Any:
+    return wp.from_torch(corners.detach().contiguous(), dtype=wp.vec3d, requires_grad=False)
+
+
+def _triangles(wp: Any, faces: NDArray[np.int64], device: Any) -> Any:
+    return wp.array(np.asarray(faces, dtype=np.int32), dtype=wp.vec3i, device=device)
+
+
 class _Composite(torch.autograd.Function):
-    """Corners [B, V, 3] (x, y in pixels from the picture's corner, z in m) and colours [B, F, C] to the pictures."""
+    """Corners [B, V, 3] and colours [R, C], of which `rows` [n] names that of each fragment, to the pictures."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        corners: Tensor,
-        colors: Tensor,
-        faces: NDArray[np.int64],
-        one_sided: NDArray[np.bool_],
-        width: int,
-        height: int,
+        ctx: Any, corners: Tensor, colors: Tensor, rows: Tensor, found: _Found, faces: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor]:
         from vid2phys.engine.kernels import coverage as kernels
 
-        wp, batch = kernels.wp, len(corners)
+        wp, shape = kernels.wp, (len(corners), found.height, found.width)
         device = wp.device_from_torch(corners.device)
-        triangles: Any = wp.array(np.asarray(faces, dtype=np.int32), dtype=wp.vec3i, device=device)
-        sides: Any = wp.array(np.asarray(one_sided, dtype=bool), dtype=wp.bool, device=device)
-        points = wp.from_torch(corners.detach().contiguous(), dtype=wp.vec3d, requires_grad=False)
-        shades = wp.from_torch(colors.detach().contiguous(), dtype=wp.float64, requires_grad=False)
-        total = batch * height * width
-
-        def find(place: Any, keep: int, kept: list[Any]) -> None:
-            inputs = [points, triangles, sides, _NEAR_M, width, height, place, keep, *kept]
-            wp.launch(kernels.fragments, (batch, len(faces)), inputs, device=device)
-
-        counts = torch.zeros(total + 1, dtype=torch.int32, device=corners.device)
-        nothing = [wp.empty(1, dtype=t, device=device) for t in (wp.int32, wp.float64, wp.float64)]
-        find(wp.from_torch(counts[1:], requires_grad=False), 0, nothing)
-        start = torch.cumsum(counts, 0, dtype=torch.int32)
-        size = max(int(start[-1]), 1)
-        kept = [wp.empty(size, dtype=t, device=device) for t in (wp.int32, wp.float64, wp.float64)]
-        find(wp.from_torch(start[:-1].clone(), requires_grad=False), 1, kept)
-        picture = colors.new_zeros((total, colors.shape[-1]))
-        covered = colors.new_zeros(total)
-        ctx.warp = wp.from_torch(start, requires_grad=False), kept[0], kept[1], shades, points, triangles
-        inputs = [ctx.warp[0], *kept, shades, height * width]
-        outputs = [wp.from_torch(t, dtype=wp.float64, requires_grad=False) for t in (picture, covered)]
-        wp.launch(kernels.composite, total, inputs, outputs, device=device)
-        ctx.keep, ctx.shape = (start, colors, corners), (batch, height, width)
-        return picture.reshape(batch, height, width, -1), covered.reshape(batch, height, width)
+        total = len(found.start) - 1
+        picture, covered = colors.new_zeros((total, colors.shape[-1])), colors.new_zeros(total)
+        given = found.start, found.face, rows, found.area, colors.detach().contiguous()
+        ctx.warp = [wp.from_torch(t, requires_grad=False) for t in given]
+        outputs = [wp.from_torch(t, requires_grad=False) for t in (picture, covered)]
+        wp.launch(kernels.composite, total, ctx.warp, outputs, device=device)
+        ctx.keep, ctx.faces, ctx.found = (*given, corners, colors), faces, found
+        return picture.reshape(*shape, -1), covered.reshape(shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_picture: Tensor, by_coverage: Tensor) -> tuple[Tensor | None, ...]:
         from vid2phys.engine.kernels import coverage as kernels
 
-        wp, (batch, height, width) = kernels.wp, ctx.shape
-        _, colors, corners = ctx.keep
-        total = batch * height * width
+        wp, found = kernels.wp, ctx.found
+        *_, corners, colors = ctx.keep
+        device, total = wp.device_from_torch(corners.device), len(found.start) - 1
         grad_corners, grad_colors = torch.zeros_like(corners), torch.zeros_like(colors)
         given = by_picture.reshape(total, -1).contiguous(), by_coverage.reshape(total).contiguous()
-        arrays = [wp.from_torch(t, dtype=wp.float64, requires_grad=False) for t in (*given, grad_corners, grad_colors)]
-        inputs = [*ctx.warp, width, height * width, *arrays[:2]]
-        wp.launch(kernels.composite_adjoint, total, inputs, arrays[2:], device=wp.device_from_torch(corners.device))
-        return grad_corners, grad_colors, None, None, None, None
+        arrays = [wp.from_torch(t, requires_grad=False) for t in (*given, grad_corners, grad_colors)]
+        meshes = _points(wp, corners), _triangles(wp, ctx.faces, device)
+        inputs = [*ctx.warp, *meshes, found.width, found.height * found.width, *arrays[:2]]
+        wp.launch(kernels.composite_adjoint, total, inputs, arrays[2:], device=device)
+        return grad_corners, grad_colors, None, None, None

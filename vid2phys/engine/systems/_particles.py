@@ -77,12 +77,12 @@ class ParticleSystem(FlatSystem):
 
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`; points in the shape at rest."""
-        corners, weights = self._place(points_body)
+        corners, weights = self.place(points_body)
         return np.einsum("kc,...kcx->...kx", weights, self.positions(states)[..., corners, :])
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`; the same for all states."""
-        corners, weights = self._place(points_body)
+        corners, weights = self.place(points_body)
         jacobian = np.zeros((len(corners), 3, len(self.state_names)))
         point = np.arange(len(corners))[:, None]
         for axis in range(3):
@@ -97,8 +97,8 @@ class ParticleSystem(FlatSystem):
         """See `System.hover_controls`: none is needed."""
         return np.zeros(len(self.control_names))
 
-    def _place(self, points: Array) -> tuple[Indices, Array]:
-        """`embed`, remembered for the sets of points used last."""
+    def place(self, points: Array) -> tuple[Indices, Array]:
+        """Vertices [K, C] that carry points [K, 3], and their weights: `embed`, remembered for the sets used last."""
         points = np.ascontiguousarray(points, dtype=float)
         key = points.tobytes()
         if key not in self._places:

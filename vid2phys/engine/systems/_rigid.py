@@ -74,7 +74,7 @@ class RigidBodies(System):
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`."""
         positions, quats = self.body_pose(states)
-        turned = self._in_body(points_body) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
+        turned = self.in_body(points_body) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
         return positions[..., None, :] + turned
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
@@ -82,14 +82,15 @@ class RigidBodies(System):
         rotation = rotations.matrix_from_quat(self.body_pose(states)[1])
         jacobian = np.zeros((*np.shape(states)[:-1], len(points_body), 3, 12 * self.count))
         jacobian[..., :3] = np.eye(3)
-        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(self._in_body(points_body))
+        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(self.in_body(points_body))
         return jacobian
 
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
         """See `System.vertices`."""
         return self.keypoints(state, mesh_vertices)
 
-    def _in_body(self, points: Array) -> Array:
+    def in_body(self, points: Array) -> Array:
+        """Points [K, 3] m given in axes of their own, in the first body's."""
         return (np.asarray(points, dtype=float) - self.origin) @ self.axes
 
 

@@ -1,0 +1,5 @@
+"""What the experiments of gradSim (Jatavallabhula, Macklin et al., ICLR 2021) share; each is a `gradsim_*.py` beside.
+
+`pixels`: from a simulated motion to pictures and their error, one graph in PyTorch. `descent`: first-order methods on
+any such graph. `newton`: ours, with intervals. `cells`: what is finished. Built from the paper's equations.
+"""

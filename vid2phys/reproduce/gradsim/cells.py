@@ -1,0 +1,97 @@
+"""What is finished of an experiment, kept in the work folder object by object: it goes on where it was interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vid2phys.io.files import write_text
+from vid2phys.reproduce.table import Setting, row
+
+Outcome = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one body of an experiment. count: objects it is tried on. version: of how outcomes are made."""
+
+    table: str
+    body: str
+    method: str
+    count: int
+    setting: Setting
+    version: int = 1
+
+    @property
+    def path(self) -> Path:
+        """Where its outcomes are kept; those of fewer objects are the first of more."""
+        facts = [self.setting.quick, self.setting.seed, self.version]
+        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+        return self.setting.work / self.table / f"{self.body}-{self.method}-{digest}.json"
+
+    @property
+    def name(self) -> str:
+        """For a reader."""
+        return f"{self.body}, {self.method}"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether this sitting is for it."""
+        bodies, methods = self.setting.bodies, self.setting.methods
+        return (not bodies or self.body in bodies) and (not methods or self.method in methods)
+
+    def outcomes(self) -> list[Outcome]:
+        """Those that are kept, of the first objects."""
+        try:
+            found: list[Outcome] = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return []
+        return found[: self.count]
+
+    def fill(self, work: Callable[[int], Outcome]) -> list[Outcome]:
+        """All outcomes; those that are missing are made by `work`, given the number of the object."""
+        found = self.outcomes()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        while len(found) < self.count:
+            self.setting.progress.step(self.name, len(found), self.count)
+            found.append(work(len(found)))
+            write_text(self.path, json.dumps(found) + "\n")
+        return found
+
+    def row(self, metric: str, key: str, unit: str, **more: Any) -> dict[str, Any]:
+        """Mean and spread of one number over the objects; without a value where nothing is finished."""
+        values = [outcome[key] for outcome in self.outcomes() if outcome.get(key) is not None]
+        if not values:
+            return row(self.body, self.method, metric, None, unit, reason="not run yet", **more)
+        spread = {"std": float(f"{np.std(values):.4g}"), "n": len(values), **more}
+        return row(self.body, self.method, metric, float(np.mean(values)), unit, **spread)
+
+
+def rng_of(setting: Setting, *stream: int) -> np.random.Generator:
+    """Random numbers of one object of an experiment, the same for all methods."""
+    return np.random.default_rng([setting.seed, *stream])
+
+
+def missing_note(cells: Sequence[Cell]) -> list[str]:
+    """Which cells are not finished, and how to finish them; nothing where all are."""
+    empty = [
+        f"{cell.name} ({len(cell.outcomes())} of {cell.count})" for cell in cells if len(cell.outcomes()) < cell.count
+    ]
+    if not empty:
+        return []
+    command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
+    return [f"Not finished: {'; '.join(empty)}. {command} fills a cell."]
+
+
+def filled(cells: Sequence[Cell], work: Callable[[Cell], Callable[[int], Outcome]]) -> None:
+    """Makes what is missing of the cells that this sitting is for."""
+    for cell in cells:
+        if cell.is_asked and len(cell.outcomes()) < cell.count:
+            cell.setting.progress.note(cell.name)
+            cell.fill(work(cell))

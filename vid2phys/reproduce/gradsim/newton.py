@@ -1,0 +1,82 @@
+"""Ours on gradSim's experiments: the same pictures by Levenberg and Marquardt's descent, with intervals.
+
+Pixels are taken to err by `SIGMA` each, independent of each other: intervals say what pictures that noisy tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vid2phys.engine.rollout import simulate
+from vid2phys.reproduce.gradsim.pixels import Shot, Stage, Target
+from vid2phys.solvers import arrow, newton
+from vid2phys.solvers.intervals import estimates, identifiability
+from vid2phys.types import Array, Estimate, Parameters
+
+SIGMA = 0.01  # of a pixel's linear light, full scale 1
+
+
+@dataclass(frozen=True)
+class PictureJudge:
+    """How far pictures are from a target, in deviations of its noise: a `newton.Judge` of states at the frames."""
+
+    stage: Stage
+    target: Target
+
+    def value(self, states: Tensor) -> Tensor:
+        """Half the sum of squares."""
+        return 0.5 * self.residuals(states).square().sum()
+
+    def residuals(self, states: Tensor) -> Tensor:
+        """[R]."""
+        return self.target.differences(self.stage.pictures(states)) / SIGMA
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was found. estimates: of the free parameters, with 95 % intervals. said: what the pictures do not tell."""
+
+    estimates: tuple[Estimate, ...]
+    said: tuple[str, ...]
+    iterations: int
+    loss: float
+
+    def __getitem__(self, name: str) -> Estimate:
+        return next(each for each in self.estimates if each.name == name)
+
+
+def motions(shot: Shot, initial: Array, controls: Array, parameters: Parameters) -> newton.Motions:
+    """Free parameters in solver coordinates [B, U] to states at the frames [B, F, N], in one batch."""
+
+    def roll(values: Array) -> Array:
+        rows = np.stack([parameters.fitted_at(row).vector for row in values])
+        starts, held = (np.broadcast_to(a, (len(rows), *a.shape)) for a in (initial, controls))
+        how = {"integrator": shot.integrator, "substeps": shot.substeps, "precision": shot.precision}
+        states = simulate(shot.system, starts, held, rows, shot.step_s, **how)  # type: ignore[arg-type]
+        return np.asarray(states[:, :: shot.every])
+
+    return roll
+
+
+def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
+    """Fits the free parameters from starts [B, U] in solver coordinates; units are those of `gradient.solve`."""
+    units = np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in parameters if p.free])
+    found = newton.solve(roll, judge, starts, units)
+    fitted, names = parameters.fitted_at(found.values), parameters.free_names
+    null = arrow.parameter_covariance(found.information, reference=np.diagonal(found.information))
+    with torch.no_grad():
+        degrees = float(judge.residuals(torch.from_numpy(found.states.copy())).numel() - len(units))
+    all_of = estimates(fitted, names, null.covariance, null.directions, degrees)
+    asked = tuple(each for each in all_of if each.name in names)
+    said = identifiability(names, null.directions, asked, fitted)
+    return Fit(asked, tuple(said), found.iterations, found.loss)
+
+
+def noisy(target: Target, rng: np.random.Generator) -> Target:
+    """The target with the noise that intervals are made for."""
+    noise = SIGMA * rng.normal(size=tuple(target.pictures.shape))
+    return Target(target.pictures + torch.from_numpy(noise), target.mask)
