@@ -21,7 +21,6 @@ NAME, BODIES, METHODS = "gradsim-gear", ("gear",), reach.METHODS
 _FPS = 30.0
 _FREQUENCY_HZ = 1.0  # of the controller, and of the goals' waves
 _SPREAD = 0.3  # of the controller's random weights
-_BEGUN = 0.1  # of them, for a descent to begin near rest: else it may begin where no goal is
 _WAVE = 0.3  # of the largest activation, that of the goals
 GOALS = tuple((order, offset) for offset in (0.0, 0.25, 0.5) for order in (1, -1))
 _NOTES = (
@@ -69,7 +68,7 @@ def task(gear: Gear, order: int, offset: float, *, seconds: float, size_px: int 
     reach_m = 3.0 * GRADSIM_GEAR.tip_m
     camera = looking_at((0.0, -8.0 * reach_m, 1.5 * reach_m), (0.0, 0.0, GRADSIM_GEAR.tip_m), reach_m, size_px)
     shot = Shot(gear, Stage((Actor.of(gear),), camera), 1.0 / _FPS, steps, substeps=substeps)
-    return Task(shot, parameters, drive, lambda rng: controller.drawn(rng, _SPREAD), last, begun=_BEGUN)
+    return Task(shot, parameters, drive, lambda rng: controller.drawn(rng, _SPREAD), last)
 
 
 def _wave(times_s: Array, muscles: int, order: int, offset: float) -> Array:

@@ -66,7 +66,7 @@ class Control:
     def _work(self, cell: Cell) -> Callable[[int], Outcome]:
         def outcome(index: int) -> Outcome:
             task = self.task(index)
-            start = task.begun * task.drawn(rng_of(cell.setting, _START, index))
+            start = task.begin(rng_of(cell.setting, _START, index))
             got = reach(task, cell.method, start, self.steps, rng_of(cell.setting, _DRAWS, index), lengths=self.lengths)
             ends = task.states(torch.from_numpy(np.stack([start, got.unknowns])))[:, -1].numpy()
             return {
@@ -94,7 +94,7 @@ class Control:
         rows.append(row(self.body, cell.method, "reached", reached, "1", n=len(found)))
         rows.append(cell.row("wall_s", "seconds", "s"))
         for metric, unit in _UNITS.items():
-            for step, values in enumerate(_curves(found, metric).T):
+            for step, values in enumerate(curves_of(found, metric).T):
                 rows.append(
                     row(self.body, cell.method, metric, float(values.mean()), unit, epoch=step, n=len(values),
                         std=float(f"{values.std():.4g}"))
@@ -110,11 +110,12 @@ class Control:
 
         shown = min(_SHOWN, max((len(found) for found in done.values()), default=0))
         figure = pyplot.figure(figsize=(9.0, 2.6 + 1.7 * shown), constrained_layout=True)
-        above, below = figure.subfigures(2, 1, height_ratios=[2.6, max(1.7 * shown, 0.1)])
+        parts: Any = figure.subfigures(2, 1, height_ratios=[2.6, max(1.7 * shown, 0.1)])
+        above, below = parts
         for axis, metric in zip(above.subplots(1, 3), ("image_error", "overlap", "middle_m"), strict=True):
             for method, found in done.items():
                 if found:
-                    curves = _curves(found, metric)
+                    curves = curves_of(found, metric)
                     axis.plot(curves.mean(axis=0), color=_COLORS[method], label=method)
                     steps = np.arange(curves.shape[1])
                     axis.fill_between(steps, curves.min(0), curves.max(0), color=_COLORS[method], alpha=0.15, lw=0)
@@ -153,7 +154,8 @@ class Control:
         pictures = _pictures(task, task.shot.filmed(states).numpy())
         goal = _pictures(task, np.array([outcome["goal"]]))[0]
         rate = 1.0 / (task.shot.step_s * task.shot.every)
-        with VideoWriter(path, *pictures.shape[2:0:-1], rate, crf=26) as video:
+        height, width = pictures.shape[1:3]
+        with VideoWriter(path, width, height, rate, crf=26) as video:
             for picture in pictures:
                 video.write(_over(picture, goal))
             for _ in range(round(rate)):
@@ -163,17 +165,18 @@ class Control:
 _NOTES = (
     "Control to one picture of a goal (gradSim, section 4.3). `pixel` compares the motion's last picture with it; "
     "`diffphysics` is told the goal's centre of mass and pulls the body's there; `random` is the best, by the picture, "
-    "of as many motions as a step of the others rolls out. All begin with the same "
-    "random unknowns. What is sought, the goals and the bodies' constants are ours: the paper publishes pictures only.",
+    "of as many motions as a step of the others rolls out. All begin with the same random unknowns, those of eight "
+    "that end nearest to the picture. What is sought, the goals and the bodies' constants are ours: the paper "
+    "publishes pictures only.",
     "A step goes along a conjugate gradient, as far as the best of a few lengths that are rolled out together. "
-    "`image_error`: mean squared difference of linear light. `overlap`: of the "
-    "outlines, common area by joint area. `middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step "
-    f"after which that is less than {REACHED:.0%} of the body's size, mean over those that come there; `reached`: "
-    "their share. `vertices_m`: RMS distance of all vertices from the goal's.",
+    "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
+    "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "
+    f"{REACHED:.0%} of the body's size, mean over those that come there; `reached`: their share. `vertices_m`: RMS "
+    "distance of all vertices from the goal's.",
 )
 
 
-def _curves(found: list[Outcome], metric: str) -> Array:
+def curves_of(found: list[Outcome], metric: str) -> Array:
     """[goals, steps + 1]; one that ended early stays where it is."""
     curves = [[each[metric] for each in outcome["curve"]] for outcome in found]
     longest = max(len(curve) for curve in curves)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -25,10 +25,31 @@ from vid2phys.types import Array
 
 METHODS = ("random", "diffphysics", "pixel")
 LENGTHS = 8  # of steps that are tried along a gradient
+_BEGUN = 8  # random unknowns that a start is chosen from
 _SHRUNK = 3  # times that all of them may be too long
 REACHED = 0.05  # of the body's size: the middle this near to the goal's
 
 Loss = Callable[[Tensor], Tensor]  # of the states [S + 1, N] of one motion
+
+
+class Motion(Protocol):
+    """A motion that unknowns drive towards a goal."""
+
+    def states(self, unknowns: Tensor) -> Tensor:
+        """Of the motions by unknowns [B, U], [B, S + 1, N]; differentiable where they are. Raises as `rollout`."""
+        ...
+
+    def loss(self, method: str) -> Loss:
+        """What a method minimises."""
+        ...
+
+    def measured(self, states: Tensor) -> dict[str, float]:
+        """What a motion has come to, with its `image_error`."""
+        ...
+
+    def drawn(self, rng: np.random.Generator) -> Array:
+        """Random unknowns [U]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -36,18 +57,16 @@ class Task:
     """A body that is to look like a picture when the motion is over.
 
     initial: [N], and parameters: [P], of the motion. drive: unknowns [B, U] to first states [B, N] and controls
-    [B, S, M], differentiable. drawn: random unknowns [U]. goal: state [N], of which `pixel` sees the picture.
+    [B, S, M], differentiable. draw: random unknowns [U]. goal: state [N], of which `pixel` sees the picture.
     dense: whether `diffphysics` pulls at every step of the motion, or at its last state alone.
-    begun: the share of random unknowns that a descent begins with.
     """
 
     shot: Shot
     parameters: Array
     drive: Callable[[Tensor], tuple[Tensor, Tensor]]
-    drawn: Callable[[np.random.Generator], Array]
+    draw: Callable[[np.random.Generator], Array]
     goal: Array
     dense: bool = True
-    begun: float = 1.0
 
     @property
     def body(self) -> ParticleSystem:
@@ -56,7 +75,7 @@ class Task:
         return self.shot.system
 
     def states(self, unknowns: Tensor) -> Tensor:
-        """Of the motions by unknowns [B, U], [B, S + 1, N]; differentiable where they are. Raises as `rollout`."""
+        """See `Motion.states`."""
         shot, (initial, controls) = self.shot, self.drive(unknowns)
         how: dict[str, Any] = {
             "integrator": shot.integrator,
@@ -67,6 +86,21 @@ class Task:
             return rollout(shot.system, initial, controls, torch.from_numpy(self.parameters), shot.step_s, **how)
         states = simulate(shot.system, initial.numpy(), controls.numpy(), self.parameters, shot.step_s, **how)
         return torch.from_numpy(states)
+
+    def drawn(self, rng: np.random.Generator) -> Array:
+        """See `Motion.drawn`."""
+        return self.draw(rng)
+
+    def loss(self, method: str) -> Loss:
+        """See `Motion.loss`."""
+        return self.seen_error if method == "pixel" else self.middle_error
+
+    def begin(self, rng: np.random.Generator) -> Array:
+        """Of a few random unknowns those whose motion ends nearest to the goal's picture, [U]."""
+        drawn = np.stack([self.drawn(rng) for _ in range(_BEGUN)])
+        with torch.no_grad():
+            errors = [float(self.seen_error(each)) for each in self.states(torch.from_numpy(drawn))]
+        return np.asarray(drawn[int(np.argmin(errors))])
 
     @cached_property
     def target(self) -> Target:
@@ -92,7 +126,7 @@ class Task:
         return (self._middles(states) - self._middles(torch.from_numpy(self.goal))).square().sum(-1).mean()
 
     def measured(self, states: Tensor) -> dict[str, float]:
-        """What a motion has come to: image error, overlap with the goal's outline (0 to 1), distances [m]."""
+        """See `Motion.measured`: image error, overlap with the goal's outline (0 to 1), distances [m]."""
         goal, last = torch.from_numpy(self.goal)[None], states[-1:].detach()
         covered, asked = self._outlines(states)
         overlap = torch.minimum(covered, asked).sum() / torch.maximum(covered, asked).sum()
@@ -142,13 +176,13 @@ def reach(
     Raises InputError where the motion that `pixel` starts from ends off the goal's picture: nothing pulls it there.
     """
     if method == "random":
-        return _drawn(task, start, steps, rng, lengths)
+        return drawn_best(task, start, steps, rng, lengths)
     if method == "pixel":
         task.target.require_overlap(task.shot.stage, task.states(torch.from_numpy(start[None]))[0, -1:])
-    return descended(task, task.seen_error if method == "pixel" else task.middle_error, start, steps, lengths)
+    return descended(task, method, start, steps, lengths)
 
 
-def descended(task: Task, loss: Loss, start: Array, steps: int, lengths: int = LENGTHS) -> Reached:
+def descended(task: Motion, method: str, start: Array, steps: int, lengths: int = LENGTHS) -> Reached:
     """Conjugate gradients (Polak and Ribiere, 1969, begun anew where they turn round) without a search for each length.
 
     A step is as long as the best of a few that are rolled out together: the longest is that of a parabola which ends at
@@ -156,7 +190,7 @@ def descended(task: Task, loss: Loss, start: Array, steps: int, lengths: int = L
     are too long they are shortened further, a few times.
     """
     began, at, curve, ended, rollouts = time.monotonic(), start, list[dict[str, float]](), None, 0
-    before, way = None, np.zeros(0)
+    loss, before, way = task.loss(method), None, np.zeros(0)
     for step in range(steps + 1):
         unknowns = torch.from_numpy(at[None].copy()).requires_grad_(step < steps)
         states = task.states(unknowns)[0]
@@ -188,7 +222,7 @@ def descended(task: Task, loss: Loss, start: Array, steps: int, lengths: int = L
     return Reached(at, curve, time.monotonic() - began, ended)
 
 
-def _best(task: Task, loss: Loss, candidates: Array, below: float) -> Array | None:
+def _best(task: Motion, loss: Loss, candidates: Array, below: float) -> Array | None:
     """The one [U] of candidates [B, U], longest step first, with the least loss, if that is less than `below`."""
     while len(candidates):
         try:
@@ -203,7 +237,7 @@ def _best(task: Task, loss: Loss, candidates: Array, below: float) -> Array | No
     return None
 
 
-def _drawn(task: Task, start: Array, steps: int, rng: np.random.Generator, lengths: int) -> Reached:
+def drawn_best(task: Motion, start: Array, steps: int, rng: np.random.Generator, lengths: int = LENGTHS) -> Reached:
     """The start, then for each step as many random unknowns as a step of `descended` rolls out; the best so far."""
     began, best = time.monotonic(), start
     measured = task.measured(task.states(torch.from_numpy(start[None]))[0])
