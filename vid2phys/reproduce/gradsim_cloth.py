@@ -47,10 +47,15 @@ def run(setting: Setting) -> Table:
     return control.table(setting)
 
 
-def task(columns: int, rows: int, *, seed: int, size_px: int = 64) -> Task:
-    """A sheet that is thrown, and seen from in front when half a second is over."""
+def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int = 0) -> Task:
+    """A sheet that is thrown, and seen from in front when half a second is over.
+
+    substeps: of a 60th of a second, at least as many as are stable; 0: at least gradSim's 16.
+    """
     cloth = Cloth(*sheet(_SIDE_M, _SIDE_M, columns, rows), pinned=(), values=_VALUES)
     parameters, steps = cloth.parameters().vector, round(_SECONDS * _FPS)
+    stable = int(np.ceil(1.0 / (_FPS * cloth.longest_step_s(parameters))))
+    substeps = max(substeps or _SUBSTEPS, stable)
     held = np.zeros((steps, len(cloth.control_names)))
     rest = torch.from_numpy(cloth.rest_m.ravel())
 
@@ -67,11 +72,11 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64) -> Task:
         return (roughness @ thrown(cloth.rest_m, rng)).ravel()
 
     start = cloth.state(cloth.rest_m, thrown(cloth.rest_m, np.random.default_rng([seed, 7])))
-    goal = simulate(cloth, start[None], held[None], parameters, 1.0 / _FPS, substeps=_SUBSTEPS)[0, -1]
+    goal = simulate(cloth, start[None], held[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
     camera = looking_at((0.5, -3.2, 0.6), (0.0, 0.0, 0.4), 1.0, size_px)
     paint = solid(cloth.rest_m, cloth.elements, _pattern)
     stage = Stage((Actor.of(cloth, albedo=(1.0, 1.0, 1.0), paint=paint),), camera)
-    shot = Shot(cloth, stage, 1.0 / _FPS, steps, substeps=_SUBSTEPS)
+    shot = Shot(cloth, stage, 1.0 / _FPS, steps, substeps=substeps)
     return Task(shot, parameters, drive, drawn, goal, dense=False)
 
 

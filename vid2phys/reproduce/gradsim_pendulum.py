@@ -137,10 +137,12 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
     return outcome
 
 
-def descended(truth: Swing, start: Array, *, places: bool) -> Array:
+def descended(
+    truth: Swing, start: Array, *, places: bool, parts: tuple[int, ...] = (), iterations: int = _ITERATIONS
+) -> Array:
     """gradSim's way: Adam on the error of pictures, or of the masses' places, of the first frames and then more."""
     at, (low, high) = start, truth.bounds()
-    for frames in _PARTS[truth.system.name]:
+    for frames in parts or _PARTS[truth.system.name]:
         part = truth.shortened(frames)
         aim = torch.from_numpy(part.unknowns()[None])
         with torch.no_grad():
@@ -150,7 +152,7 @@ def descended(truth: Swing, start: Array, *, places: bool) -> Array:
             centres = part.centres(unknowns[None])
             return ((centres if places else part.drawn(centres)) - target).square().mean()
 
-        at = descend(loss, at, rate=_RATE, iterations=_ITERATIONS, lower=low, upper=high).values
+        at = descend(loss, at, rate=_RATE, iterations=iterations, lower=low, upper=high).values
     return at
 
 
