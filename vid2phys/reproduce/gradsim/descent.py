@@ -13,7 +13,7 @@ from torch import Tensor
 from vid2phys.errors import SimulationError, unknown_name
 from vid2phys.types import Array
 
-_LAST = 0.01  # of the first rate, at the end of a cosine
+_LAST = 1e-3  # of the first rate, at the end of a cosine
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def descend(
     upper: Array | float = np.inf,
     enough: float = 0.0,
 ) -> Descended:
-    """Minimises a loss of unknowns [U] float64 from `start`, steps shrinking to a hundredth along a cosine.
+    """Minimises a loss of unknowns [U] float64 from `start`, steps shrinking to a thousandth along a cosine.
 
     optimizer: adam or sgd (with momentum). lower, upper: bounds of the unknowns, kept by projection. enough: a loss at
     which it stops. A motion that cannot be simulated ends it. Raises UsageError for an unknown optimizer.

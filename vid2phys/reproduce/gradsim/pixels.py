@@ -34,8 +34,8 @@ class Actor:
     """A body that is filmed.
 
     placed: states [F, N] to its `count` vertices [F, V, 3] m in the world. faces: [T, 3], wound alike. albedo: linear
-    RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one lamp far
-    away and the sky), or all of it is as bright.
+    RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one
+    lamp far away and the sky), or all of it is as bright.
     """
 
     placed: Callable[[Tensor], Tensor]
