@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vid2phys.engine.rollout import simulate
@@ -30,12 +31,14 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 @dataclass(frozen=True)
 class Filmed:
     """unknown: what is sought, all free, with its values at the start and its bounds. truth: [U] in SI. inputs: what a
-    motion follows from, by the unknowns [U] in SI; differentiable."""
+    motion follows from, by the unknowns [U] in SI; differentiable. groups: indices of unknowns that are judged
+    together (numbers of the particles of a body), by name; none: each is judged by itself."""
 
     shot: Shot
     unknown: Parameters
     truth: Array
     inputs: Callable[[Tensor], Inputs]
+    groups: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
     @property
     def start(self) -> Array:
@@ -85,19 +88,25 @@ class Filmed:
         )  # fmt: skip
         return np.asarray(states[:, :: shot.every])
 
-    def errors(self, free: Array) -> Array:
-        """How far unknowns [U] in solver coordinates are from the truth, relative to it, [U]."""
-        return np.abs(self.values(torch.from_numpy(free)).numpy() / self.truth - 1.0)
+    @property
+    def judged(self) -> dict[str, NDArray[np.int64]]:
+        """What is judged together, by name."""
+        return self.groups or {name: np.array([i]) for i, name in enumerate(self.unknown.names)}
+
+    def errors(self, values: Array) -> dict[str, float]:
+        """How far unknowns [U] in SI are from the truth, relative to it: root mean squares of what belongs together."""
+        off, true = np.square(values - self.truth), np.square(self.truth)
+        return {name: float(np.sqrt(off[i].sum() / true[i].sum())) for name, i in self.judged.items()}
 
 
-def by_pixels(filmed: Filmed, *, rate: float, iterations: int) -> Descended:
+def by_pixels(filmed: Filmed, *, rate: float, iterations: int, optimizer: str = "adam") -> Descended:
     """gradSim's way: down the error of the pictures. Raises InputError where they overlap the target's nowhere."""
     with torch.no_grad():
         filmed.target.require_overlap(filmed.shot.stage, filmed.states(torch.from_numpy(filmed.start)))
-    return _descend(filmed, lambda free: filmed.target.error(filmed.pictures(free)), rate, iterations)
+    return _descend(filmed, lambda free: filmed.target.error(filmed.pictures(free)), rate, iterations, optimizer)
 
 
-def by_states(filmed: Filmed, *, rate: float, iterations: int) -> Descended:
+def by_states(filmed: Filmed, *, rate: float, iterations: int, optimizer: str = "adam") -> Descended:
     """`diffphysics`: down the mean squared distance of vertices in space from the true ones [m^2]."""
     actors = filmed.shot.stage.actors
 
@@ -107,12 +116,14 @@ def by_states(filmed: Filmed, *, rate: float, iterations: int) -> Descended:
 
     with torch.no_grad():
         truth = places(torch.from_numpy(filmed.true_free))
-    return _descend(filmed, lambda free: (places(free) - truth).square().sum(-1).mean(), rate, iterations)
+    return _descend(filmed, lambda free: (places(free) - truth).square().sum(-1).mean(), rate, iterations, optimizer)
 
 
-def _descend(filmed: Filmed, loss: Callable[[Tensor], Tensor], rate: float, iterations: int) -> Descended:
-    low, high = filmed.bounds
-    return descend(loss, filmed.start, rate=rate, iterations=iterations, lower=low, upper=high)
+def _descend(
+    filmed: Filmed, loss: Callable[[Tensor], Tensor], rate: float, iterations: int, optimizer: str
+) -> Descended:
+    (low, high), start = filmed.bounds, filmed.start
+    return descend(loss, start, rate=rate, iterations=iterations, optimizer=optimizer, lower=low, upper=high)
 
 
 def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fit:
@@ -125,25 +136,27 @@ def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fi
 def outcome_of(filmed: Filmed, method: str, rng: np.random.Generator, starts: Array, **how: Any) -> dict[str, Any]:
     """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
     from noisy pictures, with what their 95 % intervals hold."""
-    names, began = filmed.unknown.names, time.monotonic()
-    kept: dict[str, Any] = {f"start_error_{n}": e for n, e in zip(names, filmed.errors(filmed.start), strict=True)}
+    began = time.monotonic()
+    start = np.array([p.value for p in filmed.unknown])
+    kept: dict[str, Any] = {f"start_error_{name}": error for name, error in filmed.errors(start).items()}
     if method == "ours":
         clean = by_newton(filmed, starts)
         kept["seconds"] = time.monotonic() - began
-        found = np.array([p.to_free(clean[p.name].value) for p in filmed.unknown])
+        found = clean.values
         kept |= _of_intervals(filmed, by_newton(filmed, starts, noisy(filmed.target, rng)))
     else:
         descended = (by_states if method == "diffphysics" else by_pixels)(filmed, **how)
-        found, kept["seconds"], kept["failure"] = descended.values, descended.seconds, descended.failure
-    kept |= {f"error_{name}": error for name, error in zip(names, filmed.errors(found), strict=True)}
-    return kept | {"truth": filmed.truth.tolist(), "found": filmed.values(torch.from_numpy(found)).tolist()}
+        kept["seconds"], kept["failure"] = descended.seconds, descended.failure
+        found = filmed.values(torch.from_numpy(descended.values)).numpy()
+    kept |= {f"error_{name}": error for name, error in filmed.errors(found).items()}
+    return kept | {"truth": filmed.truth.tolist(), "found": found.tolist()}
 
 
 def _of_intervals(filmed: Filmed, real: Fit) -> dict[str, Any]:
-    kept: dict[str, Any] = {"said": list(real.said)}
-    for name, truth in zip(filmed.unknown.names, filmed.truth, strict=True):
-        low, high = real[name].ci95
-        kept[f"noisy_error_{name}"] = abs(real[name].value / truth - 1.0)
-        kept[f"holds_{name}"] = float(low <= truth <= high)
-        kept[f"width_{name}"] = float((high - low) / truth) if np.isfinite([low, high]).all() else None
-    return kept
+    kept: dict[str, Any] = {f"noisy_error_{name}": error for name, error in filmed.errors(real.values).items()}
+    low, high = np.array([each.ci95 for each in real.estimates]).T
+    for name, i in filmed.judged.items():
+        widths = (high - low)[i] / np.sqrt(np.mean(np.square(filmed.truth[i])))
+        kept[f"holds_{name}"] = float(np.mean((low <= filmed.truth)[i] & (filmed.truth <= high)[i]))
+        kept[f"width_{name}"] = float(np.mean(widths)) if np.isfinite(widths).all() else None
+    return kept | {"said": list(real.said)}

@@ -47,6 +47,11 @@ class Fit:
     def __getitem__(self, name: str) -> Estimate:
         return next(each for each in self.estimates if each.name == name)
 
+    @property
+    def values(self) -> Array:
+        """In SI, [U]."""
+        return np.array([each.value for each in self.estimates])
+
 
 def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
     """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""

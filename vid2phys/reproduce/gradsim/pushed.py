@@ -12,15 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vid2phys.engine.render.differentiable import Paint
-from vid2phys.engine.render.paint import solid
 from vid2phys.engine.systems.rigid_contact import Points, RigidContact
 from vid2phys.io.mesh import mass_properties
 from vid2phys.reproduce.gradsim.filmed import Filmed, Inputs
-from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at
+from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at, waves
 from vid2phys.reproduce.gradsim.shapes import NAMES, shape
 from vid2phys.rotations import quat_normalize
-from vid2phys.types import Mesh, Parameter, Parameters
+from vid2phys.types import Parameter, Parameters
 
 DENSITIES = (2.0, 12.0)  # kg/m^3: 5 to 400 g
 FRAMES, STEP_S = 60, 1.0 / 60.0
@@ -38,7 +36,7 @@ def pushed(rng: np.random.Generator, name: str, *, size_px: int = 64, every: int
     mesh = shape(name)
     body = Points.of_mesh(mesh)
     system = RigidContact((body,), planes=())
-    paint = texture(mesh) if look == "texture" else None
+    paint = waves(mesh.vertices, mesh.faces) if look == "texture" else None
     actor = Actor.of(system, mesh, paint=paint, shaded=look != "color")
     stage = Stage((actor,), looking_at(_EYE_M, (0.0, 0.0, 0.0), _VIEW_M, size_px))
     density, start = rng.uniform(*DENSITIES, 2)  # the first number, which `mass_of` draws alone
@@ -73,16 +71,6 @@ def mass_of(rng: np.random.Generator, name: str) -> float:
 def volume_of(name: str) -> float:
     """Of a shape, m^3."""
     return mass_properties(shape(name)).volume
-
-
-def texture(mesh: Mesh) -> Paint:
-    """Waves of three colours through the body's matter."""
-    waves = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
-
-    def color(points: Tensor) -> Tensor:
-        return 0.55 + 0.45 * torch.sin(points @ waves.T)
-
-    return solid(mesh.vertices, mesh.faces, color)
 
 
 def name_of(index: int) -> str:
