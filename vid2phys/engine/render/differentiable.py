@@ -62,7 +62,8 @@ def draw(
     vertices_camera: [B, V, 3] m in camera axes. faces: [F, 3]. colors: [B, F, C], linear light, or what says it of
     each piece of a face. K: [B, 3, 3] px, no skew. one_sided: [F] faces that are not seen from behind (`closed`; None:
     all are seen from both sides). Returns pictures [B, height, width, C], in which what is not covered is black (add
-    (1 - coverage) times what is behind), and coverage [B, height, width] in 0..1. Computes in float64 on the device of the vertices.
+    (1 - coverage) times what is behind), and coverage [B, height, width] in 0..1. Computes in
+    float64 on the device of the vertices.
     """
     vertices = vertices_camera.double()
     safe = torch.where(vertices[..., 2:] > _NEAR_M, vertices[..., 2:], torch.ones_like(vertices[..., 2:]))

@@ -13,7 +13,8 @@ from torch import Tensor
 from vid2phys.errors import SimulationError, unknown_name
 from vid2phys.types import Array
 
-_LAST = 0.01  # of the first rate, at the end of a cosine
+OPTIMIZERS = ("adam", "sgd", "lbfgs")
+_LAST = 1e-3  # of the first rate, at the end of a cosine
 
 
 @dataclass(frozen=True)
@@ -45,44 +46,88 @@ def descend(
     upper: Array | float = np.inf,
     enough: float = 0.0,
 ) -> Descended:
-    """Minimises a loss of unknowns [U] float64 from `start`, steps shrinking to a hundredth along a cosine.
+    """Minimises a loss of unknowns [U] float64 from `start` by its gradient.
 
-    optimizer: adam or sgd (with momentum). lower, upper: bounds of the unknowns, kept by projection. enough: a loss at
-    which it stops. A motion that cannot be simulated ends it. Raises UsageError for an unknown optimizer.
+    optimizer: adam or sgd (with momentum), whose steps shrink from `rate` to a thousandth along a cosine; or lbfgs
+    (quasi-Newton, Byrd et al., 1995), whose first step is `rate` long and whose iterations are evaluations. lower,
+    upper: bounds of the unknowns. enough: a loss at which it stops. A motion that cannot be simulated ends it. Raises
+    UsageError for an unknown optimizer.
     """
-    at = torch.tensor(np.asarray(start, dtype=float), requires_grad=True)
-    if optimizer not in ("adam", "sgd"):
-        raise unknown_name("optimizer", optimizer, ("adam", "sgd"))
+    if optimizer not in OPTIMIZERS:
+        raise unknown_name("optimizer", optimizer, OPTIMIZERS)
+    begin = np.asarray(start, dtype=float)
+    low, high = (np.broadcast_to(np.asarray(bound, float), begin.shape) for bound in (lower, upper))
+    kept = _Kept(loss, iterations, enough)
+    failure, began = None, time.monotonic()
+    try:
+        if optimizer == "lbfgs":
+            _quasi_newton(kept, begin, low, high, rate)
+        else:
+            _by_gradient(kept, begin, low, high, optimizer, rate, momentum)
+    except _Enough:
+        pass
+    except SimulationError as error:
+        failure = str(error)
+    best = kept.path[int(np.argmin(kept.losses))] if kept.losses else begin
+    return Descended(best, np.array(kept.losses), np.array(kept.path), time.monotonic() - began, failure)
+
+
+class _Enough(Exception):  # noqa: N818  (no error)
+    """It is as good as was asked for, or as many evaluations were made."""
+
+
+class _Kept:
+    """A loss that keeps what it was asked. Raises _Enough, SimulationError where it is not finite."""
+
+    def __init__(self, loss: Callable[[Tensor], Tensor], most: int, enough: float) -> None:
+        self.loss, self.most, self.enough = loss, most, enough
+        self.losses: list[float] = []
+        self.path: list[Array] = []
+
+    def __call__(self, values: Array) -> tuple[float, Array]:
+        """The loss and its gradient [U]."""
+        if len(self.losses) >= self.most:
+            raise _Enough
+        at = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+        value = self.loss(at)
+        (slope,) = torch.autograd.grad(value, at)
+        reached, gradient = float(value.detach()), slope.numpy()
+        if not np.isfinite(reached) or not np.isfinite(gradient).all():
+            raise SimulationError("the loss is not finite")
+        self.losses.append(reached)
+        self.path.append(np.array(values, dtype=float))
+        if reached <= self.enough:
+            raise _Enough
+        return reached, gradient
+
+
+def _by_gradient(
+    kept: _Kept, start: Array, low: Array, high: Array, optimizer: str, rate: float, momentum: float
+) -> None:
+    at = torch.tensor(start)
     steps: torch.optim.Optimizer = (
         torch.optim.Adam([at], lr=rate, betas=(0.8, 0.95))
         if optimizer == "adam"
         else torch.optim.SGD([at], lr=rate, momentum=momentum)
     )
-    shrink = torch.optim.lr_scheduler.CosineAnnealingLR(steps, iterations, eta_min=_LAST * rate)
-    low, high = (torch.from_numpy(np.broadcast_to(np.asarray(b, float), at.shape).copy()) for b in (lower, upper))
-    best, losses, path, failure = at.detach().numpy().copy(), list[float](), list[Array](), None
-    began = time.monotonic()
-    for _ in range(iterations):
-        steps.zero_grad()
-        try:
-            value = loss(at)
-            value.backward()  # type: ignore[no-untyped-call]
-            reached = float(value.detach())
-        except SimulationError as error:
-            failure = str(error)
-            break
-        here = at.detach().numpy().copy()
-        if at.grad is None or not np.isfinite(reached) or not bool(torch.isfinite(at.grad).all()):
-            failure = "the loss is not finite"
-            break
-        if reached < min(losses, default=np.inf):
-            best = here
-        losses.append(reached)
-        path.append(here)
-        if reached <= enough:
-            break
+    shrink = torch.optim.lr_scheduler.CosineAnnealingLR(steps, kept.most, eta_min=_LAST * rate)
+    ends = torch.from_numpy(low.copy()), torch.from_numpy(high.copy())
+    while True:
+        at.grad = torch.from_numpy(kept(at.numpy().copy())[1])
         steps.step()
         shrink.step()
-        with torch.no_grad():
-            at.clamp_(low, high)
-    return Descended(best, np.array(losses), np.array(path), time.monotonic() - began, failure)
+        at.clamp_(*ends)
+
+
+def _quasi_newton(kept: _Kept, start: Array, low: Array, high: Array, rate: float) -> None:
+    from scipy.optimize import minimize
+
+    first = max(kept(start)[0], 1e-300)
+
+    def scaled(values: Array) -> tuple[float, Array]:  # in steps of `rate`, from a loss of 1
+        value, slope = kept(values * rate)
+        return value / first, slope * (rate / first)
+
+    bounds = list(zip(low / rate, high / rate, strict=True))
+    options = {"maxiter": kept.most, "maxfun": 2 * kept.most, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+    minimize(scaled, start / rate, jac=True, method="L-BFGS-B", bounds=bounds, options=options)

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vid2phys.engine.rollout import simulate
-from vid2phys.reproduce.gradsim.pixels import Shot, Stage, Target
+from vid2phys.reproduce.gradsim.pixels import Stage, Target
 from vid2phys.solvers import arrow, newton
 from vid2phys.solvers.intervals import estimates, identifiability
 from vid2phys.types import Array, Estimate, Parameters
@@ -48,22 +47,14 @@ class Fit:
     def __getitem__(self, name: str) -> Estimate:
         return next(each for each in self.estimates if each.name == name)
 
-
-def motions(shot: Shot, initial: Array, controls: Array, parameters: Parameters) -> newton.Motions:
-    """Free parameters in solver coordinates [B, U] to states at the frames [B, F, N], in one batch."""
-
-    def roll(values: Array) -> Array:
-        rows = np.stack([parameters.fitted_at(row).vector for row in values])
-        starts, held = (np.broadcast_to(a, (len(rows), *a.shape)) for a in (initial, controls))
-        how = {"integrator": shot.integrator, "substeps": shot.substeps, "precision": shot.precision}
-        states = simulate(shot.system, starts, held, rows, shot.step_s, **how)  # type: ignore[arg-type]
-        return np.asarray(states[:, :: shot.every])
-
-    return roll
+    @property
+    def values(self) -> Array:
+        """In SI, [U]."""
+        return np.array([each.value for each in self.estimates])
 
 
 def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
-    """Fits the free parameters from starts [B, U] in solver coordinates; units are those of `gradient.solve`."""
+    """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
     units = np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in parameters if p.free])
     found = newton.solve(roll, judge, starts, units)
     fitted, names = parameters.fitted_at(found.values), parameters.free_names

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from vid2phys.engine.points import world_points
 from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw, normals_of
+from vid2phys.engine.render.paint import solid
 from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
@@ -34,8 +35,8 @@ class Actor:
     """A body that is filmed.
 
     placed: states [F, N] to its `count` vertices [F, V, 3] m in the world. faces: [T, 3], wound alike. albedo: linear
-    RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one lamp far
-    away and the sky), or all of it is as bright.
+    RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one
+    lamp far away and the sky), or all of it is as bright.
     """
 
     placed: Callable[[Tensor], Tensor]
@@ -228,6 +229,12 @@ class Shot:
             most = float(controls[:, column].detach().abs().max())
             if most > 1.0:
                 raise UsageError(f"{name} of {most:.3g}", "-1 to 1", "bound what drives it, for example with a tanh")
+
+
+def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> Paint:
+    """A texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
+    ways = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
+    return solid(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
 
 
 def looking_at(

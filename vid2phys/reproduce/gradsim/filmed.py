@@ -1,0 +1,162 @@
+"""A filmed motion of which something is unknown, and what each method of gradSim's tables makes of it.
+
+All methods look for the same unknowns from the same start, in solver coordinates (logarithms where they have one).
+`diffphysics` is given the true places of all vertices in space, `pixel` the pictures, `ours` the same pictures.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vid2phys.engine.rollout import simulate
+from vid2phys.reproduce.gradsim.descent import Descended, descend
+from vid2phys.reproduce.gradsim.newton import Fit, PictureJudge, fit, noisy
+from vid2phys.reproduce.gradsim.pixels import Shot, Target
+from vid2phys.solvers.newton import Motions
+from vid2phys.types import Array, Parameters
+
+Inputs = tuple[Tensor, Tensor, Tensor]
+"""Initial state [N], controls [S, M] and parameters [P] of a motion."""
+
+
+@dataclass(frozen=True)
+class Filmed:
+    """unknown: what is sought, all free, with its values at the start and its bounds. truth: [U] in SI. inputs: what a
+    motion follows from, by the unknowns [U] in SI; differentiable. groups: indices of unknowns that are judged
+    together (numbers of the particles of a body), by name; none: each is judged by itself."""
+
+    shot: Shot
+    unknown: Parameters
+    truth: Array
+    inputs: Callable[[Tensor], Inputs]
+    groups: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    @property
+    def start(self) -> Array:
+        """In solver coordinates [U]."""
+        return self.unknown.free_vector()
+
+    @cached_property
+    def true_free(self) -> Array:
+        """The truth in solver coordinates [U]."""
+        return np.array([p.to_free(value) for p, value in zip(self.unknown, self.truth, strict=True)])
+
+    @cached_property
+    def bounds(self) -> tuple[Array, Array]:
+        """Of the unknowns in solver coordinates, [U] each."""
+        with np.errstate(divide="ignore"):
+            low, high = ([p.to_free(end) for p, end in zip(self.unknown, ends, strict=True)]
+                         for ends in zip(*((p.lower, p.upper) for p in self.unknown), strict=True))  # fmt: skip
+        return np.array(low), np.array(high)
+
+    def values(self, free: Tensor) -> Tensor:
+        """Solver coordinates [U] in SI."""
+        logs = torch.tensor([p.transform == "log" for p in self.unknown])
+        return torch.where(logs, free.exp(), free)
+
+    def states(self, free: Tensor) -> Tensor:
+        """At the frames [F, N]; differentiable."""
+        return self.shot.filmed(self.shot.states(*self.inputs(self.values(free))))
+
+    def pictures(self, free: Tensor) -> Tensor:
+        """[F, H, W, 3] linear light; differentiable."""
+        return self.shot.stage.pictures(self.states(free))
+
+    @cached_property
+    def target(self) -> Target:
+        """What the true motion looks like."""
+        with torch.no_grad():
+            return Target(self.pictures(torch.from_numpy(self.true_free)))
+
+    def roll(self, values: Array) -> Array:
+        """Unknowns in solver coordinates [B, U] to states at the frames [B, F, N] in one batch: `newton.Motions`."""
+        rows = [self.inputs(self.values(torch.from_numpy(np.clip(row, *self.bounds)))) for row in values]
+        initial, controls, parameters = (torch.stack(each).numpy() for each in zip(*rows, strict=True))
+        shot = self.shot
+        states = simulate(
+            *(shot.system, initial, controls, parameters, shot.step_s), integrator=shot.integrator,
+            substeps=shot.substeps, precision=shot.precision,
+        )  # fmt: skip
+        return np.asarray(states[:, :: shot.every])
+
+    @property
+    def judged(self) -> dict[str, NDArray[np.int64]]:
+        """What is judged together, by name."""
+        return self.groups or {name: np.array([i]) for i, name in enumerate(self.unknown.names)}
+
+    def errors(self, values: Array) -> dict[str, float]:
+        """How far unknowns [U] in SI are from the truth, relative to it: root mean squares of what belongs together."""
+        off, true = np.square(values - self.truth), np.square(self.truth)
+        return {name: float(np.sqrt(off[i].sum() / true[i].sum())) for name, i in self.judged.items()}
+
+
+def by_pixels(filmed: Filmed, *, rate: float, iterations: int, optimizer: str = "adam") -> Descended:
+    """gradSim's way: down the error of the pictures. Raises InputError where they overlap the target's nowhere."""
+    with torch.no_grad():
+        filmed.target.require_overlap(filmed.shot.stage, filmed.states(torch.from_numpy(filmed.start)))
+    return _descend(filmed, lambda free: filmed.target.error(filmed.pictures(free)), rate, iterations, optimizer)
+
+
+def by_states(filmed: Filmed, *, rate: float, iterations: int, optimizer: str = "adam") -> Descended:
+    """`diffphysics`: down the mean squared distance of vertices in space from the true ones [m^2]."""
+    actors = filmed.shot.stage.actors
+
+    def places(free: Tensor) -> Tensor:
+        states = filmed.states(free)
+        return torch.cat([actor.placed(states) for actor in actors], dim=1)
+
+    with torch.no_grad():
+        truth = places(torch.from_numpy(filmed.true_free))
+    return _descend(filmed, lambda free: (places(free) - truth).square().sum(-1).mean(), rate, iterations, optimizer)
+
+
+def _descend(
+    filmed: Filmed, loss: Callable[[Tensor], Tensor], rate: float, iterations: int, optimizer: str
+) -> Descended:
+    (low, high), start = filmed.bounds, filmed.start
+    return descend(loss, start, rate=rate, iterations=iterations, optimizer=optimizer, lower=low, upper=high)
+
+
+def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fit:
+    """Ours: Levenberg and Marquardt's descent on pictures, from the best of starts [B, U] and the given one."""
+    judge = PictureJudge(filmed.shot.stage, filmed.target if target is None else target)
+    roll: Motions = filmed.roll
+    return fit(roll, judge, filmed.unknown, np.vstack([filmed.start, starts]))
+
+
+def outcome_of(filmed: Filmed, method: str, rng: np.random.Generator, starts: Array, **how: Any) -> dict[str, Any]:
+    """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
+    from noisy pictures, with what their 95 % intervals hold."""
+    began = time.monotonic()
+    start = np.array([p.value for p in filmed.unknown])
+    kept: dict[str, Any] = {f"start_error_{name}": error for name, error in filmed.errors(start).items()}
+    if method == "ours":
+        clean = by_newton(filmed, starts)
+        kept["seconds"] = time.monotonic() - began
+        found = clean.values
+        kept |= _of_intervals(filmed, by_newton(filmed, starts, noisy(filmed.target, rng)))
+    else:
+        descended = (by_states if method == "diffphysics" else by_pixels)(filmed, **how)
+        kept["seconds"], kept["failure"] = descended.seconds, descended.failure
+        found = filmed.values(torch.from_numpy(descended.values)).numpy()
+    kept |= {f"error_{name}": error for name, error in filmed.errors(found).items()}
+    return kept | {"truth": filmed.truth.tolist(), "found": found.tolist()}
+
+
+def _of_intervals(filmed: Filmed, real: Fit) -> dict[str, Any]:
+    kept: dict[str, Any] = {f"noisy_error_{name}": error for name, error in filmed.errors(real.values).items()}
+    low, high = np.array([each.ci95 for each in real.estimates]).T
+    for name, i in filmed.judged.items():
+        widths = (high - low)[i] / np.sqrt(np.mean(np.square(filmed.truth[i])))
+        kept[f"holds_{name}"] = float(np.mean((low <= filmed.truth)[i] & (filmed.truth <= high)[i]))
+        kept[f"width_{name}"] = float(np.mean(widths)) if np.isfinite(widths).all() else None
+    return kept | {"said": list(real.said)}

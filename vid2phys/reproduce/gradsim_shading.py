@@ -1,0 +1,84 @@
+"""gradSim's figure 7 (Jatavallabhula, Macklin et al., ICLR 2021): what shading and texture add to estimating a mass."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vid2phys.reproduce.cells import Rows
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.filmed import by_pixels
+from vid2phys.reproduce.gradsim.pushed import LOOKS, name_of, pushed
+from vid2phys.reproduce.table import Setting, Table
+
+NAME = "gradsim-shading"
+BODIES = ("rigid",)
+METHODS = LOOKS
+TEST, QUICK = 50, 4
+VERSION = 1  # raise when outcomes are made in another way
+_TESTED = 1  # stream of random numbers
+_ITERATIONS, _RATE = 80, 0.15
+_CLOSE = 0.01  # relative error from which on a mass counts as found
+_NOTES = [
+    "The same objects, pushes and starts as each other, filmed three ways: `color` (one colour a body, no light), "
+    "`shading` (one colour, lit) and `texture` (waves of three colours through the body, lit). Pixels are descended by "
+    "Adam with one schedule.",
+    f"`mass_error`: relative, at the end. `iterations`: until the error stays below {100 * _CLOSE:g} %.",
+]
+
+
+def run(setting: Setting) -> Table:
+    """Fills the cells that are asked for and makes the table of all that are filled."""
+    began = time.monotonic()
+    count = QUICK if setting.quick else TEST
+    cells = [Cell(NAME, BODIES[0], method, count, setting, VERSION) for method in METHODS]
+    filled(cells, lambda cell: partial(_outcome, setting, cell.method))
+    rows: Rows = []
+    for cell in cells:
+        rows += [cell.row("mass_error", "error", "1"), cell.row("start_error", "start_error", "1")]
+        rows.append(cell.row("iterations", "iterations", "1"))
+    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
+    return Table(
+        *(NAME, command, rows, [*_NOTES, *missing_note(cells)], time.monotonic() - began),
+        draw=lambda path: draw(cells, path),
+        quick=f"{QUICK} objects instead of {TEST}",
+    )
+
+
+def _outcome(setting: Setting, look: str, index: int) -> Outcome:
+    body = pushed(rng_of(setting, _TESTED, index), name_of(3 * index + 2), look=look)
+    found = by_pixels(body, rate=_RATE, iterations=_ITERATIONS)
+    off = np.abs(body.values(torch.from_numpy(found.path)).numpy()[:, 0] / body.truth[0] - 1.0)
+    far = np.flatnonzero(off > _CLOSE)
+    (error,) = body.errors(np.exp(found.values)).values()
+    return {
+        "error": error,
+        "start_error": float(off[0]),
+        "iterations": int(far[-1]) + 1 if len(far) else 0,
+        "curve": [float(f"{value:.4g}") for value in off],
+    }
+
+
+def draw(cells: list[Cell], path: Path) -> None:
+    """Median error over the iterations."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(5.2, 3.4), constrained_layout=True)
+    for color, cell in zip(("tab:gray", "tab:blue", "tab:orange"), cells, strict=True):
+        curves = [outcome["curve"] for outcome in cell.outcomes()]
+        for curve in curves:
+            axis.plot(curve, color=color, linewidth=0.5, alpha=0.4)
+        if curves:
+            axis.plot(np.median(curves, axis=0), color=color, linewidth=2.0, label=cell.method)
+    axis.set(yscale="log", xlabel="iteration", ylabel="relative error of the mass")
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
