@@ -21,6 +21,7 @@ from vid2phys.risp.pixels.outline import outline_of
 from vid2phys.risp.pixels.silhouette import draw
 from vid2phys.types import Array, Camera
 
+_PASSES = 2  # the second about the best of the first
 _TILTS = np.deg2rad([22.0, 45.0])
 _DIRECTIONS = 8
 _ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
@@ -47,11 +48,16 @@ def settle(
         unlikely = 0.5 * (_DEGREES + MODES) * np.log1p(float(off @ prior @ off) / _DEGREES)
         return evidence(frame, camera, solid, fit.rotation, fit.translation) / _ALIKE_PX - unlikely
 
-    most = nats(best)
-    for other in others(rotation, translation):
-        found = fit_contour(frame, camera, solid, other, translation, prior=rough)
-        if found is not None and (score := nats(found)) > most:
-            best, most = found, score
+    most, around = nats(best), (rotation, translation)
+    for _ in range(_PASSES):
+        before = best
+        for other in others(*around):
+            found = fit_contour(frame, camera, solid, other, around[1], prior=rough)
+            if found is not None and (score := nats(found)) > most:
+                best, most = found, score
+        if best is before:
+            break
+        around = best.rotation, best.translation
     return best
 
 
