@@ -18,6 +18,7 @@ from vid2phys.risp.pixels.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh
 
 _SHARP = np.deg2rad(25.0)
+_LEAST_LENGTH = 0.15  # of a crease, body radii: shorter ones have no faces beside them to speak of
 _MOST = 100  # lines of all creases
 _CLEAR_PX = 1.5  # from a crease on, drawn sides are sides
 _PROBES = 5  # places on each side of a line at which the drawing must show one of the two faces
@@ -39,8 +40,11 @@ class Solid:
 
         welded = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
         welded.merge_vertices(merge_tex=True, merge_norm=True)
-        sharp = np.flatnonzero(welded.face_adjacency_angles > _SHARP)
-        ends = welded.vertices[welded.face_adjacency_edges[sharp]]
+        ends = welded.vertices[welded.face_adjacency_edges]
+        length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=-1)
+        long = length > _LEAST_LENGTH * np.linalg.norm(mesh.vertices, axis=1).max()
+        sharp = np.flatnonzero(long & (welded.face_adjacency_angles > _SHARP))
+        ends = ends[sharp]
         normals = welded.face_normals[welded.face_adjacency[sharp]]
         return Solid(mesh, np.array(ends).reshape(-1, 2, 3), np.array(normals).reshape(-1, 2, 3))
 
