@@ -52,7 +52,7 @@ BOX = Mesh(*box((-0.05, -0.06, -0.04), (0.05, 0.06, 0.04)), np.zeros(12, dtype=n
 
 
 def outline_at(camera: Camera, rotation: Array, translation: Array) -> Outline:
-    drawing = draw(MESH, rotation, translation)
+    drawing = draw(MESH.vertices @ rotation.T + translation, MESH.faces)
     assert drawing is not None
     outline = outline_of(drawing, camera)
     assert outline is not None
@@ -243,7 +243,7 @@ def test_creases_are_edges_at_which_faces_meet_at_an_angle() -> None:
 def test_lines_across_creases_show_two_faces() -> None:
     """Three creases of a box face the camera; lines that would leave their faces are dropped, and hidden ones."""
     solid = Solid.of(BOX)
-    drawing = draw(BOX, ROTATION, TRANSLATION)
+    drawing = draw(BOX.vertices @ ROTATION.T + TRANSLATION, BOX.faces)
     assert drawing is not None
     lines = crease_lines(solid, drawing, CAMERA, ROTATION, TRANSLATION, 5.0)
     assert lines is not None

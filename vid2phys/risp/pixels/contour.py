@@ -95,7 +95,7 @@ def _lines(
     far it may be, px; None where there are too few."""
     from vid2phys.risp.pixels.edge_steps import slopes
 
-    drawing = draw(solid.mesh, rotation, translation)
+    drawing = draw(solid.mesh.vertices @ rotation.T + translation, solid.mesh.faces)
     outline = None if drawing is None else outline_of(drawing, camera)
     if drawing is None or outline is None:
         return None

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.types import Array, Mesh
+from vid2phys.types import Array
 
 _DRAWN_PX = 150.0  # size at which bodies are drawn
 _MARGIN_PX = 16.0  # of the drawing around it
@@ -29,9 +29,8 @@ class Drawing:
     corner: Array
 
 
-def draw(mesh: Mesh, rotation: Array, translation: Array) -> Drawing | None:
-    """A mesh at a pose camera_from_body, its longer side 150 pixels; None where it reaches behind the camera."""
-    posed = mesh.vertices @ rotation.T + translation
+def draw(posed: Array, faces: NDArray[np.int64]) -> Drawing | None:
+    """A mesh with vertices [V, 3] m in camera axes, its longer side 150 pixels; None where it is behind the camera."""
     if not posed[:, 2].min() > _LEAST_DEPTH:
         return None
     z = posed[:, 2].copy()
@@ -41,7 +40,7 @@ def draw(mesh: Mesh, rotation: Array, translation: Array) -> Drawing | None:
     corner = focal * low - _MARGIN_PX
     width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
     x, y = focal * bearings - corner[:, None]
-    return Drawing(draw_nearness(x, y, z, mesh.faces, width, height), focal, corner)
+    return Drawing(draw_nearness(x, y, z, faces, width, height), focal, corner)
 
 
 @numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)

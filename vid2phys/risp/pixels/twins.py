@@ -75,7 +75,7 @@ def others(rotation: Array, translation: Array) -> Iterator[Array]:
 
 def evidence(frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array) -> float:
     """How much the edges of a pose stand out in a frame, nats: above those of chance, summed over their lengths."""
-    drawing = draw(solid.mesh, rotation, translation)
+    drawing = draw(solid.mesh.vertices @ rotation.T + translation, solid.mesh.faces)
     outline = None if drawing is None else outline_of(drawing, camera)
     if drawing is None or outline is None:
         return -np.inf
