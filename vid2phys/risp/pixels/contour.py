@@ -1,4 +1,4 @@
-"""The pose of a mesh by its outline in one frame: edges on lines across the outline, Newton steps on the pose.
+"""The pose of a mesh by its edges in one frame: lines across outline and creases, Newton steps on the pose.
 
 After region-based tracking on correspondence lines (Stoiber et al., SRT3D, IJCV 2021; Tjaden et al., TPAMI 2018). The
 energy is a robust sum over lines of (n . (x(pose) - x) - mean)^2 / variance, with the mean and the variance of the
@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.risp.pixels.align import MODES, PRIOR_STD, moved
-from vid2phys.risp.pixels.edge_lines import find_edges
-from vid2phys.risp.pixels.outline import outline_of
-from vid2phys.types import Array, Camera, Mesh
+from vid2phys.risp.pixels.creases import CreaseLines, Solid, crease_lines
+from vid2phys.risp.pixels.edge_lines import Edges, crease_reach_px, find_creases, find_edges
+from vid2phys.risp.pixels.outline import Outline, outline_of
+from vid2phys.risp.pixels.silhouette import draw
+from vid2phys.types import Array, Camera
 
 # Where edges may be, standard deviations as shares of the body's size, a round; never less than _LEAST_WITHIN_PX. The
 # last is repeated until the outline moves by less than a share of it. Each round draws the outline anew, since which
@@ -57,38 +59,54 @@ class Contour:
 def fit_contour(
     frame: NDArray[np.uint8],
     camera: Camera,
-    mesh: Mesh,
+    solid: Solid,
     rotation: Array,
     translation: Array,
     *,
     prior: Array | None = None,
 ) -> Contour | None:
-    """Fit a pose camera_from_body to the outline in a frame [H, W, 3].
+    """Fit a pose camera_from_body to the outline and the creases in a frame [H, W, 3].
 
-    prior: [6, 6] information about the given pose in its modes; weak unless given. None where too few lines say where
-    the edge is.
+    prior: [6, 6] information about the given pose in its modes; weak unless given. None where too few lines of the
+    outline say where the edge is.
     """
-    from vid2phys.risp.pixels.edge_steps import descend, slopes
+    from vid2phys.risp.pixels.edge_steps import descend
 
     prior = np.diag(PRIOR_STD**-2.0) if prior is None else np.ascontiguousarray(prior)
     total, fit = np.zeros(MODES), None
     for k in range(_MOST_ROUNDS):
-        outline = outline_of(mesh, camera, rotation, translation)
-        if outline is None:
+        found = _lines(frame, camera, solid, rotation, translation, _WITHIN[min(k, len(_WITHIN) - 1)])
+        if found is None:
             return None
-        within = max(_LEAST_WITHIN_PX, _WITHIN[min(k, len(_WITHIN) - 1)] * outline.size_px)
-        edges = find_edges(frame, outline, within)
-        used = np.isfinite(edges.variance)
-        if used.sum() < _LEAST_LINES:
-            return None
-        jacobian = slopes(outline.points[used], outline.along[used], translation)
-        variance = edges.variance[used] + (_SLACK * within) ** 2
-        step, information = descend(
-            jacobian, edges.mean[used], variance, prior, total, _MOST_STEP, _STEPS, _OVERCONFIDENT
-        )
+        jacobian, mean, variance, within = found
+        step, information = descend(jacobian, mean, variance, prior, total, _MOST_STEP, _STEPS, _OVERCONFIDENT)
         rotation, translation = moved(rotation, translation, step)
         total = total + step
         fit = Contour(rotation, translation, information, prior)
         if k >= len(_WITHIN) - 1 and ((jacobian @ step) ** 2).mean() < (_STILL * within) ** 2:
             break
     return fit
+
+
+def _lines(
+    frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array, share: float
+) -> tuple[Array, Array, Array, float] | None:
+    """Of lines that say where their edge is: what they move by [N, 6], where the edge is [N], variance [N], and how
+    far it may be, px; None where there are too few."""
+    from vid2phys.risp.pixels.edge_steps import slopes
+
+    drawing = draw(solid.mesh.vertices @ rotation.T + translation, solid.mesh.faces)
+    outline = None if drawing is None else outline_of(drawing, camera)
+    if drawing is None or outline is None:
+        return None
+    within = max(_LEAST_WITHIN_PX, share * outline.size_px)
+    found: list[tuple[Outline | CreaseLines, Edges]] = [(outline, find_edges(frame, outline, within))]
+    if np.isfinite(found[0][1].variance).sum() < _LEAST_LINES:
+        return None
+    creases = crease_lines(solid, drawing, camera, rotation, translation, crease_reach_px(within))
+    if creases is not None:
+        found.append((creases, find_creases(frame, creases, within)))
+    points, along = (np.concatenate([getattr(lines, name) for lines, _ in found]) for name in ("points", "along"))
+    mean, variance = (np.concatenate([getattr(edges, name) for _, edges in found]) for name in ("mean", "variance"))
+    used = np.isfinite(variance)
+    return slopes(points[used], along[used], translation), mean[used], variance[used] + (_SLACK * within) ** 2, within
