@@ -241,6 +241,6 @@ def film(cell: Cell, path: Path) -> None:
     grey = np.round(255.0 * task.densities(states).clamp(0.0, 1.0).numpy()).astype(np.uint8)[:, ::-1]
     factor = max(1, round(220 / task.cells))
     frames = np.repeat(grey.repeat(factor, axis=1).repeat(factor, axis=2)[..., None], 3, axis=-1)
-    with VideoWriter(path, *frames.shape[1:3], 25, crf=28) as video:
+    with VideoWriter(path, frames.shape[2], frames.shape[1], 25, crf=28) as video:
         for frame in [*frames, *frames[-1:].repeat(15, axis=0)]:
             video.write(np.ascontiguousarray(frame))

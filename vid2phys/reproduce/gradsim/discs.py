@@ -88,8 +88,8 @@ class Swing:
         held = torch.zeros((len(unknowns), self.frames - 1, len(self.system.control_names)), dtype=torch.float64)
         if unknowns.requires_grad:
             return rollout(self.system, initial, held, parameters, self.frame_s, substeps=self.substeps)
-        arrays = (each.numpy() for each in (initial, held, parameters))
-        return torch.from_numpy(simulate(self.system, *arrays, self.frame_s, substeps=self.substeps))
+        start, calm, values = (each.numpy() for each in (initial, held, parameters))
+        return torch.from_numpy(simulate(self.system, start, calm, values, self.frame_s, substeps=self.substeps))
 
     def centres_m(self, states: Tensor, parameters: Tensor) -> Tensor:
         """Where the masses are in the x-z plane, [B, F, D, 2], of states [B, F, N] and parameters [B, P]."""
