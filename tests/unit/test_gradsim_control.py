@@ -151,6 +151,16 @@ def test_a_loss_without_gradient_ends_the_descent() -> None:
     assert len(found.curve) == 1
 
 
+def test_a_start_is_the_best_of_its_tries_or_a_calm_share_of_one(throwing: Task) -> None:
+    few = replace(throwing, tries=3)
+    rng = np.random.default_rng(4)
+    drawn = np.stack([few.drawn(rng) for _ in range(3)])
+    errors = [float(few.image_error(each)) for each in few.states(torch.from_numpy(drawn))]
+    np.testing.assert_array_equal(few.begin(np.random.default_rng(4)), drawn[int(np.argmin(errors))])
+    calm = replace(throwing, tries=1, share=0.1)
+    np.testing.assert_allclose(calm.begin(np.random.default_rng(4)), 0.1 * drawn[0])
+
+
 def test_steps_to_goal_are_those_until_the_middle_is_near() -> None:
     curve = [{"middle_m": value} for value in (0.5, 0.09, 0.049, 0.2)]
     assert steps_to_goal(curve, 1.0) == 2
