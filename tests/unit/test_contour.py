@@ -234,18 +234,20 @@ def test_neighbours_that_err_alike_count_as_one() -> None:
 
 def test_creases_are_edges_at_which_faces_meet_at_an_angle() -> None:
     solid = Solid.of(BOX)
-    assert len(solid.ends) == 12
-    np.testing.assert_allclose(np.einsum("ej,ej->e", *np.moveaxis(solid.normals, 1, 0)), 0.0, atol=1e-12)
-    along = solid.ends[:, 1] - solid.ends[:, 0]
+    assert len(solid.edges) == 12
+    sides = solid.sides // 2  # two triangles a side
+    assert (sides[:, 0] != sides[:, 1]).all()
+    along = BOX.vertices[solid.edges[:, 1]] - BOX.vertices[solid.edges[:, 0]]
     assert ((np.abs(along) > 1e-9).sum(axis=1) == 1).all(), "no diagonals of faces"
 
 
 def test_lines_across_creases_show_two_faces() -> None:
     """Three creases of a box face the camera; lines that would leave their faces are dropped, and hidden ones."""
     solid = Solid.of(BOX)
-    drawing = draw(BOX.vertices @ ROTATION.T + TRANSLATION, BOX.faces)
+    posed = BOX.vertices @ ROTATION.T + TRANSLATION
+    drawing = draw(posed, BOX.faces)
     assert drawing is not None
-    lines = crease_lines(solid, drawing, CAMERA, ROTATION, TRANSLATION, 5.0)
+    lines = crease_lines(solid, posed, drawing, CAMERA, 5.0)
     assert lines is not None
     assert len(lines.points) > 30
     local = (lines.points - TRANSLATION) @ ROTATION
@@ -275,7 +277,7 @@ def test_creases_turn_a_box_whose_outline_hardly_shows() -> None:
     display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)
     picture = np.clip(np.round(display + rng.normal(0.0, 4.0, light.shape)), 0, 255).astype(np.uint8)
     solid = Solid.of(BOX)
-    smooth = replace(solid, ends=solid.ends[:0], normals=solid.normals[:0])
+    smooth = replace(solid, edges=solid.edges[:0], sides=solid.sides[:0])
     turns = []
     for each in (solid, smooth):
         found = [fit_contour(picture, CAMERA, each, *moved(rotation, translation, 0.8 * step)) for step in starts(6)]

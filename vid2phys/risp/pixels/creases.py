@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.risp.pixels.outline import inverse, unit
 from vid2phys.risp.pixels.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh
 
 _SHARP = np.deg2rad(25.0)
-_LEAST_LENGTH = 0.15  # of a crease, body radii: shorter ones have no faces beside them to speak of
+_LEAST_LENGTH = 0.1  # of a crease, body radii: shorter ones have no faces beside them to speak of
+_SAME = 1e-6  # body radii between vertices that are one
 _MOST = 100  # lines of all creases
 _CLEAR_PX = 1.5  # from a crease on, drawn sides are sides
 _PROBES = 5  # places on each side of a line at which the drawing must show one of the two faces
@@ -27,26 +29,28 @@ _FLAT = 0.01  # of the nearness: what lies in a face's plane
 
 @dataclass(frozen=True)
 class Solid:
-    """A mesh and its E creases. ends: [E, 2, 3] m. normals: [E, 2, 3] unit, of the faces on both sides; body axes."""
+    """A mesh and its E creases. edges: [E, 2] indices of vertices. sides: [E, 2] of the faces on both sides."""
 
     mesh: Mesh
-    ends: Array
-    normals: Array
+    edges: NDArray[np.int64]
+    sides: NDArray[np.int64]
 
     @staticmethod
     def of(mesh: Mesh) -> Solid:
         """Finds the creases, of faces that share vertices or have them at the same places."""
-        import trimesh
+        from trimesh.graph import face_adjacency
 
-        welded = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
-        welded.merge_vertices(merge_tex=True, merge_norm=True)
-        ends = welded.vertices[welded.face_adjacency_edges]
-        length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=-1)
-        long = length > _LEAST_LENGTH * np.linalg.norm(mesh.vertices, axis=1).max()
-        sharp = np.flatnonzero(long & (welded.face_adjacency_angles > _SHARP))
-        ends = ends[sharp]
-        normals = welded.face_normals[welded.face_adjacency[sharp]]
-        return Solid(mesh, np.array(ends).reshape(-1, 2, 3), np.array(normals).reshape(-1, 2, 3))
+        radius = np.linalg.norm(mesh.vertices, axis=1).max()
+        places = np.round(mesh.vertices / (_SAME * radius)).astype(np.int64)
+        _, first, which = np.unique(places, axis=0, return_index=True, return_inverse=True)
+        welded = first[which.ravel()][mesh.faces]
+        sides, edges = face_adjacency(faces=welded, return_edges=True)
+        sides, edges = np.asarray(sides).reshape(-1, 2), np.asarray(edges).reshape(-1, 2)
+        normals = face_normals(mesh.vertices, mesh.faces)[sides]
+        sharp = np.einsum("ej,ej->e", normals[:, 0], normals[:, 1]) < np.cos(_SHARP)
+        along = mesh.vertices[edges[:, 1]] - mesh.vertices[edges[:, 0]]
+        kept = sharp & (np.linalg.norm(along, axis=-1) > _LEAST_LENGTH * radius)
+        return Solid(mesh, edges[kept], sides[kept])
 
 
 @dataclass(frozen=True)
@@ -60,26 +64,26 @@ class CreaseLines:
     along: Array
 
 
-def crease_lines(
-    solid: Solid, drawing: Drawing, camera: Camera, rotation: Array, translation: Array, reach_px: float
-) -> CreaseLines | None:
+def crease_lines(solid: Solid, posed: Array, drawing: Drawing, camera: Camera, reach_px: float) -> CreaseLines | None:
     """Lines that show one face of a crease on one side and the other on the other, `reach_px` of the frame far each.
 
-    drawing: of the mesh at the pose. None where no crease shows as much.
+    posed: [V, 3] m, the mesh's vertices in camera axes. drawing: of them. None where no crease shows as much.
     """
-    ends, normals = solid.ends @ rotation.T + translation, solid.normals @ rotation.T
-    facing = (np.einsum("ekj,ej->ek", normals, ends.mean(axis=1)) < 0.0).all(axis=1)
+    ends, faces = posed[solid.edges], solid.mesh.faces[solid.sides]
+    normals = face_normals(posed, faces.reshape(-1, 3)).reshape(-1, 2, 3)
+    facing = (np.einsum("ekj,ej->ek", normals, ends[:, 0]) < 0.0).all(axis=1)
     ends, normals = ends[facing], normals[facing]
     bearings = ends[..., :2] / ends[..., 2:]
     length = drawing.focal * np.linalg.norm(bearings[:, 1] - bearings[:, 0], axis=-1)
-    counts = (length / max(length.sum() / _MOST, 1.0)).astype(int)
-    if counts.sum() == 0:
+    total = float(length.sum())
+    if total < 1.0:
         return None
-    crease = np.repeat(np.arange(len(ends)), counts)
-    share = (np.arange(len(crease)) - np.repeat(np.cumsum(counts) - counts, counts) + 0.5) / counts[crease]
-    first, run = bearings[crease, 0], (bearings[:, 1] - bearings[:, 0])[crease]
+    place = np.arange(0.5, min(_MOST, total)) * max(total / _MOST, 1.0)  # along all creases, one after the other
+    crease = np.searchsorted(np.cumsum(length), place)
+    share = (place - (np.cumsum(length) - length)[crease]) / length[crease]
+    run = (bearings[:, 1] - bearings[:, 0])[crease]
     near = 1.0 / ends[..., 2]  # linear in the picture
-    at = first + share[:, None] * run
+    at = bearings[crease, 0] + share[:, None] * run
     nearness = near[crease, 0] + share * (near[:, 1] - near[:, 0])[crease]
     points = np.concatenate([at, np.ones((len(at), 1))], axis=-1) / nearness[:, None]
     pixels, to_pixels = bearings_to_pixels(camera, at), bearing_jacobian_to_pixels(camera, at)

@@ -75,9 +75,10 @@ def others(rotation: Array, translation: Array) -> Iterator[Array]:
 
 def evidence(frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array) -> float:
     """How much the edges of a pose stand out in a frame, nats: above those of chance, summed over their lengths."""
-    drawing = draw(solid.mesh.vertices @ rotation.T + translation, solid.mesh.faces)
+    posed = solid.mesh.vertices @ rotation.T + translation
+    drawing = draw(posed, solid.mesh.faces)
     outline = None if drawing is None else outline_of(drawing, camera)
     if drawing is None or outline is None:
         return -np.inf
-    creases = crease_lines(solid, drawing, camera, rotation, translation, _REACH_PX)
+    creases = crease_lines(solid, posed, drawing, camera, _REACH_PX)
     return outline_evidence(frame, outline) + (0.0 if creases is None else crease_evidence(frame, creases))
