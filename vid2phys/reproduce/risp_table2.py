@@ -6,7 +6,6 @@ drawn at random. First state, forces and camera are known (`experiments`). All m
 
 from __future__ import annotations
 
-import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.errors import InputError, Vid2PhysError
-from vid2phys.reproduce import footage, weights
-from vid2phys.reproduce.bodies import Entry, entries
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row
+from vid2phys.errors import Vid2PhysError
+from vid2phys.reproduce import weights
+from vid2phys.reproduce.bodies import Entry
+from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.experiments import Experiment, unknown_of
+from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.identification import LOSSES, Case, Network, Outcome, bound_of, identify, repeated, seen_in
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unknowns import Unknown
 from vid2phys.reproduce.unseen import CONFIGURATIONS
-from vid2phys.reproduce.weights import Source, source_of
+from vid2phys.reproduce.weights import Source
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers.gradient import ITERATIONS, MOMENTUM, RATES
 from vid2phys.types import Array, Observation
@@ -71,39 +71,16 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
-    began = time.monotonic()
-    cells = _cells(setting)
-    reasons = {cell.path: source.reason for cell, source in cells if source.reason}
-    for cell, source in cells:
-        if not cell.is_asked or cell.rows() is not None or cell.path in reasons:
-            continue
-        setting.progress.note(cell.name)
-        try:
-            cell.keep(_Bench(cell.entry, cell.label, setting).rows(cell.method, source))
-        except InputError as error:
-            reasons[cell.path] = str(error)
-    rows: Rows = []
-    for cell, _ in cells:
-        metric = _metric(unknown_of(cell.entry.name), cell.label)
-        rows += cell.rows() or [missing_row(cell, metric, reasons.get(cell.path), truth=cell.label)]
-    note = missing_note([cell for cell, _ in cells])
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *([note] if note else [])], time.monotonic() - began),
-        lambda path: draw(rows, path),
+    return fill(
+        Form(
+            *(NAME, METHODS, TRUTHS, VERSION, _NOTES),
+            rows=lambda cell, source: _Bench(cell.entry, cell.label, setting).rows(cell.method, source),
+            metric=lambda cell: _metric(unknown_of(cell.entry.name), cell.label),
+            draw=draw,
+            label_key="truth",
+        ),
+        setting,
     )
-
-
-def _cells(setting: Setting) -> list[tuple[Cell, Source]]:
-    """Those of all bodies, methods and truths, with what each looks with."""
-    found = []
-    for entry in entries():
-        for truth in TRUTHS:
-            for method in METHODS:
-                source = source_of(method, entry, setting)
-                version = f"{VERSION} {footage.VERSION} {source.digest}"
-                found.append((Cell(NAME, entry, method, None, setting, truth, version=version), source))
-    return found
 
 
 def _metric(unknown: Unknown, truth: str) -> str:

@@ -61,3 +61,5 @@ JOINTS = Unknown(
     "stiffness_error", "1", tuple(f"stiffness_{finger}" for finger in range(5)), 1.0, (0.0, 1.0), RISP_HAND.stiffness
 )
 YOUNG = Unknown("log10_E_error", "log10(Pa)", ("young_modulus",), 5.0, (4.0, 7.0), 1.0, logarithm=True)
+NOTHING = Unknown("", "1", (), 0.0, (0.0, 0.0), 1.0)
+"""Of a motion whose parameters are all known."""
