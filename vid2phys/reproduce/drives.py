@@ -45,6 +45,10 @@ class Drive:
         """[U] -> [S, A] in SI."""
         return np.asarray(self.numbers.actions(torch.from_numpy(np.asarray(numbers, dtype=float))).numpy())
 
+    def numbers_of(self, actions: Array) -> Array:
+        """Back from `actions`, of a drive that has channels."""
+        return np.asarray((actions / self.actions(np.ones(actions.size))).ravel())
+
     def experiment(self, entry: Entry, folder: Path, numbers: Array) -> Experiment:
         """The motion by these numbers [U]. folder: keeps the modes of a body that bends."""
         plan = replace(self.plan, actions=self.actions(numbers))

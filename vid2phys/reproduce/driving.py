@@ -6,14 +6,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vid2phys.reproduce import weights
 from vid2phys.reproduce.bodies import Entry
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.drives import drive_of
+from vid2phys.reproduce.drives import Drive, drive_of
 from vid2phys.reproduce.experiments import Experiment
 from vid2phys.reproduce.identification import Case, Network, Outcome
 from vid2phys.reproduce.imitation import Followed, followed
@@ -32,19 +31,17 @@ _DRAWS = 100  # of `random`
 _QUICK_FRAMES = 8
 _REFERENCE, _STARTS = 10, 11  # streams of random numbers
 
-Act = Callable[[Case, Any, str, Network], Outcome]
-"""What a method makes of a case of a drive."""
-
 
 @dataclass(frozen=True)
 class Task:
     """What is asked of methods.
 
-    act: does it. judge: how good a motion with states [F, N] is: metrics with their values, the first for the table.
-    units: of the metrics, one for each. ends_only: whether they are shown the first frame and the last alone.
+    act: does it. judge: how good a motion with states [F, N] is: metrics with their values. units: of the metrics, the
+    first for the picture. seconds: name of wall times. ends_only: whether methods are shown the first frame and the
+    last alone, so that many actions do it.
     """
 
-    act: Act
+    act: Callable[[Case, Drive, str, Network], Outcome]
     judge: Callable[[Experiment, Array], dict[str, float]]
     units: dict[str, str]
     seconds: str
@@ -52,7 +49,7 @@ class Task:
 
     @property
     def metric(self) -> str:
-        """The one for the table."""
+        """The one for the picture."""
         return next(iter(self.units))
 
 
@@ -120,9 +117,11 @@ class Bench:
         for metric, unit in self.task.units.items():
             values = np.array([each[metric] for each in judged])
             rows.append(row(name, method, metric, float(values.mean()), unit, **{**said, "std": _short(values.std())}))
-        off = [o.values - references[i % len(references)] for i, o in enumerate(found)]
-        sizes = np.array([np.sqrt(np.mean(each**2)) for each in off])
-        rows.append(row(name, method, "action_error", float(sizes.mean()), "1", **{**said, "std": _short(sizes.std())}))
+        if not self.task.ends_only:
+            off = [o.values - references[i % len(references)] for i, o in enumerate(found)]
+            values = np.array([np.sqrt(np.mean(each**2)) for each in off])
+            more = {**said, "std": _short(values.std())}
+            rows.append(row(name, method, "action_error", float(values.mean()), "1", **more))
         if method not in ("average", "random"):
             rows.append(row(name, method, self.task.seconds, float(seconds.mean()), "s", **said))
         return rows

@@ -272,7 +272,7 @@ class Experiment:
         return middle - place, place
 
     def shot(self, look: int, spp: int, seed: int) -> Shot:
-        """The true motion on the stage in the frames that are shown, with a look of `unseen`."""
+        """The true motion on the stage, with a look of `unseen`."""
         camera = self.camera
         assert camera.camera_to_world is not None
         if self.posed is not None:
@@ -281,11 +281,12 @@ class Experiment:
         else:  # what it lands on is the floor that is seen
             on_floor = isinstance(self.plan.system, RigidContact)
             move = make_transform(np.eye(3), self.radius_m * np.array([_NEAR, 0.0, FLOOR if on_floor else 0.0]))
-        vertices = self.vertices[self.shown] @ move[:3, :3].T + move[:3, 3]
+        vertices = self.vertices @ move[:3, :3].T + move[:3, 3]
         moved = replace(camera, camera_to_world=move @ camera.camera_to_world)
         return Shot(self.mesh, self.radius_m, vertices, moved, look, spp, seed)
 
     def footage(self, look: int, spp: int, seed: int, folder: Path, progress: TrainingProgress) -> Footage:
-        """The video, made or taken from `folder`."""
+        """The frames that are shown of the video, which is made or taken from `folder`."""
         shot = self.shot(look, spp, seed)
-        return film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
+        whole = film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
+        return replace(whole, frames=whole.frames[self.shown])

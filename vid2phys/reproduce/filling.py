@@ -22,7 +22,7 @@ class Form:
 
     methods, labels: a cell for each of them and each body. version: raised when rows are made in another way. rows:
     those of a cell; raises InputError where there can be none. metric: of the row of a cell that is empty. draw: all
-    rows as a picture. label_key: what rows call the label.
+    rows as a picture. label_key: what rows call the label. title: what the row of an empty cell calls its method.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Form:
     metric: Callable[[Cell], str]
     draw: Callable[[Rows, Path], None]
     label_key: str = "label"
+    title: Callable[[Cell], str] = lambda cell: cell.method
 
 
 def fill(form: Form, setting: Setting) -> Table:
@@ -52,7 +53,8 @@ def fill(form: Form, setting: Setting) -> Table:
     rows: Rows = []
     for cell, _ in cells:
         said = {form.label_key: cell.label} if cell.label else {}
-        rows += cell.rows() or [missing_row(cell, form.metric(cell), reasons.get(cell.path), **said)]
+        missing = missing_row(cell, form.metric(cell), reasons.get(cell.path), **said)
+        rows += cell.rows() or [{**missing, "method": form.title(cell)}]
     note = missing_note([cell for cell, _ in cells])
     command = f"vid2phys reproduce {form.name}" + (" --quick" if setting.quick else "")
     return Table(

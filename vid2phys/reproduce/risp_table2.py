@@ -7,6 +7,7 @@ drawn at random. First state, forces and camera are known (`experiments`). All m
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def run(setting: Setting) -> Table:
     return fill(
         Form(
             *(NAME, METHODS, TRUTHS, VERSION, _NOTES),
-            rows=lambda cell, source: _Bench(cell.entry, cell.label, setting).rows(cell.method, source),
+            rows=lambda cell, source: Bench(cell.entry, cell.label, setting).rows(cell.method, source),
             metric=lambda cell: _metric(unknown_of(cell.entry.name), cell.label),
             draw=draw,
             label_key="truth",
@@ -87,11 +88,14 @@ def _metric(unknown: Unknown, truth: str) -> str:
     return unknown.metric + (_RANDOM_TRUTH if truth == "random" else "")
 
 
-class _Bench:
+class Bench:
     """The videos and starts of a body with one kind of truth. A quick one has one video, of few frames."""
 
-    def __init__(self, entry: Entry, truth: str, setting: Setting) -> None:
-        self.entry, self.truth, self.setting = entry, truth, setting
+    def __init__(
+        self, entry: Entry, truth: str, setting: Setting, only: Callable[[int], tuple[int, ...]] | None = None
+    ) -> None:
+        """only: which frames methods are shown of so many, if not all."""
+        self.entry, self.truth, self.setting, self.only = entry, truth, setting, only
         self.unknown = unknown_of(entry.name)
         self.count = 1 if setting.quick else len(CONFIGURATIONS)
         self.frames = 8 if setting.quick else None
@@ -102,29 +106,34 @@ class _Bench:
         if method == "random":
             rng = self._rng(_STARTS)
             drawn = [Outcome(self.unknown.draw(rng), 0.0) for _ in range(_DRAWS)]
-            return self._scored(method, drawn, [self._truth_of(i % self.count) for i in range(_DRAWS)])
-        network = self._network(source)
+            return self.scored(method, drawn, [self._truth_of(i % self.count) for i in range(_DRAWS)])
+        network = self.network(source)
+        cases, outcomes = self.identified(method, network)
+        truths = [case.experiment.truth for case in cases]
+        if not isinstance(network, Model) or method in LOSSES:
+            return self.scored(method, outcomes, truths)
+        try:
+            seen = seen_in(cases[0], network)
+        except Vid2PhysError as error:
+            return self.scored(method, outcomes, truths, bound=None, bound_missing=str(error))
+        bound = float(np.sqrt(np.mean(bound_of(cases[0].experiment, seen) ** 2)))
+        more = {"bound": _short(bound) if np.isfinite(bound) else None}
+        rows = self.scored(method, outcomes, truths, **more)
+        if method == "ours":
+            rows.append(self._injected(cases[0].experiment, seen, **more))
+        return rows
+
+    def identified(self, method: str, network: Network) -> tuple[list[Case], list[Outcome]]:
+        """What a method makes of all videos."""
         cases = [self._case(index, looks=method not in _BLIND) for index in range(self.count)]
         identify(replace(cases[0], iterations=1), method, network)  # compiles and loads: no part of anyone's wall time
         outcomes = []
         for index, case in enumerate(cases):
             outcomes.append(identify(case, method, network))
             self.setting.progress.step(f"{self.entry.name} {method}, identification", index + 1, self.count)
-        truths = [case.experiment.truth for case in cases]
-        if not isinstance(network, Model) or method in LOSSES:
-            return self._scored(method, outcomes, truths)
-        try:
-            seen = seen_in(cases[0], network)
-        except Vid2PhysError as error:
-            return self._scored(method, outcomes, truths, bound=None, bound_missing=str(error))
-        bound = float(np.sqrt(np.mean(bound_of(cases[0].experiment, seen) ** 2)))
-        more = {"bound": _short(bound) if np.isfinite(bound) else None}
-        rows = self._scored(method, outcomes, truths, **more)
-        if method == "ours":
-            rows.append(self._injected(cases[0].experiment, seen, **more))
-        return rows
+        return cases, outcomes
 
-    def _network(self, source: Source) -> Network:
+    def network(self, source: Source) -> Network:
         """What a method looks with."""
         subject = self.entry.make(self.setting.work / self.entry.name)
         return weights.load(source, subject, self.setting)
@@ -132,6 +141,8 @@ class _Bench:
     def _case(self, index: int, *, looks: bool) -> Case:
         folder, setting = self.setting.work / self.entry.name, self.setting
         experiment = Experiment.of(self.entry, folder, self._truth_of(index), self.frames)
+        if self.only is not None:
+            experiment = replace(experiment, only=self.only(len(experiment.plan.times_s)))
         seen = experiment.footage(index, self.spp, setting.seed, folder, setting.progress) if looks else None
         iterations = 3 if setting.quick else ITERATIONS
         return Case(experiment, seen, self.unknown.draw(self._rng(_STARTS, index)), setting.seed + index, iterations)
@@ -144,7 +155,7 @@ class _Bench:
     def _rng(self, *stream: int) -> np.random.Generator:
         return np.random.default_rng([self.setting.seed, zlib.crc32(self.entry.name.encode()), *stream])
 
-    def _scored(self, method: str, outcomes: list[Outcome], truths: list[Array], **more: Any) -> Rows:
+    def scored(self, method: str, outcomes: list[Outcome], truths: list[Array], **more: Any) -> Rows:
         """Errors and wall times."""
         off = np.array([o.values - truth for o, truth in zip(outcomes, truths, strict=True)])
         errors, seconds = np.abs(off).mean(axis=1), np.array([o.seconds for o in outcomes])
