@@ -33,6 +33,7 @@ from vid2phys.solvers.driven import Driven
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
+_EXACT = 1e-3  # of the body's radius: how well true states are known to our fit, which ends when it gains little
 _TRIED = 128  # starts of ours, where numbers are those of a profile: waves out of step have minima of their own
 
 
@@ -52,7 +53,10 @@ def _numbers(case: Case, drive: Drive, method: str, network: Network) -> Array:
     problem = experiment.plan.problem(experiment.truth, seen_in(case, network), pose_of(case))
     sought, starts = driven_by(problem, case, drive), starts_of(case, drive)
     if not isinstance(network, Model):  # what it sees is exact, and needs no prior
-        return driven.fit(sought, losses.get("state", problem, true_states(experiment)), starts, None).values
+        truth = true_states(experiment)
+        assert truth.std is not None
+        exact = losses.get("state", problem, replace(truth, std=_EXACT * truth.std))
+        return driven.fit(sought, exact, starts, None).values
 
     def again(states: Array) -> ClipResiduals:
         return ClipResiduals.about(problem, states)
