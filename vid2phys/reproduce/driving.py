@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from vid2phys.reproduce.drives import Drive, drive_of
 from vid2phys.reproduce.experiments import Experiment
 from vid2phys.reproduce.identification import Case, Network, Outcome
 from vid2phys.reproduce.imitation import Followed, followed
+from vid2phys.reproduce.panels import draw_panels
 from vid2phys.reproduce.table import Setting, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS
 from vid2phys.reproduce.weights import Source
@@ -132,24 +134,14 @@ def _short(value: float) -> float:
 
 
 def draw_bars(metric: str, label: str, rows: Rows, path: Path) -> None:
-    """A metric as bars, a panel a body, with deviations over motions."""
-    import matplotlib
+    """A metric as bars, with deviations over motions."""
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    def panel(axis: Any, _: str, mine: Rows) -> None:
+        shown = [row for row in mine if row["metric"] == metric]
+        places = [METHODS.index(row["method"]) for row in shown]
+        colors = ["tab:green" if row["method"].startswith("ours") else "tab:blue" for row in shown]
+        values = [max(row["value"], 1e-9) for row in shown]
+        axis.bar(places, values, 0.7, yerr=[row["std"] or 0.0 for row in shown], color=colors, capsize=2)
+        axis.set_ylabel(label, fontsize=8)
 
-    systems = list(dict.fromkeys(row["system"] for row in rows))
-    figure, axes = pyplot.subplots(1, len(systems), figsize=(2.9 * len(systems), 3.6), constrained_layout=True)
-    for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
-        mine = [r for r in rows if (r["system"], r["metric"]) == (system, metric) and r["value"] is not None]
-        places = [METHODS.index(r["method"]) for r in mine]
-        colors = ["tab:green" if r["method"].startswith("ours") else "tab:blue" for r in mine]
-        axis.bar(places, [r["value"] for r in mine], 0.7, yerr=[r["std"] or 0.0 for r in mine], color=colors, capsize=2)
-        axis.set(title=system, xticks=range(len(METHODS)), xlim=(-0.6, len(METHODS) - 0.4))
-        if mine:
-            axis.set_yscale("log")
-        axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
-    np.atleast_1d(axes)[0].set_ylabel(label)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    draw_panels(rows, path, METHODS, panel)

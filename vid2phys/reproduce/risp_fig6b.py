@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from vid2phys.reproduce.cells import Cell, Rows
 from vid2phys.reproduce.experiments import unknown_of
 from vid2phys.reproduce.filling import Form, fill
+from vid2phys.reproduce.panels import draw_panels
 from vid2phys.reproduce.risp_table2 import Bench
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.reproduce.weights import Source
@@ -63,29 +63,14 @@ def _title(cell: Cell) -> str:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as groups of bars, a panel a body, a group a method, a bar a choice of frames."""
-    import matplotlib
+    """Errors as groups of bars, a group a method, a bar a choice of frames."""
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    systems = list(dict.fromkeys(row["system"] for row in rows))
-    figure, axes = pyplot.subplots(1, len(systems), figsize=(2.9 * len(systems), 3.8), constrained_layout=True)
-    width = 0.8 / len(FRAMES)
-    for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
-        unknown = unknown_of(system)
-        mine = [r for r in rows if (r["system"], r["metric"]) == (system, unknown.metric) and r["value"] is not None]
+    def panel(axis: Any, system: str, mine: Rows) -> None:
+        unknown, width = unknown_of(system), 0.8 / len(FRAMES)
         for index, (label, color) in enumerate(zip(FRAMES, _COLORS, strict=True)):
-            shown = {r["method"].split(",")[0]: max(r["value"], 1e-9) for r in mine if r["frames"] == label}
-            places = [METHODS.index(method) + (index - 1.5) * width for method in shown]
-            axis.bar(places, list(shown.values()), width, color=color, label=label)
-        axis.set(title=system, xticks=range(len(METHODS)), xlim=(-0.6, len(METHODS) - 0.4))
-        if mine:
-            axis.set_yscale("log")
-        axis.set_ylabel(f"{unknown.metric} [{unknown.unit}]".replace("_", " "), fontsize=8)
-        axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
-    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(FRAMES), fontsize=8)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+            shown = [row for row in mine if (row["metric"], row["frames"]) == (unknown.metric, label)]
+            places = [METHODS.index(row["method"].partition(",")[0]) + (index - 1.5) * width for row in shown]
+            axis.bar(places, [max(row["value"], 1e-9) for row in shown], width, color=color, label=label)
+        axis.set_ylabel(unknown.label, fontsize=8)
+
+    draw_panels(rows, path, METHODS, panel, legend=len(FRAMES))

@@ -21,6 +21,7 @@ from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.experiments import Experiment, unknown_of
 from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.identification import LOSSES, Case, Network, Outcome, bound_of, identify, repeated, seen_in
+from vid2phys.reproduce.panels import draw_panels
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unknowns import Unknown
 from vid2phys.reproduce.unseen import CONFIGURATIONS
@@ -188,19 +189,12 @@ def _short(value: float) -> float:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as bars, a panel a body: the paper's truth filled, random ones outlined, bounds as lines."""
-    import matplotlib
+    """Errors as bars: the paper's truth filled, random ones outlined, bounds as lines."""
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    systems = list(dict.fromkeys(row["system"] for row in rows))
-    figure, axes = pyplot.subplots(1, len(systems), figsize=(2.9 * len(systems), 3.8), constrained_layout=True)
-    for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
-        mine = [row for row in rows if row["system"] == system and row["value"] is not None]
-        metric = unknown_of(system).metric
+    def panel(axis: Any, system: str, mine: Rows) -> None:
+        unknown = unknown_of(system)
         for shift, ending, look in ((-0.2, "", {}), (0.2, _RANDOM_TRUTH, {"facecolor": "none"})):
-            shown = [row for row in mine if row["metric"] == metric + ending]
+            shown = [row for row in mine if row["metric"] == unknown.metric + ending]
             places = [METHODS.index(row["method"]) + shift for row in shown]
             values = [max(row["value"], 1e-9) for row in shown]
             label = "random truths" if ending else "the paper's truth"
@@ -208,15 +202,8 @@ def draw(rows: Rows, path: Path) -> None:
         bound = next((row["bound"] for row in mine if row["method"] == "ours" and row.get("bound")), None)
         if bound is not None:
             axis.axhline(bound, color="tab:green", linestyle="--", linewidth=1.0, label="Cramer-Rao bound")
-        unit = unknown_of(system).unit
-        axis.set(title=system, xticks=range(len(METHODS)), xlim=(-0.6, len(METHODS) - 0.4))
-        axis.set_ylabel(metric.replace("_", " ") + (f" [{unit}]" if unit != "1" else ""), fontsize=8)
-        if any(row["metric"].startswith(metric) for row in mine):
-            axis.set_yscale("log")
+        axis.set_ylabel(unknown.label, fontsize=8)
+        if axis.patches:
             axis.set_ylim(bottom=1e-6)
-        axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
-    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+
+    draw_panels(rows, path, METHODS, panel, legend=3)

@@ -30,6 +30,11 @@ class Unknown:
     si: float
     logarithm: bool = False
 
+    @property
+    def label(self) -> str:
+        """Of an axis."""
+        return self.metric.replace("_", " ") + (f" [{self.unit}]" if self.unit != "1" else "")
+
     def to_si(self, values: Array) -> Array:
         """The paper's numbers to the system's."""
         return np.asarray(self.si * (10.0**values if self.logarithm else values))
