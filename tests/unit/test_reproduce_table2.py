@@ -102,7 +102,8 @@ def test_fits_may_go_far_beyond_where_searches_begin(name: str) -> None:
 def test_fingers_are_moved_as_the_paper_says() -> None:
     hand, rng = Hand(), np.random.default_rng(0)
     amplitude, delay = rng.uniform(0.0, 1.0, 5), rng.uniform(0.0, 40.0, 5)
-    torques = finger_torques(amplitude, delay, 90, finger_of_joints(hand))
+    numbers = torch.from_numpy(np.stack([amplitude, delay]))
+    torques = finger_torques(*numbers, 90, finger_of_joints(hand)).numpy()
     for t in (0, 3, 17, 45, 89):
         for j, name in enumerate(hand.action_names):
             finger = int(name.split("finger")[1][0])

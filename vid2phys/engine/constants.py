@@ -58,6 +58,21 @@ body 0.31 m wide (`samples/quadrotor`).
 """
 
 
+RISP_ACTION_LIMIT, RISP_FARTHEST = 500.0, 1000.0
+"""RISP (Ma et al., ICLR 2022) clamps actions to between -500 and 500, and gives up a quadrotor that is 1000 away."""
+
+RISP_ACTIONS = {"quadrotor": 0.05, "cube": 1e-3, "rod": 0.5}
+"""What an action of 1 is in N. The paper names no unit; these are ours, for its bodies as they are here.
+
+A rotor that pushes with 500 has 3.4 times what the quadrotor hovers by; 500 on the cube is 1.4 times its weight, on the
+rod 3.3 times what moves one of 1e5 Pa by an eighth of its length. On the cube a torque of 1 is that of a force of 1 at
+`RISP_LENGTH_M`.
+"""
+
+RISP_LENGTH_M = 0.01
+"""What a length of 1 is in m, of torques and of how far a quadrotor may go: its simulator's unit is the centimetre."""
+
+
 @dataclass(frozen=True)
 class HandBody:
     """A hand of capsules on a fixed palm; a finger is a row of phalanges, each flexed by one joint.

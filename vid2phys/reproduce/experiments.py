@@ -11,6 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from vid2phys.engine.constants import RISP_CUBE, RISP_HAND, RISP_QUADROTOR, RISP_ROD
 from vid2phys.engine.system import System
@@ -37,7 +40,7 @@ ROD_CELLS = (8, 2, 2)  # of the rod that moves: eight times as many take hours a
 _NEAR, _POSED_NEAR = 10.0, 7.4  # distance of the camera, in radii of the body or of its workspace
 _POSED_AZIMUTH, _POSED_ELEVATION = np.deg2rad(20.0), np.deg2rad(32.0)  # from the middle of what it is filmed from
 _MARGIN, _GRID_PX = 0.6, 16  # of the window about a motion: in diameters of the body; sides are multiples
-_FINGER_STEPS = 40  # of RISP's torques
+FINGER_STEPS = 40  # of RISP's torques
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,9 @@ def _cube(_: Array, frames: int) -> Plan:
 def _hand(_: Array, frames: int) -> Plan:
     """RISP's torques, m sin(2 pi clip((t - d) / 40, 0, 1)) of a finger, with five fixed m and d."""
     system = Hand()
-    amplitude, delay = np.array([0.9, 0.75, 1.0, 0.8, 0.95]), np.array([0.0, 10.0, 25.0, 5.0, 40.0])
+    amplitude, delay = torch.tensor([[0.9, 0.75, 1.0, 0.8, 0.95], [0.0, 10.0, 25.0, 5.0, 40.0]], dtype=torch.float64)
     steps = 2 * frames
-    actions = finger_torques(amplitude, delay, steps, finger_of_joints(system))
+    actions = finger_torques(amplitude, delay, steps, finger_of_joints(system)).numpy()
     return Plan(system, system.parameters(), JOINTS, system.rest_state(), actions, RISP_HAND.step_s, steps, 2, 0.01)
 
 
@@ -148,14 +151,15 @@ def finger_of_joints(system: Hand) -> Array:
     return np.array([int(name.removeprefix("finger").split("_")[0]) for name in system.robot.joint_names])
 
 
-def finger_torques(amplitude: Array, delay: Array, steps: int, fingers: Array) -> Array:
-    """Torques [steps, J] N m of joints of `fingers` [J]: m sin(2 pi clip((t - d) / 40, 0, 1)), t in steps.
+def finger_torques(amplitude: Tensor, delay: Tensor, steps: int, fingers: Array) -> Tensor:
+    """Torques [..., steps, J] N m of joints of `fingers` [J]: m sin(2 pi clip((t - d) / 40, 0, 1)), t in steps.
 
-    amplitude, delay: m and d of each finger, the paper's numbers. What 1 is in SI: `RISP_HAND`.
+    amplitude, delay: [..., 5] m and d of each finger, the paper's numbers. What 1 is in SI: `RISP_HAND`.
     """
-    t = np.arange(steps)[:, None]
-    wave = np.asarray(amplitude) * np.sin(2.0 * np.pi * np.clip((t - np.asarray(delay)) / _FINGER_STEPS, 0.0, 1.0))
-    return np.asarray(RISP_HAND.torque * wave[:, fingers])
+    t = torch.arange(steps, dtype=torch.float64)[:, None]
+    share = ((t - delay[..., None, :]) / FINGER_STEPS).clamp(0.0, 1.0)
+    wave = amplitude[..., None, :] * torch.sin(2.0 * torch.pi * share)
+    return RISP_HAND.torque * wave[..., torch.from_numpy(fingers)]
 
 
 def plan_of(name: str, truth: Array, frames: int | None = None) -> Plan:
@@ -169,7 +173,8 @@ class Experiment:
     """A plan as it was carried out and filmed.
 
     truth: of the unknowns, the paper's numbers. subject: the body as tables know it. mesh: as it is drawn, in the axes
-    of the plan's system. posed: what moves, for a body on a known base. scale: of the mesh over the subject's.
+    of the plan's system. posed: what moves, for a body on a known base. scale: of the mesh over the subject's. only:
+    the frames that are shown, the first among them, if not all.
     """
 
     name: str
@@ -179,11 +184,17 @@ class Experiment:
     mesh: Mesh
     scale: float
     posed: PosedBody | None
+    only: tuple[int, ...] | None = None
 
     @staticmethod
     def of(entry: Entry, folder: Path, truth: Array, frames: int | None = None) -> Experiment:
         """Of a body of the tables. folder: keeps the modes of one that bends."""
-        plan, subject = plan_of(entry.name, truth, frames), entry.make(folder)
+        return Experiment.planned(entry, folder, plan_of(entry.name, truth, frames), truth)
+
+    @staticmethod
+    def planned(entry: Entry, folder: Path, plan: Plan, truth: Array) -> Experiment:
+        """By a plan for the body. folder, truth: as of `of`."""
+        subject = entry.make(folder)
         if isinstance(subject, PosedSubject):
             posed: PosedBody = subject.body
             if isinstance(posed, PosedModes):
@@ -201,6 +212,11 @@ class Experiment:
     def radius_m(self) -> float:
         """The stage's unit of length."""
         return self.scale * self.subject.radius_m
+
+    @property
+    def shown(self) -> NDArray[np.int64]:
+        """Which frames methods may look at, [n]."""
+        return np.arange(len(self.plan.times_s)) if self.only is None else np.array(self.only)
 
     @cached_property
     def states(self) -> Array:
@@ -270,6 +286,7 @@ class Experiment:
         return Shot(self.mesh, self.radius_m, vertices, moved, look, spp, seed)
 
     def footage(self, look: int, spp: int, seed: int, folder: Path, progress: TrainingProgress) -> Footage:
-        """The video, made or taken from `folder`."""
+        """The frames that are shown of the video, which is made or taken from `folder`."""
         shot = self.shot(look, spp, seed)
-        return film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
+        whole = film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
+        return replace(whole, frames=whole.frames[self.shown])

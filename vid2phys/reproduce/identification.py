@@ -7,6 +7,7 @@ by Levenberg and Marquardt, from the best of starts around the one that is given
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,19 +60,24 @@ class Case:
 
 
 def identify(case: Case, method: str, network: Network) -> Outcome:
-    """What a method makes of a case. What cannot be done ends at the start, with the reason."""
+    """What a method makes of a case."""
+    return attempt(lambda: _values(case, method, network), case.start)
+
+
+def attempt(work: Callable[[], Array], start: Array) -> Outcome:
+    """What comes of some work, timed. What cannot be done ends at the start, with the reason."""
     began = time.monotonic()
     try:
-        values, failure = _values(case, method, network), None
+        values, failure = work(), None
     except Vid2PhysError as error:
-        values, failure = case.start, str(error)
+        values, failure = start, str(error)
     return Outcome(values, time.monotonic() - began, failure)
 
 
 def _values(case: Case, method: str, network: Network) -> Array:
     if method in LOSSES:
         return _by_descent(case, LOSSES[method], network)
-    problem = case.experiment.plan.problem(case.start, seen_in(case, network), _pose(case))
+    problem = case.experiment.plan.problem(case.start, seen_in(case, network), pose_of(case))
     loss = "keypoint" if isinstance(network, Model) else "state"
     return by_newton(case.experiment, problem, loss)
 
@@ -109,8 +115,8 @@ def candidates(experiment: Experiment, problem: Problem) -> Array:
 def _by_descent(case: Case, loss: str, network: Network) -> Array:
     """By the papers' optimiser, steps in the paper's units."""
     experiment, plan = case.experiment, case.experiment.plan
-    problem = plan.problem(case.start, experiment.unseen, _pose(case))
-    evidence = true_states(experiment) if loss == "state" else _pictures(case, network)
+    problem = plan.problem(case.start, experiment.unseen, pose_of(case))
+    evidence = true_states(experiment) if loss == "state" else pictures_of(case, network)
     descent = gradient.solve(
         problem,
         losses.get(loss, problem, evidence),
@@ -130,10 +136,11 @@ def _in_papers_units(experiment: Experiment, problem: Problem, free: Array) -> A
 
 
 def true_states(experiment: Experiment) -> Evidence:
-    """The oracle's: positions and angles of all frames, no velocities."""
+    """The oracle's: positions and angles of the frames that are shown, no velocities."""
     names = experiment.plan.system.tangent_names
-    std = np.array([_size(name.split(" of ")[0], experiment.radius_m) for name in names])
-    return Evidence(states=experiment.states, std=np.broadcast_to(std, (len(experiment.states), len(names))))
+    std = np.full((len(experiment.states), len(names)), np.inf)
+    std[experiment.shown] = [_size(name.split(" of ")[0], experiment.radius_m) for name in names]
+    return Evidence(states=experiment.states, std=std)
 
 
 def _size(name: str, radius_m: float) -> float:
@@ -142,7 +149,7 @@ def _size(name: str, radius_m: float) -> float:
     return radius_m if name.endswith("_m") else _ANGLE_RAD
 
 
-def _pictures(case: Case, network: Network) -> Evidence:
+def pictures_of(case: Case, network: Network) -> Evidence:
     """The video in views, and the network that looks at them, if there is one."""
     assert case.footage is not None
     reader, size = None, case.experiment.subject.view_size
@@ -153,7 +160,8 @@ def _pictures(case: Case, network: Network) -> Evidence:
     return Evidence(scene=scene_of(case.experiment, views), reader=reader)
 
 
-def _pose(case: Case) -> Array:
+def pose_of(case: Case) -> Array:
+    """Of the camera in the world, [4, 4]."""
     return np.asarray(case.experiment.camera.camera_to_world)
 
 

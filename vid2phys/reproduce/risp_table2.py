@@ -6,24 +6,26 @@ drawn at random. First state, forces and camera are known (`experiments`). All m
 
 from __future__ import annotations
 
-import time
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vid2phys.errors import InputError, Vid2PhysError
-from vid2phys.reproduce import footage, weights
-from vid2phys.reproduce.bodies import Entry, entries
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row
+from vid2phys.errors import Vid2PhysError
+from vid2phys.reproduce import weights
+from vid2phys.reproduce.bodies import Entry
+from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.experiments import Experiment, unknown_of
+from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.identification import LOSSES, Case, Network, Outcome, bound_of, identify, repeated, seen_in
+from vid2phys.reproduce.panels import draw_panels
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unknowns import Unknown
 from vid2phys.reproduce.unseen import CONFIGURATIONS
-from vid2phys.reproduce.weights import Source, source_of
+from vid2phys.reproduce.weights import Source
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers.gradient import ITERATIONS, MOMENTUM, RATES
 from vid2phys.types import Array, Observation
@@ -71,50 +73,30 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
-    began = time.monotonic()
-    cells = _cells(setting)
-    reasons = {cell.path: source.reason for cell, source in cells if source.reason}
-    for cell, source in cells:
-        if not cell.is_asked or cell.rows() is not None or cell.path in reasons:
-            continue
-        setting.progress.note(cell.name)
-        try:
-            cell.keep(_Bench(cell.entry, cell.label, setting).rows(cell.method, source))
-        except InputError as error:
-            reasons[cell.path] = str(error)
-    rows: Rows = []
-    for cell, _ in cells:
-        metric = _metric(unknown_of(cell.entry.name), cell.label)
-        rows += cell.rows() or [missing_row(cell, metric, reasons.get(cell.path), truth=cell.label)]
-    note = missing_note([cell for cell, _ in cells])
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *([note] if note else [])], time.monotonic() - began),
-        lambda path: draw(rows, path),
+    return fill(
+        Form(
+            *(NAME, METHODS, TRUTHS, VERSION, _NOTES),
+            rows=lambda cell, source: Bench(cell.entry, cell.label, setting).rows(cell.method, source),
+            metric=lambda cell: _metric(unknown_of(cell.entry.name), cell.label),
+            draw=draw,
+            label_key="truth",
+        ),
+        setting,
     )
-
-
-def _cells(setting: Setting) -> list[tuple[Cell, Source]]:
-    """Those of all bodies, methods and truths, with what each looks with."""
-    found = []
-    for entry in entries():
-        for truth in TRUTHS:
-            for method in METHODS:
-                source = source_of(method, entry, setting)
-                version = f"{VERSION} {footage.VERSION} {source.digest}"
-                found.append((Cell(NAME, entry, method, None, setting, truth, version=version), source))
-    return found
 
 
 def _metric(unknown: Unknown, truth: str) -> str:
     return unknown.metric + (_RANDOM_TRUTH if truth == "random" else "")
 
 
-class _Bench:
+class Bench:
     """The videos and starts of a body with one kind of truth. A quick one has one video, of few frames."""
 
-    def __init__(self, entry: Entry, truth: str, setting: Setting) -> None:
-        self.entry, self.truth, self.setting = entry, truth, setting
+    def __init__(
+        self, entry: Entry, truth: str, setting: Setting, only: Callable[[int], tuple[int, ...]] | None = None
+    ) -> None:
+        """only: which frames methods are shown of so many, if not all."""
+        self.entry, self.truth, self.setting, self.only = entry, truth, setting, only
         self.unknown = unknown_of(entry.name)
         self.count = 1 if setting.quick else len(CONFIGURATIONS)
         self.frames = 8 if setting.quick else None
@@ -125,29 +107,34 @@ class _Bench:
         if method == "random":
             rng = self._rng(_STARTS)
             drawn = [Outcome(self.unknown.draw(rng), 0.0) for _ in range(_DRAWS)]
-            return self._scored(method, drawn, [self._truth_of(i % self.count) for i in range(_DRAWS)])
-        network = self._network(source)
+            return self.scored(method, drawn, [self._truth_of(i % self.count) for i in range(_DRAWS)])
+        network = self.network(source)
+        cases, outcomes = self.identified(method, network)
+        truths = [case.experiment.truth for case in cases]
+        if not isinstance(network, Model) or method in LOSSES:
+            return self.scored(method, outcomes, truths)
+        try:
+            seen = seen_in(cases[0], network)
+        except Vid2PhysError as error:
+            return self.scored(method, outcomes, truths, bound=None, bound_missing=str(error))
+        bound = float(np.sqrt(np.mean(bound_of(cases[0].experiment, seen) ** 2)))
+        more = {"bound": _short(bound) if np.isfinite(bound) else None}
+        rows = self.scored(method, outcomes, truths, **more)
+        if method == "ours":
+            rows.append(self._injected(cases[0].experiment, seen, **more))
+        return rows
+
+    def identified(self, method: str, network: Network) -> tuple[list[Case], list[Outcome]]:
+        """What a method makes of all videos."""
         cases = [self._case(index, looks=method not in _BLIND) for index in range(self.count)]
         identify(replace(cases[0], iterations=1), method, network)  # compiles and loads: no part of anyone's wall time
         outcomes = []
         for index, case in enumerate(cases):
             outcomes.append(identify(case, method, network))
             self.setting.progress.step(f"{self.entry.name} {method}, identification", index + 1, self.count)
-        truths = [case.experiment.truth for case in cases]
-        if not isinstance(network, Model) or method in LOSSES:
-            return self._scored(method, outcomes, truths)
-        try:
-            seen = seen_in(cases[0], network)
-        except Vid2PhysError as error:
-            return self._scored(method, outcomes, truths, bound=None, bound_missing=str(error))
-        bound = float(np.sqrt(np.mean(bound_of(cases[0].experiment, seen) ** 2)))
-        more = {"bound": _short(bound) if np.isfinite(bound) else None}
-        rows = self._scored(method, outcomes, truths, **more)
-        if method == "ours":
-            rows.append(self._injected(cases[0].experiment, seen, **more))
-        return rows
+        return cases, outcomes
 
-    def _network(self, source: Source) -> Network:
+    def network(self, source: Source) -> Network:
         """What a method looks with."""
         subject = self.entry.make(self.setting.work / self.entry.name)
         return weights.load(source, subject, self.setting)
@@ -155,6 +142,8 @@ class _Bench:
     def _case(self, index: int, *, looks: bool) -> Case:
         folder, setting = self.setting.work / self.entry.name, self.setting
         experiment = Experiment.of(self.entry, folder, self._truth_of(index), self.frames)
+        if self.only is not None:
+            experiment = replace(experiment, only=self.only(len(experiment.plan.times_s)))
         seen = experiment.footage(index, self.spp, setting.seed, folder, setting.progress) if looks else None
         iterations = 3 if setting.quick else ITERATIONS
         return Case(experiment, seen, self.unknown.draw(self._rng(_STARTS, index)), setting.seed + index, iterations)
@@ -167,7 +156,7 @@ class _Bench:
     def _rng(self, *stream: int) -> np.random.Generator:
         return np.random.default_rng([self.setting.seed, zlib.crc32(self.entry.name.encode()), *stream])
 
-    def _scored(self, method: str, outcomes: list[Outcome], truths: list[Array], **more: Any) -> Rows:
+    def scored(self, method: str, outcomes: list[Outcome], truths: list[Array], **more: Any) -> Rows:
         """Errors and wall times."""
         off = np.array([o.values - truth for o, truth in zip(outcomes, truths, strict=True)])
         errors, seconds = np.abs(off).mean(axis=1), np.array([o.seconds for o in outcomes])
@@ -200,19 +189,12 @@ def _short(value: float) -> float:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as bars, a panel a body: the paper's truth filled, random ones outlined, bounds as lines."""
-    import matplotlib
+    """Errors as bars: the paper's truth filled, random ones outlined, bounds as lines."""
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    systems = list(dict.fromkeys(row["system"] for row in rows))
-    figure, axes = pyplot.subplots(1, len(systems), figsize=(2.9 * len(systems), 3.8), constrained_layout=True)
-    for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
-        mine = [row for row in rows if row["system"] == system and row["value"] is not None]
-        metric = unknown_of(system).metric
+    def panel(axis: Any, system: str, mine: Rows) -> None:
+        unknown = unknown_of(system)
         for shift, ending, look in ((-0.2, "", {}), (0.2, _RANDOM_TRUTH, {"facecolor": "none"})):
-            shown = [row for row in mine if row["metric"] == metric + ending]
+            shown = [row for row in mine if row["metric"] == unknown.metric + ending]
             places = [METHODS.index(row["method"]) + shift for row in shown]
             values = [max(row["value"], 1e-9) for row in shown]
             label = "random truths" if ending else "the paper's truth"
@@ -220,15 +202,8 @@ def draw(rows: Rows, path: Path) -> None:
         bound = next((row["bound"] for row in mine if row["method"] == "ours" and row.get("bound")), None)
         if bound is not None:
             axis.axhline(bound, color="tab:green", linestyle="--", linewidth=1.0, label="Cramer-Rao bound")
-        unit = unknown_of(system).unit
-        axis.set(title=system, xticks=range(len(METHODS)), xlim=(-0.6, len(METHODS) - 0.4))
-        axis.set_ylabel(metric.replace("_", " ") + (f" [{unit}]" if unit != "1" else ""), fontsize=8)
-        if any(row["metric"].startswith(metric) for row in mine):
-            axis.set_yscale("log")
+        axis.set_ylabel(unknown.label, fontsize=8)
+        if axis.patches:
             axis.set_ylim(bottom=1e-6)
-        axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
-    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+
+    draw_panels(rows, path, METHODS, panel, legend=3)

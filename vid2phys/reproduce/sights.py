@@ -22,7 +22,7 @@ from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.calibrate import first_calibration
 from vid2phys.risp.posed.sight import Window
-from vid2phys.risp.posed.track import track_postures
+from vid2phys.risp.posed.track import PostureTrack, track_postures
 from vid2phys.risp.tracking.branch import relabelled
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.sight import direction_and_size, look
@@ -39,16 +39,18 @@ _LOOK = 6  # stream of random numbers
 
 
 def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:
-    """Where a tracker would look for a rigid body: bearings [F, 2] and angular radii [F], a few per cent off."""
+    """Where a tracker would look for a rigid body in the frames shown: bearings [n, 2] and angular radii [n], a few
+    per cent off."""
     pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
     at, _ = experiment.plan.system.body_pose(experiment.states)
     centers, radii = direction_and_size(at @ pose[:3, :3].T + pose[:3, 3], experiment.radius_m)
     error = np.random.default_rng([seed, _LOOK]).normal(size=(len(at), 3)) * [ASIDE, ASIDE, SIZE]
-    return centers + 3.0 * error[:, :2] * np.tan(radii)[:, None], radii * np.exp(error[:, 2])  # views: 3 radii wide
+    aside = centers + 3.0 * error[:, :2] * np.tan(radii)[:, None]  # views: 3 radii wide
+    return aside[experiment.shown], (radii * np.exp(error[:, 2]))[experiment.shown]
 
 
 def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> Views:
-    """The views of all frames, `size` px wide, with what is behind the body."""
+    """The views of the frames shown, `size` px wide, with what is behind the body."""
     camera, count = experiment.camera, len(footage.frames)
     if experiment.posed is not None:
         cameras: list[View] = [Window.of(camera, experiment.posed, size).view] * count
@@ -57,7 +59,7 @@ def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> 
         cameras = [make_view(camera, center, float(radius), size) for center, radius in looked]
     grid = np.stack(np.meshgrid(np.arange(size), np.arange(size)), axis=-1).astype(float)
     known = np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in cameras])
-    return Views.through(cameras, camera, np.arange(count), footage.frames, footage.backdrop, known)
+    return Views.through(cameras, camera, experiment.shown, footage.frames, footage.backdrop, known)
 
 
 def scene_of(experiment: Experiment, views: Views) -> Scene:
@@ -72,21 +74,44 @@ def scene_of(experiment: Experiment, views: Views) -> Scene:
 def observation_of(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
     """Keypoints of all frames with their error model, as `identify` has them after outlines were fitted.
 
-    Raises InputError when the network reads the body in no frame.
+    Those of frames that are not shown are not visible. Raises InputError when the network reads the body in no frame.
     """
     if experiment.posed is not None:
-        return _of_posture(experiment, experiment.posed, footage, model)
-    return _of_pose(experiment, footage, model.scaled(experiment.scale), seed)
+        return _spread(experiment, posture_track(experiment, experiment.posed, footage, model).observation)
+    return _spread(experiment, pose_track(experiment, footage, model.scaled(experiment.scale), seed).observation)
 
 
-def _of_posture(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> Observation:
+def _spread(experiment: Experiment, seen: Observation) -> Observation:
+    """What was seen in the frames shown, at its place among all frames; the others are as their nearest neighbours,
+    but nothing in them is visible."""
+    times, shown = experiment.plan.times_s, experiment.shown
+    if len(shown) == len(times):
+        return seen
+    nearest = np.abs(np.subtract.outer(np.arange(len(times)), shown)).argmin(axis=1)
+    hidden = ~np.isin(np.arange(len(times)), shown)
+    visible = seen.visible[nearest] & ~hidden[:, None]
+    clock = np.interp(times, times[shown], seen.error_clock_s)
+    return replace(
+        seen,
+        times_s=times,
+        bearings=seen.bearings[nearest],
+        covariance=seen.covariance[nearest],
+        shared_basis=seen.shared_basis[nearest],
+        visible=visible,
+        error_clock_s=clock,
+    )
+
+
+def posture_track(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> PostureTrack:
+    """Postures in the frames shown. Raises InputError when they are read in none."""
     calibration = Calibration.from_dict(model.calibration) if model.calibration else first_calibration(body)
-    clip = footage.clip(experiment.plan.times_s)
-    return track_postures(clip, experiment.camera, model, body, calibration=calibration).observation
+    clip = footage.clip(experiment.plan.times_s[experiment.shown])
+    return track_postures(clip, experiment.camera, model, body, calibration=calibration)
 
 
-def _of_pose(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
-    camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s
+def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Track:
+    """Poses in the frames shown, by a model of the body's size. Raises InputError when they are read in none."""
+    camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s[experiment.shown]
     calibration, frames = Calibration.from_dict(model.calibration), list(footage.frames)
     seen = look(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
     paint = Paint.of(mesh, model.rotations, model.center)
@@ -106,12 +131,19 @@ def _of_pose(experiment: Experiment, footage: Footage, model: Model, seed: int) 
     return _in_known_branch(experiment, replace(found, observation=better, poses=poses).clocked(), model)
 
 
-def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Observation:
+def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:
     """Labels of a symmetric body follow from its first state, which is known: the turn that is nearest to it."""
     first = int(np.flatnonzero(found.tracked)[0])
     pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
-    _, quats = experiment.plan.system.body_pose(experiment.states[first])
+    _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[first]])
     known = pose[:3, :3] @ matrix_from_quat(quats)
-    turned = found.poses.rotation[first] @ np.swapaxes(model.rotations, -1, -2)
+    rotations, poses = model.rotations, found.poses
+    turned = poses.rotation[first] @ np.swapaxes(rotations, -1, -2)
     nearest = int(np.argmax(np.einsum("ij,gij->g", known, turned)))
-    return relabelled(found.observation, model.permutation[nearest])
+    rotation = poses.rotation @ rotations[nearest].T
+    translation = poses.translation + (poses.rotation - rotation) @ model.center
+    return replace(
+        found,
+        observation=relabelled(found.observation, model.permutation[nearest]),
+        poses=replace(poses, rotation=rotation, translation=translation),
+    )

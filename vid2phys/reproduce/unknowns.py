@@ -30,6 +30,11 @@ class Unknown:
     si: float
     logarithm: bool = False
 
+    @property
+    def label(self) -> str:
+        """Of an axis."""
+        return self.metric.replace("_", " ") + (f" [{self.unit}]" if self.unit != "1" else "")
+
     def to_si(self, values: Array) -> Array:
         """The paper's numbers to the system's."""
         return np.asarray(self.si * (10.0**values if self.logarithm else values))
@@ -61,3 +66,5 @@ JOINTS = Unknown(
     "stiffness_error", "1", tuple(f"stiffness_{finger}" for finger in range(5)), 1.0, (0.0, 1.0), RISP_HAND.stiffness
 )
 YOUNG = Unknown("log10_E_error", "log10(Pa)", ("young_modulus",), 5.0, (4.0, 7.0), 1.0, logarithm=True)
+NOTHING = Unknown("", "1", (), 0.0, (0.0, 0.0), 1.0)
+"""Of a motion whose parameters are all known."""

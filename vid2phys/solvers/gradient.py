@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ MOMENTUM = 0.5  # of RMSProp
 _STEP = 1e-3  # of differences, in units of the unknowns
 _TINY = 1e-5
 _SETTLED = 0.01  # share of the loss that the last tenth of the iterations may still bring
+
+Point = TypeVar("Point")
 
 
 @dataclass(frozen=True)
@@ -202,24 +204,47 @@ def _check(setup: _Setup, starts: Sequence[Start]) -> None:
 def _descend(
     setup: _Setup, start: Start, optimizer: str, iterations: int, rate: float, progress: Callable[[int], None]
 ) -> Attempt:
+    def slope(point: Start) -> tuple[float, Array]:
+        value, gradient = _slope(setup, point)
+        return value, setup.units * gradient
+
+    def moved(point: Start, step: Array) -> Start:
+        return _moved(setup, point, step)
+
+    step = stepper(optimizer, len(setup.units), rate)
+    return Attempt(start, *follow(slope, moved, start, step, iterations, progress))
+
+
+def follow(
+    slope: Callable[[Point], tuple[float, Array]],
+    moved: Callable[[Point, Array], Point],
+    start: Point,
+    step: Callable[[Array], Array],
+    iterations: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> tuple[Point, Array, str | None]:
+    """The best point of a descent, the losses of its iterations, and why it stopped early, if it did.
+
+    slope: the loss of a point and its gradient, in units of the unknowns. moved: a point after a step in these units.
+    step: see `stepper`.
+    """
     point, best, losses = start, start, list[float]()
-    step = _stepper(optimizer, len(setup.units), rate)
     for iteration in range(iterations):
         progress(iteration)
         try:
-            value, slope = _slope(setup, point)
+            value, gradient = slope(point)
         except (SimulationError, UsageError) as error:  # beyond what the engine can compute
-            return Attempt(start, best, np.array(losses), str(error))
-        if not np.isfinite(value) or not np.isfinite(slope).all():
-            return Attempt(start, best, np.array(losses), "the loss is not finite")
+            return best, np.array(losses), str(error)
+        if not np.isfinite(value) or not np.isfinite(gradient).all():
+            return best, np.array(losses), "the loss is not finite"
         if value < min(losses, default=np.inf):
             best = point
         losses.append(value)
-        point = _moved(setup, point, step(setup.units * slope))
-    return Attempt(start, best, np.array(losses))
+        point = moved(point, step(gradient))
+    return best, np.array(losses), None
 
 
-def _stepper(optimizer: str, size: int, rate: float) -> Callable[[Array], Array]:
+def stepper(optimizer: str, size: int, rate: float) -> Callable[[Array], Array]:
     """From a gradient to the step of PyTorch's optimiser, whose memory does not depend on where the unknowns are."""
     at = torch.zeros(size, dtype=torch.float64)
     optimiser: Any = (

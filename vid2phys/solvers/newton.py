@@ -45,8 +45,8 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """The optimum. values: [U]. states: [F, N]. information: [U, U], of residuals of unit variance. loss: half their
-    sum of squares."""
+    """The optimum. values: [U]. states: [F, N]. information: [U, U], of residuals of unit variance, the prior's too.
+    loss: half their sum of squares."""
 
     values: Array
     states: Array
@@ -54,6 +54,35 @@ class Found:
     loss: float
     iterations: int
     converged: bool
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Unknowns [U] before anything is seen: their mean [U], and a root [R, U] of their precision."""
+
+    mean: Array
+    root: Array
+
+    @staticmethod
+    def none(size: int) -> Prior:
+        """Nothing is known of so many unknowns."""
+        return Prior(np.zeros(size), np.zeros((0, size)))
+
+    def residuals(self, values: Array) -> Array:
+        """Of unit variance, [R]."""
+        return np.asarray(self.root @ (values - self.mean))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What does not change in a descent. lower, upper: [U], where unknowns are put back."""
+
+    roll: Motions
+    loss: Judge
+    units: Array
+    prior: Prior
+    lower: Array
+    upper: Array
 
 
 def motions(problem: Problem, state: Array) -> Motions:
@@ -70,30 +99,43 @@ def motions(problem: Problem, state: Array) -> Motions:
     return roll
 
 
-def solve(roll: Motions, loss: Judge, starts: Array, units: Array, *, iterations: int = 30) -> Found:
+def solve(
+    roll: Motions,
+    loss: Judge,
+    starts: Array,
+    units: Array,
+    *,
+    prior: Prior | None = None,
+    limits: tuple[Array, Array] | None = None,
+    iterations: int = 30,
+) -> Found:
     """The best of starts [B, U], refined. units: [U], what an unknown is changed by to make about as much difference.
 
-    Raises SimulationError when no start can be rolled out.
+    limits: lower and upper [U] ends of the unknowns. Raises SimulationError when no start can be rolled out.
     """
-    costs = _costs(roll, loss, starts)
+    size = len(units)
+    lower, upper = limits if limits is not None else (np.full(size, -np.inf), np.full(size, np.inf))
+    search = _Search(roll, loss, units, prior or Prior.none(size), lower, upper)
+    costs = _costs(search, starts)
     if not np.isfinite(costs).any():
         raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
     order = [i for i in np.argsort(costs, kind="stable")[:_REFINED] if costs[i] <= _RIVAL * costs.min()]
-    ends = [_descend(roll, loss, starts[i], float(costs[i]), units, iterations) for i in order]
+    ends = [_descend(search, starts[i], float(costs[i]), iterations) for i in order]
     return min(ends, key=lambda end: end.loss)
 
 
-def _descend(roll: Motions, loss: Judge, start: Array, cost: float, units: Array, iterations: int) -> Found:
-    values = np.array(start, dtype=float)
+def _descend(search: _Search, start: Array, cost: float, iterations: int) -> Found:
+    values, units = np.array(start, dtype=float), search.units
     damping, converged, used = 1e-3, False, 0
     while used < iterations and not converged:
         used += 1
-        residuals, jacobian, _ = _linearized(roll, loss, values, units)
+        residuals, jacobian, _ = _linearized(search, values)
         gradient, information = jacobian.T @ residuals, jacobian.T @ jacobian
         while damping <= _MOST_DAMPING:
             scale = np.diag(np.maximum(np.diagonal(information), 1e-12))
             candidate = values - units * np.linalg.solve(information + damping * scale, gradient)
-            new_cost = float(_costs(roll, loss, candidate[None])[0])
+            candidate = np.clip(candidate, search.lower, search.upper)
+            new_cost = float(_costs(search, candidate[None])[0])
             if new_cost <= cost:
                 break
             damping *= 10.0
@@ -102,30 +144,32 @@ def _descend(roll: Motions, loss: Judge, start: Array, cost: float, units: Array
             continue
         gain, values, cost, damping = cost - new_cost, candidate, new_cost, max(0.1 * damping, 1e-9)
         converged = gain <= _GAIN * max(cost, 1.0)
-    _, jacobian, states = _linearized(roll, loss, values, units)
+    _, jacobian, states = _linearized(search, values)
     information = (jacobian.T @ jacobian) / np.outer(units, units)
     return Found(values, states, information, cost, used, converged)
 
 
-def _costs(roll: Motions, loss: Judge, values: Array) -> Array:
+def _costs(search: _Search, values: Array) -> Array:
     """Costs [B] of unknowns [B, U], infinite where they are beyond what the engine can compute."""
     try:
-        rolled = roll(values)
+        rolled = search.roll(values)
     except (SimulationError, UsageError):
         if len(values) == 1:
             return np.array([np.inf])
-        return np.concatenate([_costs(roll, loss, row[None]) for row in values])
+        return np.concatenate([_costs(search, row[None]) for row in values])
     with torch.no_grad():
-        costs = [float(loss.value(torch.from_numpy(np.ascontiguousarray(states)))) for states in rolled]
-    return np.where(np.isfinite(costs), costs, np.inf)
+        costs = [float(search.loss.value(torch.from_numpy(np.ascontiguousarray(states)))) for states in rolled]
+    before = np.array([0.5 * float((search.prior.residuals(row) ** 2).sum()) for row in values])
+    return np.where(np.isfinite(costs), costs + before, np.inf)
 
 
-def _linearized(roll: Motions, loss: Judge, values: Array, units: Array) -> tuple[Array, Array, Array]:
+def _linearized(search: _Search, values: Array) -> tuple[Array, Array, Array]:
     """Residuals [R], their derivatives by the unknowns in units [R, U], and the states [F, N]."""
-    steps = _STEP * np.diag(units)
-    states = roll(np.concatenate([values[None], values + steps, values - steps]))
+    steps = _STEP * np.diag(search.units)
+    states = search.roll(np.concatenate([values[None], values + steps, values - steps]))
     with torch.no_grad():
-        off = [loss.residuals(torch.from_numpy(np.ascontiguousarray(each))).numpy() for each in states]
+        off = [search.loss.residuals(torch.from_numpy(np.ascontiguousarray(each))).numpy() for each in states]
     size = len(values)
     slopes = [(off[1 + i] - off[1 + size + i]) / (2.0 * _STEP) for i in range(size)]
-    return off[0], np.stack(slopes, axis=1), states[0]
+    residuals = np.concatenate([off[0], search.prior.residuals(values)])
+    return residuals, np.vstack([np.stack(slopes, axis=1), search.prior.root * search.units]), states[0]

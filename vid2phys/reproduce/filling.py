@@ -1,0 +1,75 @@
+"""How tables 2 to 4 and figure 6b are filled: cells of all bodies and methods, those that are asked for and that what
+they look with is there for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vid2phys.errors import InputError
+from vid2phys.reproduce import footage
+from vid2phys.reproduce.bodies import entries
+from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row
+from vid2phys.reproduce.table import Setting, Table
+from vid2phys.reproduce.weights import Source, source_of
+
+
+@dataclass(frozen=True)
+class Form:
+    """A table before it is filled.
+
+    methods, labels: a cell for each of them and each body. version: raised when rows are made in another way. rows:
+    those of a cell; raises InputError where there can be none. metric: of the row of a cell that is empty. draw: all
+    rows as a picture. label_key: what rows call the label. title: what the row of an empty cell calls its method.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+    labels: tuple[str, ...]
+    version: int
+    notes: list[str]
+    rows: Callable[[Cell, Source], Rows]
+    metric: Callable[[Cell], str]
+    draw: Callable[[Rows, Path], None]
+    label_key: str = "label"
+    title: Callable[[Cell], str] = lambda cell: cell.method
+
+
+def fill(form: Form, setting: Setting) -> Table:
+    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    began = time.monotonic()
+    cells = _cells(form, setting)
+    reasons = {cell.path: source.reason for cell, source in cells if source.reason}
+    for cell, source in cells:
+        if not cell.is_asked or cell.rows() is not None or cell.path in reasons:
+            continue
+        setting.progress.note(cell.name)
+        try:
+            cell.keep(form.rows(cell, source))
+        except InputError as error:
+            reasons[cell.path] = str(error)
+    rows: Rows = []
+    for cell, _ in cells:
+        said = {form.label_key: cell.label} if cell.label else {}
+        missing = missing_row(cell, form.metric(cell), reasons.get(cell.path), **said)
+        rows += cell.rows() or [{**missing, "method": form.title(cell)}]
+    note = missing_note([cell for cell, _ in cells])
+    command = f"vid2phys reproduce {form.name}" + (" --quick" if setting.quick else "")
+    return Table(
+        *(form.name, command, rows, [*form.notes, *([note] if note else [])], time.monotonic() - began),
+        lambda path: form.draw(rows, path),
+    )
+
+
+def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:
+    """Those of all bodies, labels and methods, with what each looks with."""
+    found = []
+    for entry in entries():
+        for label in form.labels:
+            for method in form.methods:
+                source = source_of(method, entry, setting)
+                version = f"{form.version} {footage.VERSION} {source.digest}"
+                found.append((Cell(form.name, entry, method, None, setting, label, version=version), source))
+    return found
