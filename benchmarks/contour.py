@@ -32,6 +32,7 @@ from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.backdrop import Backdrop
 from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.pixels.contour_errors import Reading, read_clip
+from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, make_dataset
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
 from vid2phys.types import Array, Mesh
@@ -50,7 +51,7 @@ SEED = 2_000_003
 Errors = dict[str, list[tuple[Array, Array]]]  # of each method: error [6] in modes, covariance [6, 6]
 
 
-def judge(mesh: Mesh, model: Model, clip: HeldOutClip, rng: np.random.Generator, spent: dict[str, float]) -> Errors:
+def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generator, spent: dict[str, float]) -> Errors:
     """Errors of every method in the clip's frames that the network believes it sees the body in."""
     calibration = Calibration.from_dict(model.calibration)
     readings = list(read_clip(model, calibration, clip, rng, FRAMES))
@@ -61,14 +62,14 @@ def judge(mesh: Mesh, model: Model, clip: HeldOutClip, rng: np.random.Generator,
         found["keypoints"].append((_error(clip, seen.frame, *start), seen.covariance))
         for method, prior in (("contour", None), ("fused", np.linalg.inv(seen.covariance))):
             began = time.process_time()
-            fit = fit_contour(clip.frames[seen.frame], clip.cameras[seen.frame], mesh, *start, prior=prior)
+            fit = fit_contour(clip.frames[seen.frame], clip.cameras[seen.frame], solid, *start, prior=prior)
             spent[method] = spent.get(method, 0.0) + time.process_time() - began
             if fit is not None:
                 stated = scale[:, None] * fit.covariance * scale
                 found[method].append((_error(clip, seen.frame, fit.rotation, fit.translation), stated))
             elif method == "fused":
                 found[method].append(found["keypoints"][-1])
-    _align(mesh, clip, readings, np.array(calibration.align_scale), found)
+    _align(solid.mesh, clip, readings, np.array(calibration.align_scale), found)
     return found
 
 
@@ -137,6 +138,7 @@ def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
         if not path.exists() or (quick and body != "quadrotor"):
             continue
         mesh, model = load_mesh(path), Model.load(ROOT / "models" / body)
+        solid = Solid.of(mesh)
         renders = make_dataset(
             mesh,
             get("quadrotor"),
@@ -149,14 +151,16 @@ def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
             workers=1,
         )
         warm = make_clip(renders, 0, model.radius_m, bank, seed=7, in_frame_px=(sizes[0], sizes[0]))
-        fit_contour(warm.frames[0], warm.cameras[0], mesh, *moved(warm.rotation[0], warm.translation[0], PRIOR_STD / 2))
+        fit_contour(
+            warm.frames[0], warm.cameras[0], solid, *moved(warm.rotation[0], warm.translation[0], PRIOR_STD / 2)
+        )
         for size in sizes:
             found: Errors = defaultdict(list)
             spent: dict[str, float] = {}
             for sequence in range(looks):
                 clip = make_clip(renders, sequence, model.radius_m, bank, seed=7, in_frame_px=(size, size))
                 rng = np.random.default_rng([SEED, sequence, int(size)])
-                for method, pairs in judge(mesh, model, clip, rng, spent).items():
+                for method, pairs in judge(solid, model, clip, rng, spent).items():
                     found[method] += pairs
             yield from rows(body, size, found)
             for method, seconds in spent.items():

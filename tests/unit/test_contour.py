@@ -13,11 +13,12 @@ from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.risp.pixels.align import moved
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import fit_contour
+from vid2phys.risp.pixels.creases import Solid, crease_lines
 from vid2phys.risp.pixels.edge_likelihood import alike, line_likelihood
 from vid2phys.risp.pixels.edge_lines import linear_light
 from vid2phys.risp.pixels.edge_steps import descend, normal_equations, slopes
-from vid2phys.risp.pixels.outline import outline_of
-from vid2phys.risp.pixels.silhouette import draw_nearness
+from vid2phys.risp.pixels.outline import Outline, outline_of
+from vid2phys.risp.pixels.silhouette import draw, draw_nearness
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Mesh
 
@@ -46,6 +47,16 @@ def odd_mesh() -> Mesh:
 
 
 MESH = odd_mesh()
+SOLID = Solid.of(MESH)
+BOX = Mesh(*box((-0.05, -0.06, -0.04), (0.05, 0.06, 0.04)), np.zeros(12, dtype=np.int64))
+
+
+def outline_at(camera: Camera, rotation: Array, translation: Array) -> Outline:
+    drawing = draw(MESH.vertices @ rotation.T + translation, MESH.faces)
+    assert drawing is not None
+    outline = outline_of(drawing, camera)
+    assert outline is not None
+    return outline
 
 
 def photograph(rotation: Array, translation: Array, *, noise: float, seed: int = 0) -> np.ndarray:
@@ -70,8 +81,7 @@ def starts(count: int) -> list[Array]:
 
 
 def test_outline_lies_on_the_edge_of_the_picture() -> None:
-    outline = outline_of(MESH, CAMERA, ROTATION, TRANSLATION)
-    assert outline is not None
+    outline = outline_at(CAMERA, ROTATION, TRANSLATION)
     cover = rasterize_camera(MESH.vertices @ ROTATION.T + TRANSLATION, MESH.faces, CAMERA, 9).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
     for off, low, high in ((0.0, 0.45, 0.55), (1.0, 0.1, 0.22), (-1.0, 0.78, 0.9)):
@@ -84,8 +94,7 @@ def test_outline_lies_on_the_edge_of_the_picture() -> None:
 
 
 def test_derivatives_of_outline_and_energy() -> None:
-    outline = outline_of(MESH, CAMERA, ROTATION, TRANSLATION)
-    assert outline is not None
+    outline = outline_at(CAMERA, ROTATION, TRANSLATION)
     jacobian = slopes(outline.points, outline.along, TRANSLATION)
     local = (outline.points - TRANSLATION) @ ROTATION
 
@@ -134,7 +143,7 @@ def test_pose_is_recovered_from_five_degrees_and_five_percent(hidden: bool) -> N
         picture[:, :middle] = (30, 150, 60)
     for step in starts(6):
         step = 0.4 * step if hidden else step
-        found = fit_contour(picture, CAMERA, MESH, *moved(ROTATION, TRANSLATION, step))
+        found = fit_contour(picture, CAMERA, SOLID, *moved(ROTATION, TRANSLATION, step))
         assert found is not None
         error = difference(ROTATION, TRANSLATION, found.rotation, found.translation)
         assert np.degrees(np.linalg.norm(error[:3])) < (2.0 if hidden else 0.6)
@@ -146,7 +155,7 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
     errors, stated = [], []
     for seed in range(30):
         picture = photograph(ROTATION, TRANSLATION, noise=12.0, seed=seed)
-        found = fit_contour(picture, CAMERA, MESH, ROTATION, TRANSLATION)
+        found = fit_contour(picture, CAMERA, SOLID, ROTATION, TRANSLATION)
         assert found is not None
         errors.append(difference(ROTATION, TRANSLATION, found.rotation, found.translation))
         stated.append(np.diag(np.linalg.inv(found.information)))
@@ -157,14 +166,14 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
 
 def test_a_picture_without_edges_leaves_the_pose_alone() -> None:
     flat = np.full((480, 640, 3), 90, np.uint8)
-    found = fit_contour(flat, CAMERA, MESH, ROTATION, TRANSLATION)
+    found = fit_contour(flat, CAMERA, SOLID, ROTATION, TRANSLATION)
     assert found is None or np.abs(difference(ROTATION, TRANSLATION, found.rotation, found.translation)).max() < 1e-3
 
 
 def test_out_of_the_picture_is_none() -> None:
     picture = photograph(ROTATION, TRANSLATION, noise=1.0)
-    assert fit_contour(picture, CAMERA, MESH, ROTATION, np.array([3.0, 0.0, 1.0])) is None
-    assert fit_contour(picture, CAMERA, MESH, ROTATION, np.array([0.0, 0.0, -1.0])) is None
+    assert fit_contour(picture, CAMERA, SOLID, ROTATION, np.array([3.0, 0.0, 1.0])) is None
+    assert fit_contour(picture, CAMERA, SOLID, ROTATION, np.array([0.0, 0.0, -1.0])) is None
 
 
 def test_line_likelihood_is_that_of_the_normal_distribution() -> None:
@@ -205,8 +214,7 @@ def test_a_drawing_covers_what_the_rasteriser_draws_and_is_as_near() -> None:
 def test_outline_and_drawing_agree_through_a_lens(distortion: np.ndarray) -> None:
     camera = replace(CAMERA, distortion=distortion)
     rotation, translation = moved(ROTATION, TRANSLATION, np.array([0.02, -0.02, 0.2, 0.01, -0.01, 0.03]))
-    outline = outline_of(MESH, camera, rotation, translation)
-    assert outline is not None
+    outline = outline_at(camera, rotation, translation)
     cover = rasterize_camera(MESH.vertices @ rotation.T + translation, MESH.faces, camera, 5).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
     for off, low, high in ((0.0, 0.4, 0.6), (1.5, 0.0, 0.2), (-1.5, 0.8, 1.0)):
@@ -222,3 +230,59 @@ def test_neighbours_that_err_alike_count_as_one() -> None:
     alone = rng.normal(size=400)
     assert alike(alone, 30) < 1.5
     assert 3.0 < alike(np.repeat(alone[:100], 4), 30) < 5.5
+
+
+def test_creases_are_edges_at_which_faces_meet_at_an_angle() -> None:
+    solid = Solid.of(BOX)
+    assert len(solid.edges) == 12
+    sides = solid.sides // 2  # two triangles a side
+    assert (sides[:, 0] != sides[:, 1]).all()
+    along = BOX.vertices[solid.edges[:, 1]] - BOX.vertices[solid.edges[:, 0]]
+    assert ((np.abs(along) > 1e-9).sum(axis=1) == 1).all(), "no diagonals of faces"
+
+
+def test_lines_across_creases_show_two_faces() -> None:
+    """Three creases of a box face the camera; lines that would leave their faces are dropped, and hidden ones."""
+    solid = Solid.of(BOX)
+    posed = BOX.vertices @ ROTATION.T + TRANSLATION
+    drawing = draw(posed, BOX.faces)
+    assert drawing is not None
+    lines = crease_lines(solid, posed, drawing, CAMERA, 5.0)
+    assert lines is not None
+    assert len(lines.points) > 30
+    local = (lines.points - TRANSLATION) @ ROTATION
+    half = np.abs(BOX.vertices).max(axis=0)
+    assert ((np.abs(np.abs(local) - half) < 1e-9).sum(axis=1) == 2).all(), "on an edge of the box"
+    np.testing.assert_allclose(project(CAMERA, lines.points), lines.pixels, atol=1e-9)
+    raster = rasterize_camera(BOX.vertices @ ROTATION.T + TRANSLATION, BOX.faces, CAMERA)
+    column, row = np.round(lines.pixels + 4.0 * lines.normals).astype(int).T
+    other_column, other_row = np.round(lines.pixels - 4.0 * lines.normals).astype(int).T
+    one, other = raster.face_id[row, column] // 2, raster.face_id[other_row, other_column] // 2
+    assert (raster.mask[row, column] & raster.mask[other_row, other_column] & (one != other)).all()
+    jacobian = slopes(lines.points, lines.along, TRANSLATION)
+    h, step = 1e-6, np.array([0.3, -0.2, 0.4, 0.1, 0.2, -0.3])
+    ends = [project(CAMERA, local @ r.T + t) for r, t in (moved(ROTATION, TRANSLATION, s * h * step) for s in (1, -1))]
+    np.testing.assert_allclose(
+        jacobian @ step, ((ends[0] - ends[1]) / (2.0 * h) * lines.normals).sum(axis=-1), rtol=1e-5, atol=1e-3
+    )
+
+
+def test_creases_turn_a_box_whose_outline_hardly_shows() -> None:
+    """Before a background in its own colours, two of its faces tell apart what its outline does not."""
+    rotation, translation = matrix_from_rotvec(np.array([0.15, 0.6, 0.1])), np.array([0.02, -0.03, 0.8])
+    raster = rasterize_camera(BOX.vertices @ rotation.T + translation, BOX.faces, CAMERA)
+    rng, shades = np.random.default_rng(0), np.linspace(0.1, 0.5, 6)[:, None] * np.array([1.0, 0.8, 0.7])
+    behind = cv2.resize(rng.choice(shades, (48, 64)), (640, 480), interpolation=cv2.INTER_NEAREST)
+    light = np.where(raster.mask[..., None], shades[raster.face_id // 2], behind)
+    display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)
+    picture = np.clip(np.round(display + rng.normal(0.0, 4.0, light.shape)), 0, 255).astype(np.uint8)
+    solid = Solid.of(BOX)
+    smooth = replace(solid, edges=solid.edges[:0], sides=solid.sides[:0])
+    turns = []
+    for each in (solid, smooth):
+        found = [fit_contour(picture, CAMERA, each, *moved(rotation, translation, 0.8 * step)) for step in starts(6)]
+        off = [difference(rotation, translation, f.rotation, f.translation) for f in found if f is not None]
+        assert len(off) == 6
+        turns.append(np.degrees(np.linalg.norm(np.array(off)[:, :3], axis=1)).mean())
+    assert turns[0] < 1.5, turns
+    assert turns[0] < 0.7 * turns[1], turns

@@ -110,16 +110,19 @@ class PosedSubject(Subject):
         return Model(model_shape(self.body), learnt.network, None, learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
-        """Points, then the posture by the kinematic fit, which knows the camera: as a frame of a clip is read."""
+        """Points, then the posture by the kinematic fit, which knows the camera, then by edges (`posed.edges`)."""
+        from vid2phys.risp.pixels.creases import Solid
         from vid2phys.risp.posed.bodies import body_of_model
         from vid2phys.risp.posed.calibrate import first_calibration
+        from vid2phys.risp.posed.edges import fit_posture
         from vid2phys.risp.posed.sight import Window, look
 
         body = self.body if model.folder is None else body_of_model(model, self.system)
-        calibration, found = first_calibration(body), []
+        calibration, solid, found = first_calibration(body), Solid.of(self.mesh), []
         for picture, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, body, model.view_size)
-            found.append(look(model, body, window, [picture], calibration).postures.posture[0])
+            read = look(model, body, window, [picture], calibration).postures[0]
+            found.append(fit_posture(picture, camera, self.body, solid, read.posture, read.covariance))
         vectors = posture_vectors(body, np.stack(found)) / np.array(self.codes.scale)
         return Reading(vectors)
 

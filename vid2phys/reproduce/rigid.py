@@ -126,31 +126,34 @@ class RigidSubject(Subject):
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
-        """Points, pose by PnP and outline, and the branch of a symmetric body by front map and paint: as in a clip."""
+        """Points, pose by PnP and edges (`twins.settle`), the branch of a symmetric body by front map and paint."""
         from vid2phys.risp.calibration.error_model import Calibration
-        from vid2phys.risp.pixels.contour import fit_contour
+        from vid2phys.risp.pixels.creases import Solid
         from vid2phys.risp.pixels.outlined import LEAST_PX
         from vid2phys.risp.pixels.paint import Paint
+        from vid2phys.risp.pixels.twins import settle
         from vid2phys.risp.tracking.branch import front_evidence
+        from vid2phys.risp.tracking.pose import known_pose
         from vid2phys.risp.tracking.sight import look
 
         calibration, shape = Calibration(), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
-        paint = Paint.of(self.mesh, shape.rotations, shape.center)
+        paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
 
         def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
-            found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
-            if paint is not None:
-                found = found + paint.evidence(seen, [picture], camera)
-            turn = shape.rotations[int(np.argmax(found[0, 0]))].T
             best = seen.poses[0, 0]
             rotation, translation = best.rotation, best.translation
             if np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX:
                 prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
-                contour = fit_contour(picture, camera, self.mesh, rotation, translation, prior=prior)
+                contour = settle(picture, camera, solid, rotation, translation, prior)
                 if contour is not None:
                     rotation, translation = contour.rotation, contour.translation
+                    seen = replace(seen, poses=known_pose(rotation[None, None], translation[None, None]))
+            found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
+            if paint is not None:
+                found = found + paint.evidence(seen, [picture], camera)
+            turn = shape.rotations[int(np.argmax(found[0, 0]))].T
             pose = make_transform(rotation, translation)
             return pose @ make_transform(turn, shape.center - turn @ shape.center)
 

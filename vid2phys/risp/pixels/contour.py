@@ -1,9 +1,6 @@
-"""The pose of a mesh by its outline in one frame: edges on lines across the outline, Newton steps on the pose.
+"""The pose of a rigid mesh by its edges in one frame: outline and creases (`edge_fit`).
 
-After region-based tracking on correspondence lines (Stoiber et al., SRT3D, IJCV 2021; Tjaden et al., TPAMI 2018). The
-energy is a robust sum over lines of (n . (x(pose) - x) - mean)^2 / variance, with the mean and the variance of the
-edge's place on the line (`edge_lines`), plus the prior of the pose that it starts from. Needs no learnt appearance and
-no other frame, and leaves a pose alone where nothing stands out from what is behind it.
+Needs no learnt appearance and no other frame, and leaves a pose alone where nothing stands out from what is behind it.
 
 Limits: errors of a quarter of the body's size and gross ones (a pose's mirror twin) are beyond its reach.
 """
@@ -15,26 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.pixels.align import MODES, PRIOR_STD, moved
-from vid2phys.risp.pixels.edge_lines import find_edges
-from vid2phys.risp.pixels.outline import outline_of
+from vid2phys.risp.pixels.align import PRIOR_STD, moved
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.edge_fit import OVERCONFIDENT, fit_edges
 from vid2phys.types import Array, Camera, Mesh
 
-# Where edges may be, standard deviations as shares of the body's size, a round; never less than _LEAST_WITHIN_PX. The
-# last is repeated until the outline moves by less than a share of it. Each round draws the outline anew, since which
-# parts of a body are seen against what is behind it changes with small turns: carried along instead, or stopped at
-# twice the motion, thin bodies end a third further off in rotation (`benchmarks.contour`).
-_WITHIN = (0.04, 0.015, 0.01)
-_MOST_ROUNDS = 8
-_STILL = 0.1
-_LEAST_WITHIN_PX = 0.6
-_SLACK = 0.2  # by which edges that far away may differ from what a line can tell, of where they may be
-_STEPS = 3  # a round, before the outline's motion bends
 _MOST_STEP = 2.0 * PRIOR_STD
-# On held-out looks edges are off together by more than neighbours show: variances are larger by this. How much the
-# pose is off in the end is calibrated (`contour_errors`).
-_OVERCONFIDENT = 9.0
-_LEAST_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -51,44 +34,43 @@ class Contour:
     @property
     def covariance(self) -> Array:
         """Of edges and prior together, [6, 6], before it is scaled to what held-out looks showed."""
-        return np.asarray(np.linalg.inv(self.information / _OVERCONFIDENT + self.prior))
+        return np.asarray(np.linalg.inv(self.information / OVERCONFIDENT + self.prior))
+
+
+@dataclass(frozen=True)
+class _Posed:
+    """See `Movable`."""
+
+    mesh: Mesh
+    rotation: Array
+    translation: Array
+
+    def vertices(self) -> Array:
+        return np.asarray(self.mesh.vertices @ self.rotation.T + self.translation)
+
+    def slopes(self, points: Array, along: Array) -> Array:
+        from vid2phys.risp.pixels.edge_steps import slopes
+
+        return np.asarray(slopes(points, along, self.translation))
+
+    def moved(self, step: Array) -> tuple[_Posed, Array]:
+        return _Posed(self.mesh, *moved(self.rotation, self.translation, step)), step
 
 
 def fit_contour(
     frame: NDArray[np.uint8],
     camera: Camera,
-    mesh: Mesh,
+    solid: Solid,
     rotation: Array,
     translation: Array,
     *,
     prior: Array | None = None,
 ) -> Contour | None:
-    """Fit a pose camera_from_body to the outline in a frame [H, W, 3].
+    """Fit a pose camera_from_body to the outline and the creases in a frame [H, W, 3].
 
-    prior: [6, 6] information about the given pose in its modes; weak unless given. None where too few lines say where
-    the edge is.
+    prior: [6, 6] information about the given pose in its modes; weak unless given. None where too few lines of the
+    outline say where the edge is.
     """
-    from vid2phys.risp.pixels.edge_steps import descend, slopes
-
     prior = np.diag(PRIOR_STD**-2.0) if prior is None else np.ascontiguousarray(prior)
-    total, fit = np.zeros(MODES), None
-    for k in range(_MOST_ROUNDS):
-        outline = outline_of(mesh, camera, rotation, translation)
-        if outline is None:
-            return None
-        within = max(_LEAST_WITHIN_PX, _WITHIN[min(k, len(_WITHIN) - 1)] * outline.size_px)
-        edges = find_edges(frame, outline, within)
-        used = np.isfinite(edges.variance)
-        if used.sum() < _LEAST_LINES:
-            return None
-        jacobian = slopes(outline.points[used], outline.along[used], translation)
-        variance = edges.variance[used] + (_SLACK * within) ** 2
-        step, information = descend(
-            jacobian, edges.mean[used], variance, prior, total, _MOST_STEP, _STEPS, _OVERCONFIDENT
-        )
-        rotation, translation = moved(rotation, translation, step)
-        total = total + step
-        fit = Contour(rotation, translation, information, prior)
-        if k >= len(_WITHIN) - 1 and ((jacobian @ step) ** 2).mean() < (_STILL * within) ** 2:
-            break
-    return fit
+    fit = fit_edges(frame, camera, solid, _Posed(solid.mesh, rotation, translation), prior, _MOST_STEP)
+    return None if fit is None else Contour(fit[0].rotation, fit[0].translation, fit[1], prior)

@@ -19,6 +19,7 @@ from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.pixels.align import MODES
 from vid2phys.risp.pixels.align_errors import AlignErrors, difference
 from vid2phys.risp.pixels.contour import fit_contour
+from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.outlined import LEAST_PX
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
@@ -73,7 +74,7 @@ def measure(
     progress: Callable[[float], None] | None = None,
 ) -> AlignErrors:
     """Reads held-out clips (at most 60) and fits their outlines."""
-    bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
+    bank, solid = make_bank(photographs(), count=_BANK, seed=seed + 1), Solid.of(mesh)
     count = min(len(renders) // FRAMES_PER_SEQUENCE, _MOST_LOOKS)
     error, std, look_of, time_s = [], [], [], []
     for sequence in range(count):
@@ -82,7 +83,7 @@ def measure(
         for seen in read_clip(model, calibration, clip, rng, range(len(clip.frames))):
             i, prior = seen.frame, np.linalg.inv(seen.covariance)
             fit = fit_contour(
-                clip.frames[i], clip.cameras[i], mesh, seen.rotation, seen.translation, prior=np.asarray(prior)
+                clip.frames[i], clip.cameras[i], solid, seen.rotation, seen.translation, prior=np.asarray(prior)
             )
             if fit is not None:
                 error.append(difference(clip.rotation[i], clip.translation[i], fit.rotation, fit.translation))

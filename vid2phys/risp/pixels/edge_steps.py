@@ -49,16 +49,17 @@ def levels(residual: Array, variance: Array) -> tuple[float, float]:
 
 @_compiled
 def normal_equations(residual: Array, jacobian: Array, variance: Array) -> tuple[Array, Array]:
-    """Gradient [6] and Hessian [6, 6] (without second derivatives) of the robust sum over lines."""
-    gradient, hessian = np.zeros(6), np.zeros((6, 6))
+    """Gradient [D] and Hessian [D, D] (without second derivatives) of the robust sum over lines, jacobian: [N, D]."""
+    size = jacobian.shape[1]
+    gradient, hessian = np.zeros(size), np.zeros((size, size))
     for i in range(len(residual)):
         weight = 1.0 / (variance[i] + residual[i] ** 2 / _ROBUST_SIGMA**2)
-        for j in range(6):
+        for j in range(size):
             weighted = weight * jacobian[i, j]
             gradient[j] += weighted * residual[i]
             for k in range(j + 1):
                 hessian[j, k] += weighted * jacobian[i, k]
-    for j in range(6):
+    for j in range(size):
         for k in range(j):
             hessian[k, j] = hessian[j, k]
     return gradient, hessian
@@ -75,12 +76,12 @@ def descend(
     steps: int,
     overconfident: float,
 ) -> tuple[Array, Array]:
-    """A motion [6] of the pose, and the information [6, 6] of the edges there.
+    """A motion [D] of the pose, and the information [D, D] of the edges there.
 
-    mean, variance: [N] px of the edges. prior: [6, 6] about a pose that lies the motion `before` [6] back. most: [6] of
+    mean, variance: [N] px of the edges. prior: [D, D] about a pose that lies the motion `before` [D] back. most: [D] of
     one step. overconfident: what edges say is divided by this against the prior.
     """
-    step = np.zeros(6)
+    step = np.zeros(len(prior))
     gradient, hessian = normal_equations(-mean, jacobian, variance)  # of a wrong pose residuals say no level
     for _ in range(steps):
         gradient = gradient / overconfident + prior @ (before + step)

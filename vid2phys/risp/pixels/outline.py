@@ -1,8 +1,7 @@
 """The outline of a posed mesh: points on the surface whose pictures lie on the edge of its silhouette.
 
-The mesh is drawn by a pinhole camera zoomed until the body is large, so outlines are as fine for a body of 20 pixels as
-for one of 200, holes and concave bodies included; the lens is what it is to first order about each point. Between drawn
-pixels the edge is where the blurred silhouette crosses one half.
+It is read from a drawing (`silhouette.draw`), holes and concave bodies included; the lens is what it is to first order
+about each point. Between drawn pixels the edge is where the blurred silhouette crosses one half.
 """
 
 from __future__ import annotations
@@ -13,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
-from vid2phys.types import Array, Camera, Mesh
+from vid2phys.risp.pixels.silhouette import Drawing
+from vid2phys.types import Array, Camera
 
 LENS_PX = 0.85  # blur of lens, codec, pixel and reading between pixels
-_DRAWN_PX = 150.0  # size at which bodies are drawn
-_MARGIN_PX = 16.0  # of the drawing around it
 _EDGE_SIGMA = 1.5  # blur of the drawn silhouette in which edge and normal are measured, drawn pixels
 _LEAST_SLOPE = 0.04  # of that a pixel: less has no direction
 _LEAST_POINTS = 12
-_LEAST_DEPTH = 1e-6  # m
 
 
 @dataclass(frozen=True)
@@ -45,26 +42,14 @@ class Outline:
         return float((self.pixels.max(axis=0) - self.pixels.min(axis=0)).max())
 
 
-def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, *, most: int = 160) -> Outline | None:
-    """The outline of a mesh at a pose camera_from_body; None where there is none to speak of (behind the camera).
+def outline_of(drawing: Drawing, camera: Camera, *, most: int = 160) -> Outline | None:
+    """The outline of a mesh as drawn; None where there is none to speak of.
 
     most: points, evenly spread over all edges.
     """
     import cv2
 
-    from vid2phys.risp.pixels.silhouette import draw_nearness
-
-    posed = mesh.vertices @ rotation.T + translation
-    if not posed[:, 2].min() > _LEAST_DEPTH:
-        return None
-    z = posed[:, 2].copy()
-    bearings = np.ascontiguousarray(posed.T[:2]) / z  # [2, V]
-    low, high = bearings.min(axis=1), bearings.max(axis=1)
-    focal = _DRAWN_PX / float((high - low).max() + 1e-9)
-    corner = focal * low - _MARGIN_PX  # drawn pixel = focal * bearing - corner
-    width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
-    x, y = focal * bearings - corner[:, None]
-    nearness = draw_nearness(x, y, z, mesh.faces, width, height)
+    nearness, focal, corner = drawing.nearness, drawing.focal, drawing.corner
     mask = (nearness > 0.0).astype(np.uint8)
     edges, _ = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
     if sum(map(len, edges)) < _LEAST_POINTS:
@@ -81,8 +66,8 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
         return None
     to_pixels, outward, (column, row) = to_pixels[sound], outward[sound], on_edge[sound].T
     points = np.concatenate([at[sound], np.ones((len(row), 1))], axis=-1) / nearness[row, column, None].astype(float)
-    to_bearings = _inverse(to_pixels)
-    normals = _unit((outward[:, None] @ to_bearings)[:, 0])
+    to_bearings = inverse(to_pixels)
+    normals = unit((outward[:, None] @ to_bearings)[:, 0])
     across = focal * (to_bearings @ normals[..., None])[..., 0]
     zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
     coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), LENS_PX * zoom), dtype=np.float32)
@@ -90,11 +75,12 @@ def outline_of(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, 
     return Outline(points, pixels[sound], normals, along, coverage, drawn[sound], across)
 
 
-def _unit(vectors: Array) -> Array:
+def unit(vectors: Array) -> Array:
+    """Vectors [N, 2] at length one."""
     return np.asarray(vectors / np.hypot(vectors[:, 0], vectors[:, 1])[:, None])
 
 
-def _inverse(matrices: Array) -> Array:
+def inverse(matrices: Array) -> Array:
     """Of [N, 2, 2]."""
     a, b, c, d = matrices.reshape(-1, 4).T
     return np.asarray((np.stack([d, -b, -c, a]) / (a * d - b * c)).T.reshape(-1, 2, 2))

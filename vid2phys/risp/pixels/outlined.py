@@ -16,6 +16,7 @@ from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour, fit_contour
+from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.pose import Pose
@@ -38,7 +39,7 @@ def outlined(
     """Observation and poses [T] (camera_from_body, NaN where lost) after fitting the outlines of all frames."""
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    solid, radius_m = Solid.of(mesh), float(np.linalg.norm(mesh.vertices, axis=1).max())
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
 
     def fit(frame: tuple[int, Image]) -> tuple[Array, Contour] | None:
@@ -49,7 +50,7 @@ def outlined(
         modes = pose_modes(rotation[i], translation[i], seen.points_body)
         shared = np.diag(_shared_std(basis[i], modes) ** 2)
         prior = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
-        contour = fit_contour(picture, camera, mesh, rotation[i], translation[i], prior=np.asarray(prior))
+        contour = fit_contour(picture, camera, solid, rotation[i], translation[i], prior=np.asarray(prior))
         return None if contour is None else (modes, contour)
 
     fitted = False

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.types import Array
+
+_DRAWN_PX = 150.0  # size at which bodies are drawn
+_MARGIN_PX = 16.0  # of the drawing around it
+_LEAST_DEPTH = 1e-6  # m
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A posed mesh, drawn by a pinhole camera zoomed until the body is large, so that what is read from it is as fine
+    for a body of 20 pixels as for one of 200.
+
+    nearness: [h, w] 1 / depth [1/m], zero where the body is not. A drawn pixel is focal * bearing - corner [2].
+    """
+
+    nearness: NDArray[np.float32]
+    focal: float
+    corner: Array
+
+
+def draw(posed: Array, faces: NDArray[np.int64]) -> Drawing | None:
+    """A mesh with vertices [V, 3] m in camera axes, its longer side 150 pixels; None where it is behind the camera."""
+    if not posed[:, 2].min() > _LEAST_DEPTH:
+        return None
+    z = posed[:, 2].copy()
+    bearings = np.ascontiguousarray(posed.T[:2]) / z  # [2, V]
+    low, high = bearings.min(axis=1), bearings.max(axis=1)
+    focal = _DRAWN_PX / float((high - low).max() + 1e-9)
+    corner = focal * low - _MARGIN_PX
+    width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
+    x, y = focal * bearings - corner[:, None]
+    return Drawing(draw_nearness(x, y, z, faces, width, height), focal, corner)
 
 
 @numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)

@@ -1,0 +1,71 @@
+"""Postures moved to the edges of a picture: a rod and a hand, whose pictures are drawn in two shades."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
+from vid2phys.engine.systems import get
+from vid2phys.reproduce.posed import looking
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.posed.bodies import body_of_model
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.edges import fit_posture
+from vid2phys.rotations import invert_transform, make_transform
+from vid2phys.types import Array, Camera
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+FOCAL_PX = 500.0
+
+
+def body_and_camera(name: str) -> tuple[PosedBody, Camera]:
+    body = body_of_model(Model.load(MODELS / name), get(name))
+    towards = np.array([0.35, -0.85, 0.4]) if name == "rod" else np.array([0.8, -0.3, 0.5])
+    towards /= np.linalg.norm(towards)
+    pose = make_transform(looking(-towards), body.center_m + 6.0 * body.radius_m * towards)
+    return body, Camera(
+        np.array([[FOCAL_PX, 0, 159.3], [0, FOCAL_PX, 121.6], [0, 0, 1.0]]), 320, 240, camera_to_world=pose
+    )
+
+
+def photograph(body: PosedBody, camera: Camera, posture: Array) -> np.ndarray:
+    assert camera.camera_to_world is not None
+    to_camera = invert_transform(camera.camera_to_world)
+    posed = body.vertices(posture) @ to_camera[:3, :3].T + to_camera[:3, 3]
+    raster = rasterize_camera(posed, body.mesh.faces, camera)
+    shade = 0.15 + 0.35 * np.abs(face_normals(posed, body.mesh.faces) @ np.array([0.2, 0.9, 0.4]))
+    light = np.where(raster.mask, shade[raster.face_id], 0.7)
+    display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)
+    noise = np.random.default_rng(0).normal(0.0, 2.0, (*light.shape, 3))
+    return np.clip(np.round(display[..., None] + noise), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("name", ["rod", "hand"])
+def test_a_posture_is_moved_to_the_edges(name: str) -> None:
+    body, camera = body_and_camera(name)
+    rng = np.random.default_rng(3)
+    truth = body.sample(rng)
+    picture = photograph(body, camera, truth)
+    off = 0.15 * body.spread * rng.normal(size=len(truth))
+    start = np.clip(truth + off, body.lower, body.upper)
+    covariance = np.diag((0.1 * body.spread) ** 2)
+    found = fit_posture(picture, camera, body, Solid.of(body.mesh), start, covariance)
+
+    def apart(posture: Array) -> float:
+        return float(np.linalg.norm(body.vertices(posture) - body.vertices(truth), axis=-1).mean())
+
+    assert apart(found) < 0.6 * apart(start)
+    assert (found >= body.lower).all()
+    assert (found <= body.upper).all()
+
+
+def test_without_edges_a_posture_stays() -> None:
+    body, camera = body_and_camera("rod")
+    flat = np.full((240, 320, 3), 90, np.uint8)
+    found = fit_posture(flat, camera, body, Solid.of(body.mesh), body.rest, np.diag((0.01 * body.spread) ** 2))
+    np.testing.assert_allclose(found, body.rest, atol=1e-6)

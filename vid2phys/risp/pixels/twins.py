@@ -1,0 +1,84 @@
+"""Poses that look alike at first sight, told apart by the edges they explain: the mirror twin, a face taken for a body.
+
+Networks read single pictures of plain bodies a few per cent of the time as the twin in depth (Necker's cube), or with
+a side left out. From the pose that was read and from others about it edges are fitted (`contour`), and that pose is
+taken whose outline and creases show the most edges and the fewest places where an edge should be and is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp.pixels.align import MODES, moved
+from vid2phys.risp.pixels.align_errors import difference
+from vid2phys.risp.pixels.contour import Contour, fit_contour
+from vid2phys.risp.pixels.creases import Solid, crease_lines
+from vid2phys.risp.pixels.edge_lines import crease_evidence, outline_evidence
+from vid2phys.risp.pixels.outline import outline_of
+from vid2phys.risp.pixels.silhouette import draw
+from vid2phys.types import Array, Camera
+
+_PASSES = 2  # the second about the best of the first
+_TILTS = np.deg2rad([22.0, 45.0])
+_DIRECTIONS = 8
+_ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
+_REACH_PX = 5.0
+_ALIKE_PX = 5.0  # of an edge's length that count as one piece of evidence
+_DEGREES = 6.0  # of freedom of keypoints' errors
+
+
+def settle(
+    frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array, prior: Array
+) -> Contour | None:
+    """The pose camera_from_body, of those that may be taken for the given one, that explains a frame's edges best.
+
+    frame: [H, W, 3]. prior: [6, 6] information about the given pose in its modes; far poses lose by it as by Student's
+    t. Some 300 ms of one core. None where even the given pose's outline is not seen.
+    """
+    best = fit_contour(frame, camera, solid, rotation, translation, prior=prior)
+    if best is None:
+        return None
+    rough = np.diag(_ROUGH_STD**-2.0)
+
+    def nats(fit: Contour) -> float:
+        off = difference(rotation, translation, fit.rotation, fit.translation)
+        unlikely = 0.5 * (_DEGREES + MODES) * np.log1p(float(off @ prior @ off) / _DEGREES)
+        return evidence(frame, camera, solid, fit.rotation, fit.translation) / _ALIKE_PX - unlikely
+
+    most, around = nats(best), (rotation, translation)
+    for _ in range(_PASSES):
+        before = best
+        for other in others(*around):
+            found = fit_contour(frame, camera, solid, other, around[1], prior=rough)
+            if found is not None and (score := nats(found)) > most:
+                best, most = found, score
+        if best is before:
+            break
+        around = best.rotation, best.translation
+    return best
+
+
+def others(rotation: Array, translation: Array) -> Iterator[Array]:
+    """Rotations about a pose camera_from_body: half a turn about the line of sight, which is the twin of bodies that
+    are their own mirror image, and tilts."""
+    sight = translation / np.linalg.norm(translation)
+    yield moved(rotation, translation, np.array([*(np.pi * sight), 0.0, 0.0, 0.0]))[0]
+    aside = np.linalg.svd(sight[None])[2][1:]  # two directions across it
+    for tilt in _TILTS:
+        for angle in 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
+            axis = np.array([np.cos(angle), np.sin(angle)]) @ aside
+            yield moved(rotation, translation, np.array([*(tilt * axis), 0.0, 0.0, 0.0]))[0]
+
+
+def evidence(frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array) -> float:
+    """How much the edges of a pose stand out in a frame, nats: above those of chance, summed over their lengths."""
+    posed = solid.mesh.vertices @ rotation.T + translation
+    drawing = draw(posed, solid.mesh.faces)
+    outline = None if drawing is None else outline_of(drawing, camera)
+    if drawing is None or outline is None:
+        return -np.inf
+    creases = crease_lines(solid, posed, drawing, camera, _REACH_PX)
+    return outline_evidence(frame, outline) + (0.0 if creases is None else crease_evidence(frame, creases))
