@@ -112,6 +112,13 @@ def _lowest_neighbours(losses: Array) -> Array:
     return of[np.arange(losses.size), around.argmin(axis=1)]
 
 
+def _by_factors(axis: Any, set_scale: Any, most: float) -> None:
+    """A logarithmic axis with the truth and both ends named."""
+    set_scale("log")
+    axis.set_ticks([1.0 / most, 1.0, most], [f"{value:.3g}" for value in (1.0 / most, 1.0, most)])
+    axis.set_ticks([], minor=True)
+
+
 def draw(cells: list[Cell], path: Path) -> None:
     """Lines of one unknown, squares of two."""
     import matplotlib
@@ -129,10 +136,10 @@ def draw(cells: list[Cell], path: Path) -> None:
                 axis.set_xlabel(f"{outcome['names'][0]} / truth", fontsize=8)
             else:
                 axis.contourf(ratio, ratio, np.log10(losses.T + 1e-9), levels=20)
-                axis.set(yscale="log")
+                _by_factors(axis.yaxis, axis.set_yscale, max(ratio))
                 axis.set_xlabel(f"{outcome['names'][0]} / truth", fontsize=8)
                 axis.set_ylabel(f"{outcome['names'][1]} / truth", fontsize=8)
             axis.axvline(1.0, color="tab:red", linewidth=0.8, linestyle="--")
-            axis.set(xscale="log")
+            _by_factors(axis.xaxis, axis.set_xscale, max(ratio))
     figure.savefig(path, dpi=90)
     pyplot.close(figure)
