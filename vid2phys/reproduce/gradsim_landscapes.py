@@ -5,7 +5,6 @@ Cuts through the truth: the mass of pushed bodies, the contact of a sliding one,
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import Filmed
 from vid2phys.reproduce.gradsim.pushed import pushed
 from vid2phys.reproduce.gradsim.sliding import RANGES, sliding
@@ -41,22 +40,16 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and draws all that are filled."""
-    began = time.monotonic()
     cells = [Cell(NAME, body, METHODS[0], 1, setting, VERSION) for body in BODIES]
-    filled(cells, lambda cell: partial(_outcome, setting, cell.body))
-    rows: Rows = []
-    for cell in cells:
-        found = cell.outcomes()
-        if not found:
-            rows.append(row(cell.body, cell.method, "minima", None, "1", reason="not run yet"))
-            continue
-        rows += [row(cell.body, cell.method, metric, value, "1") for metric, value in described(found[0]).items()]
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *missing_note(cells)], time.monotonic() - began),
-        draw=lambda path: draw(cells, path),
-        quick="grids of fewer points",
-    )
+    quick = "grids of fewer points"
+    return tabulated(cells, lambda cell: partial(_outcome, setting, cell.body), _rows, _NOTES, draw, quick)
+
+
+def _rows(cell: Cell) -> Rows:
+    found = cell.outcomes()
+    if not found:
+        return [row(cell.body, cell.method, "minima", None, "1", reason="not run yet")]
+    return [row(cell.body, cell.method, metric, value, "1") for metric, value in described(found[0]).items()]
 
 
 def _outcome(setting: Setting, body: str, index: int) -> Outcome:

@@ -15,7 +15,7 @@ from torch import Tensor
 from vid2phys.engine.systems.double_pendulum import DoublePendulum
 from vid2phys.engine.systems.pendulum import Pendulum
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.descent import descend
 from vid2phys.reproduce.gradsim.discs import Swing
 from vid2phys.reproduce.gradsim.newton import SIGMA
@@ -49,19 +49,9 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills what this sitting is for."""
-    began = time.monotonic()
     count = QUICK if setting.quick else COUNT
     cells = [Cell(NAME, body, method, count, setting, VERSION) for body in BODIES for method in METHODS]
-    filled(cells, _work)
-    return Table(
-        name=NAME,
-        command=f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else ""),
-        rows=[each for cell in cells for each in _rows(cell)],
-        notes=[*_NOTES, *missing_note(cells)],
-        seconds=time.monotonic() - began,
-        draw=lambda path: draw(cells, path),
-        quick=f"{QUICK} motions instead of {COUNT}",
-    )
+    return tabulated(cells, _work, _rows, _NOTES, draw, f"{QUICK} motions instead of {COUNT}")
 
 
 def swing(body: str, rng: np.random.Generator) -> Swing:

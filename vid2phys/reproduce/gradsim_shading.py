@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import by_pixels
 from vid2phys.reproduce.gradsim.pushed import LOOKS, name_of, pushed
 from vid2phys.reproduce.table import Setting, Table
@@ -33,20 +32,17 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled."""
-    began = time.monotonic()
     count = QUICK if setting.quick else TEST
     cells = [Cell(NAME, BODIES[0], method, count, setting, VERSION) for method in METHODS]
-    filled(cells, lambda cell: partial(_outcome, setting, cell.method))
-    rows: Rows = []
-    for cell in cells:
-        rows += [cell.row("mass_error", "error", "1"), cell.row("start_error", "start_error", "1")]
-        rows.append(cell.row("iterations", "iterations", "1"))
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *missing_note(cells)], time.monotonic() - began),
-        draw=lambda path: draw(cells, path),
-        quick=f"{QUICK} objects instead of {TEST}",
-    )
+    quick = f"{QUICK} objects instead of {TEST}"
+    return tabulated(cells, lambda cell: partial(_outcome, setting, cell.method), _rows, _NOTES, draw, quick)
+
+
+def _rows(cell: Cell) -> Rows:
+    return [
+        cell.row("mass_error", "error", "1"),
+        *(cell.row(name, name, "1") for name in ("start_error", "iterations")),
+    ]
 
 
 def _outcome(setting: Setting, look: str, index: int) -> Outcome:

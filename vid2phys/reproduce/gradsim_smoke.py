@@ -6,10 +6,9 @@ Sought are the velocities of all cells at the beginning. `goal`: those that carr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch import Tensor
 from vid2phys.engine.rollout import rollout, simulate
 from vid2phys.engine.systems.smoke import GRADSIM, Smoke
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.goals import curves_of
 from vid2phys.reproduce.gradsim.reach import Loss, descended, drawn_best
 from vid2phys.reproduce.table import Setting, Table, row
@@ -122,24 +121,18 @@ class Plume:
 
 def run(setting: Setting) -> Table:
     """Quick: a coarser grid and fewer steps."""
-    began = time.monotonic()
     cells = [
         Cell(NAME, body, method, 1 if body == "goal" or setting.quick else 3, setting, VERSION)
         for body in BODIES
         for method in METHODS
         if (body, method) != ("goal", "diffphysics")
     ]
-    filled(cells, _work)
-    return Table(
-        name=NAME,
-        command=f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else ""),
-        rows=[each for cell in cells for each in _rows(cell)],
-        notes=[*_NOTES, *missing_note(cells)],
-        seconds=time.monotonic() - began,
-        draw=lambda path: draw(cells, path),
-        film=(lambda path: film(cells[1], path)) if cells[1].outcomes() else None,
-        quick="a grid of 32 x 32 cells, 40 steps of the smoke and 15 of descent instead of 60",
-    )
+    quick = "a grid of 32 x 32 cells, 40 steps of the smoke and 15 of descent instead of 60"
+    return tabulated(cells, _work, _rows, _NOTES, draw, quick, film=_film)
+
+
+def _film(cells: list[Cell]) -> Callable[[Path], None] | None:
+    return partial(film, cells[1]) if cells[1].outcomes() else None
 
 
 def plume(body: str, rng: np.random.Generator, *, cells: int, steps: int) -> Plume:

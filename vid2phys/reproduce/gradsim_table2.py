@@ -5,14 +5,13 @@ Mass, damping k_d and stiffness k_e of a contact, friction k_f and mu are unknow
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import outcome_of
 from vid2phys.reproduce.gradsim.newton import SIGMA
 from vid2phys.reproduce.gradsim.plots import scattered
@@ -45,17 +44,10 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled."""
-    began = time.monotonic()
     count = QUICK if setting.quick else TEST
     cells = [Cell(NAME, BODIES[0], method, count, setting, VERSION) for method in METHODS]
-    filled(cells, lambda cell: partial(_outcome, setting, cell.method))
-    rows: Rows = [row for cell in cells for row in _rows(cell)]
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *missing_note(cells)], time.monotonic() - began),
-        draw=lambda path: draw(cells, path),
-        quick=f"{QUICK} objects instead of {TEST}",
-    )
+    quick = f"{QUICK} objects instead of {TEST}"
+    return tabulated(cells, lambda cell: partial(_outcome, setting, cell.method), _rows, _NOTES, draw, quick)
 
 
 def _rows(cell: Cell) -> Rows:

@@ -5,7 +5,6 @@ Mass of every particle and Lame's moduli of beams and balls; the velocity that e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import Filmed, outcome_of
 from vid2phys.reproduce.gradsim.newton import SIGMA
 from vid2phys.reproduce.gradsim.plots import scattered
@@ -61,19 +60,17 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled."""
-    began = time.monotonic()
     count = QUICK if setting.quick else TEST
     cells = [Cell(NAME, body, m, count, setting, VERSION) for body in BODIES for m in METHODS if _is_for(m, body)]
-    filled(cells, lambda cell: partial(_outcome, setting, cell.body, cell.method))
-    rows: Rows = [row for cell in cells for row in _rows(cell)]
-    said = sorted({f"{cell.body}: {line}" for cell in cells for o in cell.outcomes() for line in o.get("said", ())})
-    notes = [*_NOTES, *(f"Said by ours of noisy pictures: {line}" for line in said[:6]), *missing_note(cells)]
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, notes, time.monotonic() - began),
-        draw=lambda path: draw(cells, path),
-        quick=f"{QUICK} object of each kind instead of {TEST}",
+    quick = f"{QUICK} object of each kind instead of {TEST}"
+    return tabulated(
+        cells, lambda cell: partial(_outcome, setting, cell.body, cell.method), _rows, _NOTES, draw, quick, said=_said
     )
+
+
+def _said(cells: list[Cell]) -> list[str]:
+    said = sorted({f"{cell.body}: {line}" for cell in cells for o in cell.outcomes() for line in o.get("said", ())})
+    return [f"Said by ours of noisy pictures: {line}" for line in said[:6]]
 
 
 def _is_for(method: str, body: str) -> bool:

@@ -16,7 +16,7 @@ import torch
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import box_tets
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, tabulated
 from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at
 from vid2phys.reproduce.table import Setting, Table
 
@@ -38,17 +38,14 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled."""
-    began = time.monotonic()
     count = QUICK if setting.quick else REPEATS
     cells = [Cell(NAME, body, method, count, setting, VERSION) for body in BODIES for method in METHODS]
-    filled(cells, lambda cell: partial(_outcome, cell))
-    rows: Rows = [cell.row(f"{way}_hz", way, "1/s") for cell in cells for way in ("forward", "backward")]
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *missing_note(cells)], time.monotonic() - began),
-        draw=lambda path: draw(cells, path),
-        quick=f"{QUICK} repeats instead of {REPEATS}",
-    )
+    quick = f"{QUICK} repeats instead of {REPEATS}"
+    return tabulated(cells, lambda cell: partial(_outcome, cell), _rows, _NOTES, draw, quick)
+
+
+def _rows(cell: Cell) -> Rows:
+    return [cell.row(f"{way}_hz", way, "1/s") for way in ("forward", "backward")]
 
 
 def _outcome(cell: Cell, index: int) -> Outcome:

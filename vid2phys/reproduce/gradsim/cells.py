@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from vid2phys.io.files import write_text
-from vid2phys.reproduce.table import Setting, row
+from vid2phys.reproduce.cells import Rows
+from vid2phys.reproduce.table import Setting, Table, row
 
 Outcome = dict[str, Any]
 
@@ -87,6 +89,36 @@ def missing_note(cells: Sequence[Cell]) -> list[str]:
         return []
     command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
     return [f"Not finished: {'; '.join(empty)}. {command} fills a cell."]
+
+
+def tabulated(
+    cells: list[Cell],
+    work: Callable[[Cell], Callable[[int], Outcome]],
+    rows: Callable[[Cell], Rows],
+    notes: Sequence[str],
+    draw: Callable[[list[Cell], Path], None],
+    quick: str,
+    *,
+    said: Callable[[list[Cell]], list[str]] = lambda cells: [],
+    film: Callable[[list[Cell]], Callable[[Path], None] | None] = lambda cells: None,
+) -> Table:
+    """Makes what is missing of the cells that this sitting is for, and the table of all that are filled.
+
+    work: of a cell, from the number of an object to its outcome. quick: what a quick run does not do. said: further
+    notes, that follow from the outcomes. film: what writes one, where there is one.
+    """
+    began, setting, name = time.monotonic(), cells[0].setting, cells[0].table
+    filled(cells, work)
+    return Table(
+        name=name,
+        command=f"vid2phys reproduce {name}" + (" --quick" if setting.quick else ""),
+        rows=[each for cell in cells for each in rows(cell)],
+        notes=[*notes, *said(cells), *missing_note(cells)],
+        seconds=time.monotonic() - began,
+        draw=lambda path: draw(cells, path),
+        film=film(cells),
+        quick=quick,
+    )
 
 
 def filled(cells: Sequence[Cell], work: Callable[[Cell], Callable[[int], Outcome]]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vid2phys.reproduce.gradsim.cells import Cell, Outcome, filled, missing_note, rng_of
+from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.reach import LENGTHS, METHODS, REACHED, Task, reach, steps_to_goal
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.solvers.scene import encoded
@@ -47,21 +47,18 @@ class Control:
 
     def table(self, setting: Setting) -> Table:
         """Fills what this sitting is for."""
-        began = time.monotonic()
         cells = [Cell(self.name, self.body, method, self.count, setting, self.version) for method in METHODS]
-        filled(cells, self._work)
-        rows = [each for cell in cells for each in self._rows(cell)]
-        done = {cell.method: cell.outcomes() for cell in cells}
-        return Table(
-            name=self.name,
-            command=f"vid2phys reproduce {self.name}" + (" --quick" if setting.quick else ""),
-            rows=rows,
-            notes=[*_NOTES, *self.notes, *missing_note(cells)],
-            seconds=time.monotonic() - began,
-            draw=lambda path: self._draw(done, path),
-            film=(lambda path: self._film(done["pixel"][0], path)) if done["pixel"] else None,
-            quick="fewer goals and steps, and shorter motions",
+        quick = "fewer goals and steps, and shorter motions"
+        return tabulated(
+            cells, self._work, self._rows, [*_NOTES, *self.notes], self._draw_cells, quick, film=self._film_of
         )
+
+    def _draw_cells(self, cells: list[Cell], path: Path) -> None:
+        self._draw({cell.method: cell.outcomes() for cell in cells}, path)
+
+    def _film_of(self, cells: list[Cell]) -> Callable[[Path], None] | None:
+        found = next(cell for cell in cells if cell.method == "pixel").outcomes()
+        return partial(self._film, found[0]) if found else None
 
     def _work(self, cell: Cell) -> Callable[[int], Outcome]:
         def outcome(index: int) -> Outcome:
