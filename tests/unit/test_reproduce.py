@@ -403,7 +403,7 @@ def test_the_curves_are_drawn(tmp_path: Path) -> None:
 
 def test_unknown_names() -> None:
     assert {"risp-table1", "risp-fig6a"} <= set(available())
-    with pytest.raises(UsageError, match="unknown table 'table9'; expected one of .*risp-table1"):
+    with pytest.raises(UsageError, match=r"unknown table 'table9'; expected one of .*risp-table1"):
         reproduce("table9", quiet=True)
     with pytest.raises(UsageError, match="unknown body 'kite'; expected one of cube"):
         reproduce("risp-table1", bodies=("kite",), quiet=True)
