@@ -40,7 +40,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "network": (Model, "read"),
     "poses": (sight, "solve_poses"),
     "motion": (Background, "moving"),
-    "labels": (tracking, "_label"),
+    "labels": (tracking, "label"),
     "outlines": (tracking, "outlined"),
 }
 
