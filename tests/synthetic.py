@@ -11,7 +11,7 @@ from vid2phys import rotations
 from vid2phys.io.camera import save_camera
 from vid2phys.io.run import result_to_json, save_observation, save_trajectory, write_json
 from vid2phys.io.video import VideoWriter
-from vid2phys.types import Actions, Camera, Estimate, Mesh, PoseLog, Result, Status, Trajectory
+from vid2phys.types import Actions, Camera, Estimate, Mesh, PoseLog, Posterior, Result, Status, Trajectory
 
 STD = (0.004, 0.004, 0.01, 0.02, 0.02, 0.03)  # m, m, m, rad, rad, rad
 
@@ -55,12 +55,13 @@ def noisy_result(flight: Flight, *, seed: int = 0, lost: tuple[int, ...] = ()) -
         Status.CONVERGED, "made for a test", "quadrotor",
         (
             Estimate("mass", "kg", 0.72, (0.71, 0.73), True),
-            Estimate("drag", "N s/m", 0.1, (-np.inf, np.inf), False),
+            Estimate("drag", "N s/m", 0.1, (-np.inf, np.inf), False, prior=(0.2, 0.1)),
             Estimate("gravity", "m/s^2", 9.81, (9.81, 9.81), True, source="default"),
         ),
         Trajectory(flight.times_s, states, flight.system.state_names, None, covariance),
         actions, 0.1 * np.ones_like(actions.values), seen,
         {"identifiability": ["drag <b>does not show</b>: film faster motion"], "time_offset_s": 0.01},
+        Posterior(("mass",), ("kg",), (True,), np.log([0.72]), np.array([[5e-5]])),
     )  # fmt: skip
 
 

@@ -144,25 +144,34 @@ class Run:
     def plot_trajectory(self) -> Plot:
         """Position and rotation, or joints, over time, with 95 % bands."""
         from vid2phys.report.figures import Plot
-        from vid2phys.report.fit_plots import trajectory_plot
+        from vid2phys.report.fit_charts import trajectory_chart
 
-        return Plot(trajectory_plot(self.result, self.system))
+        return Plot(trajectory_chart(self.result, self.system))
 
     def plot_actions(self) -> Plot:
         """Actions over time, with 95 % bands where they were fitted. Raises ValueError when there are none."""
         from vid2phys.report.figures import Plot
-        from vid2phys.report.fit_plots import actions_plot
+        from vid2phys.report.fit_charts import actions_chart
 
         if self.result.actions is None:
             raise ValueError("this run has no actions")
-        return Plot(actions_plot(self.result.actions, self.result.actions_std))
+        return Plot(actions_chart(self.result.actions, self.result.actions_std))
 
     def plot_residuals(self) -> Plot:
         """Distance between keypoints seen and fitted, over time."""
         from vid2phys.report.figures import Plot
-        from vid2phys.report.fit_plots import residual_plot
+        from vid2phys.report.fit_charts import residual_chart
 
-        return Plot(residual_plot(self.result, self.system, self.camera))
+        return Plot(residual_chart(self.result, self.system, self.camera))
+
+    def plot_posterior(self) -> Plot:
+        """Density of each fitted parameter, and where pairs lie together. Raises ValueError when none was fitted."""
+        from vid2phys.report.figures import Plot
+        from vid2phys.report.fit_charts import posterior_chart
+
+        if self.result.posterior is None:
+            raise ValueError("this run has no fitted parameters that the clip determines")
+        return Plot(posterior_chart(self.result.posterior, self.result.priors))
 
     def evaluate(self, mocap: str | Path, **options: Any) -> Evaluation:
         """Compare with a motion capture log; options as those of `vid2phys.evaluate`."""

@@ -296,10 +296,35 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Posterior:
+    """What a fit leaves of P fitted parameters together: a normal distribution in solver coordinates.
+
+    logarithmic: which of them these are logarithms of. mean: [P]. covariance: [P, P].
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    logarithmic: tuple[bool, ...]
+    mean: Array
+    covariance: Array
+
+    @property
+    def std(self) -> Array:
+        """[P]."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    @property
+    def correlation(self) -> Array:
+        """[P, P]."""
+        return np.asarray(self.covariance / np.outer(self.std, self.std))
+
+
+@dataclass(frozen=True)
 class Result:
     """What a fit gives back.
 
-    clips: of a fit of several clips the results of each; trajectory, actions and observation are then the first one's.
+    posterior: of the parameters that were asked for and that the clip determines; None where there are none. clips: of
+    a fit of several clips the results of each; trajectory, actions and observation are then the first one's.
     """
 
     status: Status
@@ -311,4 +336,10 @@ class Result:
     actions_std: Array | None  # [T - 1, M], one standard deviation, same units as actions
     observation: Observation
     diagnostics: dict[str, object]
+    posterior: Posterior | None = None
     clips: tuple[Result, ...] = ()
+
+    @property
+    def priors(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation by parameter, where there was a prior."""
+        return {estimate.name: estimate.prior for estimate in self.parameters if estimate.prior is not None}

@@ -62,6 +62,9 @@ def test_a_run_comes_back_from_its_folder(folder: Path, flight: Flight, result: 
     assert run.message == "converged: made for a test"
     assert (run["mass"].value, run["mass"].ci95) == (0.72, (0.71, 0.73))
     assert run["drag"].ci95 == (-np.inf, np.inf)
+    assert run["drag"].prior == (0.2, 0.1)
+    assert run.result.posterior is not None
+    assert run.result.posterior.logarithmic == (True,)
     with pytest.raises(KeyError, match="one of mass, drag, gravity"):
         run["weight"]
     np.testing.assert_allclose(run.trajectory.states, result.trajectory.states, rtol=1e-9, atol=1e-12)
@@ -85,7 +88,7 @@ def test_evaluation_has_numbers(folder: Path, flight: Flight) -> None:
 
 def test_plots_show_themselves(folder: Path, tmp_path: Path) -> None:
     run = vid2phys.load_run(folder)
-    for plot in (run.plot_trajectory(), run.plot_actions(), run.plot_residuals()):
+    for plot in (run.plot_trajectory(), run.plot_actions(), run.plot_residuals(), run.plot_posterior()):
         assert plot._repr_svg_().startswith("<svg")
         plot.save(tmp_path / "plot.png")
         assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

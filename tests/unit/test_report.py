@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +91,7 @@ def test_report_is_one_offline_file(tmp_path: Path, flight: Flight) -> None:
     assert "5-6, 9" in text
     assert "drag &lt;b&gt;does not show&lt;/b&gt;" in text
     assert "data:video/mp4;base64," in text
-    assert text.count("<svg") == 3
+    assert text.count("<svg") == 4
     assert not re.search(r'(src|href)="(?!data:|#)', text)
 
 
@@ -120,6 +122,53 @@ def test_large_videos_are_linked(tmp_path: Path, flight: Flight) -> None:
         stream.truncate(9_000_000)
     write_report(tmp_path / "run" / "r.html", result, summary, flight.system, camera_of(flight), overlay=video)
     assert 'src="overlay.mp4"' in (tmp_path / "run" / "r.html").read_text()
+
+
+@pytest.fixture
+def browser() -> str:
+    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
+    if not found:
+        pytest.skip("no Chromium")
+    return found[0]
+
+
+def shown(browser: str, page: Path) -> str:
+    """The page's elements after its scripts have run, without a network."""
+    offline = ["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    there = ["--virtual-time-budget=20000", f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri()]
+    done = subprocess.run([browser, *offline, *there], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_browser_draws_the_charts(tmp_path: Path, flight: Flight, browser: str) -> None:
+    (tmp_path / "run").mkdir()
+    result = noisy_result(flight, lost=(5, 6, 9))
+    page = tmp_path / "run" / "report.html"
+    write_report(page, result, save_run(tmp_path / "run", flight, result), flight.system, camera_of(flight))
+    dom = shown(browser, page)
+    body = dom[dom.index("<body") : dom.index('<script type="application/json"')]
+    assert 'data-charts="interactive"' in body
+    assert body.count("js-plotly-plot") == 4
+    assert "matplotlib" not in body
+    for text in ("position (m)", "rotation (deg)", "residual (px)", "mass (kg)", "density", "yaw"):
+        assert text in body, text
+
+
+def test_names_run_nothing_in_a_browser(tmp_path: Path, flight: Flight, browser: str) -> None:
+    bad = '<img src="x" onerror="document.body.dataset.broken=1">'
+    result = noisy_result(flight)
+    assert result.actions is not None
+    assert result.posterior is not None
+    actions = replace(result.actions, names=(bad, *result.actions.names[1:]))
+    result = replace(result, actions=actions, message=bad, posterior=replace(result.posterior, names=(bad,)))
+    (tmp_path / "run").mkdir()
+    page = tmp_path / "run" / "report.html"
+    summary = save_run(tmp_path / "run", flight, result)
+    write_report(page, result, summary, flight.system, camera_of(flight), title=bad)
+    dom = shown(browser, page)
+    assert 'data-charts="interactive"' in dom
+    assert "data-broken" not in dom
 
 
 def test_ranges() -> None:

@@ -24,7 +24,7 @@ from vid2phys.io.recordings import load_observation as load_observation
 from vid2phys.io.recordings import load_trajectory as load_trajectory
 from vid2phys.io.recordings import save_observation as save_observation
 from vid2phys.io.recordings import save_trajectory as save_trajectory
-from vid2phys.types import Actions, Array, Estimate, Observation, Result, Status, Trajectory
+from vid2phys.types import Actions, Array, Estimate, Observation, Posterior, Result, Status, Trajectory
 
 RUNS = Path("runs")
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2})(?:-(\d+))?$")
@@ -115,6 +115,7 @@ def result_to_json(
             "system": result.system,
             "parameters": {estimate.name: _parameter(estimate) for estimate in result.parameters},
             "diagnostics": result.diagnostics,
+            **({} if result.posterior is None else {"posterior": result.posterior}),
             "fit": fit,
             "files": files,
             "inputs": {name: _input(value) for name, value in inputs.items() if value is not None},
@@ -147,7 +148,9 @@ def result_of_json(
     for name, value in data["parameters"].items():
         low, high = value["ci95"]
         interval = (-math.inf if low is None else low, math.inf if high is None else high)
-        estimates.append(Estimate(name, **(value | {"value": _number(value["value"]), "ci95": interval})))
+        prior = (value["prior"]["mean"], value["prior"]["std"]) if "prior" in value else None
+        read = {"value": _number(value["value"]), "ci95": interval, "prior": prior}
+        estimates.append(Estimate(name, **(value | read)))
     return Result(
         Status[data["status"].upper()],
         data["message"],
@@ -158,7 +161,15 @@ def result_of_json(
         actions_std,
         observation,
         data["diagnostics"],
+        _posterior(data.get("posterior")),
     )
+
+
+def _posterior(data: dict[str, Any] | None) -> Posterior | None:
+    if data is None:
+        return None
+    names, units, logarithmic = (tuple(data[key]) for key in ("names", "units", "logarithmic"))
+    return Posterior(names, units, logarithmic, np.array(data["mean"]), np.array(data["covariance"]))
 
 
 def _number(value: float | None) -> float:

@@ -12,8 +12,9 @@ import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.io.files import write_text
-from vid2phys.report.figures import svg_text
-from vid2phys.report.fit_plots import actions_plot, residual_plot, trajectory_plot
+from vid2phys.report.figures import draw, svg_text
+from vid2phys.report.fit_charts import actions_chart, posterior_chart, residual_chart, trajectory_chart
+from vid2phys.report.interactive import plotly_js, specification
 from vid2phys.types import Camera, Estimate, Result
 
 _EMBEDDED_VIDEO_BYTES = 8_000_000
@@ -47,12 +48,13 @@ def write_report(
     environment = Environment(
         loader=PackageLoader("vid2phys.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    plots = [("Trajectory", trajectory_plot(result, system))]
+    charts = [trajectory_chart(result, system)]
     if result.actions is not None:
-        plots.append(("Actions", actions_plot(result.actions, result.actions_std)))
+        charts.append(actions_chart(result.actions, result.actions_std))
     if result.observation.visible.any():
-        plots.append(("Residuals", residual_plot(result, system, camera)))
-    drawn = [(name, Markup(svg_text(plot))) for name, plot in plots]  # matplotlib escapes its texts  # nosec
+        charts.append(residual_chart(result, system, camera))
+    joint = [] if result.posterior is None else [posterior_chart(result.posterior, result.priors)]
+    drawn = {chart.title: Markup(svg_text(draw(chart))) for chart in charts + joint}  # texts are escaped  # nosec
     sentences, facts = split_diagnostics(result.diagnostics)
     lost = np.flatnonzero(~result.observation.visible.any(axis=1))
     page = environment.get_template("report.html.j2").render(
@@ -65,7 +67,12 @@ def write_report(
         sentences=sentences,
         facts=[(name, text) for name, text in facts if name.replace(" ", "_") not in summary["fit"]],
         inputs=_inputs(summary["inputs"]),
-        plots=drawn,
+        charts=charts,
+        joint=joint,
+        drawn=drawn,
+        specifications={chart.title: specification(chart) for chart in charts + joint},
+        plotly=plotly_js(),
+        begin_s=float(result.trajectory.times_s[0]),
         video=_video(overlay),
         summary=summary,
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import t as student_t
 
-from vid2phys.types import Array, Estimate, Parameter, Parameters
+from vid2phys.types import Array, Estimate, Parameter, Parameters, Posterior
 
 NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt from the clip
 REMEDY = "give one of them with --set"
@@ -54,6 +54,23 @@ def estimates(
     rest = {p.name: Estimate(p.name, p.unit, p.value, (p.value, p.value), True, source=p.source) for p in parameters}
     return tuple(
         found[p.name] if p.name in asked else _as_nuisance(found.get(p.name, rest[p.name])) for p in parameters
+    )
+
+
+def posterior(parameters: Parameters, found: tuple[Estimate, ...], covariance: Array) -> Posterior | None:
+    """The joint distribution of what was asked for and is identifiable; arguments as of `estimates`, and what it
+    found."""
+    known = {e.name for e in found if e.source == "fitted" and e.identifiable and np.isfinite(e.ci95).all()}
+    free = [p for p in parameters if p.free]
+    kept = [j for j, p in enumerate(free) if p.name in known]
+    if not kept:
+        return None
+    return Posterior(
+        tuple(free[j].name for j in kept),
+        tuple(free[j].unit for j in kept),
+        tuple(free[j].transform == "log" for j in kept),
+        parameters.free_vector()[kept],
+        covariance[np.ix_(kept, kept)],
     )
 
 

@@ -262,7 +262,9 @@ def conclude(
         problem.priors,
     )
     covariance: Array | None = solution.covariance
+    joint = intervals.posterior(solution.parameters, found, solution.theta_covariance)
     if descent is not None and not descent.has_intervals:
+        joint = None
         found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
     lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters)
     status, message = _status(solution, found, fit, lines)
@@ -281,6 +283,7 @@ def conclude(
         std,
         problem.observation,
         diagnostics,
+        joint,
     )
 
 

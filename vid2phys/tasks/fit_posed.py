@@ -153,7 +153,9 @@ def _result(
         seen.times_s, solution.states, inputs.system.state_names, solution.controls, solution.state_covariance
     )
     message = "; ".join(lines)
-    return Result(status, message, inputs.system.name, found, trajectory, inputs.actions, None, seen, diagnostics)
+    joint = intervals.posterior(solution.parameters, found, covariance)
+    name, actions = inputs.system.name, inputs.actions
+    return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint)
 
 
 def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:

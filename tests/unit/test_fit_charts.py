@@ -1,0 +1,80 @@
+"""Charts of a fit: what is drawn is what the numbers say, on paper and in a browser's specification alike."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.synthetic import noisy_result, short_flight
+from vid2phys.report.charts import Chart, Curve, Panel
+from vid2phys.report.figures import Plot, draw
+from vid2phys.report.fit_charts import actions_chart, posterior_chart, trajectory_chart
+from vid2phys.report.interactive import specification
+from vid2phys.types import Posterior
+
+
+def panel(chart: Chart, row: int, column: int = 0) -> Panel:
+    found = chart.rows[row][column]
+    assert found is not None
+    return found
+
+
+def two() -> Posterior:
+    covariance = np.array([[0.04, 0.012], [0.012, 0.01]])
+    return Posterior(("mass", "offset"), ("kg", "1"), (True, False), np.array([np.log(0.5), 2.0]), covariance)
+
+
+def test_bands_hold_what_the_covariance_states() -> None:
+    flight = short_flight()
+    result = noisy_result(flight, lost=(5, 6, 9))
+    chart = trajectory_chart(result, flight.system)
+    z = panel(chart, 0).curves[2]
+    assert z.band is not None
+    assert np.allclose(z.band[1] - z.band[0], 2 * 1.96 * 0.01)
+    assert np.array_equal(z.y, result.trajectory.states[:, 2])
+    step = flight.times_s[1] - flight.times_s[0]
+    assert np.allclose(chart.absent, [(4.5 * step, 6.5 * step), (8.5 * step, 9.5 * step)], atol=5e-3)
+
+
+def test_pairs_lie_as_they_are_correlated() -> None:
+    """Contours hold the share they say of a sample, and intervals of the densities too."""
+    posterior, rng = two(), np.random.default_rng(0)
+    chart = posterior_chart(posterior, {"offset": (2.1, 0.5)})
+    assert chart.rows[0][1] is None
+    drawn = rng.multivariate_normal(posterior.mean, posterior.covariance, 4000)
+    from matplotlib.path import Path as Outline
+
+    for curve, share in zip(panel(chart, 1).curves, (0.68, 0.95), strict=True):
+        inside = Outline(np.stack([np.log(curve.x), curve.y], axis=-1)).contains_points(drawn)
+        assert inside.mean() == pytest.approx(share, abs=0.02)
+    assert "correlation +0.60" in panel(chart, 1).x_label
+    filled = panel(chart, 0).curves[0].x
+    assert np.mean((np.exp(drawn[:, 0]) > filled[0]) & (np.exp(drawn[:, 0]) < filled[-1])) == pytest.approx(
+        0.95, abs=0.02
+    )
+    prior = panel(chart, 1, 1).curves[-1]
+    assert prior.style == "dashed"
+    assert prior.x[np.argmax(prior.y)] == pytest.approx(2.1, abs=0.01)
+
+
+def test_both_drawings_show_every_panel() -> None:
+    result = noisy_result(short_flight())
+    assert result.actions is not None
+    chart = actions_chart(result.actions, result.actions_std)
+    names = [axes.get_ylabel() for axes in draw(chart).axes]
+    assert names[0] == "thrust\n(N)"
+    assert len(names) == 4
+    written = json.loads(json.dumps(specification(chart), allow_nan=False))
+    assert [row[0] for row in written["layout"]["grid"]["subplots"]] == ["xy", "xy2", "xy3", "xy4"]
+    lines = [trace for trace in written["data"] if trace.get("hoverinfo") != "skip"]
+    assert [trace["yaxis"] for trace in lines] == ["y", "y2", "y3", "y4"]
+    assert np.allclose(lines[0]["y"], 7.0)
+    assert len(lines[0]["y"]) == len(lines[0]["x"]) == len(result.actions.times_s) + 1
+
+
+def test_what_is_not_finite_is_a_gap() -> None:
+    chart = Chart("t", ((Panel((Curve(np.arange(3.0), np.array([0.0, np.nan, 2.0])),)),),))
+    assert specification(chart)["data"][0]["y"] == [0.0, None, 2.0]
+    assert Plot(chart)._repr_svg_().startswith("<svg")

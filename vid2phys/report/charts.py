@@ -1,0 +1,55 @@
+"""Charts as data: panels of curves with bands; drawn for notebooks (`figures`) and for browsers (`interactive`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vid2phys.types import Array
+
+Style = Literal["line", "thin", "dashed", "steps", "filled"]
+TIME = "time in the clip (s)"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points [N] joined by lines; `steps`: each y holds until the next x. band: from and to where, [N] each.
+
+    hue: which of the colours (None: the next one of its panel).
+    """
+
+    x: Array
+    y: Array
+    name: str = ""
+    band: tuple[Array, Array] | None = None
+    style: Style = "line"
+    hue: int | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over one pair of axes; labels may have two lines. from_zero: the y axis begins there."""
+
+    curves: tuple[Curve, ...]
+    y_label: str = ""
+    x_label: str = ""
+    from_zero: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Rows of panels, None where one is left out. absent: spans (begin, end) in which the object was not seen, s.
+
+    over_time: the x axes are one, the clip's time.
+    """
+
+    title: str
+    rows: tuple[tuple[Panel | None, ...], ...]
+    over_time: bool = True
+    absent: tuple[tuple[float, float], ...] = ()
+    panel_height_in: float = 2.2
+
+    @property
+    def columns(self) -> int:
+        """Panels side by side."""
+        return max(map(len, self.rows))

@@ -1,0 +1,192 @@
+"""Charts of a fit for reports and notebooks: trajectory, residuals, actions, parameters, with their 95 % bands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import observe
+from vid2phys.engine.system import System
+from vid2phys.engine.systems._joint_tree import JointTree
+from vid2phys.report.charts import TIME, Chart, Curve, Panel, Style
+from vid2phys.rotations import Array, matrix_from_quat
+from vid2phys.types import Actions, Camera, Posterior, Result
+
+_PANEL = 7  # joints
+_BAND = 1.96  # standard deviations of a 95 % interval
+_WIDE = 3.5  # standard deviations that densities are drawn over
+_MOST_PARAMETERS = 4  # that are drawn against each other
+
+
+def trajectory_chart(result: Result, system: System) -> Chart:
+    """Position and roll, pitch, yaw over time; positions with 95 % bands where the covariance is known.
+
+    Of joints on a fixed base their coordinates, with bands.
+    """
+    times = result.trajectory.times_s
+    if isinstance(system, JointTree) and not system.robot.free_base:
+        panels = _joint_panels(result, system)
+    else:
+        positions, quats = system.body_pose(result.trajectory.states)
+        stated = result.trajectory.covariance is not None and "vertex" not in system.tangent_names[0]
+        place = [
+            Curve(times, positions[:, axis], name, _band(result, positions[:, axis], axis) if stated else None)
+            for axis, name in enumerate("xyz")
+        ]
+        turn = [
+            Curve(times, np.rad2deg(angle), name)
+            for angle, name in zip(_roll_pitch_yaw(quats), ("roll", "pitch", "yaw"), strict=True)
+        ]
+        panels = [Panel(tuple(place), "position (m)"), Panel(tuple(turn), "rotation (deg)")]
+    return _over_time("Trajectory", panels, times, np.asarray(~result.observation.visible.any(axis=1)))
+
+
+def _joint_panels(result: Result, system: JointTree) -> list[Panel]:
+    """One curve a joint, a few in a panel."""
+    times, names, values = result.trajectory.times_s, system.robot.joint_names, result.trajectory.states
+    stated = result.trajectory.covariance is not None
+    curves = [
+        Curve(times, values[:, joint], name, _band(result, values[:, joint], joint) if stated else None)
+        for joint, name in enumerate(names)
+    ]
+    parts = [tuple(curves[first : first + _PANEL]) for first in range(0, len(curves), _PANEL)]
+    return [Panel(part, "joints (rad or m)") for part in parts]
+
+
+def residual_chart(result: Result, system: System, camera: Camera) -> Chart:
+    """Distance between keypoints seen and fitted, frame by frame: median and largest."""
+    residual, times = residuals_px(result, system, camera), result.trajectory.times_s
+    seen = np.asarray(np.isfinite(residual).any(axis=1))
+    curves = (
+        Curve(times[seen], np.nanmedian(residual[seen], axis=1), "median keypoint"),
+        Curve(times[seen], np.nanmax(residual[seen], axis=1), "worst keypoint", style="thin"),
+    )
+    return _over_time("Residuals", [Panel(curves, "residual (px)", from_zero=True)], times, ~seen)
+
+
+def actions_chart(actions: Actions, std: Array | None) -> Chart:
+    """Actions as the steps they are, with 95 % bands where their errors are known."""
+    times, per = _interval_ends(actions.times_s), " per kg" if actions.per_kilogram else ""
+    panels = []
+    for index, (name, unit) in enumerate(zip(actions.names, actions.units, strict=True)):
+        values = np.append(actions.values[:, index], actions.values[-1, index])
+        half = None if std is None else _BAND * np.append(std[:, index], std[-1, index])
+        curve = Curve(times, values, "", None if half is None else (values - half, values + half), "steps", index)
+        panels.append(Panel((curve,), f"{name}\n({unit}{per})"))
+    return _over_time("Actions", panels, times, np.zeros(len(times), bool), panel_height_in=1.5)
+
+
+def posterior_chart(posterior: Posterior, priors: dict[str, tuple[float, float]]) -> Chart:
+    """What is left of the fitted parameters: the density of each, and where pairs lie together (68 and 95 %).
+
+    priors: mean and standard deviation in the parameter's unit, drawn dashed. Densities are over solver coordinates,
+    relative to their peak.
+    """
+    shown = range(min(len(posterior.names), _MOST_PARAMETERS))
+    rows = tuple(
+        tuple(
+            _density(posterior, i, priors.get(posterior.names[i])) if i == j else _pair(posterior, j, i)
+            for j in range(i + 1)
+        )
+        + (None,) * (len(shown) - 1 - i)
+        for i in shown
+    )
+    return Chart("Posterior of the parameters", rows, over_time=False)
+
+
+def residuals_px(result: Result, system: System, camera: Camera) -> Array:
+    """Distance between keypoints seen and fitted, [T, K] px at the picture's centre scale; NaN where not seen."""
+    assert camera.camera_to_world is not None
+    seen = result.observation
+    fitted, _, _ = observe(system, result.trajectory.states, seen.points_body, camera.camera_to_world)
+    focal_px = np.sqrt(camera.K[0, 0] * camera.K[1, 1])
+    distance = focal_px * np.linalg.norm(seen.bearings - fitted, axis=-1)
+    return np.where(seen.visible, distance, np.nan)
+
+
+def _density(posterior: Posterior, i: int, prior: tuple[float, float] | None) -> Panel:
+    """Of one parameter, with its 95 % interval filled."""
+    away = np.linspace(-_WIDE, _WIDE, 141)
+    inner = away[np.abs(away) < _BAND]
+    at = [_value(posterior, i, posterior.mean[i] + posterior.std[i] * part) for part in (away, inner)]
+    curves = [
+        Curve(at[1], _bell(inner), "95 %", style="filled", hue=0),
+        Curve(at[0], _bell(away), posterior.names[i], hue=0),
+    ]
+    if prior is not None:
+        curves.append(Curve(at[0], _bell((at[0] - prior[0]) / prior[1]), "prior", style="dashed", hue=1))
+    return Panel(tuple(curves), "density", _axis(posterior, i), from_zero=True)
+
+
+def _pair(posterior: Posterior, j: int, i: int) -> Panel:
+    """Contours that hold 68 and 95 % of two parameters, j across and i up."""
+    around = np.linspace(0.0, 2.0 * np.pi, 91)
+    factor = np.linalg.cholesky(posterior.covariance[np.ix_([j, i], [j, i])] + 1e-300 * np.eye(2))
+    circle = factor @ np.stack([np.cos(around), np.sin(around)])
+
+    def contour(share: float, style: Style) -> Curve:
+        offset = np.sqrt(-2.0 * np.log(1.0 - share)) * circle
+        x, y = (_value(posterior, k, posterior.mean[k] + offset[n]) for n, k in enumerate((j, i)))
+        return Curve(x, y, f"{share:.0%}", style=style, hue=0)
+
+    label = f"{_axis(posterior, j)}\ncorrelation {posterior.correlation[j, i]:+.2f}"
+    return Panel((contour(0.68, "line"), contour(0.95, "thin")), _axis(posterior, i), label)
+
+
+def _value(posterior: Posterior, i: int, coordinate: Array) -> Array:
+    """Solver coordinates to values."""
+    return np.asarray(np.exp(coordinate) if posterior.logarithmic[i] else coordinate)
+
+
+def _axis(posterior: Posterior, i: int) -> str:
+    unit = posterior.units[i]
+    return posterior.names[i] if unit == "1" else f"{posterior.names[i]} ({unit})"
+
+
+def _bell(normal: Array) -> Array:
+    return np.asarray(np.exp(-0.5 * normal**2))
+
+
+def _band(result: Result, values: Array, index: int) -> tuple[Array, Array]:
+    assert result.trajectory.covariance is not None
+    half = _BAND * np.sqrt(result.trajectory.covariance[:, index, index])
+    return values - half, values + half
+
+
+def _roll_pitch_yaw(quats_wxyz: Array) -> tuple[Array, Array, Array]:
+    """Angles [T] rad of the z-y-x order, without jumps of a full turn."""
+    r = matrix_from_quat(quats_wxyz)
+    roll = np.arctan2(r[:, 2, 1], r[:, 2, 2])
+    pitch = -np.arcsin(np.clip(r[:, 2, 0], -1.0, 1.0))
+    yaw = np.arctan2(r[:, 1, 0], r[:, 0, 0])
+    return np.unwrap(roll), pitch, np.unwrap(yaw)
+
+
+def _interval_ends(starts: Array) -> Array:
+    """Starts and the end of the last interval, as long as the one before it."""
+    last = starts[-1] - starts[-2] if len(starts) > 1 else 1.0
+    return np.append(starts, starts[-1] + last)
+
+
+def _over_time(
+    title: str, panels: list[Panel], times: Array, lost: NDArray[np.bool_], *, panel_height_in: float = 2.2
+) -> Chart:
+    """Panels below each other; where the object was not seen is marked."""
+    half = 0.5 * float(np.median(np.diff(times))) if len(times) > 1 else 0.5
+    absent = [(float(time_s - half), float(time_s + half)) for time_s in times[lost]]
+    rows = [(panel,) for panel in panels]
+    rows[-1] = (replace(panels[-1], x_label=TIME),)
+    return Chart(title, tuple(rows), absent=_joined(absent), panel_height_in=panel_height_in)
+
+
+def _joined(spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Spans that touch as one."""
+    out: list[tuple[float, float]] = []
+    for begin, end in spans:
+        if out and begin <= out[-1][1] + 1e-6:
+            out[-1] = (out[-1][0], end)
+        else:
+            out.append((begin, end))
+    return tuple(out)
