@@ -346,6 +346,9 @@ def train_risp(
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder of renders, checkpoints (default: runs/train-risp/NAME).")
     ] = None,
+    ray: Annotated[
+        str | None, typer.Option("--ray", help="Address of a Ray cluster that renders; local starts one here.")
+    ] = None,
     without: Annotated[
         str, typer.Option("--without", help="For ablations, what not to vary: shadows,distractors,noise ...")
     ] = "",
@@ -362,7 +365,7 @@ def train_risp(
         out = Path("models") / (mesh or body or Path(system)).stem if mesh or posed else sample_model
         out = out.with_name(f"{out.name}-{head}") if head not in (None, "keypoint") else out
     chosen = {"samples": samples, "epochs": epochs, "gamma": gamma, "start": start, "device": device}
-    chosen |= {"head": head, "loss": loss, "work": work}
+    chosen |= {"head": head, "loss": loss, "work": work, "ray": ray}
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if without:
         given["without"] = _names(without)

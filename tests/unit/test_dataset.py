@@ -230,3 +230,16 @@ def test_gradient_share_is_met_evenly() -> None:
     assert chosen.reshape(10, 100).sum(axis=1).tolist() == [20] * 10
     assert not any(dataclasses.replace(settings, gradient_share=0.0).has_tangents(i) for i in range(100))
     assert all(dataclasses.replace(settings, gradient_share=1.0).has_tangents(i) for i in range(100))
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    """Two workers of a Ray cluster on this machine, the second half only: the first is there already."""
+    ray = pytest.importorskip("ray")
+    for name in ("dataset.json", "shard_00000.safetensors"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    seen: list[tuple[int, int]] = []
+    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, ray="local", progress=lambda *x: seen.append(x))
+    assert not ray.is_initialized()
+    assert seen[-1] == (70, 70)
+    assert contents(tmp_path) == contents(folder)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
-BASE = {"types", "errors", "rotations", "plugins"}
+BASE = {"types", "errors", "rotations", "plugins", "cluster"}
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "rotations": set(),
     "plugins": {"errors"},
+    "cluster": {"errors"},
     "io": BASE,
     "engine": BASE | {"io"},
     "risp": BASE | {"io", "engine"},

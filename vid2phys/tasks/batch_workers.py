@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from vid2phys.errors import MissingDependencyError
+from vid2phys.cluster import connected
 
 _THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -59,14 +59,9 @@ def on_this_machine(jobs: list[Job], workers: int | None, lock: int) -> Generato
 def on_ray(jobs: list[Job], address: str) -> Generator[tuple[Job, Ended], None, None]:
     """Run jobs as tasks of a Ray cluster, each as it ends. Its machines have to see the same files at the same paths.
 
-    Raises MissingDependencyError without the package `ray`.
+    Raises as `cluster.connected`.
     """
-    try:
-        import ray
-    except ImportError:
-        raise MissingDependencyError("--ray without the package ray", "", "pip install 'vid2phys[ray]'") from None
-    ray.init(None if address == "local" else address, log_to_driver=False, include_dashboard=False)
-    try:
+    with connected(address) as ray:
         task = ray.remote(num_cpus=1)(run_job)
         waiting = {task.remote(job, dict.fromkeys(_THREADS, "1")): job for job in jobs}
         while waiting:
@@ -76,8 +71,6 @@ def on_ray(jobs: list[Job], address: str) -> Generator[tuple[Job, Ended], None, 
                 yield job, ray.get(ready)
             except ray.exceptions.RayError as error:
                 yield job, Ended(-1, f"the cluster lost it: {str(error).splitlines()[0]}", 0.0)
-    finally:
-        ray.shutdown()
 
 
 def run_job(job: Job, threads: dict[str, str], running: _Running | None = None, lock: int | None = None) -> Ended:

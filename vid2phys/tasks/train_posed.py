@@ -37,8 +37,9 @@ VIEW_SIZE = 128
 
 def train_posed(
     system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
-) -> Model | StateModel:
-    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with."""
+) -> Model | StateModel | None:
+    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. None in processes that only
+    help."""
     from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model
@@ -47,19 +48,21 @@ def train_posed(
     from vid2phys.risp.posed.numbers import posture_numbers
     from vid2phys.risp.posed.validate import PostureValidation
     from vid2phys.risp.renders.stream import PictureStream
+    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import Sitting, head_of, train_head
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tasks.card import make_card
 
     began = time.monotonic()
     progress.note(f"preparing the postures of {system.name}")
-    body = body_for_training(system, work, options.seed)
+    body = together.after_the_first(lambda: body_for_training(system, work, options.seed))
     data, postures = training_data(
         *(body, work / DATA),
         samples=options.samples,
         seed=options.seed,
         progress=progress,
         varied=options.varied,
+        ray=options.ray,
     )
     rendered = time.monotonic()
     workers = share_cores(options.device)
@@ -82,6 +85,8 @@ def train_posed(
         loss=options.loss,
         validation=validation,
     )
+    if not together.leads():
+        return None
     assert isinstance(fine.network, KeypointNetwork)
     model = Model(model_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
     seconds = {"rendering": rendered - began, "fine": fine.seconds}
@@ -108,6 +113,7 @@ def training_data(
     progress: TrainingProgress,
     varied: Randomisation = ALL,
     looks: int = 0,
+    ray: str | None = None,
 ) -> tuple[TrainingData, Array]:
     """Renders what is missing and says what the pictures show; also the postures [N, D] of all renders.
 
@@ -119,21 +125,25 @@ def training_data(
     from vid2phys.risp.posed.views import VIEW_PX
     from vid2phys.risp.renders.dataset import make_dataset
     from vid2phys.risp.renders.stream import StreamSettings
+    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.risp.training.validate import Body
 
-    renders = make_dataset(
-        body.mesh,
-        body.system,
-        folder,
-        samples=samples,
-        seed=seed,
-        size=VIEW_SIZE,
-        workers=cores(),
-        posed=body,
-        varied=varied,
-        looks=looks,
-        progress=lambda done, total: progress.step("rendering", done, total),
+    renders = together.after_the_first(
+        lambda: make_dataset(
+            body.mesh,
+            body.system,
+            folder,
+            samples=samples,
+            seed=seed,
+            size=VIEW_SIZE,
+            workers=cores(),
+            posed=body,
+            varied=varied,
+            looks=looks,
+            ray=ray,
+            progress=lambda done, total: progress.step("rendering", done, total),
+        )
     )
     postures = renders.postures()
     points = body.points(postures)

@@ -35,13 +35,14 @@ COARSE_EPOCHS = 3
 
 def train_rigid(
     body: Mesh, system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
-) -> Model | StateModel:
-    """Trains a model of the mesh `body` in folder `out`; `work` is gone on with."""
+) -> Model | StateModel | None:
+    """Trains a model of the mesh `body` in folder `out`; `work` is gone on with. None in processes that only help."""
     from vid2phys.io.mesh import geometry_signature
     from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
+    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tasks.card import make_card
@@ -53,6 +54,7 @@ def train_rigid(
         seed=options.seed,
         progress=progress,
         varied=options.varied,
+        ray=options.ray,
     )
     rendered = time.monotonic()
     workers = share_cores(options.device)
@@ -65,6 +67,8 @@ def train_rigid(
     assert isinstance(head, KeypointHead)
     fine = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
     coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
+    if not together.leads():
+        return None
     assert isinstance(fine.network, KeypointNetwork)
     assert isinstance(coarse.network, LocatorNetwork)
     known = data.body
@@ -131,23 +135,28 @@ def training_data(
     progress: TrainingProgress,
     varied: Randomisation = ALL,
     looks: int = 0,
+    ray: str | None = None,
 ) -> TrainingData:
     """Renders what is missing and says what the pictures show. varied, looks: see `make_dataset`."""
     from vid2phys.risp.renders.dataset import make_dataset
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
+    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import TrainingData, body_of
 
-    renders = make_dataset(
-        body,
-        system,
-        folder,
-        samples=samples,
-        seed=seed,
-        workers=cores(),
-        varied=varied,
-        looks=looks,
-        progress=lambda done, total: progress.step("rendering", done, total),
+    renders = together.after_the_first(
+        lambda: make_dataset(
+            body,
+            system,
+            folder,
+            samples=samples,
+            seed=seed,
+            workers=cores(),
+            varied=varied,
+            looks=looks,
+            ray=ray,
+            progress=lambda done, total: progress.step("rendering", done, total),
+        )
     )
     symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
     known = body_of(body, symmetry)

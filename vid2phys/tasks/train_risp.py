@@ -42,6 +42,7 @@ def train_risp(
     resume: bool = True,
     seed: int = 0,
     work: str | Path | None = None,
+    ray: str | None = None,
     start: str | Path | None = None,
     without: tuple[str, ...] = (),
     quiet: bool = False,
@@ -54,15 +55,19 @@ def train_risp(
     weight of the rendering gradient (0: eq. 8). head: keypoint, or state for RISP's own network and training
     (state@w32: half as wide), which serves to compare. loss: see `risp/penalties`. device: auto, cpu or cuda. work:
     folder for renders and checkpoints (default: runs/train-risp/NAME of out); with `resume` it is continued, else
-    emptied. start: a model folder whose features the networks begin with, which saves half of the epochs on a body of
-    the same kind. without: what is not randomised in training (names of `Randomisation`), for ablations: validation's
-    developing and calibration stay as they are. Raises UsageError for options out of range or a device that is not
-    there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    emptied. ray: address of a cluster that renders the pictures. start: a model folder whose features the networks
+    begin with, which saves half of the epochs on a body of the same kind. without: what is not randomised in training
+    (names of `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun
+    several processes train together (`risp/training/together`). Raises UsageError for options out of range or a device
+    that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.engine.systems import from_file, get
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.training import together
     from vid2phys.tasks.known_values import listen
 
     begin = Path(start) if start is not None else None
@@ -77,8 +82,11 @@ def train_risp(
         command += f" --head {head} --loss {loss}"
     command += f" --without {','.join(without)}" if without else ""
     where = choose_device(device)
-    options = TrainingOptions(samples, epochs, gamma, where, resume, seed, begin, varied, command, given, head, loss)
+    options = TrainingOptions(
+        samples, epochs, gamma, where, resume, seed, begin, varied, command, given, head, loss, ray
+    )
     _check(options)
+    together.join(where)
     physics = from_file(system, body) if body is not None else get(system)
     name = Path(mesh or body or system).stem
     if out is None:
@@ -91,14 +99,17 @@ def train_risp(
         out.mkdir(parents=True, exist_ok=True)
         work.mkdir(parents=True, exist_ok=True)
         if not resume:
-            _empty(work)
-        with show_training(quiet) as progress:
+            together.after_the_first(lambda: _empty(work))
+        with show_training(quiet or not together.leads()) as progress:
             for note in notes:
                 progress.note(f"note: {note}")
             if posed:
-                return train_posed(physics, out, work, options, progress)
-            assert shape is not None
-            return train_rigid(shape, physics, out, work, options, progress)
+                model = train_posed(physics, out, work, options, progress)
+            else:
+                assert shape is not None
+                model = train_rigid(shape, physics, out, work, options, progress)
+            together.leave()
+        return model if model is not None else (Model if head == "keypoint" else StateModel).load(out)
 
 
 def _is_posed(system: System, mesh: str | Path | None) -> bool:

@@ -42,6 +42,7 @@ class TrainingOptions:
     given: str = ""  # the options that name the body's files
     head: str = "keypoint"
     loss: str = "error-gradient"
+    ray: str | None = None
 
 
 def held_out(renders: int) -> int:
@@ -71,7 +72,9 @@ def share_cores(device: str) -> int:
     """Number of processes that develop pictures; the other cores train."""
     import torch
 
-    count = cores()
+    from vid2phys.risp.training import together
+
+    count = max(1, cores() // together.on_this_machine())
     if device != "cpu":
         return max(1, count - 1)
     workers = max(1, count // 2)
@@ -113,11 +116,12 @@ def train_state_head(
     progress: TrainingProgress,
     *,
     codes: PostureNumbers | None = None,
-) -> StateModel:
+) -> StateModel | None:
     """RISP's own network by its own recipe, on the same pictures. codes: what its numbers mean; the head's own unless
-    given."""
+    given. None in processes that only help (`together`)."""
     from vid2phys.risp.heads.state import StateHead
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
 
     head = head_of(data, options.head)
@@ -128,6 +132,8 @@ def train_state_head(
         system, head.codes if codes is None else codes, head.size["width"], trained.network, data.pictures.view_size
     )
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
+    if not together.leads():
+        return None
     model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
     return StateModel.load(out)
 

@@ -103,16 +103,18 @@ def make_dataset(
     posed: PosedBody | None = None,
     varied: Randomisation = ALL,
     looks: int = 0,
+    ray: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
     """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
     under one look, for calibration. posed: the body whose mesh this is, if its base is known and its shape is what
-    varies. varied: what is randomised at all. looks: only so many, in turn (0: ever new ones). progress: called with
-    (samples done, samples). Raises InputError when the folder holds a dataset made otherwise, MissingDependencyError
-    without LLVM.
+    varies. varied: what is randomised at all. looks: only so many, in turn (0: ever new ones). ray: address of a
+    cluster that renders instead of `workers` here. progress: called with (samples done, samples). Raises InputError
+    when the folder holds a dataset made otherwise, MissingDependencyError without LLVM.
     """
+    from vid2phys.risp.renders.on_ray import render_on_ray
     from vid2phys.risp.renders.workers import render_missing
 
     folder = Path(folder)
@@ -125,7 +127,10 @@ def make_dataset(
     )
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not _is_whole(shard_path(folder, shard))]
-    render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
+    if ray is not None and missing:
+        render_on_ray(mesh, posed or system, folder, settings, missing, ray, progress)
+    else:
+        render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
     return RenderSet(folder)
 
 

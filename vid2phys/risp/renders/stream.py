@@ -47,6 +47,9 @@ class Key:
     kind: Kind
 
 
+Share = Callable[[list[Key]], list[Key]]
+
+
 @dataclass(frozen=True)
 class StreamSettings:
     """What pictures are made of.
@@ -210,11 +213,12 @@ class Plan:
 class _Batches:
     """All batches from an epoch on but the first `taken`, as a batch sampler."""
 
-    def __init__(self, plan: Plan, first_epoch: int, epochs: int, taken: int = 0) -> None:
-        self.plan, self.first_epoch, self.epochs, self.taken = plan, first_epoch, epochs, taken
+    def __init__(self, plan: Plan, first_epoch: int, epochs: int, taken: int, share: Share) -> None:
+        self.plan, self.first_epoch, self.epochs, self.taken, self.share = plan, first_epoch, epochs, taken, share
 
     def __iter__(self) -> Iterator[list[Key]]:
-        return islice(chain.from_iterable(map(self.plan.epoch, range(self.first_epoch, self.epochs))), self.taken, None)
+        batches = chain.from_iterable(map(self.plan.epoch, range(self.first_epoch, self.epochs)))
+        return map(self.share, islice(batches, self.taken, None))
 
 
 class StreamError(Vid2PhysError):
@@ -223,6 +227,8 @@ class StreamError(Vid2PhysError):
 
 class BatchStream:
     """The batches of epochs first_epoch .. epochs - 1 in order, developed ahead in `workers` processes.
+
+    share: what of each batch is developed here.
 
     When one of the processes is killed they are started again with the batch that is due: nothing is lost but time.
     Raises StreamError when that happens again and again, InputError for renders that cannot be read.
@@ -237,8 +243,10 @@ class BatchStream:
         epochs: int,
         workers: int,
         note: Callable[[str], None] = lambda text: None,
+        share: Share = list,
     ) -> None:
         self._pictures, self._plan, self._workers, self._note = PictureStream(settings), plan, workers, note
+        self._share = share
         self._first_epoch, self._epochs, self._taken = first_epoch, epochs, 0
         self._running = self._start()
 
@@ -266,7 +274,7 @@ class BatchStream:
         )
 
     def _start(self) -> Iterator[Any]:
-        batches = _Batches(self._plan, self._first_epoch, self._epochs, self._taken)
+        batches = _Batches(self._plan, self._first_epoch, self._epochs, self._taken, self._share)
         loader: DataLoader[Any] = DataLoader(
             _Careful(self._pictures),
             batch_sampler=batches,  # type: ignore[arg-type]

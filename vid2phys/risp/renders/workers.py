@@ -94,7 +94,7 @@ def render_missing(
             wait([r.process.sentinel for r in running], timeout=0.5)
             running = [r for r in running if not _finished(r, folder, jobs)]
             if progress is not None:
-                progress(_count_done(folder, settings), settings.samples)
+                progress(count_done(folder, settings), settings.samples)
     finally:
         for r in running:
             r.process.kill()
@@ -102,12 +102,12 @@ def render_missing(
 
 
 def _start(job: _Job, mesh: Mesh, source: System | PosedBody, folder: Path, settings: Settings) -> _Running:
-    viewpoints = {shard: _viewpoints(source, settings, shard) for shard in job.shards}
+    views = {shard: viewpoints(source, settings, shard) for shard in job.shards}
     # A fresh interpreter: neither the parent's threads nor its copy of LLVM are inherited.
     context = multiprocessing.get_context("spawn")
     complaint, speak = context.Pipe(duplex=False)
     body = source if isinstance(source, PosedBody) else mesh
-    process = context.Process(target=_render_shards, args=(body, str(folder), settings, viewpoints, speak), daemon=True)
+    process = context.Process(target=_work, args=(body, str(folder), settings, views, speak), daemon=True)
     process.start()
     speak.close()
     return _Running(process, job, complaint, 0, time.monotonic())
@@ -147,13 +147,14 @@ def _remove_abandoned(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _count_done(folder: Path, settings: Settings) -> int:
+def count_done(folder: Path, settings: Settings) -> int:
+    """Samples that are finished."""
     from vid2phys.risp.renders.dataset import shard_path
 
     return sum(len(settings.indices(s)) for s in range(settings.shards) if shard_path(folder, s).exists())
 
 
-def _viewpoints(source: System | PosedBody, settings: Settings, shard: int) -> list[Viewpoint]:
+def viewpoints(source: System | PosedBody, settings: Settings, shard: int) -> list[Viewpoint]:
     """Viewpoints of a shard's samples; made here because the system need not exist in the workers."""
     result = []
     for index in settings.indices(shard):
@@ -179,12 +180,27 @@ def _sequence(rng: np.random.Generator, source: System | PosedBody, settings: Se
     return sample_sequence(rng, source, settings.radius_m, settings.size)
 
 
-def _render_shards(
-    body: Mesh | PosedBody, folder: str, settings: Settings, viewpoints: dict[int, list[Viewpoint]], speak: Any
+def _work(
+    body: Mesh | PosedBody, folder: str, settings: Settings, views: dict[int, list[Viewpoint]], speak: Any
 ) -> None:
-    """What a process does: render its shards and write each. Ends early when its parent is gone."""
+    """What a process does. Ends early when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     parent = os.getppid()
+    try:
+        render_shards(body, folder, settings, views, going_on=lambda: os.getppid() == parent)
+    except InputError as error:  # disk full, not permitted
+        speak.send(str(error))
+        sys.exit(_COMPLAINED)
+
+
+def render_shards(
+    body: Mesh | PosedBody,
+    folder: str,
+    settings: Settings,
+    views: dict[int, list[Viewpoint]],
+    going_on: Callable[[], bool] = lambda: True,
+) -> None:
+    """Renders shards from their samples' viewpoints and writes each, while `going_on`. Raises InputError."""
     from vid2phys.engine.render.mitsuba import Renderer
     from vid2phys.risp.looks.materials import mesh_parts
     from vid2phys.risp.renders.dataset import shard_path
@@ -194,15 +210,11 @@ def _render_shards(
     assert isinstance(mesh, Mesh)
     renderer = Renderer(mesh, settings.size, settings.spp)
     parts = mesh_parts(mesh)
-    for shard, views in viewpoints.items():
-        if os.getppid() != parent:
+    for shard, each in views.items():
+        if not going_on():
             return
-        arrays = _render_shard(renderer, parts, posed, settings, shard, views)
-        try:
-            _write_shard(shard_path(Path(folder), shard), arrays)
-        except InputError as error:  # disk full, not permitted
-            speak.send(str(error))
-            sys.exit(_COMPLAINED)
+        arrays = _render_shard(renderer, parts, posed, settings, shard, each)
+        _write_shard(shard_path(Path(folder), shard), arrays)
 
 
 def _render_shard(

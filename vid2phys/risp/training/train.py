@@ -1,7 +1,8 @@
 """The training loop that both networks share: resumable after every epoch, validated after every epoch.
 
 Adam with decoupled weight decay, a one-cycle learning rate, and an exponential average of the weights, which is what is
-kept. On one device with a fixed number of threads the result depends on the seed alone, interrupted or not.
+kept. On one device with a fixed number of threads the result depends on the seed alone, interrupted or not; several
+processes (`together`) find nearly the same.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from vid2phys.errors import InputError
 from vid2phys.risp.renders.stream import BatchStream, Plan, StreamSettings
+from vid2phys.risp.training import together
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
 from vid2phys.risp.training.memory import Batch, Pieces, StepLoss
 
@@ -86,8 +88,10 @@ def train_network(
     """Trains in place and returns the averaged network.
 
     step_loss: loss and parts of it for a batch, given how far training is (0..1). checkpoint: written after every
-    epoch; with `resume` an existing one is continued. Raises InputError when it belongs to other settings.
+    epoch; with `resume` an existing one is continued. Raises InputError when it belongs to other settings, UsageError
+    for more processes than pictures in a batch.
     """
+    together.require_work(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
     network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = {k: v.detach().clone() for k, v in network.state_dict().items()}
     method = torch.optim.AdamW if schedule.decoupled else torch.optim.Adam
@@ -113,6 +117,7 @@ def train_network(
             epochs=schedule.epochs,
             workers=schedule.workers,
             note=reporter.note,
+            share=together.share,
         )
         pieces = Pieces(device, reporter.note)
         for epoch in range(notes["epoch"], schedule.epochs):
@@ -120,11 +125,13 @@ def train_network(
             parts = _one_epoch(
                 network, average, optimizer, step_loss, stream, plan, schedule, epoch, name, pieces, reporter
             )
-            parts |= _with_weights(network, average, validate)
+            if together.leads():
+                parts |= _with_weights(network, average, validate)
             notes["epoch"] = epoch + 1
             notes["seconds"] += time.monotonic() - start
             notes["history"].append({"epoch": epoch + 1, **parts})
-            save_checkpoint(checkpoint, network, average, optimizer, notes)
+            if together.leads():
+                save_checkpoint(checkpoint, network, average, optimizer, notes)
             reporter.note(f"{name} {epoch + 1}/{schedule.epochs}: " + _one_line(parts))
     network.load_state_dict(average)
     return Trained(network.eval(), notes["history"], notes["seconds"])
@@ -151,7 +158,9 @@ def _one_epoch(
         fraction = (epoch + step / steps) / schedule.epochs
         for group in optimizer.param_groups:
             group["lr"] = schedule.learning_rate * learning_rate_factor(fraction, schedule.rise)
-        parts = pieces.backward(network, step_loss, next(stream), fraction)
+        batch = next(stream)
+        parts = pieces.backward(network, step_loss, batch, fraction)
+        together.join_gradients(network, len(batch["image"]))
         norm = nn.utils.clip_grad_norm_(network.parameters(), schedule.clip_norm)
         if bool(torch.isfinite(norm)):
             optimizer.step()
@@ -164,7 +173,7 @@ def _one_epoch(
         reporter.step(
             f"{name}, epoch {epoch + 1} of {schedule.epochs}", epoch * steps + step + 1, schedule.epochs * steps
         )
-    return {key: value / counts[key] for key, value in sums.items()}
+    return together.join_means({key: value / counts[key] for key, value in sums.items()})
 
 
 @torch.no_grad()

@@ -1,0 +1,115 @@
+"""Several processes that train together find the network that one finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.risp_synthetic import square_body, training_data, write_renders
+from vid2phys.risp.training import together
+from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+from vid2phys.risp.training.train import Schedule
+
+ROOT = Path(__file__).resolve().parents[2]
+EACH = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from tests.unit.test_together import train
+from vid2phys.risp.training import together
+together.join("cpu")
+train(Path({renders!r}), Path({folder!r}))
+together.leave()
+"""
+
+
+class Quiet:
+    def step(self, stage: str, done: int, total: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+def train(renders: Path, folder: Path) -> None:
+    """Two epochs, plain pictures and pictures with derivatives, of a loss that is a mean over pictures."""
+    torch.set_num_threads(1)
+    body = square_body()
+    data = training_data(renders, body) if renders.exists() else training_data(write_renders(renders, body, 40), body)
+    head = head_of(data, "state@w8")
+    folder.mkdir(exist_ok=True)
+    sitting = Sitting(folder, "cpu", Quiet())
+    trained = train_head(data, head, Schedule(2, batch=6, workers=0), sitting, gamma=1.0, seed=3, gradient_every=2)
+    if together.leads():
+        torch.save([p.detach() for p in trained.network.parameters()], folder / "weights.pt")
+        (folder / "history.json").write_text(json.dumps(trained.history))
+
+
+def start(count: int, renders: Path, folder: Path) -> None:
+    """What torchrun does on one machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    code = EACH.format(root=str(ROOT), renders=str(renders), folder=str(folder))
+    world = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ | world | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    for process in processes:
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+
+
+def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
+    """Batches of 6 and 8 pictures: three and four a process; unequal thirds are in the next test."""
+    train(tmp_path / "renders", tmp_path / "one")
+    start(2, tmp_path / "renders", tmp_path / "two")
+    one, two = (torch.load(tmp_path / name / "weights.pt") for name in ("one", "two"))
+    change, size = (
+        torch.cat([a.flatten() for a in weights]).norm()
+        for weights in ([a - b for a, b in zip(one, two, strict=True)], one)
+    )
+    assert change < 1e-3 * size
+    one, two = (json.loads((tmp_path / name / "history.json").read_text()) for name in ("one", "two"))
+    assert two[0] == pytest.approx(one[0], rel=1e-2)  # later, rounding grows
+
+
+def test_unequal_shares_count_by_their_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight pictures among three: 3, 3 and 2; the mean of the joined gradients is that of all eight."""
+    torch.manual_seed(0)
+    network, pictures = torch.nn.Linear(4, 1), torch.randn(8, 4)
+    parts: list[torch.Tensor] = []
+    monkeypatch.setattr(together, "together", lambda: True)
+    monkeypatch.setattr(together.distributed, "get_world_size", lambda: 3)
+
+    def gradients(rows: torch.Tensor) -> None:
+        network.zero_grad()
+        network(rows).square().mean().backward()
+
+    shares = []
+    for rank in range(3):
+        monkeypatch.setattr(together.distributed, "get_rank", lambda rank=rank: rank)
+        shares.append(together.share(list(range(8))))
+        gradients(pictures[shares[-1]])
+        monkeypatch.setattr(together.distributed, "all_reduce", lambda flat: parts.append(flat.clone()))
+        together.join_gradients(network, len(shares[-1]))
+    assert sorted(shares[0] + shares[1] + shares[2]) == list(range(8))
+    monkeypatch.setattr(together.distributed, "all_reduce", lambda flat: flat.copy_(torch.stack(parts).sum(dim=0)))
+    gradients(pictures[shares[-1]])
+    together.join_gradients(network, len(shares[-1]))
+    found = [p.grad.clone() for p in network.parameters() if p.grad is not None]
+    gradients(pictures)
+    wanted = [p.grad for p in network.parameters() if p.grad is not None]
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b)

@@ -1,0 +1,60 @@
+"""Rendering a dataset on a Ray cluster whose machines see the same files: the same bytes as on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vid2phys.cluster import connected
+from vid2phys.errors import InputError, Vid2PhysError
+from vid2phys.risp.renders.workers import RenderError, count_done, render_shards, viewpoints
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.risp.posed.body import PosedBody
+    from vid2phys.risp.renders.dataset import Settings
+    from vid2phys.types import Mesh
+
+_SHARDS_PER_TASK = 8
+_RETRIES = 3  # of a task whose process or machine is lost
+
+
+def render_on_ray(
+    mesh: Mesh,
+    source: System | PosedBody,
+    folder: Path,
+    settings: Settings,
+    missing: list[int],
+    address: str,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """As `workers.render_missing`, as tasks of one core each, in a process of its own each."""
+    from vid2phys.risp.posed.body import PosedBody
+
+    body = source if isinstance(source, PosedBody) else mesh
+    with connected(address) as ray:
+        task = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(render_shards)
+        shared = ray.put(body)
+        waiting = [
+            task.remote(
+                shared,
+                str(folder.resolve()),
+                settings,
+                {shard: viewpoints(source, settings, shard) for shard in missing[first : first + _SHARDS_PER_TASK]},
+            )
+            for first in range(0, len(missing), _SHARDS_PER_TASK)
+        ]
+        while waiting:
+            (ready,), waiting = ray.wait(waiting)
+            try:
+                ray.get(ready)
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, Vid2PhysError):
+                    raise InputError(str(error.cause)) from None
+                raise
+            except ray.exceptions.RayError as error:
+                said = f"the cluster lost a rendering process ({str(error).splitlines()[0]})"
+                raise RenderError(said, "pictures", "repeat the command: it goes on where it stopped") from None
+            if progress is not None:
+                progress(count_done(folder, settings), settings.samples)

@@ -1,0 +1,99 @@
+"""Several processes that train one network, as torchrun starts them, on one machine or on several with the same files.
+
+Each takes its share of every batch, and gradients are added up before every step. No layer looks across pictures:
+where a loss is a mean over pictures the network is that of one process up to rounding, and where it is one over the
+pictures that show something (front map, centre), over those of each process. The first process renders, validates,
+writes and ends the work; the others wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+from torch import distributed, nn
+
+from vid2phys.errors import UsageError
+
+T = TypeVar("T")
+_PATIENCE = timedelta(days=2)  # the others wait while the first renders
+
+
+def join(device: str) -> None:
+    """Meets the other processes, if torchrun started any. device: cuda or cpu."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not distributed.is_initialized():
+        if device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        distributed.init_process_group(timeout=_PATIENCE)
+
+
+def leave() -> None:
+    """Parts from the others when all have come to this point."""
+    if together():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def together() -> bool:
+    """Whether there are others."""
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def leads() -> bool:
+    """Whether this is the first process, or the only one."""
+    return not together() or distributed.get_rank() == 0
+
+
+def after_the_first(work: Callable[[], T]) -> T:
+    """What `work` returns: the first process does it, then the others, who find it done."""
+    if not together():
+        return work()
+    if leads():
+        done = work()
+        distributed.barrier()
+        return done
+    distributed.barrier()
+    return work()
+
+
+def on_this_machine() -> int:
+    """Number of processes that share this machine's cores."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if together() else 1
+
+
+def require_work(pictures: int) -> None:
+    """Raises UsageError when batches of so many `pictures` leave processes without any."""
+    if together() and distributed.get_world_size() > pictures:
+        said = f"{distributed.get_world_size()} processes for batches of {pictures} pictures"
+        raise UsageError(said, f"at most {pictures}", "give torchrun fewer")
+
+
+def share(items: Sequence[T]) -> list[T]:
+    """This process's part of a batch; the first parts are the longer ones."""
+    return list(items[distributed.get_rank() :: distributed.get_world_size()] if together() else items)
+
+
+@torch.no_grad()
+def join_gradients(network: nn.Module, count: int) -> None:
+    """Turns gradients of the mean over each process's `count` pictures into those of the mean over all."""
+    if not together():
+        return
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    flat = torch.cat([count * g.flatten() for g in gradients] + [gradients[0].new_tensor([float(count)])])
+    distributed.all_reduce(flat)
+    parts = (flat[:-1] / flat[-1]).split([g.numel() for g in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def join_means(parts: dict[str, float]) -> dict[str, float]:
+    """Means over the processes."""
+    if not together() or not parts:
+        return parts
+    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    values = torch.tensor([parts[name] for name in sorted(parts)], dtype=torch.float64, device=device)
+    distributed.all_reduce(values)
+    return dict(zip(sorted(parts), (values / distributed.get_world_size()).tolist(), strict=True))
