@@ -22,7 +22,7 @@ from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.orientation import turned_alike
-from vid2phys.rotations import invert_transform, make_transform
+from vid2phys.rotations import invert_transform, look_at
 from vid2phys.types import Array, Camera, Mesh
 
 _LIGHT = np.array([0.35, -0.6, 0.72])  # where it comes from, world axes
@@ -243,11 +243,7 @@ def looking_at(
     """A square camera at a place that holds a ball of `reach_m` about a middle; its horizon is level."""
     eye, target = np.array(place, dtype=float), np.array(middle, dtype=float)
     distance = float(np.linalg.norm(target - eye))
-    forward = (target - eye) / distance
-    right = np.cross(forward, [0.0, 0.0, 1.0])
-    right /= np.linalg.norm(right)
-    pose = make_transform(np.stack([right, np.cross(forward, right), forward], axis=1), eye)
     half = 0.5 * size_px
     focal = half * np.sqrt(max((distance / reach_m) ** 2 - 1.0, 1e-6))
     K = np.array([[focal, 0.0, half - 0.5], [0.0, focal, half - 0.5], [0.0, 0.0, 1.0]])
-    return Camera(K, size_px, size_px, camera_to_world=pose)
+    return Camera(K, size_px, size_px, camera_to_world=look_at(eye, target))
