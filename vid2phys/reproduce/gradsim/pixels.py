@@ -86,20 +86,21 @@ class Stage:
 
     def pictures(self, states: Tensor) -> Tensor:
         """Linear light [F, H, W, 3] of states [F, N]; differentiable."""
-        picture, coverage = self._drawn(states)
-        return picture + (1.0 - coverage[..., None]) * torch.from_numpy(self.background)
+        return self.drawn(states)[0]
 
     def coverage(self, states: Tensor) -> Tensor:
         """Share of each pixel that the bodies cover, [F, H, W]."""
-        return self._drawn(states)[1]
+        return self.drawn(states)[1]
 
-    def _drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
+    def drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """`pictures` and `coverage` of states [F, N]."""
         camera, (faces, sides) = self.camera, self._mesh
         world = torch.cat([actor.placed(states) for actor in self.actors], dim=1)
         to_camera = torch.from_numpy(invert_transform(np.asarray(camera.camera_to_world)))
         vertices = world @ to_camera[:3, :3].T + to_camera[:3, 3]
         colors, K = self._colors(world, vertices), torch.from_numpy(camera.K).expand(len(states), 3, 3)
-        return draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
+        picture, coverage = draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
+        return picture + (1.0 - coverage[..., None]) * torch.from_numpy(self.background), coverage
 
     @cached_property
     def _mesh(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
