@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.descent import descend
 from vid2phys.reproduce.gradsim.discs import Swing
-from vid2phys.reproduce.gradsim.newton import SIGMA
+from vid2phys.reproduce.gradsim.newton import SIGMA, PictureJudge
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.solvers import newton
 from vid2phys.types import Array
@@ -78,22 +78,6 @@ def guessed(truth: Swing, rng: np.random.Generator, count: int) -> Array:
     reach = np.array([*away, *start])
     low, high = truth.bounds()
     return np.clip(truth.unknowns() + rng.uniform(-1.0, 1.0, (count, len(reach))) * reach, low, high)
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """Pictures against a target's, in deviations of their noise: a `newton.Judge` of centres [F, 2 D] m."""
-
-    truth: Swing
-    pictures: Tensor
-
-    def value(self, centres_m: Tensor) -> Tensor:
-        """Half the sum of squares."""
-        return 0.5 * self.residuals(centres_m).square().sum()
-
-    def residuals(self, centres_m: Tensor) -> Tensor:
-        """[R]."""
-        return ((self.truth.drawn(centres_m) - self.pictures) / SIGMA).flatten()
 
 
 def _work(cell: Cell) -> Callable[[int], Outcome]:
@@ -156,7 +140,10 @@ def fitted(truth: Swing, starts: Array, pictures: Tensor) -> newton.Found:
         def roll(unknowns: Array, part: Swing = part) -> Array:
             return part.centres(torch.from_numpy(np.clip(unknowns, *bounds))).numpy()
 
-        found = newton.solve(roll, _Judge(part, pictures[:frames]), starts, units)
+        def differences(centres_m: Tensor, part: Swing = part, seen: Tensor = pictures[:frames]) -> Tensor:
+            return (part.drawn(centres_m) - seen).flatten()
+
+        found = newton.solve(roll, PictureJudge(differences), starts, units)
         starts = found.values[None]
     return found
 
