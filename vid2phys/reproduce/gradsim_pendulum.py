@@ -72,10 +72,8 @@ def swing(body: str, rng: np.random.Generator) -> Swing:
 
 def guessed(truth: Swing, rng: np.random.Generator, count: int) -> Array:
     """Unknowns [count, U] that are off."""
-    free = [p for p in truth.parameters if p.free]
-    away = np.array([_AWAY * (1.0 if p.transform == "log" else p.value) for p in free])
     start = [_TURNED if truth.system.state_names[i].startswith("angle") else _SPUN for i in truth.moving]
-    reach = np.array([*away, *start])
+    reach = np.array([*(_AWAY * truth.parameters.free_units), *start])
     low, high = truth.bounds()
     return np.clip(truth.unknowns() + rng.uniform(-1.0, 1.0, (count, len(reach))) * reach, low, high)
 
@@ -132,8 +130,7 @@ def descended(
 
 def fitted(truth: Swing, starts: Array, pictures: Tensor) -> newton.Found:
     """Ours: from the best starts on the first frames, and on from there with more."""
-    units = np.array([1.0 if p.transform == "log" or p.value == 0.0 else p.value for p in truth.parameters if p.free])
-    units, bounds = np.array([*units, *np.ones(len(truth.moving))]), truth.bounds()
+    units, bounds = np.array([*truth.parameters.free_units, *np.ones(len(truth.moving))]), truth.bounds()
     for frames in _PARTS[truth.system.name]:
         part = truth.shortened(frames)
 

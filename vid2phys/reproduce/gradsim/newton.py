@@ -58,7 +58,7 @@ class Fit:
 
 def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
     """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
-    units = np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in parameters if p.free])
+    units = parameters.free_units
     found = newton.solve(roll, judge, starts, units)
     fitted, names = parameters.fitted_at(found.values), parameters.free_names
     null = arrow.parameter_covariance(found.information, reference=np.diagonal(found.information))
