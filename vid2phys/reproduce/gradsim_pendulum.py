@@ -19,6 +19,7 @@ from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.descent import descend
 from vid2phys.reproduce.gradsim.discs import Swing
 from vid2phys.reproduce.gradsim.newton import SIGMA, PictureJudge
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.solvers import newton
 from vid2phys.types import Array
@@ -169,24 +170,18 @@ def _rows(cell: Cell) -> Rows:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Errors of each unknown by method, then a few frames of the first motion of each body laid over each other."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, 2, figsize=(8.5, 5.2), width_ratios=[2.4, 1.0], constrained_layout=True)
-    for (errors, picture), body in zip(axes, BODIES, strict=True):
-        for cell in (each for each in cells if each.body == body):
-            found = cell.outcomes()
-            if found:
-                means = {name: np.mean([each["off"][name] for each in found]) for name in found[0]["off"]}
-                errors.plot(list(means.values()), range(len(means)), "o-", label=cell.method)
-                errors.set_yticks(range(len(means)), list(means), fontsize=7)
-        errors.set(xscale="log", title=f"{body}: mean error of each unknown")
-        errors.legend(fontsize=7)
-        errors.grid(alpha=0.3)
-        truth = replace(swing(body, rng_of(cells[0].setting, _TRUTH, BODIES.index(body), 0)), size_px=120)
-        picture.imshow(_pictures(truth)[:20:2].max(dim=0).values.numpy(), cmap="gray")
-        picture.set_axis_off()
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)
+    with figure_at(path, 8.5, 5.2, dpi=90) as figure:
+        axes = figure.subplots(2, 2, width_ratios=[2.4, 1.0])
+        for (errors, picture), body in zip(axes, BODIES, strict=True):
+            for cell in (each for each in cells if each.body == body):
+                found = cell.outcomes()
+                if found:
+                    means = {name: np.mean([each["off"][name] for each in found]) for name in found[0]["off"]}
+                    errors.plot(list(means.values()), range(len(means)), "o-", label=cell.method)
+                    errors.set_yticks(range(len(means)), list(means), fontsize=7)
+            errors.set(xscale="log", title=f"{body}: mean error of each unknown")
+            errors.legend(fontsize=7)
+            errors.grid(alpha=0.3)
+            truth = replace(swing(body, rng_of(cells[0].setting, _TRUTH, BODIES.index(body), 0)), size_px=120)
+            picture.imshow(_pictures(truth)[:20:2].max(dim=0).values.numpy(), cmap="gray")
+            picture.set_axis_off()
