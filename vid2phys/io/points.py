@@ -29,7 +29,8 @@ def load_points(path: str | Path) -> tuple[tuple[str, ...], Array, Array]:
     columns = [sheet.column(rf"{axis}(?:_px)?|pixel_{axis}|{other}_px") for axis, other in ("ux", "vy")]
     pixels = sheet.finite(columns, ["u", "v"])
     at, numbered = sheet.find(_NAME), zip(sheet.row_of, sheet.rows, strict=True)
-    return tuple(row[at] if at is not None and row[at] else f"row {i}" for i, row in numbered), places, pixels
+    names = tuple(row[at] if at is not None and row[at] else f"row {i}" for i, row in numbered)
+    return names, places, pixels
 
 
 def load_markers(path: str | Path) -> dict[tuple[int, int | None], Array]:

@@ -20,7 +20,7 @@ from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.identification import Case, Network, Outcome
 from vid2phys.reproduce.imitation import Followed, followed
 from vid2phys.reproduce.panels import draw_panels
-from vid2phys.reproduce.table import Setting, Table, row
+from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.reproduce.unseen import CONFIGURATIONS
 from vid2phys.reproduce.weights import Source
 from vid2phys.solvers.gradient import ITERATIONS
@@ -115,25 +115,21 @@ class Bench:
             judged.append(self.task.judge(motion, ends[-1].states))
         failures = [o.failure or end.reason for o, end in zip(found, ends, strict=True) if o.failure or end.reason]
         said = {
-            **{"n": len(found), "seconds": _short(seconds.mean()), "failed": len(failures)},
+            **{"n": len(found), "seconds": short(seconds.mean()), "failed": len(failures)},
             "failures": sorted({str(failure) for failure in failures}),
         }
         rows = []
         for metric, unit in self.task.units.items():
             values = np.array([each[metric] for each in judged])
-            rows.append(row(name, method, metric, float(values.mean()), unit, **{**said, "std": _short(values.std())}))
+            rows.append(row(name, method, metric, float(values.mean()), unit, **{**said, "std": short(values.std())}))
         if not self.task.ends_only:
             off = [o.values - references[i % len(references)] for i, o in enumerate(found)]
             values = np.array([np.sqrt(np.mean(each**2)) for each in off])
-            more = {**said, "std": _short(values.std())}
+            more = {**said, "std": short(values.std())}
             rows.append(row(name, method, "action_error", float(values.mean()), "1", **more))
         if method not in ("average", "random"):
             rows.append(row(name, method, self.task.seconds, float(seconds.mean()), "s", **said))
         return rows
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Setting) -> Table:

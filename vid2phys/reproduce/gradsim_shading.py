@@ -13,7 +13,7 @@ from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import by_pixels
 from vid2phys.reproduce.gradsim.pushed import LOOKS, name_of, pushed
 from vid2phys.reproduce.panels import figure_at
-from vid2phys.reproduce.table import Setting, Table
+from vid2phys.reproduce.table import Setting, Table, short
 
 NAME = "gradsim-shading"
 BODIES = ("rigid",)
@@ -56,7 +56,7 @@ def _outcome(setting: Setting, look: str, index: int) -> Outcome:
         "error": error,
         "start_error": float(off[0]),
         "iterations": int(far[-1]) + 1 if len(far) else 0,
-        "curve": [float(f"{value:.4g}") for value in off],
+        "curve": [short(value) for value in off],
     }
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.reach import LENGTHS, METHODS, REACHED, Task, reach, steps_to_goal
 from vid2phys.reproduce.panels import figure_at
-from vid2phys.reproduce.table import Setting, Table, row
+from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.solvers.scene import encoded
 from vid2phys.types import Array, Camera
 
@@ -95,7 +95,7 @@ class Control:
             for step, values in enumerate(curves_of(found, metric).T):
                 rows.append(
                     row(self.body, cell.method, metric, float(values.mean()), unit, epoch=step, n=len(values),
-                        std=float(f"{values.std():.4g}"))
+                        std=short(values.std()))
                 )  # fmt: skip
         return rows
 
