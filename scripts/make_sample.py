@@ -27,7 +27,7 @@ from vid2phys.io.camera import save_camera
 from vid2phys.io.files import atomic_path, write_text
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import VideoWriter
-from vid2phys.rotations import Array, invert_transform, make_transform
+from vid2phys.rotations import Array, invert_transform, look_at
 from vid2phys.types import Camera, Mesh
 
 FOLDER = Path(__file__).resolve().parents[1] / "samples" / "quadrotor"
@@ -42,11 +42,7 @@ HIDDEN_M = np.array([0.0, 0.0, -50.0])  # under the floor: the room without the 
 
 def camera() -> Camera:
     """Beside the room's corner, 2.6 m from the middle of the figure, looking slightly down."""
-    position, target = np.array([-1.72, -1.85, 1.62]), np.array([0.02, 0.0, 1.06])
-    forward = (target - position) / np.linalg.norm(target - position)
-    right = np.cross(forward, [0.0, 0.0, 1.0])
-    right /= np.linalg.norm(right)
-    pose = make_transform(np.stack([right, np.cross(forward, right), forward], axis=1), position)
+    pose = look_at(np.array([-1.72, -1.85, 1.62]), np.array([0.02, 0.0, 1.06]))
     K = np.array([[815.0, 0.0, 322.7], [0.0, 815.0, 236.4], [0.0, 0.0, 1.0]])
     return Camera(np.round(K, 6), 640, 480, np.zeros(5), "plumb_bob", np.round(pose, 10), "sample_quadrotor")
 

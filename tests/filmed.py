@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tests.flight import look_at
 from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
@@ -15,7 +14,7 @@ from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import KeypointNetwork
-from vid2phys.rotations import invert_transform
+from vid2phys.rotations import invert_transform, look_at
 from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.reader import Reader

@@ -36,14 +36,6 @@ class Flight:
     camera_to_world: np.ndarray
 
 
-def look_at(position: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Camera pose, OpenCV axes, horizon level."""
-    forward = (target - position) / np.linalg.norm(target - position)
-    right = np.cross(forward, [0.0, 0.0, 1.0])
-    right /= np.linalg.norm(right)
-    return rotations.make_transform(np.stack([right, np.cross(forward, right), forward], axis=1), position)
-
-
 def fly(seconds: float = 4.8, *, swing: float = 0.5, overrides: dict[str, float] | None = None) -> Flight:
     """Fly a three-dimensional figure; `swing` [m] is its size."""
     system = get("quadrotor")
@@ -81,7 +73,7 @@ def fly(seconds: float = 4.8, *, swing: float = 0.5, overrides: dict[str, float]
     )
     return Flight(
         system, parameters, times, fine[index], actions,
-        look_at(np.array([-2.2, -1.6, 0.9]), np.zeros(3)),
+        rotations.look_at(np.array([-2.2, -1.6, 0.9]), np.zeros(3)),
     )  # fmt: skip
 
 

@@ -108,6 +108,19 @@ def skew(vector: Array) -> Array:
     return np.stack([np.stack([o, -z, y], -1), np.stack([z, o, -x], -1), np.stack([-y, x, o], -1)], axis=-2)
 
 
+def looking(forward: Array) -> Array:
+    """Camera to world [3, 3] of a level camera that looks along the unit vector `forward` [3], not vertical."""
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    return np.stack([right, np.cross(forward, right), forward], axis=1)
+
+
+def look_at(place: Array, target: Array) -> Array:
+    """Camera to world [4, 4] of a level camera at `place` [3] m that looks at `target` [3] m, not above or below it."""
+    way = np.asarray(target, dtype=float) - place
+    return make_transform(looking(way / np.linalg.norm(way)), place)
+
+
 def invert_transform(transform: Array) -> Array:
     """Inverse of a rigid transform, [..., 4, 4] -> [..., 4, 4]."""
     transform = np.asarray(transform, dtype=float)

@@ -160,6 +160,17 @@ class Parameters:
         """All values in SI, shape [P]."""
         return np.array([item.value for item in self.items])
 
+    @property
+    def slopes(self) -> Array:
+        """Derivatives of all values in SI by solver coordinates, shape [P]."""
+        return np.array([item.spread_from_free(item.value, 1.0) for item in self.items])
+
+    @property
+    def free_units(self) -> Array:
+        """Steps of free ones in solver coordinates, shape [number free]: 1 of a logarithm or a zero, else the value."""
+        free = [item for item in self.items if item.free]
+        return np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free])
+
     def free_vector(self) -> Array:
         """The free ones in solver coordinates, shape [number free]."""
         return np.array([item.to_free(item.value) for item in self.items if item.free])

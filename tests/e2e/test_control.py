@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from tests.cli.test_cli import run_cli
-from tests.flight import look_at
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
@@ -25,6 +24,7 @@ from vid2phys.io.run import load_trajectory
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
 from vid2phys.risp.posed.joints import PosedJoints
+from vid2phys.rotations import look_at
 from vid2phys.tasks import control as task
 from vid2phys.tasks.control import Target, control
 from vid2phys.types import Camera

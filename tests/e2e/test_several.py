@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.test_standin import tracked
-from tests.flight import Flight, fly, look_at, watch
+from tests.flight import Flight, fly, watch
 from tests.synthetic import camera_of, cross_mesh, write_clip
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.actions import save_actions
@@ -20,7 +20,7 @@ from vid2phys.io.camera import load_camera, save_camera
 from vid2phys.io.mesh import save_obj
 from vid2phys.io.run import load_trajectory, validate_result
 from vid2phys.risp.networks import find
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.rotations import look_at, matrix_from_rotvec
 from vid2phys.tasks import identify as task
 from vid2phys.tasks import several
 from vid2phys.tasks.evaluate import evaluate

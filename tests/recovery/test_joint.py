@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.flight import Flight, fly, look_at, watch
+from tests.flight import Flight, fly, watch
 from tests.recovery.test_posed_fit import problem_of, small_rod
 from tests.recovery.test_smoothing import start
 from vid2phys.errors import UsageError
+from vid2phys.rotations import look_at
 from vid2phys.solvers import posed, shooting, smoothing
 from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.joint import Join

@@ -15,7 +15,7 @@ from vid2phys.calibration.target import Target, parse_target
 from vid2phys.calibration.views import choose_views, coverage
 from vid2phys.engine.observe import project
 from vid2phys.errors import InputError, UsageError
-from vid2phys.rotations import invert_transform, make_transform, matrix_from_rotvec
+from vid2phys.rotations import invert_transform, look_at, make_transform, matrix_from_rotvec
 from vid2phys.types import Camera
 
 SIZE = (640, 480)
@@ -180,15 +180,6 @@ CAMERA = CAMERAS["plumb_bob"]
 ROOM = make_transform(matrix_from_rotvec(np.array([-1.9, 0.35, -0.2])), np.array([0.4, -2.1, 1.3]))  # camera to world
 
 
-def camera_at(position: list[float], target: list[float]) -> np.ndarray:
-    """Camera to world, looking at a point, its x axis level (z is up)."""
-    ahead = np.array(target) - np.array(position)
-    ahead = ahead / np.linalg.norm(ahead)
-    right = np.cross(ahead, [0.0, 0.0, 1.0])
-    right = right / np.linalg.norm(right)
-    return make_transform(np.stack([right, np.cross(ahead, right), ahead], axis=1), np.array(position))
-
-
 @pytest.mark.parametrize("model", ["plumb_bob", "equidistant"])
 @pytest.mark.parametrize("lying", ["level", "upright"])
 @pytest.mark.parametrize("noise", [0.0, 0.15])
@@ -198,8 +189,9 @@ def test_gravity_and_place_from_a_board(model: str, lying: str, noise: float) ->
     world_from_page = np.eye(4)
     if lying == "upright":
         world_from_page[:3, 0], world_from_page[:3, 1], world_from_page[:3, 2] = [1, 0, 0], [0, 0, 1], [0, -1, 0]
-    place = [0.25, -0.35, 0.3] if lying == "level" else [0.25, -0.45, 0.2]
-    truth = camera_at(place, [0.1, 0.08, 0.0] if lying == "level" else [0.1, 0.0, 0.08])
+    truth = look_at(np.array([0.25, -0.35, 0.3]), np.array([0.1, 0.08, 0.0]))
+    if lying == "upright":
+        truth = look_at(np.array([0.25, -0.45, 0.2]), np.array([0.1, 0.0, 0.08]))
     view = look(camera, invert_transform(truth) @ world_from_page, noise=noise)
     pose = solve_pose(camera, places_of_target(BOARD, view, lying))
     np.testing.assert_allclose(pose.camera_to_world, truth, atol=1e-6 if noise == 0.0 else 6e-3)
@@ -265,7 +257,7 @@ TAG = parse_target("tag:36h11:7:160mm")
 
 
 FLOOR = Camera(K, *SIZE, np.array([-0.1, 0.02, 0.0, 0.0]))
-FLOOR_POSE = camera_at([0.6, -0.7, 1.0], [0.45, 0.4, 0.0])
+FLOOR_POSE = look_at(np.array([0.6, -0.7, 1.0]), np.array([0.45, 0.4, 0.0]))
 TAGS = {1: [0.0, 0.0], 4: [0.8, 0.05], 7: [0.1, 0.7], 9: [0.75, 0.8]}
 
 

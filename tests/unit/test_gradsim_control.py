@@ -124,9 +124,8 @@ def test_a_goal_that_the_body_never_overlaps_is_refused(walking: Task) -> None:
 
 def test_out_of_the_picture_is_no_way_to_the_goal(walking: Task) -> None:
     gone = torch.from_numpy(_elsewhere(walking, 50.0).goal[None])
-    assert float(walking.image_error(gone)) < float(
-        walking.image_error(torch.from_numpy(_elsewhere(walking, 1.4).goal[None]))
-    )
+    aside = torch.from_numpy(_elsewhere(walking, 1.4).goal[None])
+    assert walking.measured(gone)["image_error"] < walking.measured(aside)["image_error"]
     assert float(walking.seen_error(gone)) == np.inf
 
 
@@ -155,7 +154,7 @@ def test_a_start_is_the_best_of_its_tries_or_a_calm_share_of_one(throwing: Task)
     few = replace(throwing, tries=3)
     rng = np.random.default_rng(4)
     drawn = np.stack([few.drawn(rng) for _ in range(3)])
-    errors = [float(few.image_error(each)) for each in few.states(torch.from_numpy(drawn))]
+    errors = [few.measured(each)["image_error"] for each in few.states(torch.from_numpy(drawn))]
     np.testing.assert_array_equal(few.begin(np.random.default_rng(4)), drawn[int(np.argmin(errors))])
     calm = replace(throwing, tries=1, share=0.1)
     np.testing.assert_allclose(calm.begin(np.random.default_rng(4)), 0.1 * drawn[0])

@@ -10,13 +10,12 @@ import pytest
 
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
-from vid2phys.reproduce.posed import looking
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.posed.bodies import body_of_model
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.edges import fit_posture
-from vid2phys.rotations import invert_transform, make_transform
+from vid2phys.rotations import invert_transform, look_at
 from vid2phys.types import Array, Camera
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -27,7 +26,7 @@ def body_and_camera(name: str) -> tuple[PosedBody, Camera]:
     body = body_of_model(Model.load(MODELS / name), get(name))
     towards = np.array([0.35, -0.85, 0.4]) if name == "rod" else np.array([0.8, -0.3, 0.5])
     towards /= np.linalg.norm(towards)
-    pose = make_transform(looking(-towards), body.center_m + 6.0 * body.radius_m * towards)
+    pose = look_at(body.center_m + 6.0 * body.radius_m * towards, body.center_m)
     return body, Camera(
         np.array([[FOCAL_PX, 0, 159.3], [0, FOCAL_PX, 121.6], [0, 0, 1.0]]), 320, 240, camera_to_world=pose
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import read_text, write_text
-from vid2phys.io.table import find_column, numbers, require_finite, require_increasing, split_csv, titled_rows
+from vid2phys.io.table import Sheet, numbers, require_finite, require_increasing, split_csv
 from vid2phys.types import Actions, Array, Clip
 
 STANDARD_GRAVITY = 9.80665
@@ -76,10 +76,10 @@ def load_actions(path: str | Path, inputs: Mapping[str, str] | None = None) -> A
 
 def load_actions_std(path: str | Path, actions: Actions) -> Array | None:
     """Standard deviations [N, M] that `save_actions` wrote beside the actions; None where it wrote none."""
-    header, rows, row_of = titled_rows(path, "actions written by vid2phys")
-    columns = [find_column(header, f"{name}_std_.*") for name in actions.names]
+    sheet = Sheet.read(path, "actions written by vid2phys")
+    columns = [sheet.find(f"{name}_std_.*") for name in actions.names]
     found = [column for column in columns if column is not None]
-    return numbers(path, rows, found, row_of) if len(found) == len(columns) else None
+    return sheet.numbers(found) if len(found) == len(columns) else None
 
 
 def save_actions(actions: Actions, path: str | Path, std: Array | None = None) -> None:

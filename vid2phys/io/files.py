@@ -8,7 +8,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from vid2phys.errors import InputError
 
@@ -37,6 +39,32 @@ def read_text(path: str | Path, what: str) -> str:
         raise InputError(f"'{path}' is not a text file", what, "check that this is the right file") from None
     except PermissionError:
         raise InputError(f"'{path}' may not be read", what, "change its permissions") from None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a format that is yet to be found out. text: empty for a binary one. binary: its bytes then."""
+
+    path: Path
+    text: str
+    binary: bytes = b""
+
+    @classmethod
+    def read(cls, path: str | Path, what: str, largest: int, remedy: str, encoding: str | None = None) -> Self:
+        """encoding: of text that is not in UTF-8, where there may be such. largest: of files, bytes.
+
+        Raises InputError for what is missing or empty, and with the `remedy` for what is far too large.
+        """
+        path = require_file(path, what)
+        if path.stat().st_size > largest:
+            got = f"'{path}' is {path.stat().st_size >> 20} MB large"
+            raise InputError(got, f"at most {largest >> 20} MB", remedy)
+        raw = path.read_bytes()
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode(encoding) if encoding else ""
+        return cls(path, "", raw) if not text or "\0" in text else cls(path, text)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
-from vid2phys.io.table import column_named, find_column, numbers, titled_rows
+from vid2phys.io.table import Sheet
 from vid2phys.types import Array
 
 _WHAT = "a CSV with the columns time_s (or frame), point, x_px, y_px and optionally sigma_px, visible, confidence"
@@ -57,27 +57,25 @@ def load_keypoints(
 
     names: the points that the file `body` has. Raises InputError naming the row or column at fault.
     """
-    header, rows, row_of = titled_rows(path, _WHAT)
-    frame = _frames(path, header, rows, row_of, times_s)
-    point = _points(path, header, rows, row_of, names, body)
+    sheet = Sheet.read(path, _WHAT)
+    frame, point = _frames(sheet, times_s), _points(sheet, names, body)
     twice = _first_repeated(frame * len(names) + point)
     if twice is not None:
-        got = f"row {row_of[twice]} of '{path}' has point '{names[point[twice]]}' of frame {frame[twice]} again"
+        got = f"{sheet.where(twice)} has point '{names[point[twice]]}' of frame {frame[twice]} again"
         raise InputError(got, "each point once a frame", _CORRECT)
-    columns = [column_named(path, header, rf"{axis}(?:_px)?|{other}(?:_px)?", _WHAT) for axis, other in ("xu", "yv")]
-    place = numbers(path, rows, columns, row_of)
-    seen = np.isfinite(place).all(axis=1) & _flagged(path, header, rows, row_of)
-    _check_pixels(path, place, seen, row_of, size)
+    place = sheet.numbers([sheet.column(rf"{axis}(?:_px)?|{other}(?:_px)?") for axis, other in ("xu", "yv")])
+    seen = np.isfinite(place).all(axis=1) & _flagged(sheet)
+    _check_pixels(sheet, place, seen, size)
     shape = (len(times_s), len(names))
     pixels, visible = np.zeros((*shape, 2)), np.zeros(shape, dtype=bool)
     visible[frame, point] = seen
     pixels[frame[seen], point[seen]] = place[seen]
-    spread = _covariances(path, header, rows, row_of, seen)
+    spread = _covariances(sheet, seen)
     covariance = None
     if spread is not None:
         covariance = np.broadcast_to(np.eye(2), (*shape, 2, 2)).copy()
         covariance[frame[seen], point[seen]] = spread[seen]
-    return Keypoints(names, pixels, covariance, visible, _shared(path, header, rows, row_of, frame, len(times_s)))
+    return Keypoints(names, pixels, covariance, visible, _shared(sheet, frame, len(times_s)))
 
 
 def save_keypoints(keypoints: Keypoints, times_s: Array, path: str | Path) -> None:
@@ -95,13 +93,11 @@ def save_keypoints(keypoints: Keypoints, times_s: Array, path: str | Path) -> No
     write_text(path, "\n".join(lines) + "\n")
 
 
-def _frames(
-    path: str | Path, header: list[str], rows: list[list[str]], row_of: NDArray[np.int64], times_s: Array
-) -> NDArray[np.int64]:
+def _frames(sheet: Sheet, times_s: Array) -> NDArray[np.int64]:
     """The frame of each row."""
-    at_frame = find_column(header, "frame")
-    column = at_frame if at_frame is not None else column_named(path, header, "time_s", _WHAT)
-    given = numbers(path, rows, [column], row_of)[:, 0]
+    at_frame = sheet.find("frame")
+    column = at_frame if at_frame is not None else sheet.column("time_s")
+    given = sheet.numbers([column])[:, 0]
     if at_frame is not None:
         whole = (given == np.round(given)) & (given >= 0) & (given < len(times_s))
         index, bad = np.where(whole, given, 0.0).astype(np.int64), np.flatnonzero(~whole)
@@ -112,27 +108,20 @@ def _frames(
         bad = np.flatnonzero(~(np.abs(times_s[index] - given) < 0.5 * np.median(np.diff(times_s))))
         expected = f"times of the clip's frames, {times_s[0]:.3f} to {times_s[-1]:.3f} s"
     if len(bad):
-        got = f"row {row_of[bad[0]]} of '{path}' has {header[column]} {given[bad[0]]:.6g}"
+        got = f"{sheet.where(bad[0])} has {sheet.header[column]} {given[bad[0]]:.6g}"
         raise InputError(got, expected, "the clip's clock is 0 at its first frame")
     return np.asarray(index, dtype=np.int64)
 
 
-def _points(
-    path: str | Path,
-    header: list[str],
-    rows: list[list[str]],
-    row_of: NDArray[np.int64],
-    names: tuple[str, ...],
-    body: str | Path,
-) -> NDArray[np.int64]:
+def _points(sheet: Sheet, names: tuple[str, ...], body: str | Path) -> NDArray[np.int64]:
     """The point of each row."""
-    column = column_named(path, header, "point|name|keypoint|bodypart|label", _WHAT)
+    column = sheet.column("point|name|keypoint|bodypart|label")
     number = {name: i for i, name in enumerate(names)}
-    for cells, row in zip(rows, row_of, strict=True):
+    for i, cells in enumerate(sheet.rows):
         if cells[column] not in number:
             known = ", ".join(names[:12])
-            raise InputError(f"row {row} of '{path}' has the point '{cells[column]}'", f"one of '{body}': {known}")
-    return np.array([number[cells[column]] for cells in rows])
+            raise InputError(f"{sheet.where(i)} has the point '{cells[column]}'", f"one of '{body}': {known}")
+    return np.array([number[cells[column]] for cells in sheet.rows])
 
 
 def _first_repeated(keys: NDArray[np.int64]) -> int | None:
@@ -141,57 +130,51 @@ def _first_repeated(keys: NDArray[np.int64]) -> int | None:
     return int(again.min()) if len(again) else None
 
 
-def _flagged(
-    path: str | Path, header: list[str], rows: list[list[str]], row_of: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _flagged(sheet: Sheet) -> NDArray[np.bool_]:
     """Which rows are to be used by the columns `visible` and `confidence`, where the file has them."""
-    used = np.ones(len(rows), dtype=bool)
-    at = find_column(header, "visible|visibility")
+    used = np.ones(len(sheet.rows), dtype=bool)
+    at = sheet.find("visible|visibility")
     if at is not None:
         words = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
-        for i, cells in enumerate(rows):
+        for i, cells in enumerate(sheet.rows):
             if cells[at].lower() not in words:
-                raise InputError(f"row {row_of[i]} of '{path}' has visible '{cells[at]}'", "0 or 1", _CORRECT)
+                raise InputError(f"{sheet.where(i)} has visible '{cells[at]}'", "0 or 1", _CORRECT)
             used[i] = words[cells[at].lower()]
-    at = find_column(header, "confidence|likelihood|score")
+    at = sheet.find("confidence|likelihood|score")
     if at is not None:
-        confidence = numbers(path, rows, [at], row_of)[:, 0]
+        confidence = sheet.numbers([at])[:, 0]
         bad = np.flatnonzero((confidence < 0.0) | (confidence > 1.0))
         if len(bad):
-            got = f"row {row_of[bad[0]]} of '{path}' has {header[at]} {confidence[bad[0]]:g}"
+            got = f"{sheet.where(bad[0])} has {sheet.header[at]} {confidence[bad[0]]:g}"
             raise InputError(got, "0 to 1", "give standard deviations as sigma_px")
         used &= np.nan_to_num(confidence) >= _SURE
     return used
 
 
-def _check_pixels(
-    path: str | Path, place: Array, seen: NDArray[np.bool_], row_of: NDArray[np.int64], size: tuple[int, int]
-) -> None:
+def _check_pixels(sheet: Sheet, place: Array, seen: NDArray[np.bool_], size: tuple[int, int]) -> None:
     if not seen.any():
-        raise InputError(f"'{path}' has no visible point", _WHAT, "check the columns visible and confidence")
+        raise InputError(f"'{sheet.path}' has no visible point", _WHAT, "check the columns visible and confidence")
     if np.abs(place[seen]).max() <= _NORMALISED:
-        raise InputError(f"'{path}' has places up to {np.abs(place[seen]).max():.3g} px", "pixels of the picture",
-                         "multiply shares by its width and height")  # fmt: skip
+        got = f"'{sheet.path}' has places up to {np.abs(place[seen]).max():.3g} px"
+        raise InputError(got, "pixels of the picture", "multiply shares by its width and height")
     outside = (place < -_BEYOND * np.array(size)) | (place > (1.0 + _BEYOND) * np.array(size))
     bad = np.flatnonzero(seen & outside.any(axis=1))
     if len(bad):
         x, y = place[bad[0]]
-        got = f"row {row_of[bad[0]]} of '{path}' is at {x:.6g}, {y:.6g} px"
+        got = f"{sheet.where(bad[0])} is at {x:.6g}, {y:.6g} px"
         raise InputError(got, f"places in a picture of {size[0]}x{size[1]}", "is it of this clip, in its resolution?")
 
 
-def _covariances(
-    path: str | Path, header: list[str], rows: list[list[str]], row_of: NDArray[np.int64], seen: NDArray[np.bool_]
-) -> Array | None:
+def _covariances(sheet: Sheet, seen: NDArray[np.bool_]) -> Array | None:
     """Covariances [N, 2, 2] px^2 of the rows, None where the file has no such columns."""
-    at = find_column(header, "sigma_px|std_px|sigma")
-    parts = [find_column(header, name) for name in _COVARIANCE]
+    at = sheet.find("sigma_px|std_px|sigma")
+    parts = [sheet.find(name) for name in _COVARIANCE]
     if at is not None:
-        sigma = numbers(path, rows, [at], row_of)[:, 0]
+        sigma = sheet.numbers([at])[:, 0]
         covariance = sigma[:, None, None] ** 2 * np.eye(2)
         sound = sigma >= _SMALLEST_PX
     elif all(part is not None for part in parts):
-        xx, xy, yy = numbers(path, rows, [part for part in parts if part is not None], row_of).T
+        xx, xy, yy = sheet.numbers([part for part in parts if part is not None]).T
         covariance = np.stack([np.stack([xx, xy], axis=-1), np.stack([xy, yy], axis=-1)], axis=-2)
         sound = (np.minimum(xx, yy) >= _SMALLEST_PX**2) & (xx * yy - xy**2 > 1e-12 * xx * yy)
     else:
@@ -199,26 +182,19 @@ def _covariances(
     sound &= np.isfinite(covariance).all(axis=(1, 2))
     bad = np.flatnonzero(seen & ~sound)
     if len(bad):
-        got = f"row {row_of[bad[0]]} of '{path}' has no proper {'sigma_px' if at is not None else 'covariance'}"
+        got = f"{sheet.where(bad[0])} has no proper {'sigma_px' if at is not None else 'covariance'}"
         raise InputError(got, f"a standard deviation of at least {_SMALLEST_PX:g} px", _CORRECT)
     return covariance
 
 
-def _shared(
-    path: str | Path,
-    header: list[str],
-    rows: list[list[str]],
-    row_of: NDArray[np.int64],
-    frame: NDArray[np.int64],
-    count: int,
-) -> Array | None:
+def _shared(sheet: Sheet, frame: NDArray[np.int64], count: int) -> Array | None:
     """What a frame's points are off by together, [T] px: the mean of its rows; None where the file does not say."""
-    at = find_column(header, "shared_px")
+    at = sheet.find("shared_px")
     if at is None:
         return None
-    given = numbers(path, rows, [at], row_of)[:, 0]
+    given = sheet.numbers([at])[:, 0]
     bad = np.flatnonzero(~(np.isfinite(given) & (given >= 0.0)))
     if len(bad):
-        raise InputError(f"row {row_of[bad[0]]} of '{path}' has no proper shared_px", "0 or more", _CORRECT)
+        raise InputError(f"{sheet.where(bad[0])} has no proper shared_px", "0 or more", _CORRECT)
     total = np.bincount(frame, given, count) / np.maximum(np.bincount(frame, minlength=count), 1)
     return np.asarray(total)

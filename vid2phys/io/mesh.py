@@ -24,6 +24,7 @@ from vid2phys.io.obj import parse_obj
 from vid2phys.io.orientation import turned_alike
 from vid2phys.io.texture import of_faces, turned_over
 from vid2phys.io.texture_files import obj_texture, pieces_texture
+from vid2phys.io.welding import first_alike
 from vid2phys.types import Array, Mesh, Texture
 
 UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
@@ -208,15 +209,10 @@ def _weld(vertices: Array, faces: NDArray[np.int64]) -> tuple[Array, NDArray[np.
     """
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
-    grid = np.round(vertices / (_WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))).astype(np.int64)
-    _, first, group = np.unique(grid, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    faces = rank[group.reshape(-1)][faces]
+    faces = first_alike(vertices, _WELD * max(float(np.ptp(vertices, axis=0).max()), 1e-12))[faces]
     whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
     used, faces = np.unique(faces[whole], return_inverse=True)
-    return vertices[first[order]][used], faces.reshape(-1, 3).astype(np.int64), whole
+    return vertices[used], faces.reshape(-1, 3).astype(np.int64), whole
 
 
 def _areas(vertices: Array, faces: NDArray[np.int64]) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from vid2phys.types import Array
 _HEAD = 8  # lines among which separators are counted
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 _EXPORT_AGAIN = "correct the row or export the file again"
-_ADD_COLUMNS = "add the columns that are missing"
 
 
 def numbers(path: str | Path, rows: list[list[str]], columns: list[int], row_of: NDArray[np.int64]) -> Array:
@@ -83,29 +83,54 @@ def split_csv(line: str) -> list[str]:
     return [cell.strip().strip('"') for cell in line.split(separator)]
 
 
-def titled_rows(path: str | Path, what: str) -> tuple[list[str], list[list[str]], NDArray[np.int64]]:
-    """Of a file with a header: its titles, the rows of cells below it (padded), and their numbers in the file.
+@dataclass(frozen=True)
+class Sheet:
+    """A file of rows below a header.
 
-    Lines that begin with # are comments. Raises InputError, saying `what` was expected, when there is no row.
+    what: a file of its kind, for errors. header: the columns' titles. rows: of cells, padded to the header. row_of: [N]
+    their numbers in the file.
     """
-    rows = rows_of(path, read_text(path, what))
-    kept = [(i, row) for i, row in enumerate(rows, start=1) if any(row) and not row[0].startswith("#")]
-    if len(kept) < 2:
-        raise InputError(f"'{path}' has {len(kept)} rows", what, "write a header and a row a point")
-    header = kept[0][1]
-    padded = [row + [""] * (len(header) - len(row)) for _, row in kept[1:]]
-    return header, padded, np.array([i for i, _ in kept[1:]])
 
+    path: str | Path
+    what: str
+    header: list[str]
+    rows: list[list[str]]
+    row_of: NDArray[np.int64]
 
-def find_column(header: list[str], pattern: str) -> int | None:
-    """The first column whose title, without what is in brackets, matches the pattern; None if there is none."""
-    plain = [re.sub(r"\s*[\[(].*", "", title).strip().lower() for title in header]
-    return next((i for i, title in enumerate(plain) if re.fullmatch(pattern, title)), None)
+    @staticmethod
+    def read(path: str | Path, what: str) -> Sheet:
+        """Lines that begin with # are comments. Raises InputError, saying `what` was expected, when there is no row."""
+        rows = rows_of(path, read_text(path, what))
+        kept = [(i, row) for i, row in enumerate(rows, start=1) if any(row) and not row[0].startswith("#")]
+        if len(kept) < 2:
+            raise InputError(f"'{path}' has {len(kept)} rows", what, "write a header and a row a point")
+        header = kept[0][1]
+        padded = [row + [""] * (len(header) - len(row)) for _, row in kept[1:]]
+        return Sheet(path, what, header, padded, np.array([i for i, _ in kept[1:]]))
 
+    def find(self, pattern: str) -> int | None:
+        """The first column whose title, without what is in brackets, matches the pattern; None if there is none."""
+        plain = [re.sub(r"\s*[\[(].*", "", title).strip().lower() for title in self.header]
+        return next((i for i, title in enumerate(plain) if re.fullmatch(pattern, title)), None)
 
-def column_named(path: str | Path, header: list[str], pattern: str, what: str) -> int:
-    """`find_column`. Raises InputError, saying `what` was expected, when there is none."""
-    at = find_column(header, pattern)
-    if at is None:
-        raise InputError(f"'{path}' has the columns {', '.join(header[:12])}", what, _ADD_COLUMNS)
-    return at
+    def column(self, pattern: str) -> int:
+        """`find`. Raises InputError when there is none."""
+        at = self.find(pattern)
+        if at is None:
+            got = f"'{self.path}' has the columns {', '.join(self.header[:12])}"
+            raise InputError(got, self.what, "add the columns that are missing")
+        return at
+
+    def numbers(self, columns: list[int]) -> Array:
+        """Cells of `columns`, [N, len(columns)]; blank ones are NaN. Raises InputError for one that is no number."""
+        return numbers(self.path, self.rows, columns, self.row_of)
+
+    def finite(self, columns: list[int], names: list[str]) -> Array:
+        """`numbers`. Raises InputError also for one that is not finite, calling its column by its name."""
+        values = self.numbers(columns)
+        require_finite(self.path, values, names, self.row_of)
+        return values
+
+    def where(self, index: int) -> str:
+        """A row in words, for errors."""
+        return f"row {self.row_of[index]} of '{self.path}'"

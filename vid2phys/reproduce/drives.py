@@ -20,8 +20,16 @@ from vid2phys.engine.systems.hand import Hand
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.reproduce.bodies import Entry
-from vid2phys.reproduce.experiments import FINGER_STEPS, Experiment, Plan, finger_of_joints, finger_torques, plan_of
-from vid2phys.reproduce.unknowns import CONTACT, JOINTS, MASS, NOTHING, YOUNG, Unknown
+from vid2phys.reproduce.experiments import (
+    FINGER_STEPS,
+    Experiment,
+    Plan,
+    finger_of_joints,
+    finger_torques,
+    plan_of,
+    unknown_of,
+)
+from vid2phys.reproduce.unknowns import NOTHING
 from vid2phys.solvers.driven import Numbers
 from vid2phys.types import Array
 
@@ -57,11 +65,11 @@ class Drive:
 
 def drive_of(name: str, frames: int | None = None) -> Drive:
     """Of the body called `name`. frames: after the first, if not as many as in table 2."""
-    make, unknown = _DRIVES[name]
+    unknown = unknown_of(name)
     truth = np.full(len(unknown.names), unknown.truth)
     plan = plan_of(name, truth, frames)
     known = plan.with_values(truth).with_free(())
-    return make(replace(plan, parameters=known, unknown=NOTHING))
+    return _DRIVES[name](replace(plan, parameters=known, unknown=NOTHING))
 
 
 def _a_frame(plan: Plan) -> Plan:
@@ -141,10 +149,10 @@ def _hand(plan: Plan) -> Drive:
     return Drive(plan, Numbers(middle, middle, upper, np.zeros(2 * _FINGERS), upper, actions), None, draw)
 
 
-_DRIVES: dict[str, tuple[Callable[[Plan], Drive], Unknown]] = {
-    "quadrotor": (_quadrotor, MASS),
-    "cube": (_cube, CONTACT),
-    "cube-plain": (_cube, CONTACT),
-    "hand": (_hand, JOINTS),
-    "rod": (_rod, YOUNG),
+_DRIVES: dict[str, Callable[[Plan], Drive]] = {
+    "quadrotor": _quadrotor,
+    "cube": _cube,
+    "cube-plain": _cube,
+    "hand": _hand,
+    "rod": _rod,
 }

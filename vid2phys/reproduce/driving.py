@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import numpy as np
 
 from vid2phys.reproduce import weights
 from vid2phys.reproduce.bodies import Entry
-from vid2phys.reproduce.cells import Rows
+from vid2phys.reproduce.cells import Cell, Rows
 from vid2phys.reproduce.drives import Drive, drive_of
 from vid2phys.reproduce.experiments import Experiment
+from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.identification import Case, Network, Outcome
 from vid2phys.reproduce.imitation import Followed, followed
 from vid2phys.reproduce.panels import draw_panels
-from vid2phys.reproduce.table import Setting, row
+from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.reproduce.unseen import CONFIGURATIONS
 from vid2phys.reproduce.weights import Source
 from vid2phys.solvers.gradient import ITERATIONS
@@ -39,13 +41,14 @@ class Task:
     """What is asked of methods.
 
     act: does it. judge: how good a motion with states [F, N] is: metrics with their values. units: of the metrics, the
-    first for the picture. seconds: name of wall times. ends_only: whether methods are shown the first frame and the
-    last alone, so that many actions do it.
+    first for the picture. label: of its axis. seconds: name of wall times. ends_only: whether methods are shown the
+    first frame and the last alone, so that many actions do it.
     """
 
     act: Callable[[Case, Drive, str, Network], Outcome]
     judge: Callable[[Experiment, Array], dict[str, float]]
     units: dict[str, str]
+    label: str
     seconds: str
     ends_only: bool = False
 
@@ -112,36 +115,42 @@ class Bench:
             judged.append(self.task.judge(motion, ends[-1].states))
         failures = [o.failure or end.reason for o, end in zip(found, ends, strict=True) if o.failure or end.reason]
         said = {
-            **{"n": len(found), "seconds": _short(seconds.mean()), "failed": len(failures)},
+            **{"n": len(found), "seconds": short(seconds.mean()), "failed": len(failures)},
             "failures": sorted({str(failure) for failure in failures}),
         }
         rows = []
         for metric, unit in self.task.units.items():
             values = np.array([each[metric] for each in judged])
-            rows.append(row(name, method, metric, float(values.mean()), unit, **{**said, "std": _short(values.std())}))
+            rows.append(row(name, method, metric, float(values.mean()), unit, **{**said, "std": short(values.std())}))
         if not self.task.ends_only:
             off = [o.values - references[i % len(references)] for i, o in enumerate(found)]
             values = np.array([np.sqrt(np.mean(each**2)) for each in off])
-            more = {**said, "std": _short(values.std())}
+            more = {**said, "std": short(values.std())}
             rows.append(row(name, method, "action_error", float(values.mean()), "1", **more))
         if method not in ("average", "random"):
             rows.append(row(name, method, self.task.seconds, float(seconds.mean()), "s", **said))
         return rows
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Setting) -> Table:
+    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+
+    def rows(cell: Cell, source: Source) -> Rows:
+        return Bench(task, cell.entry, setting).rows(cell.method, source)
+
+    form = Form(name, METHODS, ("",), version, notes, rows, lambda cell: task.metric, partial(_draw, task))
+    return fill(form, setting)
 
 
-def draw_bars(metric: str, label: str, rows: Rows, path: Path) -> None:
-    """A metric as bars, with deviations over motions."""
+def _draw(task: Task, rows: Rows, path: Path) -> None:
+    """A panel a body: the task's first metric as bars, with deviations over motions."""
 
     def panel(axis: Any, _: str, mine: Rows) -> None:
-        shown = [row for row in mine if row["metric"] == metric]
+        shown = [row for row in mine if row["metric"] == task.metric]
         places = [METHODS.index(row["method"]) for row in shown]
         colors = ["tab:green" if row["method"].startswith("ours") else "tab:blue" for row in shown]
         values = [max(row["value"], 1e-9) for row in shown]
         axis.bar(places, values, 0.7, yerr=[row["std"] or 0.0 for row in shown], color=colors, capsize=2)
-        axis.set_ylabel(label, fontsize=8)
+        axis.set_ylabel(task.label, fontsize=8)
 
     draw_panels(rows, path, METHODS, panel)

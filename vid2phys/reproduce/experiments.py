@@ -23,14 +23,14 @@ from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.reproduce.bodies import Entry
 from vid2phys.reproduce.footage import Footage, Shot, film
-from vid2phys.reproduce.posed import PosedSubject, looking
+from vid2phys.reproduce.posed import PosedSubject
 from vid2phys.reproduce.rigid import RigidSubject, project
 from vid2phys.reproduce.stage import frame_matrix
 from vid2phys.reproduce.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
 from vid2phys.reproduce.unseen import FLOOR
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.modes import PosedModes
-from vid2phys.rotations import make_transform, quat_from_rotvec
+from vid2phys.rotations import looking, make_transform, quat_from_rotvec
 from vid2phys.solvers.newton import motions
 from vid2phys.solvers.problem import Problem
 from vid2phys.tasks.training_progress import TrainingProgress

@@ -18,6 +18,7 @@ from vid2phys.reproduce.gradsim.filmed import Filmed
 from vid2phys.reproduce.gradsim.pushed import pushed
 from vid2phys.reproduce.gradsim.sliding import RANGES, sliding
 from vid2phys.reproduce.gradsim.soft import ball, beam
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.types import Array
 
@@ -114,25 +115,19 @@ def _by_factors(axis: Any, set_scale: Any, most: float) -> None:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Lines of one unknown, squares of two."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, 5, figsize=(13.0, 5.0), constrained_layout=True)
-    for axis, cell in zip(axes.flat, cells, strict=True):
-        axis.set_title(cell.body, fontsize=9)
-        for outcome in cell.outcomes():
-            ratio, losses = np.exp(outcome["offsets"]), np.array(outcome["losses"])
-            if losses.ndim == 1:
-                axis.plot(ratio, losses, color="tab:blue")
-                axis.set_xlabel(f"{outcome['names'][0]} / truth", fontsize=8)
-            else:
-                axis.contourf(ratio, ratio, np.log10(losses.T + 1e-9), levels=20)
-                _by_factors(axis.yaxis, axis.set_yscale, max(ratio))
-                axis.set_xlabel(f"{outcome['names'][0]} / truth", fontsize=8)
-                axis.set_ylabel(f"{outcome['names'][1]} / truth", fontsize=8)
-            axis.axvline(1.0, color="tab:red", linewidth=0.8, linestyle="--")
-            _by_factors(axis.xaxis, axis.set_xscale, max(ratio))
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)
+    with figure_at(path, 13.0, 5.0, dpi=90) as figure:
+        axes = figure.subplots(2, 5)
+        for axis, cell in zip(axes.flat, cells, strict=True):
+            axis.set_title(cell.body, fontsize=9)
+            for outcome in cell.outcomes():
+                ratio, losses = np.exp(outcome["offsets"]), np.array(outcome["losses"])
+                if losses.ndim == 1:
+                    axis.plot(ratio, losses, color="tab:blue")
+                    axis.set_xlabel(f"{outcome['names'][0]} / truth", fontsize=8)
+                else:
+                    axis.contourf(ratio, ratio, np.log10(losses.T + 1e-9), levels=20)
+                    _by_factors(axis.yaxis, axis.set_yscale, max(ratio))
+                    axis.set_xlabel(f"{outcome['names'][0]} / truth", fontsize=8)
+                    axis.set_ylabel(f"{outcome['names'][1]} / truth", fontsize=8)
+                axis.axvline(1.0, color="tab:red", linewidth=0.8, linestyle="--")
+                _by_factors(axis.xaxis, axis.set_xscale, max(ratio))

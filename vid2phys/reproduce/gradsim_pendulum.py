@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.descent import descend
 from vid2phys.reproduce.gradsim.discs import Swing
-from vid2phys.reproduce.gradsim.newton import SIGMA
+from vid2phys.reproduce.gradsim.newton import SIGMA, PictureJudge
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.solvers import newton
 from vid2phys.types import Array
@@ -72,28 +73,10 @@ def swing(body: str, rng: np.random.Generator) -> Swing:
 
 def guessed(truth: Swing, rng: np.random.Generator, count: int) -> Array:
     """Unknowns [count, U] that are off."""
-    free = [p for p in truth.parameters if p.free]
-    away = np.array([_AWAY * (1.0 if p.transform == "log" else p.value) for p in free])
     start = [_TURNED if truth.system.state_names[i].startswith("angle") else _SPUN for i in truth.moving]
-    reach = np.array([*away, *start])
+    reach = np.array([*(_AWAY * truth.parameters.free_units), *start])
     low, high = truth.bounds()
     return np.clip(truth.unknowns() + rng.uniform(-1.0, 1.0, (count, len(reach))) * reach, low, high)
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """Pictures against a target's, in deviations of their noise: a `newton.Judge` of centres [F, 2 D] m."""
-
-    truth: Swing
-    pictures: Tensor
-
-    def value(self, centres_m: Tensor) -> Tensor:
-        """Half the sum of squares."""
-        return 0.5 * self.residuals(centres_m).square().sum()
-
-    def residuals(self, centres_m: Tensor) -> Tensor:
-        """[R]."""
-        return ((self.truth.drawn(centres_m) - self.pictures) / SIGMA).flatten()
 
 
 def _work(cell: Cell) -> Callable[[int], Outcome]:
@@ -148,15 +131,17 @@ def descended(
 
 def fitted(truth: Swing, starts: Array, pictures: Tensor) -> newton.Found:
     """Ours: from the best starts on the first frames, and on from there with more."""
-    units = np.array([1.0 if p.transform == "log" or p.value == 0.0 else p.value for p in truth.parameters if p.free])
-    units, bounds = np.array([*units, *np.ones(len(truth.moving))]), truth.bounds()
+    units, bounds = np.array([*truth.parameters.free_units, *np.ones(len(truth.moving))]), truth.bounds()
     for frames in _PARTS[truth.system.name]:
         part = truth.shortened(frames)
 
         def roll(unknowns: Array, part: Swing = part) -> Array:
             return part.centres(torch.from_numpy(np.clip(unknowns, *bounds))).numpy()
 
-        found = newton.solve(roll, _Judge(part, pictures[:frames]), starts, units)
+        def differences(centres_m: Tensor, part: Swing = part, seen: Tensor = pictures[:frames]) -> Tensor:
+            return (part.drawn(centres_m) - seen).flatten()
+
+        found = newton.solve(roll, PictureJudge(differences), starts, units)
         starts = found.values[None]
     return found
 
@@ -185,24 +170,18 @@ def _rows(cell: Cell) -> Rows:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Errors of each unknown by method, then a few frames of the first motion of each body laid over each other."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, 2, figsize=(8.5, 5.2), width_ratios=[2.4, 1.0], constrained_layout=True)
-    for (errors, picture), body in zip(axes, BODIES, strict=True):
-        for cell in (each for each in cells if each.body == body):
-            found = cell.outcomes()
-            if found:
-                means = {name: np.mean([each["off"][name] for each in found]) for name in found[0]["off"]}
-                errors.plot(list(means.values()), range(len(means)), "o-", label=cell.method)
-                errors.set_yticks(range(len(means)), list(means), fontsize=7)
-        errors.set(xscale="log", title=f"{body}: mean error of each unknown")
-        errors.legend(fontsize=7)
-        errors.grid(alpha=0.3)
-        truth = replace(swing(body, rng_of(cells[0].setting, _TRUTH, BODIES.index(body), 0)), size_px=120)
-        picture.imshow(_pictures(truth)[:20:2].max(dim=0).values.numpy(), cmap="gray")
-        picture.set_axis_off()
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)
+    with figure_at(path, 8.5, 5.2, dpi=90) as figure:
+        axes = figure.subplots(2, 2, width_ratios=[2.4, 1.0])
+        for (errors, picture), body in zip(axes, BODIES, strict=True):
+            for cell in (each for each in cells if each.body == body):
+                found = cell.outcomes()
+                if found:
+                    means = {name: np.mean([each["off"][name] for each in found]) for name in found[0]["off"]}
+                    errors.plot(list(means.values()), range(len(means)), "o-", label=cell.method)
+                    errors.set_yticks(range(len(means)), list(means), fontsize=7)
+            errors.set(xscale="log", title=f"{body}: mean error of each unknown")
+            errors.legend(fontsize=7)
+            errors.grid(alpha=0.3)
+            truth = replace(swing(body, rng_of(cells[0].setting, _TRUTH, BODIES.index(body), 0)), size_px=120)
+            picture.imshow(_pictures(truth)[:20:2].max(dim=0).values.numpy(), cmap="gray")
+            picture.set_axis_off()

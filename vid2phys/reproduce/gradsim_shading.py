@@ -12,7 +12,8 @@ from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import by_pixels
 from vid2phys.reproduce.gradsim.pushed import LOOKS, name_of, pushed
-from vid2phys.reproduce.table import Setting, Table
+from vid2phys.reproduce.panels import figure_at
+from vid2phys.reproduce.table import Setting, Table, short
 
 NAME = "gradsim-shading"
 BODIES = ("rigid",)
@@ -55,26 +56,20 @@ def _outcome(setting: Setting, look: str, index: int) -> Outcome:
         "error": error,
         "start_error": float(off[0]),
         "iterations": int(far[-1]) + 1 if len(far) else 0,
-        "curve": [float(f"{value:.4g}") for value in off],
+        "curve": [short(value) for value in off],
     }
 
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Median error over the iterations."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(5.2, 3.4), constrained_layout=True)
-    for color, cell in zip(("tab:gray", "tab:blue", "tab:orange"), cells, strict=True):
-        curves = [outcome["curve"] for outcome in cell.outcomes()]
-        for curve in curves:
-            axis.plot(curve, color=color, linewidth=0.5, alpha=0.4)
-        if curves:
-            axis.plot(np.median(curves, axis=0), color=color, linewidth=2.0, label=cell.method)
-    axis.set(yscale="log", xlabel="iteration", ylabel="relative error of the mass")
-    axis.legend(fontsize=8)
-    axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    with figure_at(path, 5.2, 3.4) as figure:
+        axis = figure.subplots()
+        for color, cell in zip(("tab:gray", "tab:blue", "tab:orange"), cells, strict=True):
+            curves = [outcome["curve"] for outcome in cell.outcomes()]
+            for curve in curves:
+                axis.plot(curve, color=color, linewidth=0.5, alpha=0.4)
+            if curves:
+                axis.plot(np.median(curves, axis=0), color=color, linewidth=2.0, label=cell.method)
+        axis.set(yscale="log", xlabel="iteration", ylabel="relative error of the mass")
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)

@@ -21,6 +21,7 @@ from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.goals import curves_of
 from vid2phys.reproduce.gradsim.reach import Loss, descended, drawn_best
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.types import Array
 
@@ -197,32 +198,24 @@ def _rows(cell: Cell) -> Rows:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Curves of each body, and its last pictures: the beginning, what is to be seen, and what each method ends at."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(
-        2, 6, figsize=(10.0, 3.8), width_ratios=[1.6, 1, 1, 1, 1, 1], constrained_layout=True
-    )
-    for (curves, *pictures), body in zip(axes, BODIES, strict=True):
-        mine = [cell for cell in cells if cell.body == body]
-        task = _plume(mine[0], 0)
-        shown = {"beginning": task.density, "asked for": task.seen[-1]}
-        for cell in (each for each in mine if each.outcomes()):
-            curves.semilogy(curves_of(cell.outcomes(), "image_error").mean(axis=0), label=cell.method)
-            states = task.states(torch.tensor([cell.outcomes()[0]["unknowns"]], dtype=torch.float64))
-            shown[cell.method] = task.densities(states)[0, -1].numpy()
-        curves.set_title(f"{body}: image error", fontsize=8)
-        curves.legend(fontsize=6)
-        curves.grid(alpha=0.3)
-        for axis in pictures:
-            axis.set_axis_off()
-        for axis, (title, density) in zip(pictures, shown.items(), strict=False):
-            axis.imshow(density, origin="lower", cmap="gray", vmin=0.0, vmax=1.0)
-            axis.set_title(title, fontsize=8)
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)
+    with figure_at(path, 10.0, 3.8, dpi=90) as figure:
+        axes = figure.subplots(2, 6, width_ratios=[1.6, 1, 1, 1, 1, 1])
+        for (curves, *pictures), body in zip(axes, BODIES, strict=True):
+            mine = [cell for cell in cells if cell.body == body]
+            task = _plume(mine[0], 0)
+            shown = {"beginning": task.density, "asked for": task.seen[-1]}
+            for cell in (each for each in mine if each.outcomes()):
+                curves.semilogy(curves_of(cell.outcomes(), "image_error").mean(axis=0), label=cell.method)
+                states = task.states(torch.tensor([cell.outcomes()[0]["unknowns"]], dtype=torch.float64))
+                shown[cell.method] = task.densities(states)[0, -1].numpy()
+            curves.set_title(f"{body}: image error", fontsize=8)
+            curves.legend(fontsize=6)
+            curves.grid(alpha=0.3)
+            for axis in pictures:
+                axis.set_axis_off()
+            for axis, (title, density) in zip(pictures, shown.items(), strict=False):
+                axis.imshow(density, origin="lower", cmap="gray", vmin=0.0, vmax=1.0)
+                axis.set_title(title, fontsize=8)
 
 
 def film(cell: Cell, path: Path) -> None:

@@ -18,6 +18,7 @@ from vid2phys.engine.tets import box_tets
 from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, tabulated
 from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.table import Setting, Table
 
 NAME = "gradsim-timing"
@@ -98,20 +99,14 @@ def _rendering(body: str) -> Work:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Rates over the number of tets."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(5.2, 3.6), constrained_layout=True)
-    for color, method in zip(("tab:blue", "tab:cyan", "tab:orange"), METHODS, strict=True):
-        mine = [cell for cell in cells if cell.method == method and cell.outcomes()]
-        tets = [6 * int(np.prod(CELLS[cell.body])) for cell in mine]
-        for way, style in (("forward", "-"), ("backward", "--")):
-            rates = [np.mean([outcome[way] for outcome in cell.outcomes()]) for cell in mine]
-            axis.plot(tets, rates, style, color=color, marker="o", markersize=3, label=f"{method}, {way}")
-    axis.set(xscale="log", yscale="log", xlabel="tets", ylabel="steps or pictures a second")
-    axis.legend(fontsize=7)
-    axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    with figure_at(path, 5.2, 3.6) as figure:
+        axis = figure.subplots()
+        for color, method in zip(("tab:blue", "tab:cyan", "tab:orange"), METHODS, strict=True):
+            mine = [cell for cell in cells if cell.method == method and cell.outcomes()]
+            tets = [6 * int(np.prod(CELLS[cell.body])) for cell in mine]
+            for way, style in (("forward", "-"), ("backward", "--")):
+                rates = [np.mean([outcome[way] for outcome in cell.outcomes()]) for cell in mine]
+                axis.plot(tets, rates, style, color=color, marker="o", markersize=3, label=f"{method}, {way}")
+        axis.set(xscale="log", yscale="log", xlabel="tets", ylabel="steps or pictures a second")
+        axis.legend(fontsize=7)
+        axis.grid(alpha=0.3)

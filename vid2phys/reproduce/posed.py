@@ -22,7 +22,7 @@ from vid2phys.reproduce.subject import Frames, Reading, RenderPlan, Score, Subje
 from vid2phys.risp.posed.bodies import body_for_training
 from vid2phys.risp.posed.joints import PosedJoints
 from vid2phys.risp.posed.numbers import posture_numbers, posture_vectors
-from vid2phys.rotations import make_transform, matrix_from_rotvec
+from vid2phys.rotations import looking, make_transform, matrix_from_rotvec
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
@@ -252,13 +252,6 @@ def _first_hit(origin: Array, direction: Array, corners: Array) -> float:
         t = np.einsum("fi,fi->f", edge_c, turned) / determinant
         inside = (u >= 0.0) & (v >= 0.0) & (u + v <= 1.0) & (t > 0.0)
     return float(t[inside].min()) if inside.any() else np.inf
-
-
-def looking(forward: Array) -> Array:
-    """camera_to_world [3, 3] of a level camera that looks along the unit vector `forward` [3]."""
-    right = np.cross(forward, [0.0, 0.0, 1.0])
-    right /= np.linalg.norm(right)
-    return np.stack([right, np.cross(forward, right), forward], axis=1)
 
 
 def _mean(values: Array, chosen: NDArray[np.bool_]) -> Array:

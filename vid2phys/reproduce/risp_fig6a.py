@@ -14,6 +14,7 @@ from pathlib import Path
 from vid2phys.reproduce.bodies import entries
 from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate
 from vid2phys.reproduce.methods import QUICK_RENDERS, RATES, Recipe, effort, settled, train, training_data
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.risp_table1 import PAPER_NETWORK, PAPER_VIEW_PX
 from vid2phys.reproduce.subject import Subject
 from vid2phys.reproduce.table import Setting, Table, row
@@ -110,29 +111,24 @@ def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
 
 def draw(rows: Rows, path: Path) -> None:
     """Validation error over pictures seen: a row a body, a panel a head, dashed without gradients."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     curves = [row for row in rows if "epoch" in row]
     systems = list(dict.fromkeys(row["system"] for row in curves or rows))
     families = {"paper": "state head (RISP's network)", "ours": "keypoint head"}
-    size = (10.0, 3.6 * len(systems))
-    figure, grid = pyplot.subplots(len(systems), 2, figsize=size, sharey="row", squeeze=False, constrained_layout=True)
-    for axes, system in zip(grid, systems, strict=True):
-        for axis, (family, title) in zip(axes, families.items(), strict=True):
-            for looks, color in _COLORS.items():
-                for method, style in ((family, "-"), (f"{family}-no-grad", "--")):
-                    curve = [
-                        row for row in curves if (row["system"], row["method"], row["looks"]) == (system, method, looks)
-                    ]
-                    label = f"{looks}, {'with' if style == '-' else 'without'} gradients"
-                    seen, errors = [1e-3 * row["images"] for row in curve], [row["value"] for row in curve]
-                    axis.plot(seen, errors, style, color=color, label=label)
-            axis.set(title=f"{system}: {title}", xlabel="thousand pictures", yscale="log")
-            axis.grid(alpha=0.3)
-        axes[0].set_ylabel("state error on unseen looks")
-    grid[0][1].legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with figure_at(path, 10.0, 3.6 * len(systems), dpi=120) as figure:
+        grid = figure.subplots(len(systems), 2, sharey="row", squeeze=False)
+        for axes, system in zip(grid, systems, strict=True):
+            for axis, (family, title) in zip(axes, families.items(), strict=True):
+                for looks, color in _COLORS.items():
+                    for method, style in ((family, "-"), (f"{family}-no-grad", "--")):
+                        curve = [
+                            row
+                            for row in curves
+                            if (row["system"], row["method"], row["looks"]) == (system, method, looks)
+                        ]
+                        label = f"{looks}, {'with' if style == '-' else 'without'} gradients"
+                        seen, errors = [1e-3 * row["images"] for row in curve], [row["value"] for row in curve]
+                        axis.plot(seen, errors, style, color=color, label=label)
+                axis.set(title=f"{system}: {title}", xlabel="thousand pictures", yscale="log")
+                axis.grid(alpha=0.3)
+            axes[0].set_ylabel("state error on unseen looks")
+        grid[0][1].legend(fontsize=8)

@@ -27,6 +27,7 @@ from vid2phys.reproduce.methods import (
     settled,
     train,
 )
+from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.stage import unseen_frames
 from vid2phys.reproduce.subject import Frames, Reading, Score, Subject
 from vid2phys.reproduce.table import Setting, Table, row
@@ -199,29 +200,23 @@ def _row(cell: Cell, metric: str, score: Score, **more: Any) -> dict[str, Any]:
 
 def draw(rows: Rows, path: Path) -> None:
     """State errors as bars, one panel a body, the paper's own as a line."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     systems = list(dict.fromkeys(row["system"] for row in rows))
-    figure, axes = pyplot.subplots(1, len(systems), figsize=(2.6 * len(systems), 3.4), constrained_layout=True)
-    for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
-        first = {
-            row["method"]: row
-            for row in reversed(rows)
-            if row["system"] == system and row["metric"].startswith("state_error") and "configuration" not in row
-        }
-        values = [first[method]["value"] if method in first else None for method in METHODS]
-        shown = [(i, value) for i, value in enumerate(values) if value is not None]
-        axis.bar([i for i, _ in shown], [value for _, value in shown], color="tab:blue")
-        paper = first.get("paper", {}).get("paper")
-        if paper is not None:
-            axis.axhline(paper, color="tab:red", linestyle="--", linewidth=1.0, label="the paper's own")
-            axis.legend(fontsize=7)
-        axis.set(title=system, yscale="log", xticks=range(len(METHODS)))
-        axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
-        axis.grid(axis="y", alpha=0.3)
-    np.atleast_1d(axes)[0].set_ylabel("state error on unseen looks")
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with figure_at(path, 2.6 * len(systems), 3.4, dpi=120) as figure:
+        axes = figure.subplots(1, len(systems))
+        for axis, system in zip(np.atleast_1d(axes), systems, strict=True):
+            first = {
+                row["method"]: row
+                for row in reversed(rows)
+                if row["system"] == system and row["metric"].startswith("state_error") and "configuration" not in row
+            }
+            values = [first[method]["value"] if method in first else None for method in METHODS]
+            shown = [(i, value) for i, value in enumerate(values) if value is not None]
+            axis.bar([i for i, _ in shown], [value for _, value in shown], color="tab:blue")
+            paper = first.get("paper", {}).get("paper")
+            if paper is not None:
+                axis.axhline(paper, color="tab:red", linestyle="--", linewidth=1.0, label="the paper's own")
+                axis.legend(fontsize=7)
+            axis.set(title=system, yscale="log", xticks=range(len(METHODS)))
+            axis.set_xticklabels(METHODS, rotation=75, fontsize=8)
+            axis.grid(axis="y", alpha=0.3)
+        np.atleast_1d(axes)[0].set_ylabel("state error on unseen looks")

@@ -22,7 +22,7 @@ from vid2phys.reproduce.experiments import Experiment, unknown_of
 from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.identification import LOSSES, Case, Network, Outcome, bound_of, identify, repeated, seen_in
 from vid2phys.reproduce.panels import draw_panels
-from vid2phys.reproduce.table import Setting, Table, row
+from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.reproduce.unknowns import Unknown
 from vid2phys.reproduce.unseen import CONFIGURATIONS
 from vid2phys.reproduce.weights import Source
@@ -118,7 +118,7 @@ class Bench:
         except Vid2PhysError as error:
             return self.scored(method, outcomes, truths, bound=None, bound_missing=str(error))
         bound = float(np.sqrt(np.mean(bound_of(cases[0].experiment, seen) ** 2)))
-        more = {"bound": _short(bound) if np.isfinite(bound) else None}
+        more = {"bound": short(bound) if np.isfinite(bound) else None}
         rows = self.scored(method, outcomes, truths, **more)
         if method == "ours":
             rows.append(self._injected(cases[0].experiment, seen, **more))
@@ -162,10 +162,10 @@ class Bench:
         errors, seconds = np.abs(off).mean(axis=1), np.array([o.seconds for o in outcomes])
         failures = [o.failure for o in outcomes if o.failure]
         said = {
-            **{"n": len(outcomes), "truth": self.truth, "seconds": float(f"{seconds.mean():.3g}")},
+            **{"n": len(outcomes), "truth": self.truth, "seconds": short(seconds.mean(), 3)},
             **{"failed": len(failures), "failures": sorted(set(failures))},
         }
-        size = {"std": _short(errors.std()), "bias": _short(off.mean()), "spread": _short(off.std())}
+        size = {"std": short(errors.std()), "bias": short(off.mean()), "spread": short(off.std())}
         name = self.entry.name
         rows = [row(name, method, _metric(self.unknown, self.truth), float(errors.mean()), self.unknown.unit,
                     **{**said, **size, **more})]  # fmt: skip
@@ -178,14 +178,10 @@ class Bench:
         repeats = 3 if self.setting.quick else 50
         off = repeated(experiment, seen, repeats, int(self._rng(_REPEATS).integers(1 << 31)))
         kept = off[np.isfinite(off).all(axis=1)]
-        value, bias = (float(np.sqrt(np.mean(kept**2))), _short(kept.mean())) if len(kept) else (None, None)
+        value, bias = (float(np.sqrt(np.mean(kept**2))), short(kept.mean())) if len(kept) else (None, None)
         said = {"n": len(kept), "failed": repeats - len(kept), "truth": self.truth, "bias": bias}
         metric = _metric(self.unknown, self.truth) + "_injected"
         return row(self.entry.name, "ours", metric, value, self.unknown.unit, **{**said, **more})
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 def draw(rows: Rows, path: Path) -> None:

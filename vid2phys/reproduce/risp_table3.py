@@ -6,15 +6,11 @@ state and camera are known (`drives`). All methods see the same videos.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from vid2phys.reproduce.cells import Cell, Rows
-from vid2phys.reproduce.driving import METHODS, Bench, Task, draw_bars
+from vid2phys.reproduce.driving import METHODS as METHODS
+from vid2phys.reproduce.driving import Task, tabulated
 from vid2phys.reproduce.experiments import Experiment
-from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.imitation import imitate, state_discrepancy
 from vid2phys.reproduce.table import Setting, Table
-from vid2phys.reproduce.weights import Source
 from vid2phys.solvers.gradient import ITERATIONS, MOMENTUM, RATES
 from vid2phys.types import Array
 
@@ -49,20 +45,11 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
-
-    def rows(cell: Cell, source: Source) -> Rows:
-        return Bench(_TASK, cell.entry, setting).rows(cell.method, source)
-
-    return fill(Form(NAME, METHODS, ("",), VERSION, _NOTES, rows, lambda cell: _TASK.metric, draw), setting)
-
-
-def draw(rows: Rows, path: Path) -> None:
-    """Discrepancies, a panel a body."""
-    draw_bars(_TASK.metric, "state discrepancy [radii]", rows, path)
+    return tabulated(_TASK, NAME, VERSION, _NOTES, setting)
 
 
 def _judge(experiment: Experiment, states: Array) -> dict[str, float]:
     return {"state_discrepancy": state_discrepancy(experiment, states)}
 
 
-_TASK = Task(imitate, _judge, {"state_discrepancy": "1"}, "imitation_s")
+_TASK = Task(imitate, _judge, {"state_discrepancy": "1"}, "state discrepancy [radii]", "imitation_s")

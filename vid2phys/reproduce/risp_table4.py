@@ -6,15 +6,11 @@ are known. All methods see the same two pictures, of the start and of the target
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from vid2phys.reproduce.aiming import bring, final_distance_mm, final_l1
-from vid2phys.reproduce.cells import Cell, Rows
-from vid2phys.reproduce.driving import METHODS, Bench, Task, draw_bars
+from vid2phys.reproduce.driving import METHODS as METHODS
+from vid2phys.reproduce.driving import Task, tabulated
 from vid2phys.reproduce.experiments import Experiment
-from vid2phys.reproduce.filling import Form, fill
 from vid2phys.reproduce.table import Setting, Table
-from vid2phys.reproduce.weights import Source
 from vid2phys.types import Array
 
 NAME = "risp-table4"
@@ -37,16 +33,7 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
-
-    def rows(cell: Cell, source: Source) -> Rows:
-        return Bench(_TASK, cell.entry, setting).rows(cell.method, source)
-
-    return fill(Form(NAME, METHODS, ("",), VERSION, _NOTES, rows, lambda cell: _TASK.metric, draw), setting)
-
-
-def draw(rows: Rows, path: Path) -> None:
-    """Distances of states, a panel a body."""
-    draw_bars(_TASK.metric, "L1 between desired and final state", rows, path)
+    return tabulated(_TASK, NAME, VERSION, _NOTES, setting)
 
 
 def _judge(experiment: Experiment, states: Array) -> dict[str, float]:
@@ -54,4 +41,5 @@ def _judge(experiment: Experiment, states: Array) -> dict[str, float]:
     return {"final_l1": l1, "final_distance_mm": distance}
 
 
-_TASK = Task(bring, _judge, {"final_l1": "1", "final_distance_mm": "mm"}, "control_s", ends_only=True)
+_UNITS = {"final_l1": "1", "final_distance_mm": "mm"}
+_TASK = Task(bring, _judge, _UNITS, "L1 between desired and final state", "control_s", ends_only=True)

@@ -73,18 +73,22 @@ class Table:
 
 def row(system: str, method: str, metric: str, value: float | None, unit: str, **more: Any) -> dict[str, Any]:
     """One number. value None: there is none, and `reason` says why."""
-    rounded = None if value is None else float(f"{value:.5g}")
     return {
         "system": system,
         "method": method,
         "metric": metric,
-        "value": rounded,
+        "value": None if value is None else short(value, 5),
         "std": None,
         "n": None,
         "unit": unit,
         "paper": None,
         **more,
     }
+
+
+def short(value: float, digits: int = 4) -> float:
+    """With so many digits that matter."""
+    return float(f"{value:.{digits}g}")
 
 
 def machine(device: str) -> str:

@@ -175,12 +175,11 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
     step = linearize(problem.system, point.states[:-1], controls, of_system, knots.step_s, substeps=2)
     residual = problem.system.local(step.next_states, point.states[1:])
     free = [i for i in parameters.free_indices if i < len(of_system)]
-    scale = np.array([p.value if p.transform == "log" else 1.0 for p in (parameters.items[i] for i in free)])
     to_here = np.zeros((steps - 1, d, size))
     to_here[:, :, :d] = -step.A
     to_here[:, :, layout.inputs.start : layout.inputs.start + len(layout.channels)] = -step.B @ by_input
     to_theta = -step.B @ by_theta
-    to_theta[:, :, : len(free)] -= step.C[:, :, free] * scale
+    to_theta[:, :, : len(free)] -= step.C[:, :, free] * parameters.slopes[free]
     weight = _step_precision(knots.step_s, d)
     weighted = weight @ residual[..., None]
     weighted_here, weighted_theta = weight @ to_here, weight @ to_theta

@@ -159,10 +159,8 @@ def drawn_starts(start: Start, count: int, rng: np.random.Generator, *, factor: 
 def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool, given: Array | None = None) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     moving = 0 if known_state else len(problem.system.tangent_names)
-    free = [p for p in start.parameters if p.free]
-    own = [1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free]
-    units = own if given is None else list(given)
-    if not moving + len(free):
+    units = start.parameters.free_units if given is None else given
+    if not moving + len(start.parameters.free_names):
         raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
     controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
     setup = _Setup(problem, loss, knots, controls, substeps, np.array([*np.ones(moving), *units]), moving)
@@ -271,10 +269,9 @@ def _slope(setup: _Setup, point: Start) -> tuple[float, Array]:
     states = rollout(system, initial, controls, parameters, setup.knots.step_s, substeps=setup.substeps)[0]
     value = setup.loss.value(states[torch.from_numpy(setup.knots.frame_knot)])
     by_state, by_parameter = torch.autograd.grad(value, (initial, parameters))
-    scale = np.array([p.value if p.transform == "log" else 1.0 for p in point.parameters])
     free = list(point.parameters.free_indices)
     off, precision = setup.problem.prior(names, point.parameters.free_vector())
-    slope = (by_parameter.numpy() * scale)[free] + off * np.sqrt(precision)
+    slope = (by_parameter.numpy() * point.parameters.slopes)[free] + off * np.sqrt(precision)
     if setup.moving:
         slope = np.concatenate([manifold_gradient(system, point.state, by_state.numpy()[0]), slope])
     return float(value.detach()) + 0.5 * float(off @ off), slope

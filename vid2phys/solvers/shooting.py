@@ -128,8 +128,7 @@ def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, control
     system, vector = setup.problem.system, view.of_system(parameters)
     steps = linearize(system, states, controls, vector, step_s, substeps=setup.substeps)
     free = [i for i in parameters.free_indices if i < len(vector)]
-    scale = np.array([vector[i] if parameters.items[i].transform == "log" else 1.0 for i in free])
-    size = len(system.tangent_names)
+    size, scale = len(system.tangent_names), parameters.slopes[free]
     moving = slice(size, size + len(free))
     out = np.zeros((len(states) + 1, size, size + len(parameters.free_indices)))
     out[0, :, :size] = np.eye(size)

@@ -69,23 +69,23 @@ def observed(problem: Problem, parameters: Parameters, states: Array) -> tuple[A
 
 def bearings(problem: Problem, parameters: Parameters, states: Array) -> Array:
     """Bearings [..., K, 2] of the keypoints of states [..., N]; NaN behind the camera. For states without Jacobians."""
-    points, pose = problem.observation.points_body, problem.camera_to_world
-    values = {p.name: p.value for p in parameters if p.name in NAMES}
-    if values:
-        pose = camera_pose(pose, values)
+    points, pose, focal = _view(problem, parameters)
     to_camera = invert_transform(pose)
     at = problem.system.keypoints(states, points) @ to_camera[:3, :3].T + to_camera[:3, 3]
-    return np.asarray(values.get("focal", 1.0) * to_bearings(at), dtype=float)
+    return np.asarray(focal * to_bearings(at), dtype=float)
 
 
 def _seen(problem: Problem, parameters: Parameters, states: Array) -> tuple[Array, Array]:
-    points = problem.observation.points_body
+    points, pose, focal = _view(problem, parameters)
+    bearings, by_state, _ = observe(problem.system, states, points, pose)
+    return focal * bearings, focal * by_state
+
+
+def _view(problem: Problem, parameters: Parameters) -> tuple[Array, Array, float]:
+    """The body's points [K, 3] m, the camera's pose [4, 4], and its focal length over that of the calibration."""
+    points, pose = problem.observation.points_body, problem.camera_to_world
     values = {p.name: p.value for p in parameters if p.name in NAMES}
-    if not values:
-        return observe(problem.system, states, points, problem.camera_to_world)[:2]
-    pose = camera_pose(problem.camera_to_world, values)
-    bearings, by_state, _ = observe(problem.system, states, values["scale"] * points, pose)
-    return values["focal"] * bearings, values["focal"] * by_state
+    return (values["scale"] * points, camera_pose(pose, values), values["focal"]) if values else (points, pose, 1.0)
 
 
 def camera_pose(camera_to_world: Array, values: dict[str, float]) -> Array:

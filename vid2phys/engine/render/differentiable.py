@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from vid2phys.io.welding import first_alike
+
 _NEAR_M = 1e-6
 _SAME = 1e-9  # of a body's size: vertices as close as this are one
 
@@ -90,9 +92,7 @@ def closed(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[n
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    grid = _SAME * max(float(np.ptp(vertices, axis=0).max()), 1e-30)
-    _, same = np.unique(np.round(vertices / grid), axis=0, return_inverse=True)
-    welded = same.reshape(-1)[faces]
+    welded = first_alike(vertices, _SAME * max(float(np.ptp(vertices, axis=0).max()), 1e-30))[faces]
     edges = np.stack([welded, np.roll(welded, -1, axis=1)], axis=-1)  # [F, 3, 2]
     count = int(welded.max(initial=0)) + 1
     forth, back = edges[..., 0] * count + edges[..., 1], edges[..., 1] * count + edges[..., 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import require_file
+from vid2phys.io import files
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
@@ -35,27 +35,18 @@ _LARGEST_FILE = 1 << 26  # bytes
 _NAMES_TOLD = 8
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file at the door. text: empty for a binary one. binary: its bytes then. data: its YAML or JSON, else None."""
+class Source(files.Source):
+    """See `files.Source`."""
 
-    path: Path
-    text: str
-    data: Any = None
-    binary: bytes = b""
+    @cached_property
+    def data(self) -> Any:
+        """Its YAML or JSON, else None."""
+        return parse(self.text)
 
 
-def read_source(path: str | Path, what: str = A_CAMERA) -> Source:
-    """The file, parsed where it is YAML or JSON. Raises InputError for what is missing, empty or far too large."""
-    path = require_file(path, what)
-    if path.stat().st_size > _LARGEST_FILE:
-        raise InputError(f"'{path}' is {path.stat().st_size >> 20} MB large", what, "check that this is the right file")
-    raw = path.read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return Source(path, "", None, raw)
-    return Source(path, "", None, raw) if "\0" in text else Source(path, text, parse(text))
+def read_source(path: str | Path) -> Source:
+    """The file. Raises InputError for what is missing, empty or far too large."""
+    return Source.read(path, A_CAMERA, _LARGEST_FILE, "check that this is the right file")
 
 
 class _NoAliases(yaml.SafeLoader):

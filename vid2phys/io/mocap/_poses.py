@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import require_file
+from vid2phys.io.files import Source
 from vid2phys.io.table import require_increasing
 from vid2phys.types import Array, PoseLog
 
@@ -26,15 +26,6 @@ _NAMES_TOLD = 24
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file at the door. text: empty for a binary one. binary: its bytes then."""
-
-    path: Path
-    text: str
-    binary: bytes = b""
-
-
-@dataclass(frozen=True)
 class Asked:
     """What the caller said, for what a file leaves open: body, unit of length, order and unit of its Euler angles."""
 
@@ -46,16 +37,8 @@ class Asked:
 
 def read_source(path: str | Path) -> Source:
     """The file. Raises InputError for what is missing, empty or far too large."""
-    path = require_file(path, A_LOG)
-    if path.stat().st_size > _LARGEST_FILE:
-        got = f"'{path}' is {path.stat().st_size >> 20} MB large"
-        raise InputError(got, f"at most {_LARGEST_FILE >> 20} MB", "export the part of the take that the clip shows")
-    raw = path.read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "" if b"\0" in raw else raw.decode("latin-1")  # names and degree signs of older exports
-    return Source(path, "", raw) if not text or "\0" in text else Source(path, text)
+    remedy = "export the part of the take that the clip shows"
+    return Source.read(path, A_LOG, _LARGEST_FILE, remedy, "latin-1")  # names and degree signs of older exports
 
 
 def length_scale(path: str | Path, found: str | None, given: str | None) -> float:

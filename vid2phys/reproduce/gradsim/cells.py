@@ -14,7 +14,7 @@ import numpy as np
 
 from vid2phys.io.files import write_text
 from vid2phys.reproduce.cells import Rows
-from vid2phys.reproduce.table import Setting, Table, row
+from vid2phys.reproduce.table import Setting, Table, row, short
 
 Outcome = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Cell:
         values = [outcome[key] for outcome in self.outcomes() if outcome.get(key) is not None]
         if not values:
             return row(self.body, self.method, metric, None, unit, reason="not run yet", **more)
-        spread = {"std": float(f"{np.std(values):.4g}"), "n": len(values), **more}
+        spread = {"std": short(float(np.std(values))), "n": len(values), **more}
         return row(self.body, self.method, metric, float(np.mean(values)), unit, **spread)
 
 

@@ -128,7 +128,8 @@ def _descend(
 
 def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fit:
     """Ours: Levenberg and Marquardt's descent on pictures, from the best of starts [B, U] and the given one."""
-    judge = PictureJudge(filmed.shot.stage, filmed.target if target is None else target)
+    stage, aim = filmed.shot.stage, filmed.target if target is None else target
+    judge = PictureJudge(lambda states: aim.differences(stage.pictures(states)))
     roll: Motions = filmed.roll
     return fit(roll, judge, filmed.unknown, np.vstack([filmed.start, starts]))
 

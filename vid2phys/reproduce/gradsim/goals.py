@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.reach import LENGTHS, METHODS, REACHED, Task, reach, steps_to_goal
-from vid2phys.reproduce.table import Setting, Table, row
+from vid2phys.reproduce.panels import figure_at
+from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.solvers.scene import encoded
 from vid2phys.types import Array, Camera
 
@@ -94,37 +95,30 @@ class Control:
             for step, values in enumerate(curves_of(found, metric).T):
                 rows.append(
                     row(self.body, cell.method, metric, float(values.mean()), unit, epoch=step, n=len(values),
-                        std=float(f"{values.std():.4g}"))
+                        std=short(values.std()))
                 )  # fmt: skip
         return rows
 
     def _draw(self, done: dict[str, list[Outcome]], path: Path) -> None:
         """Curves over steps, then a row a goal: where the start ends, the goal, and each method's end over it."""
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-
         shown = min(_SHOWN, max((len(found) for found in done.values()), default=0))
-        figure = pyplot.figure(figsize=(9.0, 2.6 + 1.7 * shown), constrained_layout=True)
-        parts: Any = figure.subfigures(2, 1, height_ratios=[2.6, max(1.7 * shown, 0.1)])
-        above, below = parts
-        for axis, metric in zip(above.subplots(1, 3), ("image_error", "overlap", "middle_m"), strict=True):
-            for method, found in done.items():
-                if found:
-                    curves = curves_of(found, metric)
-                    axis.plot(curves.mean(axis=0), color=_COLORS[method], label=method)
-                    steps = np.arange(curves.shape[1])
-                    axis.fill_between(steps, curves.min(0), curves.max(0), color=_COLORS[method], alpha=0.15, lw=0)
-            axis.set(xlabel="gradient steps", title=metric.replace("_m", " [m]").replace("_", " "))
-            axis.grid(alpha=0.3)
-            if metric == "middle_m":
-                axis.axhline(REACHED * self.size_m, color="tab:green", ls="--", lw=1.0, label="reached")
-                axis.legend(fontsize=7)
-        for index in range(shown):
-            self._draw_goal(below, done, index, shown)
-        figure.savefig(path, dpi=90)
-        pyplot.close(figure)
+        with figure_at(path, 9.0, 2.6 + 1.7 * shown, dpi=90) as figure:
+            parts: Any = figure.subfigures(2, 1, height_ratios=[2.6, max(1.7 * shown, 0.1)])
+            above, below = parts
+            for axis, metric in zip(above.subplots(1, 3), ("image_error", "overlap", "middle_m"), strict=True):
+                for method, found in done.items():
+                    if found:
+                        curves = curves_of(found, metric)
+                        axis.plot(curves.mean(axis=0), color=_COLORS[method], label=method)
+                        steps = np.arange(curves.shape[1])
+                        axis.fill_between(steps, curves.min(0), curves.max(0), color=_COLORS[method], alpha=0.15, lw=0)
+                axis.set(xlabel="gradient steps", title=metric.replace("_m", " [m]").replace("_", " "))
+                axis.grid(alpha=0.3)
+                if metric == "middle_m":
+                    axis.axhline(REACHED * self.size_m, color="tab:green", ls="--", lw=1.0, label="reached")
+                    axis.legend(fontsize=7)
+            for index in range(shown):
+                self._draw_goal(below, done, index, shown)
 
     def _draw_goal(self, figure: Any, done: dict[str, list[Outcome]], index: int, rows: int) -> None:
         task = enlarged(self.task(index), 2)

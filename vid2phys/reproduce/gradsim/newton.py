@@ -5,13 +5,14 @@ Pixels are taken to err by `SIGMA` each, independent of each other: intervals sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vid2phys.reproduce.gradsim.pixels import Stage, Target
+from vid2phys.reproduce.gradsim.pixels import Target
 from vid2phys.solvers import arrow, newton
 from vid2phys.solvers.intervals import estimates, identifiability
 from vid2phys.types import Array, Estimate, Parameters
@@ -21,10 +22,12 @@ SIGMA = 0.01  # of a pixel's linear light, full scale 1
 
 @dataclass(frozen=True)
 class PictureJudge:
-    """How far pictures are from a target, in deviations of its noise: a `newton.Judge` of states at the frames."""
+    """How far pictures are from a target, in deviations of its noise: a `newton.Judge`.
 
-    stage: Stage
-    target: Target
+    differences: of states [F, N] to what is left of their pictures, linear light [R].
+    """
+
+    differences: Callable[[Tensor], Tensor]
 
     def value(self, states: Tensor) -> Tensor:
         """Half the sum of squares."""
@@ -32,7 +35,7 @@ class PictureJudge:
 
     def residuals(self, states: Tensor) -> Tensor:
         """[R]."""
-        return self.target.differences(self.stage.pictures(states)) / SIGMA
+        return self.differences(states) / SIGMA
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Fit:
 
 def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
     """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
-    units = np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in parameters if p.free])
+    units = parameters.free_units
     found = newton.solve(roll, judge, starts, units)
     fitted, names = parameters.fitted_at(found.values), parameters.free_names
     null = arrow.parameter_covariance(found.information, reference=np.diagonal(found.information))

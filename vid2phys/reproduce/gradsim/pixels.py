@@ -22,7 +22,7 @@ from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.orientation import turned_alike
-from vid2phys.rotations import invert_transform, make_transform
+from vid2phys.rotations import invert_transform, look_at
 from vid2phys.types import Array, Camera, Mesh
 
 _LIGHT = np.array([0.35, -0.6, 0.72])  # where it comes from, world axes
@@ -86,20 +86,21 @@ class Stage:
 
     def pictures(self, states: Tensor) -> Tensor:
         """Linear light [F, H, W, 3] of states [F, N]; differentiable."""
-        picture, coverage = self._drawn(states)
-        return picture + (1.0 - coverage[..., None]) * torch.from_numpy(self.background)
+        return self.drawn(states)[0]
 
     def coverage(self, states: Tensor) -> Tensor:
         """Share of each pixel that the bodies cover, [F, H, W]."""
-        return self._drawn(states)[1]
+        return self.drawn(states)[1]
 
-    def _drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
+    def drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """`pictures` and `coverage` of states [F, N]."""
         camera, (faces, sides) = self.camera, self._mesh
         world = torch.cat([actor.placed(states) for actor in self.actors], dim=1)
         to_camera = torch.from_numpy(invert_transform(np.asarray(camera.camera_to_world)))
         vertices = world @ to_camera[:3, :3].T + to_camera[:3, 3]
         colors, K = self._colors(world, vertices), torch.from_numpy(camera.K).expand(len(states), 3, 3)
-        return draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
+        picture, coverage = draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
+        return picture + (1.0 - coverage[..., None]) * torch.from_numpy(self.background), coverage
 
     @cached_property
     def _mesh(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -243,11 +244,7 @@ def looking_at(
     """A square camera at a place that holds a ball of `reach_m` about a middle; its horizon is level."""
     eye, target = np.array(place, dtype=float), np.array(middle, dtype=float)
     distance = float(np.linalg.norm(target - eye))
-    forward = (target - eye) / distance
-    right = np.cross(forward, [0.0, 0.0, 1.0])
-    right /= np.linalg.norm(right)
-    pose = make_transform(np.stack([right, np.cross(forward, right), forward], axis=1), eye)
     half = 0.5 * size_px
     focal = half * np.sqrt(max((distance / reach_m) ** 2 - 1.0, 1e-6))
     K = np.array([[focal, 0.0, half - 0.5], [0.0, focal, half - 0.5], [0.0, 0.0, 1.0]])
-    return Camera(K, size_px, size_px, camera_to_world=pose)
+    return Camera(K, size_px, size_px, camera_to_world=look_at(eye, target))

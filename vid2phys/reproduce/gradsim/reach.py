@@ -107,19 +107,20 @@ class Task:
     @cached_property
     def target(self) -> Target:
         """The picture of the goal."""
-        return Target(self.shot.stage.pictures(torch.from_numpy(self.goal)[None]))
+        return Target(self._goal_drawn[0])
 
-    def image_error(self, states: Tensor) -> Tensor:
-        """Mean squared difference between the last picture and the goal's."""
-        return self.target.error(self.shot.stage.pictures(states[-1:]))
+    @cached_property
+    def _goal_drawn(self) -> tuple[Tensor, Tensor]:
+        """Picture and coverage of the goal (`Stage.drawn`)."""
+        return self.shot.stage.drawn(torch.from_numpy(self.goal)[None])
 
     def seen_error(self, states: Tensor) -> Tensor:
-        """`image_error`, infinite for a body that ends off the goal's picture.
+        """Mean squared difference between the last picture and the goal's, infinite for a body that ends off it.
 
         Out of the camera's view it leaves but one of two outlines that err: nearer by the numbers, and lost.
         """
-        error = self.image_error(states)
-        covered, asked = self._outlines(states)
+        picture, covered = self.shot.stage.drawn(states[-1:])
+        error, asked = self.target.error(picture), self._goal_drawn[1]
         return error if bool(((covered > 0.0) & (asked > 0.0)).any()) else torch.full_like(error, torch.inf)
 
     def middle_error(self, states: Tensor) -> Tensor:
@@ -130,20 +131,15 @@ class Task:
     def measured(self, states: Tensor) -> dict[str, float]:
         """See `Motion.measured`: image error, overlap with the goal's outline (0 to 1), distances [m]."""
         goal, last = torch.from_numpy(self.goal)[None], states[-1:].detach()
-        covered, asked = self._outlines(states)
+        (picture, covered), asked = self.shot.stage.drawn(last), self._goal_drawn[1]
         overlap = torch.minimum(covered, asked).sum() / torch.maximum(covered, asked).sum()
         off = self._positions(last) - self._positions(goal)
         return {
-            "image_error": float(self.image_error(last)),
+            "image_error": float(self.target.error(picture)),
             "overlap": float(overlap),
             "middle_m": float((self._middles(last) - self._middles(goal)).norm()),
             "vertices_m": float(off.square().sum(-1).mean().sqrt()),
         }
-
-    def _outlines(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Share of each pixel that the body covers at the end, and that the goal does."""
-        stage = self.shot.stage
-        return stage.coverage(states[-1:].detach()), stage.coverage(torch.from_numpy(self.goal)[None])
 
     def _positions(self, states: Tensor) -> Tensor:
         return states[..., : self.body.rest_m.size].reshape(*states.shape[:-1], -1, 3)

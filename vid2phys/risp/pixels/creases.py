@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.render.rasterizer import face_normals
+from vid2phys.io.welding import first_alike
 from vid2phys.risp.pixels.outline import inverse, unit
 from vid2phys.risp.pixels.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh
@@ -41,9 +42,7 @@ class Solid:
         from trimesh.graph import face_adjacency
 
         radius = np.linalg.norm(mesh.vertices, axis=1).max()
-        places = np.round(mesh.vertices / (_SAME * radius)).astype(np.int64)
-        _, first, which = np.unique(places, axis=0, return_index=True, return_inverse=True)
-        welded = first[which.ravel()][mesh.faces]
+        welded = first_alike(mesh.vertices, _SAME * radius)[mesh.faces]
         sides, edges = face_adjacency(faces=welded, return_edges=True)
         sides, edges = np.asarray(sides).reshape(-1, 2), np.asarray(edges).reshape(-1, 2)
         normals = face_normals(mesh.vertices, mesh.faces)[sides]

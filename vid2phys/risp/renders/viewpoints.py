@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from vid2phys.engine.system import System
-from vid2phys.rotations import matrix_from_quat, matrix_from_rotvec
+from vid2phys.rotations import looking, matrix_from_quat, matrix_from_rotvec
 from vid2phys.types import Array
 
 FILL = 2.0 / 3.0
@@ -104,9 +104,7 @@ def _viewpoint(
 
 def upright(forward: Array) -> Array:
     """Rotation from the world to a camera that looks along `forward` with the vertical upright in its picture."""
-    right = np.cross(forward, [0.0, 0.0, 1.0])
-    right /= np.linalg.norm(right)
-    return np.stack([right, np.cross(forward, right), forward])
+    return np.ascontiguousarray(looking(forward).T)  # C order: in the other, products differ in the last bit
 
 
 def shortest_turn(direction: Array) -> Array:

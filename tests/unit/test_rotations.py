@@ -1,0 +1,22 @@
+"""Rotations of cameras, by what a picture shows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys.risp.renders.viewpoints import upright
+from vid2phys.rotations import invert_transform, look_at, looking
+
+
+def test_a_camera_looks_at_its_target_and_is_level() -> None:
+    rng = np.random.default_rng(0)
+    for place, target in rng.normal(size=(20, 2, 3)):
+        pose = look_at(place, target)
+        distance = np.linalg.norm(target - place)
+        seen = (invert_transform(pose) @ [*target, 1.0])[:3]
+        np.testing.assert_allclose(seen, [0.0, 0.0, distance], atol=1e-12)
+        np.testing.assert_allclose(pose[:3, :3] @ pose[:3, :3].T, np.eye(3), atol=1e-12)
+        assert np.linalg.det(pose[:3, :3]) > 0.0
+        assert pose[2, 0] == 0.0  # its x axis is level
+        assert pose[2, 1] < 0.0  # and down in the picture is down
+        np.testing.assert_array_equal(upright(pose[:3, 2]), looking(pose[:3, 2]).T)
