@@ -1,6 +1,7 @@
 """What is finished of a table, kept in the work folder: a table is filled in as many sittings as one likes.
 
-A cell is one method of one body. Its rows are kept under a hash of everything that they follow from.
+A cell is one method of one body. Its rows are kept under a hash of everything that they follow from. They carry it, so
+that a work folder that is lost takes renders and weights with it, but no row that a table has already.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Cell:
     version: int | str = VERSION
 
     @property
-    def path(self) -> Path:
-        """Where its rows are kept."""
+    def key(self) -> str:
+        """Body, and a hash of what its rows follow from."""
         facts = {
             "table": self.table,
             "method": self.method,
@@ -55,7 +56,12 @@ class Cell:
             "version": self.version,
             **({"reading": READING} if self.method.startswith("ours") else {}),
         }
-        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+        return f"{self.entry.name}-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]}"
+
+    @property
+    def path(self) -> Path:
+        """Where its rows are kept."""
+        digest = self.key.rpartition("-")[2]
         return self.setting.work / self.entry.name / "rows" / f"{self.table}-{self.method}-{digest}.json"
 
     @property
@@ -64,17 +70,18 @@ class Cell:
         return f"{self.entry.name}, {self.method}" + (f", {self.label}" if self.label else "")
 
     def rows(self) -> Rows | None:
-        """What is kept, or None."""
-        try:
-            found: Rows = json.loads(self.path.read_text(encoding="utf-8"))
-            return found
-        except (OSError, ValueError):
-            return None
+        """What is kept, in the work folder or in the table as it stands; or None."""
+        kept: Rows | None = _read(self.path)
+        if kept is not None:
+            return kept
+        table, key = _read(self.setting.out / f"{self.table}.json") or {}, self.key
+        return [row for row in table.get("rows", []) if row.get("cell") == key] or None
 
     def keep(self, rows: Rows) -> None:
-        """Writes the rows."""
+        """Writes the rows, which say which cell they are of."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.path, json.dumps(rows) + "\n")
+        key = self.key
+        write_text(self.path, json.dumps([row | {"cell": key} for row in rows]) + "\n")
 
     @property
     def seconds(self) -> float:
@@ -88,6 +95,14 @@ class Cell:
         """Whether this sitting is for it."""
         bodies, methods = self.setting.bodies, self.setting.methods
         return (not bodies or self.entry.name in bodies) and (not methods or self.method in methods)
+
+
+def _read(path: Path) -> Any:
+    """What a JSON file holds; None where there is none that can be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def usable_model(entry: Entry, setting: Setting) -> Path | None:
