@@ -48,12 +48,20 @@ make_venv() {
   "$found" -m venv "$venv"
 }
 
+torch_index() { # where PyTorch's builds for the CPU are, if that is what this machine wants and they can be had
+  local index=https://download.pytorch.org/whl/cpu
+  command -v nvidia-smi >/dev/null && return
+  "$venv/bin/python" -c "import urllib.request as r; r.urlopen('$index/torch/', timeout=5)" 2>/dev/null || return 0
+  echo "--extra-index-url=$index"
+}
+
 install_package() {
-  local target=. quiet=()
+  local target=. options=()
   [ "$what" = dev ] && target='.[dev]'
-  [ -t 2 ] || quiet=(-q)
-  say "installing the package and its requirements (about 1 GB, a few minutes the first time)"
-  "$venv/bin/python" -m pip install "${quiet[@]}" -c constraints.txt -e "$target"
+  [ -t 2 ] || options=(-q)
+  mapfile -t -O "${#options[@]}" options < <(torch_index)
+  say "installing the package and its requirements (1 GB and a few minutes the first time; 6 GB with a GPU's libraries)"
+  "$venv/bin/python" -m pip install "${options[@]}" -c constraints.txt -e "$target"
 }
 
 has_llvm() {
