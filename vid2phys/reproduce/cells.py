@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Cell:
             "table": self.table,
             "method": self.method,
             "label": self.label,
-            "recipe": None if self.recipe is None else asdict(self.recipe),
+            "recipe": None if self.recipe is None else self.recipe.facts,
             "model": None if self.model is None else sha256(self.model / "fine.safetensors"),
             "quick": self.setting.quick,
             "seed": self.setting.seed,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from vid2phys.io.files import sha256, write_text
 from vid2phys.reproduce.subject import RenderPlan, Subject
 from vid2phys.reproduce.table import Setting
+from vid2phys.risp.looks.randomisation import Randomisation
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +43,7 @@ class Recipe:
     """Everything that weights depend on. looks: 0, ever new ones (see `make_dataset`). samples: renders that are used.
 
     view_size: V px, 0 for the body's own. learning_rate: 0 for our schedule's own, and for RISP's the better of RATES
-    (`settled`).
+    (`settled`). without: what is not randomised (names of `Randomisation`).
     """
 
     head: str
@@ -55,11 +56,17 @@ class Recipe:
     learning_rate: float = 0.0
     seed: int = 0
     version: int = 2
+    without: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What hashes are made of; ablations came later."""
+        return {name: value for name, value in asdict(self).items() if value != ()}
 
     @property
     def digest(self) -> str:
         """Names the folder of the weights."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(self.facts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def is_paper(self) -> bool:
@@ -124,11 +131,14 @@ def is_flat(curve: list[float]) -> bool:
 
 
 def render_plan(subject: Subject, setting: Setting, recipe: Recipe) -> RenderPlan:
-    """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set."""
-    made = recipe.samples if recipe.looks else _shared(setting)
-    return RenderPlan(
-        folder_of(subject, setting), made, recipe.samples, recipe.looks, setting.seed, recipe.view_size, recipe.is_paper
+    """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set, so
+    that a smaller set is made where the shared one is not there."""
+    plan = RenderPlan(
+        *(folder_of(subject, setting), _shared(setting), recipe.samples, recipe.looks, setting.seed, recipe.view_size),
+        by_color=recipe.is_paper,
+        varied=Randomisation.without(recipe.without),
     )
+    return plan if plan.data.exists() and not recipe.looks else replace(plan, made=recipe.samples)
 
 
 def _shared(setting: Setting) -> int:

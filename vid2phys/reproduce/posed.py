@@ -95,7 +95,12 @@ class PosedSubject(Subject):
         from vid2phys.tasks.train_posed import training_data
 
         data, _ = training_data(
-            *(self.body, plan.data), samples=plan.made, seed=plan.seed, progress=progress, looks=plan.looks
+            *(self.body, plan.data),
+            samples=plan.made,
+            seed=plan.seed,
+            progress=progress,
+            looks=plan.looks,
+            varied=plan.varied,
         )
         size = plan.view_size or data.pictures.view_size
         return replace(data, pictures=replace(data.pictures, looks=plan.looks, view_size=size))
@@ -109,7 +114,7 @@ class PosedSubject(Subject):
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(model_shape(self.body), learnt.network, None, learnt.view_size, {})
 
-    def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
+    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
         """Points, then the posture by the kinematic fit, which knows the camera, then by edges (`posed.edges`)."""
         from vid2phys.risp.pixels.creases import Solid
         from vid2phys.risp.posed.bodies import body_of_model
@@ -122,7 +127,9 @@ class PosedSubject(Subject):
         for picture, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, body, model.view_size)
             read = look(model, body, window, [picture], calibration).postures[0]
-            found.append(fit_posture(picture, camera, self.body, solid, read.posture, read.covariance))
+            found.append(
+                fit_posture(picture, camera, self.body, solid, read.posture, read.covariance) if edges else read.posture
+            )
         vectors = posture_vectors(body, np.stack(found)) / np.array(self.codes.scale)
         return Reading(vectors)
 

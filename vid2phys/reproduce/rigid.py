@@ -104,6 +104,7 @@ class RigidSubject(Subject):
             seed=plan.seed,
             progress=progress,
             looks=plan.looks,
+            varied=plan.varied,
         )
         size = plan.view_size or data.pictures.view_size
         body = self.known if plan.by_color else data.body
@@ -125,7 +126,7 @@ class RigidSubject(Subject):
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
-    def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
+    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
         """Points, pose by PnP and edges (`twins.settle`), the branch of a symmetric body by front map and paint."""
         from vid2phys.risp.calibration.error_model import Calibration
         from vid2phys.risp.pixels.creases import Solid
@@ -144,7 +145,7 @@ class RigidSubject(Subject):
             seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
             best = seen.poses[0, 0]
             rotation, translation = best.rotation, best.translation
-            if np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX:
+            if edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX:
                 prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
                 contour = settle(picture, camera, solid, rotation, translation, prior)
                 if contour is not None:

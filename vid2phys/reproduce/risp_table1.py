@@ -22,13 +22,12 @@ from vid2phys.reproduce.methods import (
     RENDERS,
     Recipe,
     effort,
-    folder_of,
     load_model,
     settled,
     train,
 )
 from vid2phys.reproduce.panels import figure_at
-from vid2phys.reproduce.stage import unseen_frames
+from vid2phys.reproduce.stage import judged_frames
 from vid2phys.reproduce.subject import Frames, Reading, Score, Subject
 from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.reproduce.unseen import CONFIGURATIONS
@@ -135,18 +134,8 @@ class _Stage:
     @staticmethod
     def of(cell: Cell, setting: Setting) -> _Stage:
         """Renders what is missing."""
-        folder = setting.work / cell.entry.name
-        subject, progress = cell.entry.make(folder), setting.progress
-        count, spp = (10, 16) if setting.quick else (200, 64)
-        frames = unseen_frames(
-            subject,
-            folder_of(subject, setting),
-            count=count,
-            spp=spp,
-            seed=setting.seed,
-            progress=lambda done, total: progress.step(f"unseen frames of {subject.name}", done, total),
-        )
-        return _Stage(subject, frames, setting)
+        subject = cell.entry.make(setting.work / cell.entry.name)
+        return _Stage(subject, judged_frames(subject, setting), setting)
 
     def rows(self, cell: Cell) -> Rows:
         """All rows of a method."""

@@ -22,6 +22,7 @@ from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.errors import Vid2PhysError
 from vid2phys.io.files import atomic_path
 from vid2phys.reproduce.subject import Frames, Subject
+from vid2phys.reproduce.table import Setting
 from vid2phys.reproduce.unseen import CONFIGURATIONS
 from vid2phys.types import Array, Camera, Mesh
 
@@ -101,6 +102,19 @@ def unseen_frames(
     times = len(CONFIGURATIONS)
     configuration = np.repeat(np.arange(times), count)
     return Frames(np.concatenate(pieces), cameras * times, np.concatenate([states] * times), configuration)
+
+
+def judged_frames(subject: Subject, setting: Setting) -> Frames:
+    """The frames of table 1 of a body, of which a quick run has few."""
+    count, spp = (10, 16) if setting.quick else (200, 64)
+    return unseen_frames(
+        subject,
+        setting.work / subject.name,
+        count=count,
+        spp=spp,
+        seed=setting.seed,
+        progress=lambda done, total: setting.progress.step(f"unseen frames of {subject.name}", done, total),
+    )
 
 
 def _on_stage(subject: Subject, states: Array, cameras: list[Camera]) -> _Shots:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.risp.looks.randomisation import ALL, Randomisation
 from vid2phys.types import Array, Camera, Mesh
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class RenderPlan:
 
     looks: 0, ever new ones (see `make_dataset`). view_size: V px, 0 for the body's own. by_color: whether a network is
     told turns that only colours tell apart; keypoints are not, since paint tells them afterwards (`risp.pixels.paint`).
+    varied: what is randomised.
     """
 
     folder: Path
@@ -66,11 +68,14 @@ class RenderPlan:
     seed: int
     view_size: int
     by_color: bool = False
+    varied: Randomisation = ALL
 
     @property
     def data(self) -> Path:
         """Where they lie."""
-        return self.folder / f"data-{self.made}-{self.looks}-{self.seed}"
+        return self.folder / "-".join(
+            ["data", *map(str, (self.made, self.looks, self.seed)), *self.varied.off_in_renders]
+        )
 
 
 class Subject(ABC):
@@ -116,8 +121,8 @@ class Subject(ABC):
         """A keypoint network as a model to read frames with."""
 
     @abstractmethod
-    def read_keypoints(self, model: Model, frames: Frames, seed: int) -> Reading:
-        """What a model of keypoints says of frames."""
+    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
+        """What a model of keypoints says of frames; with `edges` what the frames' own edges add."""
 
     @abstractmethod
     def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
