@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vid2phys.io.faces import face_areas
 from vid2phys.types import Array, Mesh
 
 SAME_GEOMETRY = 0.03  # signature distances up to here are the same shape, exported or simplified differently
@@ -63,9 +64,7 @@ class GeometrySignature:
 
 def geometry_signature(mesh: Mesh) -> GeometrySignature:
     """The signature of a mesh in its body axes."""
-    corners = mesh.vertices[mesh.faces]
-    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
-    areas = 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1)
+    corners, areas = mesh.vertices[mesh.faces], face_areas(mesh.vertices, mesh.faces)
     # Exact for a triangle: the integral of x^2 is area / 12 times (sum of squares + square of the sum).
     squares = ((corners**2).sum(axis=1) + corners.sum(axis=1) ** 2) / 12.0
     vertices = mesh.vertices[np.unique(mesh.faces)]

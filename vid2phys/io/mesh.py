@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError, unknown_name
+from vid2phys.io.faces import face_areas, first_alike
 from vid2phys.io.files import require_file, write_text
 from vid2phys.io.geometry import GeometrySignature as GeometrySignature
 from vid2phys.io.geometry import geometry_signature as geometry_signature
@@ -24,7 +25,6 @@ from vid2phys.io.obj import parse_obj
 from vid2phys.io.orientation import turned_alike
 from vid2phys.io.texture import of_faces, turned_over
 from vid2phys.io.texture_files import obj_texture, pieces_texture
-from vid2phys.io.welding import first_alike
 from vid2phys.types import Array, Mesh, Texture
 
 UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
@@ -63,7 +63,7 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
     _check_arrays(path, vertices, faces)
     vertices, faces, whole = _weld(vertices * UNITS_M[units], faces)
     part, texture = part[whole], of_faces(texture, whole)
-    if not len(faces) or _areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
+    if not len(faces) or face_areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
     check_size(path, vertices, units, units_flag)
     turned = turned_alike(faces)
@@ -74,7 +74,7 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
         faces, texture = faces[:, ::-1], turned_over(texture)
     if len(names) < 2:
         part, names = _connected_parts(vertices, faces)
-    part, names = _few_parts(*_only_used(part, names), _areas(vertices, faces), path)
+    part, names = _few_parts(*_only_used(part, names), face_areas(vertices, faces), path)
     return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem, texture)
 
 
@@ -119,7 +119,7 @@ def _is_flat(mesh: Mesh) -> bool:
 def _of_plate(mesh: Mesh) -> MassProperties:
     """Of the faces as plates of one thickness that is next to nothing."""
     warnings.warn(f"mesh '{mesh.name}' is flat; its inertia is that of a thin plate", stacklevel=3)
-    corners, areas = mesh.vertices[mesh.faces], _areas(mesh.vertices, mesh.faces)
+    corners, areas = mesh.vertices[mesh.faces], face_areas(mesh.vertices, mesh.faces)
     center = areas @ corners.mean(axis=1) / areas.sum()
     corners = corners - center
     # Exact for a triangle: the integral of x y is area / 12 times (sum over the corners + product of the sums).
@@ -213,11 +213,6 @@ def _weld(vertices: Array, faces: NDArray[np.int64]) -> tuple[Array, NDArray[np.
     whole = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
     used, faces = np.unique(faces[whole], return_inverse=True)
     return vertices[used], faces.reshape(-1, 3).astype(np.int64), whole
-
-
-def _areas(vertices: Array, faces: NDArray[np.int64]) -> Array:
-    a, b, c = (vertices[faces[:, i]] for i in range(3))
-    return np.asarray(0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1))
 
 
 def _signed_volume(vertices: Array, faces: NDArray[np.int64]) -> float:

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.io.faces import face_areas
 from vid2phys.io.texture import of_faces
 from vid2phys.types import Array, Mesh
 
@@ -45,9 +46,7 @@ def simplified(mesh: Mesh, most_faces: int = MOST_FACES) -> Mesh:
 
 def _finest_grid(mesh: Mesh, most_faces: int) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
     """Size of the cells, the cluster of each vertex [V], and the faces that are left."""
-    a, b, c = np.moveaxis(mesh.vertices[mesh.faces], 1, 0)
-    area = 0.5 * float(np.linalg.norm(np.cross(b - a, c - a), axis=1).sum())
-    size_m = float(np.sqrt(2.0 * area / most_faces))
+    size_m = float(np.sqrt(2.0 * face_areas(mesh.vertices, mesh.faces).sum() / most_faces))
     labels = _labels(mesh.vertices, size_m)
     kept = _kept(labels[mesh.faces])
     for _ in range(_TRIES):

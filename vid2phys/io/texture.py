@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.io.faces import face_areas
 from vid2phys.types import Array, Mesh, Texture
 
 GREY = 0.5  # linear, of a mesh without a texture
@@ -82,8 +83,7 @@ def texel_sizes(mesh: Mesh) -> tuple[float, ...]:
     texture = mesh.texture
     if texture is None:
         return ()
-    a, b, c = np.moveaxis(mesh.vertices[mesh.faces], 1, 0)
-    area = 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1)
+    area = face_areas(mesh.vertices, mesh.faces)
     ab, ac = texture.uv[:, 1] - texture.uv[:, 0], texture.uv[:, 2] - texture.uv[:, 0]
     area_uv = 0.5 * np.abs(ab[:, 0] * ac[:, 1] - ab[:, 1] * ac[:, 0])
     sizes = []

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vid2phys.io.welding import first_alike
+from vid2phys.io.faces import first_alike
 
 _NEAR_M = 1e-6
 _SAME = 1e-9  # of a body's size: vertices as close as this are one

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from vid2phys import rotations
-from vid2phys.engine.system import Integrator, System
+from vid2phys.engine.system import Integrator
+from vid2phys.engine.systems._rigid import RigidBodies, state_names, tangent_names
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -26,17 +27,14 @@ _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-class Quadrotor(System):
+class Quadrotor(RigidBodies):
     """Six-degree-of-freedom rigid body with rotors.
 
-    State [13]: position (world, m), orientation quaternion wxyz (body to world), velocity (world, m/s), angular
-    velocity (body, rad/s). Tangent [12]: dp (world), dtheta (body, q * exp(dtheta)), dv (world), domega (body).
-
-    Controls [10]: four actuators, then a disturbance force (world, N) and a disturbance torque (body, N m). Actuators
-    are collective thrust along body z (N) and body torques (N m) for `input="wrench"`, or four rotor thrusts (N) for
-    `input="rotors"`. Body axes: x forward, y left, z up. Rotors in X layout, `arm_length` from the centre, in the
-    Crazyflie's order: 0 front right, 1 back right, 2 back left, 3 front left; 0 and 2 turn counter-clockwise seen
-    from above, so their drag torque on the body points along -z.
+    State, tangent: `RigidBodies`. Controls [10]: four actuators, then a disturbance force (world, N) and a disturbance
+    torque (body, N m). Actuators are collective thrust along body z (N) and body torques (N m) for `input="wrench"`, or
+    four rotor thrusts (N) for `input="rotors"`. Body axes: x forward, y left, z up. Rotors in X layout, `arm_length`
+    from the centre, in the Crazyflie's order: 0 front right, 1 back right, 2 back left, 3 front left; 0 and 2 turn
+    counter-clockwise seen from above, so their drag torque on the body points along -z.
 
         p' = v,  q' = q * (0, omega) / 2,  m v' = R e_z scale F - drag v - m g e_z + f,
         J omega' = tau + tau_d - omega x J omega
@@ -50,17 +48,8 @@ class Quadrotor(System):
 
     name = "quadrotor"
     integrators = ("rk4", "semi_implicit_euler")
-    state_names = (
-        *("position_x_m", "position_y_m", "position_z_m"),
-        *("orientation_quat_w", "orientation_quat_x", "orientation_quat_y", "orientation_quat_z"),
-        *("velocity_x_m_s", "velocity_y_m_s", "velocity_z_m_s"),
-        *("angular_velocity_x_rad_s", "angular_velocity_y_rad_s", "angular_velocity_z_rad_s"),
-    )
-    tangent_names = (
-        *state_names[:3],
-        *("rotation_x_rad", "rotation_y_rad", "rotation_z_rad"),
-        *state_names[7:],
-    )
+    count = 1
+    state_names, tangent_names = state_names(1), tangent_names(1)
 
     def __init__(self, input: QuadrotorInput = "wrench") -> None:
         if input not in _ACTIONS:
@@ -94,33 +83,6 @@ class Quadrotor(System):
             )
         )
 
-    def retract(self, states: Array, tangent: Array) -> Array:
-        """See `System.retract`; the quaternion moves by right multiplication with exp(dtheta)."""
-        s, t = np.asarray(states, dtype=float), np.asarray(tangent, dtype=float)
-        quat = rotations.quat_multiply(s[..., 3:7], rotations.quat_from_rotvec(t[..., 3:6]))
-        parts = [s[..., :3] + t[..., :3], rotations.quat_normalize(quat), s[..., 7:] + t[..., 6:]]
-        return np.concatenate(parts, axis=-1)
-
-    def local(self, a: Array, b: Array) -> Array:
-        """See `System.local`; the shorter way round."""
-        a, b = np.broadcast_arrays(np.asarray(a, float), np.asarray(b, float))
-        dtheta = rotations.rotvec_from_quat(rotations.quat_multiply(rotations.quat_conjugate(a[..., 3:7]), b[..., 3:7]))
-        return np.concatenate([b[..., :3] - a[..., :3], dtheta, b[..., 7:] - a[..., 7:]], axis=-1)
-
-    def tangent_basis(self, states: Array) -> Array:
-        """See `System.tangent_basis`."""
-        basis = np.zeros((*np.shape(states)[:-1], 13, 12))
-        basis[..., :3, :3] = np.eye(3)
-        basis[..., 3:7, 3:6] = 0.5 * _quat_times_axes(np.asarray(states, float)[..., 3:7])
-        basis[..., 7:, 6:] = np.eye(6)
-        return basis
-
-    def cotangent_basis(self, states: Array) -> Array:
-        """See `System.cotangent_basis`: the transposed tangent basis but for the quaternion's factor of four."""
-        basis = np.swapaxes(self.tangent_basis(states), -1, -2).copy()
-        basis[..., 3:6, 3:7] *= 4.0
-        return basis
-
     def launch_step(
         self,
         states: Any,
@@ -144,29 +106,6 @@ class Quadrotor(System):
         """See `System.longest_step_s`; drag alone bounds it, 2 m / drag."""
         p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
         return float(2.0 * p["mass"] / p["drag"]) if p["drag"] > 0.0 else float("inf")
-
-    def body_pose(self, states: Array) -> tuple[Array, Array]:
-        """See `System.body_pose`."""
-        states = np.asarray(states, dtype=float)
-        return states[..., :3], states[..., 3:7]
-
-    def keypoints(self, states: Array, points_body: Array) -> Array:
-        """See `System.keypoints`."""
-        positions, quats = self.body_pose(states)
-        turned = np.asarray(points_body, float) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
-        return positions[..., None, :] + turned
-
-    def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
-        """See `System.keypoints_jacobian`: d(p + R exp(dtheta) x) = dp - R [x] dtheta."""
-        rotation = rotations.matrix_from_quat(self.body_pose(states)[1])
-        jacobian = np.zeros((*np.shape(states)[:-1], len(points_body), 3, 12))
-        jacobian[..., :3] = np.eye(3)
-        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(points_body)
-        return jacobian
-
-    def vertices(self, state: Array, mesh_vertices: Array) -> Array:
-        """See `System.vertices`."""
-        return self.keypoints(state, mesh_vertices)
 
     def rest_state(self) -> Array:
         """See `System.rest_state`: upright at the origin."""
@@ -205,9 +144,3 @@ class Quadrotor(System):
             ratio * np.array([-1, 1, -1, 1]),
         ]
         return p["thrust_scale"] * np.array(rows)
-
-
-def _quat_times_axes(quat_wxyz: Array) -> Array:
-    """Matrix [..., 4, 3] whose columns are q * (0, e_i)."""
-    columns = [rotations.quat_multiply(quat_wxyz, np.eye(4)[i]) for i in (1, 2, 3)]
-    return np.stack(columns, axis=-1)

@@ -89,19 +89,9 @@ def calibrate_aligning(
 ) -> Calibration:
     """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
     errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
-    numbers = cross_validated(
-        np.unique(errors.look),
-        lambda fitting, checking: align_errors.normalised(
-            errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0]
-        ),
-    )
-    scale, correlation_s = align_errors.fit(errors)
-    return replace(
-        calibration,
-        align_scale=tuple(scale.tolist()),
-        align_correlation_s=tuple(correlation_s.tolist()),
-        normalised=calibration.normalised | numbers,
-    )
+    scale, correlation_s, numbers = _worth(errors, "align")
+    numbers = calibration.normalised | numbers
+    return replace(calibration, align_scale=scale, align_correlation_s=correlation_s, normalised=numbers)
 
 
 def calibrate_contour(
@@ -114,22 +104,25 @@ def calibrate_contour(
 ) -> Calibration:
     """The calibration with what poses fitted to outlines (`contour`) are worth; unchanged where no clip shows one."""
     errors = contour_errors.measure(mesh, model, calibration, renders, seed=seed, progress=progress)
-    looks = np.unique(errors.look)
-    if len(looks) < _LEAST_LOOKS:
+    if len(np.unique(errors.look)) < _LEAST_LOOKS:
         return calibration
+    scale, correlation_s, numbers = _worth(errors, "contour")
+    numbers = calibration.normalised | numbers
+    return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
+
+
+def _worth(
+    errors: align_errors.AlignErrors, prefix: str
+) -> tuple[tuple[float, ...], tuple[float, ...], dict[str, float]]:
+    """Scale and correlation times [s] of poses from pixels, [6] each, and by what they were judged (`normalised`)."""
     numbers = cross_validated(
-        looks,
+        np.unique(errors.look),
         lambda fitting, checking: align_errors.normalised(
-            errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0], "contour"
+            errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0], prefix
         ),
     )
     scale, correlation_s = align_errors.fit(errors)
-    return replace(
-        calibration,
-        contour_scale=tuple(scale.tolist()),
-        contour_correlation_s=tuple(correlation_s.tolist()),
-        normalised=calibration.normalised | numbers,
-    )
+    return tuple(scale.tolist()), tuple(correlation_s.tolist()), numbers
 
 
 def cross_validated(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.io.faces import face_areas
 from vid2phys.io.texture import mean_face_colors
 from vid2phys.risp.looks.randomisation import ALL, Randomisation
 from vid2phys.types import Array, Mesh
@@ -87,14 +88,12 @@ def mesh_parts(mesh: Mesh) -> MeshParts:
     rows, columns = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
     graph = coo_matrix((np.ones(len(rows)), (rows, columns)), shape=(count, count))
     _, label = connected_components(graph, directed=False)
-    corners = mesh.vertices[faces]
-    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     radius = float(np.linalg.norm(mesh.vertices, axis=1).max())
     return MeshParts(
         group=_compact(mesh.part),
         component=_compact(label[faces[:, 0]].astype(np.int64)),
-        face_area=0.5 * np.linalg.norm(normal, axis=1),
-        face_center=corners.mean(axis=1) / radius,
+        face_area=face_areas(mesh.vertices, faces),
+        face_center=mesh.vertices[faces].mean(axis=1) / radius,
         texture_color=None if mesh.texture is None else mean_face_colors(mesh),
     )
 

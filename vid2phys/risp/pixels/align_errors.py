@@ -116,7 +116,7 @@ def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) 
     return float(_TIMES_S[np.argmin(cost)])
 
 
-def normalised(errors: AlignErrors, scale: Array, prefix: str = "align") -> dict[str, float]:
+def normalised(errors: AlignErrors, scale: Array, prefix: str) -> dict[str, float]:
     """Root mean square error over what is stated after scaling, and root mean square errors; 5 sigma is left out.
 
     prefix: of the numbers' names.

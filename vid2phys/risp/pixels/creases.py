@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.render.rasterizer import face_normals
-from vid2phys.io.welding import first_alike
+from vid2phys.io.faces import first_alike
 from vid2phys.risp.pixels.outline import inverse, unit
 from vid2phys.risp.pixels.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh

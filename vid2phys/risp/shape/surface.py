@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import face_normals
+from vid2phys.io.faces import face_areas
 from vid2phys.io.texture import surface_colors
 from vid2phys.types import Array, Mesh
 
@@ -26,15 +27,14 @@ _CELLS = 48  # of the coarse distance field, along each axis
 def surface_points(mesh: Mesh, count: int, seed: int = 0) -> tuple[Array, NDArray[np.int64]]:
     """Points spread over the surface by area, [count, 3] m, and the faces they lie on, [count]."""
     rng = np.random.default_rng(seed)
-    corners = mesh.vertices[mesh.faces]
-    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    area = face_areas(mesh.vertices, mesh.faces)
     # Stratified: the same share of points as of area, whatever the seed.
     at = (np.arange(count) + rng.random(count)) / count
     faces = np.searchsorted(np.cumsum(area) / area.sum(), at).clip(max=len(area) - 1)
     u, v = rng.random((2, count, 1))
     flip = u + v > 1.0
     u, v = np.where(flip, 1.0 - u, u), np.where(flip, 1.0 - v, v)
-    a, b, c = np.moveaxis(corners[faces], 1, 0)
+    a, b, c = np.moveaxis(mesh.vertices[mesh.faces[faces]], 1, 0)
     return a + u * (b - a) + v * (c - a), faces.astype(np.int64)
 
 

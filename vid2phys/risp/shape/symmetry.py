@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from vid2phys.io.faces import face_areas
 from vid2phys.risp.shape import groups
 from vid2phys.risp.shape.surface import SurfaceColor, TurnedSurface, surface_points, texture_color
 from vid2phys.risp.tracking.geometry import rotation_grid
@@ -94,9 +95,8 @@ def find_symmetry(mesh: Mesh, tolerance: float = TOLERANCE, *, color: SurfaceCol
 
 
 def _centroid(mesh: Mesh) -> Array:
-    corners = mesh.vertices[mesh.faces]
-    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
-    return np.asarray(area @ corners.mean(axis=1) / area.sum())
+    area = face_areas(mesh.vertices, mesh.faces)
+    return np.asarray(area @ mesh.vertices[mesh.faces].mean(axis=1) / area.sum())
 
 
 def _about(mesh: Mesh, center: Array, tolerance: float, color: SurfaceColor | None) -> Symmetry:

@@ -1,4 +1,7 @@
-"""Vertices at the same place: a surface is closed, and its faces are neighbours, though a file gives each its own."""
+"""Faces of a mesh: how large they are, and which of their corners are at the same place.
+
+A surface is closed, and its faces are neighbours, though a file gives each face vertices of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.types import Array
+
+
+def face_areas(vertices: Array, faces: NDArray[np.int64]) -> Array:
+    """Of triangles, vertices [V, 3] m and faces [F, 3] -> [F] m^2."""
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    return np.asarray(0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1))
 
 
 def first_alike(vertices: Array, within_m: float) -> NDArray[np.int64]:
