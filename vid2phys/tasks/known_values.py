@@ -12,8 +12,8 @@ import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
-from vid2phys.io.files import read_text
 from vid2phys.io.mesh import MassProperties
+from vid2phys.io.yaml_files import read_yaml
 from vid2phys.solvers.view import with_view
 from vid2phys.tasks.beliefs import Beliefs
 from vid2phys.types import Actions, Parameters
@@ -41,12 +41,7 @@ class Known:
 
 def read_parameters(path: str | Path) -> dict[str, float]:
     """Known values from a YAML file `name: value` in SI. Raises InputError for anything else."""
-    import yaml
-
-    try:
-        data = yaml.safe_load(read_text(path, "a YAML file of parameters"))
-    except yaml.YAMLError as error:
-        raise InputError(f"'{path}' is not YAML ({str(error).splitlines()[0]})", "lines 'name: value'") from error
+    data = read_yaml(path, "a YAML file of parameters, lines 'name: value'")
     if not isinstance(data, dict):
         raise InputError(f"'{path}' holds no parameters", "lines 'name: value' in SI", "see `vid2phys systems`")
     values = {}

@@ -13,6 +13,7 @@ import yaml
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import require_file
+from vid2phys.io.yaml_files import LARGEST_YAML
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
@@ -70,16 +71,14 @@ class _NoAliases(yaml.SafeLoader):
 def parse(text: str) -> Any:
     """The YAML or JSON in `text`; None where it is neither. The `%YAML:1.0` line, which YAML forbids, is dropped."""
     plain = "\n".join(line for line in text.splitlines() if not line.startswith("%YAML"))
+    if plain.lstrip().startswith("{"):
+        try:
+            return json.loads(plain)
+        except (ValueError, RecursionError):
+            pass  # YAML's own {a: 1} looks like JSON
     try:
-        return json.loads(plain) if plain.lstrip().startswith("{") else _NoAliases(plain).get_single_data()
-    except ValueError:
-        if not plain.lstrip().startswith("{"):
-            return None
-    except (yaml.YAMLError, RecursionError):
-        return None
-    try:  # YAML's own {a: 1} looks like JSON
-        return _NoAliases(plain).get_single_data()
-    except (yaml.YAMLError, RecursionError, ValueError):
+        return _NoAliases(plain).get_single_data() if len(plain) <= LARGEST_YAML else None
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         return None
 
 
