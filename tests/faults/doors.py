@@ -19,7 +19,7 @@ SIZE = (64, 48)
 STEPS: dict[str, tuple[Step, ...]] = {
     **dict.fromkeys((".json", ".yaml", ".yml", ".gltf"), TREE),
     **dict.fromkeys(
-        (".csv", ".txt", ".obj", ".mtl", ".off", ".xml", ".urdf", ".vtu", ".mesh", ".inp", ".bdf", ".vol", ".dato"),
+        (".csv", ".txt", ".obj", ".mtl", ".off", ".xml", ".urdf", ".vtu", ".mesh", ".inp", ".vol", ".dato"),
         TEXT,
     ),
     **{".npz": NPZ, ".safetensors": TENSORS},
@@ -148,7 +148,7 @@ def make_volumes(folder: Path) -> None:
 
 
 VOLUMES = (
-    *("b.vtk", "b.vtu", "b.mesh", "b.meshb", "b.inp", "b.bdf", "b.xml", "b.vol", "b.avs", "b.dato"),
+    *("b.vtk", "b.vtu", "b.mesh", "b.meshb", "b.inp", "b.xml", "b.vol", "b.avs", "b.dato"),
     *("b.msh", "ascii.msh"),
 )
 
@@ -445,6 +445,7 @@ def make_run(folder: Path) -> None:
         f"command: identify\nmesh: {folder}/inputs/mesh.obj\ncamera: {folder}/inputs/camera.yaml\nmesh_units: m\n"
     )
     save_log(mocap_of(flight, 0.3), folder / "log.txt")
+    (folder / "inputs" / "mesh.obj").unlink()  # whose symmetry would take a second to find each time
 
 
 RUNS = ("run/result.json", "run/trajectory.csv", "run/actions.csv", "run/observation.npz", "run/config.yaml")

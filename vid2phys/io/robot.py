@@ -25,6 +25,8 @@ A_ROBOT = "a robot (URDF or MJCF)"
 JointType = Literal["revolute", "prismatic"]
 _URDF_JOINTS = ("revolute", "continuous", "prismatic", "fixed")
 _XACRO = "{http://www.ros.org/wiki/xacro}"
+_NOT_FINITE = re.compile(r"(?:^|\s)[-+]?(?:nan|inf(?:inity)?)(?:\s|$)", re.IGNORECASE)
+_LARGEST = 1e6
 _BONE = 0.05  # radius over length of what stands in for a link without geometry
 
 
@@ -84,6 +86,7 @@ def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robo
         root = ElementTree.fromstring(text)  # nosec B314
     except ElementTree.ParseError as error:
         raise InputError(f"'{path}' is not valid XML ({error})", A_ROBOT, "copy or export it again") from error
+    _require_finite(root, path)
     if root.tag == "robot":
         _prepare_urdf(root, path)
     elif root.tag == "mujoco":
@@ -94,6 +97,15 @@ def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robo
     model = _compile(ElementTree.tostring(root, encoding="unicode"), path, free_base)
     _refuse_unsupported(model, path)
     return _Builder(model, path).robot()
+
+
+def _require_finite(root: Any, path: Path) -> None:
+    """Raises InputError for a NaN or an infinity, of which MuJoCo would only warn, on the screen and in a log."""
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key != "name" and _NOT_FINITE.search(value):
+                got = f"{key} of <{element.tag}> in '{path}' is '{value}'"
+                raise InputError(got, "finite numbers", "correct it")
 
 
 def _prepare_urdf(root: Any, path: Path) -> None:
@@ -211,6 +223,11 @@ def _set_base(mujoco: Any, spec: Any, path: Path, *, free: bool) -> None:
 def _refuse_unsupported(model: Any, path: Path) -> None:
     import mujoco
 
+    for what in ("body_pos", "body_ipos", "body_mass", "body_inertia", "jnt_pos", "geom_pos", "mesh_vert"):
+        numbers = np.asarray(getattr(model, what))
+        if not (np.abs(numbers) < _LARGEST).all():
+            got = f"'{path}' has a {what} of {np.nan_to_num(np.abs(numbers), nan=np.inf).max():.3g}"
+            raise InputError(got, f"numbers below {_LARGEST:g} in SI", "correct it")
     names = {int(mujoco.mjtJoint.mjJNT_BALL): "ball", int(mujoco.mjtJoint.mjJNT_FREE): "free"}
     for i in range(model.njnt):
         kind, body = int(model.jnt_type[i]), int(model.jnt_bodyid[i])

@@ -21,11 +21,10 @@ from vid2phys.types import Array
 Indices = NDArray[np.int64]
 _A_VOLUME = "a mesh of tets (.msh, .vtk, .vtu, .mesh ...)"
 _SURFACES = (".stl", ".obj", ".ply", ".off", ".glb", ".gltf", ".3mf", ".dae")
-# By ending, meshio's readers that come back from any file. Those of ANSYS (.msh too), Tecplot, TetGen ... may not.
+# By ending, meshio's readers that come back from any file. Those of ANSYS (.msh too), Nastran, TetGen ... may not.
 _FORMATS = {
     **{".msh": "gmsh", ".vtk": "vtk", ".vtu": "vtu", ".mesh": "medit", ".meshb": "medit", ".inp": "abaqus"},
-    **{".bdf": "nastran", ".nas": "nastran", ".fem": "nastran", ".xml": "dolfin-xml", ".vol": "netgen"},
-    **{".avs": "avsucd", ".post": "permas", ".dato": "permas"},
+    **{".xml": "dolfin-xml", ".vol": "netgen", ".avs": "avsucd", ".post": "permas", ".dato": "permas"},
 }
 _FLAT_KINDS = ("vertex", "line", "triangle", "quad")  # cells that fill no volume
 _FLAT = 1e-9  # volumes below this share of the cube of the longest edge are flat

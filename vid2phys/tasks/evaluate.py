@@ -12,7 +12,7 @@ from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
-from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, write_json
+from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, to_json, write_json
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
 from vid2phys.report.metrics import Turns, summarize
@@ -91,7 +91,7 @@ def evaluate(
             columns[name] = _refused(name, offset, estimate, str(error))
             continue
         columns[name] = _column(name, estimate, log, alignments[name])
-    metrics = {"schema": "vid2phys.metrics/1", **columns.pop(asked), "also": columns}
+    metrics = to_json({"schema": "vid2phys.metrics/1", **columns.pop(asked), "also": columns})
     write_json(folder / "metrics.json", metrics)
     if plots:
         from vid2phys.report.evaluation_plots import plot_evaluation
