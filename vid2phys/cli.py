@@ -602,6 +602,7 @@ def _os_error(error: OSError) -> int | None:
         errno.ENOENT: "check the path",
         errno.ENOTDIR: "check the path",
         errno.EISDIR: "give a file, not a folder",
+        errno.ENAMETOOLONG: "check the path",
     }
     if error.errno not in remedies:
         return None

@@ -6,6 +6,7 @@ from its geometry at MuJoCo's density of 1000 kg/m^3 (in URDF: from its collisio
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -171,7 +172,7 @@ def _find_mesh(filename: str, path: Path) -> Path:
     folders = [path.parent.resolve(), *list(path.parent.resolve().parents)[:3]]
     tried = [Path(name)] if Path(name).is_absolute() else [folder.joinpath(*parts) for folder in folders]
     for candidate in tried:
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             return candidate.resolve()
     got = f"mesh '{filename}' of '{path}' is missing"
     raise InputError(got, f"a file such as '{tried[0]}'", "put the mesh there, or correct its name in the robot")

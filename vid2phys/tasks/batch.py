@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from vid2phys.errors import InputError, UsageError, Vid2PhysError
-from vid2phys.io.files import read_text, write_text
+from vid2phys.io.files import alone, read_text, write_text
 from vid2phys.io.run import read_result, write_json
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.tasks.batch_workers import Ended, Job, on_ray, on_this_machine
@@ -36,7 +35,7 @@ from vid2phys.tasks.progress import Progress, silent
 _WHAT = "a YAML file with `clips`, and `defaults` for all of them"
 _ALIASES = {"set": "set_values", "solver": "method"}
 _OUR_OWN = ("jobs", "summary.json", "summary.csv")
-_NAME = re.compile(r"\w[\w.-]*")
+_NAME = re.compile(r"\w[\w.-]{0,99}")
 _OUR_OWN_OPTIONS = ("out",)
 
 
@@ -84,7 +83,7 @@ def batch(
     jobs = read_jobs(clips, folder)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}", "1 or more", "leave it out for one a core")
-    with _alone(folder) as lock:
+    with alone(folder / ".lock", "batch") as lock:
         left = [job for job in jobs if not _is_done(job)]
         done = {job.name: _outcome(job) for job in jobs if job not in left}
         progress("identifying clips", len(done), len(jobs))
@@ -159,20 +158,6 @@ def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
             relative = options[key].replace("{stem}", Path(clip).stem)
             options[key] = (path.parent / Path(relative).expanduser()).absolute()
     return Job(name, as_yaml("identify", options), out / "jobs" / f"{name}.yaml", out / name)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[TextIO]:
-    """Raises InputError while another batch, or a clip's process that it left behind, works in the folder."""
-    import fcntl
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another batch is at work in '{folder}'", "one", "wait, or give --out") from None
-        yield lock
 
 
 def _is_done(job: Job) -> bool:

@@ -21,6 +21,7 @@ from vid2phys.types import Actions, Parameters
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
 NO_BELIEFS = Beliefs()
+_LARGEST = 1e300  # of whole numbers, which a file may write without end
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
 
@@ -46,7 +47,7 @@ def read_parameters(path: str | Path) -> dict[str, float]:
         raise InputError(f"'{path}' holds no parameters", "lines 'name: value' in SI", "see `vid2phys systems`")
     values = {}
     for name, value in data.items():
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _LARGEST:
             raise InputError(f"'{path}' gives {name} as '{value}'", "a number in SI", "write it without a unit")
         values[str(name)] = float(value)
     return values

@@ -60,7 +60,7 @@ def train_risp(
     there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.engine.systems import from_file, get
-    from vid2phys.io.files import disk_errors
+    from vid2phys.io.files import alone, disk_errors
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
     from vid2phys.tasks.known_values import listen
@@ -89,10 +89,9 @@ def train_risp(
     work = Path(work) if work is not None else WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        work.mkdir(parents=True, exist_ok=True)
         if not resume:
             _empty(work)
-        with show_training(quiet) as progress:
+        with alone(work / ".lock", "training"), show_training(quiet) as progress:
             for note in notes:
                 progress.note(f"note: {note}")
             if posed:

@@ -87,7 +87,7 @@ def matrix(path: str | Path, key: str, value: Any, shape: tuple[int, ...] | None
     raw = value.get("data") if isinstance(value, dict) else value
     try:
         found = np.array([] if raw is None else raw, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"'{key}' in '{path}' is not numeric", "numbers", "check the file") from None
     if not np.isfinite(found).all():
         raise InputError(f"'{key}' in '{path}' is not finite", "numbers", "calibrate again")
