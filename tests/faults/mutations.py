@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -162,7 +163,7 @@ def _spoil(draw: Draw, root: dict[str, Any]) -> None:
     elif how == 2 and isinstance(holder, list):
         holder.extend(holder[: draw(st.integers(1, 3))])
     else:
-        holder[key] = draw(st.sampled_from(VALUES))
+        holder[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))  # it may be spoiled itself
 
 
 def header(draw: Draw, data: bytes) -> bytes:
