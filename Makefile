@@ -6,13 +6,14 @@ SAMPLE := samples/quadrotor
 export VENV PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format dist docs clean
+.PHONY: help demo test test-all check audit format dist docs clean
 
 help:
 	@echo 'make demo      install if need be, then fit the sample clip: actions, trajectory, overlay, report'
 	@echo 'make test      install if need be, then the tests (a few minutes)'
 	@echo 'make test-all  the tests with the slow ones'
 	@echo 'make check     ruff, mypy and bandit'
+	@echo 'make audit     known vulnerabilities of the pinned requirements; needs the network'
 	@echo 'make format    ruff, in place'
 	@echo 'make dist      sdist and wheel, models with them, in dist/'
 	@echo 'make docs      the documentation as a site, in site/'
@@ -41,6 +42,10 @@ check: $(VENV)/.dev
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -m bandit -q -c pyproject.toml -r vid2phys
+
+audit: $(VENV)/.dev
+	$(PY) -m pip install -q -c constraints.txt -e '.[audit]'
+	$(PY) -m pip_audit --strict --no-deps --disable-pip -r constraints.txt
 
 format: $(VENV)/.dev
 	$(PY) -m ruff check --fix .

@@ -578,14 +578,14 @@ def _merge_config(context: typer.Context, config: Path, command: str, options: d
 
     merged = dict(options)
     names = {"set_values": "set_", "priors": "prior", "limits": "limit"}
-    for name, value in read_config(config, command, set(options)).items():
+    for name, value in read_config(config, command).items():
         source = context.get_parameter_source(names.get(name, name))
         if name == "out" or (source is not None and source.name == "COMMANDLINE"):
             continue  # a repeated run gets a folder of its own
         if name in PATHS:
             merged[name] = [Path(str(one)) for one in value] if isinstance(value, list) else Path(str(value))
         else:
-            merged[name] = tuple(value) if name == "fit" else value  # type: ignore[arg-type]
+            merged[name] = value
     return merged
 
 
@@ -605,6 +605,7 @@ def _os_error(error: OSError) -> int | None:
         errno.ENOENT: "check the path",
         errno.ENOTDIR: "check the path",
         errno.EISDIR: "give a file, not a folder",
+        errno.ENAMETOOLONG: "check the path",
     }
     if error.errno not in remedies:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_LONGEST = 1000  # characters of each part of a message
+
 
 class Vid2PhysError(Exception):
     """Base of all errors that are not bugs. `exit_code` is what the command line ends with (design, section 9)."""
@@ -15,7 +17,13 @@ class Vid2PhysError(Exception):
             parts.append(f"expected {expected}")
         if remedy:
             parts.append(remedy)
-        super().__init__("; ".join(parts))
+        super().__init__("; ".join(_readable(part) for part in parts))
+
+
+def _readable(text: str) -> str:
+    """`text` as a line can show it: messages quote files, which may hold anything. What is longer loses its middle."""
+    shown = "".join(c if c.isprintable() else " " if c.isspace() else repr(c)[1:-1] for c in text)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 
 class UsageError(Vid2PhysError):

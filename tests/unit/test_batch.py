@@ -25,7 +25,6 @@ from vid2phys.tasks.config import read_config
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "quadrotor"
 ACTIONS = f"  actions: {SAMPLE}/actions.csv\n  fit: mass\n"
-OPTIONS = {"clip", "mesh", "camera", "actions", "fit", "observation", "body_points", "overlay", "set_values"}
 
 
 @pytest.fixture
@@ -56,13 +55,13 @@ def test_options_paths_and_patterns_of_a_file(tmp_path: Path) -> None:
     for job in jobs:
         job.config.parent.mkdir(parents=True, exist_ok=True)
         job.config.write_text(job.text)
-        read.append(read_config(job.config, "identify", OPTIONS))
+        read.append(read_config(job.config, "identify"))
     assert read[0]["clip"] == str((tmp_path / "videos/a.mp4").resolve())
     assert read[0]["actions"] == str((tmp_path / "logs/a.csv").resolve())
-    assert read[0]["fit"] == ["mass", "drag"]
+    assert read[0]["fit"] == ("mass", "drag")
     assert read[0]["camera"] == str(SAMPLE / "camera.yaml")
     assert read[2]["clip"] == str((tmp_path / "../c.mov").resolve())
-    assert (read[2]["fit"], read[2]["set_values"]) == ([], {"drag": 0.1})
+    assert (read[2]["fit"], read[2]["set_values"]) == ((), {"drag": 0.1})
     assert read[2]["actions"] == str((tmp_path / "logs/c.csv").resolve())
 
 
@@ -76,6 +75,8 @@ def test_options_paths_and_patterns_of_a_file(tmp_path: Path) -> None:
         ("clips: [{mesh: a.obj}]", "clip 1 of '.*' names no `clip`"),
         ("clips: [{clip: a.mp4, speed: 3}]", "unknown option 'speed'; expected some of actions"),
         ("clips: [{clip: a.mp4, out: b}]", "unknown option 'out'"),
+        ("clips: [{clip: a.mp4, seed: x}]", "'seed' of clip 1 of '.*' is 'x'; expected a valid integer"),
+        ("defaults: {set: {drag: much}}\nclips: [a.mp4]", "'set_values' of defaults of '.*' is {'drag': 'much'}"),
         ("clips: [a.mp4, x/a.avi]", "two clips named 'a'"),
         ("clips: [{clip: a.mp4, name: ../a}]", "has the name '../a'"),
         ("clips: [{clip: a.mp4, name: .lock}]", "has the name '.lock'"),

@@ -399,6 +399,8 @@ BROKEN = {
     "mimic": (urdf(inside='<mimic joint="j"/>'), "joint 'j' .* mimics"),
     "zero mass": (urdf(mass="0"), "link 'b' .* moves and has no mass"),
     "negative mass": (urdf(mass="-2"), "link 'b' .* mass of -2 kg"),
+    "NaN": (urdf(visual="<visual><origin xyz='0 nan 0'/></visual>"), "xyz of <origin> .* is '0 nan 0'"),
+    "huge": (mjcf("<joint/>").replace("<body", "<body pos='0 0 1e300'"), "has a body_pos of 1e.300"),
     "not a number": (urdf(mass="heavy"), "mass 'heavy' of link 'b'"),
     "mesh": (
         urdf(visual="<visual><geometry><mesh filename='package://p/x.stl'/></geometry></visual>"),

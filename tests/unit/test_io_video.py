@@ -229,3 +229,20 @@ def test_recorded_clips() -> None:
     assert (len(clip.frames), clip.width, clip.height) == (168, 640, 480)
     np.testing.assert_allclose(clip.times_s, np.arange(168) / 30, atol=1e-6)
     assert len(read_clip(SHARED / "clips" / "cube_toss0" / "clip.mp4").times_s) == 121
+
+
+def test_names_with_colons_and_metadata_in_other_encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A colon in a name is no protocol, and cameras write titles in what encoding they like."""
+    path = tmp_path / "2026-11-22T10:20:00.mkv"
+    with av.open(str(tmp_path / "a.mkv"), "w") as container:
+        container.metadata["title"] = "Prise du soir"
+        stream = container.add_stream("mpeg4", rate=30)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        container.mux([*stream.encode(av.VideoFrame.from_ndarray(picture(0), format="rgb24")), *stream.encode()])
+    path.write_bytes((tmp_path / "a.mkv").read_bytes().replace(b"Prise", b"Pri\xe9e"))
+    monkeypatch.chdir(tmp_path)
+    assert len(read_clip(path.name).times_s) == 1
+    playlist = tmp_path / "list.m3u8"
+    playlist.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
+    with pytest.raises(InputError, match="is not a video"):
+        read_clip(playlist)

@@ -90,6 +90,7 @@ def _image(file: Path, size: tuple[int, int] | None = None) -> NDArray[np.uint8]
         raise InputError(
             f"'{file}' is {file.stat().st_size >> 20} MB large", "a photograph", "take it out of the folder"
         )
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # what is wrong with a picture is said below
     try:
         picture = cv2.imdecode(np.fromfile(file, dtype=np.uint8), cv2.IMREAD_GRAYSCALE)
     except cv2.error:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TextIO
 
 from vid2phys.errors import InputError
 
@@ -21,9 +21,9 @@ _HASH_BLOCK = 1 << 20
 def require_file(path: str | Path, what: str) -> Path:
     """`path` as a Path when it is a file with something in it. Raises InputError naming `what` otherwise."""
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"'{path}' is a folder", f"a file: {what}", "give the file inside it")
-    if not path.exists():
+    if not os.path.exists(path):  # False, too, of what no file can be called
         raise InputError(f"'{path}' does not exist", what, "check the path")
     if path.stat().st_size == 0:
         raise InputError(f"'{path}' is empty (0 bytes)", what, "copy or export it again")
@@ -100,6 +100,29 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(lock: str | Path, what: str) -> Iterator[TextIO]:
+    """Holds a lock on the file `lock`, which is made, for as long as this process and those that inherit it live.
+
+    Raises InputError, saying that another `what` is at work in its folder, while one is.
+    """
+    import fcntl
+
+    lock = Path(lock)
+    with disk_errors(lock):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        opened = lock.open("a")
+    with opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = os.path.samestat(os.fstat(opened.fileno()), lock.stat())  # it may have been removed meanwhile
+        except OSError:
+            ours = False
+        if not ours:
+            raise InputError(f"another {what} is at work in '{lock.parent}'", "one", "wait, or give another folder")
+        yield opened
 
 
 def write_text(path: str | Path, text: str) -> None:

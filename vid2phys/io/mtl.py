@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
@@ -51,7 +52,7 @@ def locate(folder: Path, name: str) -> Path:
     """
     plain = PureWindowsPath(name)  # understands both kinds of slashes
     for candidate in (folder / name, folder / plain.as_posix(), folder / plain.name):
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             return candidate
     raise InputError(f"'{name}' is not in '{folder}'")
 

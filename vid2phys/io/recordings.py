@@ -73,6 +73,7 @@ def save_observation(observation: Observation, path: str | Path) -> None:
 def load_observation(path: str | Path) -> Observation:
     """Reads what `save_observation` wrote. Raises InputError for anything else; nothing is unpickled."""
     import zipfile
+    import zlib
 
     path = require_file(path, _AN_OBSERVATION)
     try:
@@ -81,8 +82,11 @@ def load_observation(path: str | Path) -> Observation:
         if size > _MOST_BYTES:
             raise InputError(f"'{path}' unpacks to {size / 1e9:.0f} GB", f"at most {_MOST_BYTES / 1e9:.0f} GB")
         with np.load(path, allow_pickle=False) as data:
-            observation = Observation(**{item.name: data[item.name] for item in fields(Observation)})
-    except (KeyError, ValueError, TypeError, OSError, EOFError, MemoryError, zipfile.BadZipFile):
+            arrays = {item.name: data[item.name] for item in fields(Observation)}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # files of another kind come as bytes
+            raise TypeError
+        observation = Observation(**arrays)
+    except (KeyError, ValueError, TypeError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error):
         raise InputError(f"'{path}' cannot be read", _AN_OBSERVATION, "run identify again") from None
     _check_observation(observation, path)
     return observation

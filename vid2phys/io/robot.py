@@ -6,6 +6,7 @@ from its geometry at MuJoCo's density of 1000 kg/m^3 (in URDF: from its collisio
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ A_ROBOT = "a robot (URDF or MJCF)"
 JointType = Literal["revolute", "prismatic"]
 _URDF_JOINTS = ("revolute", "continuous", "prismatic", "fixed")
 _XACRO = "{http://www.ros.org/wiki/xacro}"
+_NOT_FINITE = re.compile(r"(?:^|\s)[-+]?(?:nan|inf(?:inity)?)(?:\s|$)", re.IGNORECASE)
+_LARGEST = 1e6
 _BONE = 0.05  # radius over length of what stands in for a link without geometry
 
 
@@ -84,6 +87,7 @@ def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robo
         root = ElementTree.fromstring(text)  # nosec B314
     except ElementTree.ParseError as error:
         raise InputError(f"'{path}' is not valid XML ({error})", A_ROBOT, "copy or export it again") from error
+    _require_finite(root, path)
     if root.tag == "robot":
         _prepare_urdf(root, path)
     elif root.tag == "mujoco":
@@ -94,6 +98,15 @@ def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robo
     model = _compile(ElementTree.tostring(root, encoding="unicode"), path, free_base)
     _refuse_unsupported(model, path)
     return _Builder(model, path).robot()
+
+
+def _require_finite(root: Any, path: Path) -> None:
+    """Raises InputError for a NaN or an infinity, of which MuJoCo would only warn, on the screen and in a log."""
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key != "name" and _NOT_FINITE.search(value):
+                got = f"{key} of <{element.tag}> in '{path}' is '{value}'"
+                raise InputError(got, "finite numbers", "correct it")
 
 
 def _prepare_urdf(root: Any, path: Path) -> None:
@@ -159,7 +172,7 @@ def _find_mesh(filename: str, path: Path) -> Path:
     folders = [path.parent.resolve(), *list(path.parent.resolve().parents)[:3]]
     tried = [Path(name)] if Path(name).is_absolute() else [folder.joinpath(*parts) for folder in folders]
     for candidate in tried:
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             return candidate.resolve()
     got = f"mesh '{filename}' of '{path}' is missing"
     raise InputError(got, f"a file such as '{tried[0]}'", "put the mesh there, or correct its name in the robot")
@@ -211,6 +224,11 @@ def _set_base(mujoco: Any, spec: Any, path: Path, *, free: bool) -> None:
 def _refuse_unsupported(model: Any, path: Path) -> None:
     import mujoco
 
+    for what in ("body_pos", "body_ipos", "body_mass", "body_inertia", "jnt_pos", "geom_pos", "mesh_vert"):
+        numbers = np.asarray(getattr(model, what))
+        if not (np.abs(numbers) < _LARGEST).all():
+            got = f"'{path}' has a {what} of {np.nan_to_num(np.abs(numbers), nan=np.inf).max():.3g}"
+            raise InputError(got, f"numbers below {_LARGEST:g} in SI", "correct it")
     names = {int(mujoco.mjtJoint.mjJNT_BALL): "ball", int(mujoco.mjtJoint.mjJNT_FREE): "free"}
     for i in range(model.njnt):
         kind, body = int(model.jnt_type[i]), int(model.jnt_bodyid[i])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import disk_errors, read_text, sha256, write_text
+from vid2phys.io.files import alone, disk_errors, read_text, sha256, write_text
 from vid2phys.io.recordings import load_observation as load_observation
 from vid2phys.io.recordings import load_trajectory as load_trajectory
 from vid2phys.io.recordings import save_observation as save_observation
@@ -27,16 +27,20 @@ from vid2phys.io.recordings import save_trajectory as save_trajectory
 from vid2phys.types import Actions, Array, Estimate, Observation, Posterior, Result, Status, Trajectory
 
 RUNS = Path("runs")
+_LOCK = ".lock"  # in a folder that a run is filling
 _STAMP = re.compile(r"(\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2})(?:-(\d+))?$")
 _VERSIONS_OF = ("vid2phys", "numpy", "scipy", "torch", "warp-lang", "av", "opencv-python-headless")
 
 
 def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Path:
-    """Makes an empty folder: `out`, or runs/<command>/<time stamp>/. Raises InputError rather than use a filled one."""
+    """Makes an empty folder: `out`, or runs/<command>/<time stamp>/. Raises InputError rather than use a filled one.
+
+    What a run that was killed left half-written is not in the way.
+    """
     if out is None:
         return _stamped(root / command)
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not _was_killed(out))):
         raise InputError(f"'{out}' exists and is not an empty folder", "a new folder", "give another --out")
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -45,13 +49,28 @@ def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS
 
 @contextmanager
 def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Iterator[Path]:
-    """`create_run` for as long as it is being filled: an error or Ctrl-C leaves no half-written folder."""
+    """`create_run` for as long as it is being filled: an error or Ctrl-C leaves no half-written folder.
+
+    Raises InputError while another run fills it.
+    """
     folder = create_run(command, out, root=root)
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    with alone(folder / _LOCK, "run"):
+        for left in folder.iterdir():
+            if left.is_dir():
+                shutil.rmtree(left)
+            elif left.name != _LOCK:
+                left.unlink()
+        try:
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        (folder / _LOCK).unlink()
+
+
+def _was_killed(folder: Path) -> bool:
+    """Whether a run did not come to its end in this folder, or is still at it."""
+    return (folder / _LOCK).is_file() and not (folder / "result.json").exists()
 
 
 def newest_run(command: str = "identify", *, root: Path = RUNS) -> Path:

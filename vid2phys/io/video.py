@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Image = NDArray[np.uint8]
 _WRITER_TIME_BASE = Fraction(1, 90_000)
+_LOCAL = {"protocol_whitelist": "file"}  # a playlist may name addresses; and a colon in a name is no protocol
 _A_VIDEO = "a video (mp4, mov, mkv, avi, webm ...)"
 _REENCODE = "repair it with `ffmpeg -i IN -c:v libx264 OUT.mp4`, or copy it again"
 
@@ -144,7 +145,7 @@ def _open(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
 
     logging.getLogger("libav").setLevel(logging.CRITICAL)  # its complaints come back as our one line
     try:
-        container = av.open(str(path))
+        container = av.open(f"file:{path}", metadata_errors="replace", container_options=_LOCAL)
     except (av.FFmpegError, OSError):
         remedy = f"check the file; when a recording or copy was cut short, {_REENCODE}"
         raise InputError(f"'{path}' is not a video that can be read, or is cut short", _A_VIDEO, remedy) from None

@@ -21,6 +21,11 @@ from vid2phys.types import Array
 Indices = NDArray[np.int64]
 _A_VOLUME = "a mesh of tets (.msh, .vtk, .vtu, .mesh ...)"
 _SURFACES = (".stl", ".obj", ".ply", ".off", ".glb", ".gltf", ".3mf", ".dae")
+# By ending, meshio's readers that come back from any file. Those of ANSYS (.msh too), Nastran, TetGen ... may not.
+_FORMATS = {
+    **{".msh": "gmsh", ".vtk": "vtk", ".vtu": "vtu", ".mesh": "medit", ".meshb": "medit", ".inp": "abaqus"},
+    **{".xml": "dolfin-xml", ".vol": "netgen", ".avs": "avsucd", ".post": "permas", ".dato": "permas"},
+}
 _FLAT_KINDS = ("vertex", "line", "triangle", "quad")  # cells that fill no volume
 _FLAT = 1e-9  # volumes below this share of the cube of the longest edge are flat
 _EDGE = 0.1  # of a tet made from a surface, as a share of the diagonal of its bounding box
@@ -37,7 +42,7 @@ class Volume:
 
 
 def load_volume(path: str | Path, units: str = "m", *, units_flag: str = "--body-units") -> Volume:
-    """Reads a mesh of tets written in `units` (m, cm, mm, in, ft) in any format of meshio.
+    """Reads a mesh of tets written in `units` (m, cm, mm, in, ft) in a format of `_FORMATS`.
 
     Tets that are all left-handed are of another convention and turned. Of tets of higher order the corners are kept;
     vertices that are no corner are dropped, with a warning. A surface (STL, OBJ ..., or a file without tets) is filled
@@ -68,10 +73,15 @@ def _read(path: Path) -> Any:
     """meshio's mesh. It prints and leaves by SystemExit where it fails."""
     import meshio
 
+    kind = _FORMATS.get(path.suffix.lower())
+    if kind is None:
+        remedy = f"convert it: meshio convert {path.name} {path.stem}.vtu"
+        raise InputError(f"'{path}' is of a kind that is not read", ", ".join(_FORMATS), remedy)
+
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            return meshio.read(path)
+            return meshio.read(path, kind)
     except (Exception, SystemExit) as error:  # its readers raise whatever they meet
         reason = " ".join((said.getvalue() or str(error) or type(error).__name__).split())[:_LONGEST_REASON]
         raise InputError(f"'{path}' cannot be read ({reason})", _A_VOLUME, "export it again") from error
@@ -103,6 +113,8 @@ def _triangles(cells: Any) -> Indices:
 
 def _used(path: Path, points: Array, elements: Indices) -> tuple[Array, Indices]:
     """Points that are corners, and elements renumbered. Raises InputError for indices and numbers that are none."""
+    if not len(elements):
+        raise InputError(f"'{path}' has no cells", _A_VOLUME, "mesh the body's volume")
     if elements.min() < 0 or elements.max() >= len(points):
         got = f"'{path}' has {len(points)} vertices and a cell that uses vertex {elements.max() + 1}"
         raise InputError(got, _A_VOLUME, "the file is cut short; copy or export it again")

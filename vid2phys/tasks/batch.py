@@ -19,24 +19,24 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from vid2phys.errors import InputError, UsageError, Vid2PhysError
-from vid2phys.io.files import read_text, write_text
+from vid2phys.io.files import alone, read_text, write_text
 from vid2phys.io.run import read_result, write_json
+from vid2phys.io.yaml_files import read_yaml
 from vid2phys.tasks.batch_workers import Ended, Job, on_ray, on_this_machine
-from vid2phys.tasks.config import PATHS, as_yaml
+from vid2phys.tasks.config import PATHS, as_yaml, checked, options_of, shortened
 from vid2phys.tasks.progress import Progress, silent
 
 _WHAT = "a YAML file with `clips`, and `defaults` for all of them"
 _ALIASES = {"set": "set_values", "solver": "method"}
 _OUR_OWN = ("jobs", "summary.json", "summary.csv")
-_NAME = re.compile(r"\w[\w.-]*")
-_GIVEN_BY_BATCH = ("out", "progress")
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+_OUR_OWN_OPTIONS = ("out",)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def batch(
     jobs = read_jobs(clips, folder)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}", "1 or more", "leave it out for one a core")
-    with _alone(folder) as lock:
+    with alone(folder / ".lock", "batch") as lock:
         left = [job for job in jobs if not _is_done(job)]
         done = {job.name: _outcome(job) for job in jobs if job not in left}
         progress("identifying clips", len(done), len(jobs))
@@ -100,25 +100,16 @@ def batch(
 
 def read_jobs(path: Path, out: Path) -> list[Job]:
     """The clips of a file with all their options. Raises InputError naming the clip and option at fault."""
-    import inspect
-
-    import yaml
-
-    from vid2phys.tasks.identify import identify
-
-    try:
-        data = yaml.safe_load(read_text(path, _WHAT))
-    except yaml.YAMLError as error:
-        raise InputError(f"'{path}' is not YAML ({str(error).splitlines()[0]})", _WHAT) from error
+    data = read_yaml(path, _WHAT)
     if not isinstance(data, dict) or not set(data) <= {"defaults", "clips"} or not data.get("clips"):
         raise InputError(f"'{path}' has no list of clips", _WHAT, "see `vid2phys batch --help`")
-    allowed = set(inspect.signature(identify).parameters) - {*_GIVEN_BY_BATCH}
+    allowed = {name: kind for name, kind in options_of("identify").items() if name not in _OUR_OWN_OPTIONS}
     defaults = _options(path, "defaults", data.get("defaults") or {}, allowed)
     entries = data["clips"] if isinstance(data["clips"], list) else [data["clips"]]
     jobs: list[Job] = []
     for number, entry in enumerate(entries, start=1):
         for clip in _expanded(path, number, entry):
-            options = defaults | _options(path, f"clip {number}", clip, allowed | {"name"})
+            options = defaults | _options(path, f"clip {number}", clip, allowed | {"name": str})
             jobs.append(_job(path, number, options, out))
     names = [job.name for job in jobs]
     again = next((name for i, name in enumerate(names) if name in names[:i]), None)
@@ -132,7 +123,8 @@ def _expanded(path: Path, number: int, entry: object) -> list[dict[str, object]]
     if isinstance(entry, dict):
         return [entry]
     if not isinstance(entry, str):
-        raise InputError(f"clip {number} of '{path}' is {entry!r}", "a path, a pattern, or options with `clip`")
+        got = f"clip {number} of '{path}' is {shortened(entry)}"
+        raise InputError(got, "a path, a pattern, or options with `clip`")
     if not any(mark in entry for mark in "*?["):
         return [{"clip": entry}]
     pattern = Path(entry)
@@ -143,19 +135,14 @@ def _expanded(path: Path, number: int, entry: object) -> list[dict[str, object]]
     return [{"clip": str(clip.absolute())} for clip in found]
 
 
-def _options(path: Path, where: str, given: object, allowed: set[str]) -> dict[str, Any]:
+def _options(path: Path, where: str, given: object, allowed: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise InputError(f"{where} of '{path}' is {given!r}", "options by name")
+        raise InputError(f"{where} of '{path}' is {shortened(given)}", "options by name")
     named = {str(name).replace("-", "_"): value for name, value in given.items()}
     named = {_ALIASES.get(name, name): value for name, value in named.items()}
-    for name in named:
-        if name not in allowed:
-            raise InputError(
-                f"{where} of '{path}' has the unknown option '{name}'", f"some of {', '.join(sorted(allowed))}"
-            )
     if isinstance(named.get("fit"), str):
         named["fit"] = [part.strip() for part in named["fit"].split(",") if part.strip()]
-    return named
+    return checked(f"{where} of '{path}'", named, allowed)
 
 
 def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
@@ -171,20 +158,6 @@ def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
             relative = options[key].replace("{stem}", Path(clip).stem)
             options[key] = (path.parent / Path(relative).expanduser()).absolute()
     return Job(name, as_yaml("identify", options), out / "jobs" / f"{name}.yaml", out / name)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[TextIO]:
-    """Raises InputError while another batch, or a clip's process that it left behind, works in the folder."""
-    import fcntl
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another batch is at work in '{folder}'", "one", "wait, or give --out") from None
-        yield lock
 
 
 def _is_done(job: Job) -> bool:

@@ -12,7 +12,8 @@ from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
-from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_json, write_json
+from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, to_json, write_json
+from vid2phys.io.yaml_files import read_yaml
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
 from vid2phys.report.metrics import Turns, summarize
 from vid2phys.rotations import Array, quat_from_matrix
@@ -90,7 +91,7 @@ def evaluate(
             columns[name] = _refused(name, offset, estimate, str(error))
             continue
         columns[name] = _column(name, estimate, log, alignments[name])
-    metrics = {"schema": "vid2phys.metrics/1", **columns.pop(asked), "also": columns}
+    metrics = to_json({"schema": "vid2phys.metrics/1", **columns.pop(asked), "also": columns})
     write_json(folder / "metrics.json", metrics)
     if plots:
         from vid2phys.report.evaluation_plots import plot_evaluation
@@ -104,9 +105,9 @@ def load_run(folder: Path) -> RunPoses:
     """The poses of a run of identify. Raises InputError when the folder holds no such run."""
     from vid2phys.engine import systems
 
-    result = read_json(folder / "result.json", "the result.json of a run of identify")
+    result = read_result(folder)
     trajectory = load_trajectory(folder / "trajectory.csv")
-    positions, quats = systems.get(str(result["system"])).body_pose(trajectory.states)
+    positions, quats = systems.get(result["system"]).body_pose(trajectory.states)
     std = None
     if trajectory.covariance is not None:
         std = np.sqrt(np.diagonal(trajectory.covariance, axis1=1, axis2=2))[:, :6]
@@ -131,20 +132,19 @@ def _alignment_name(align: str) -> str:
     raise unknown_name("alignment", align, tuple(ALIGNMENTS))
 
 
-def _inputs(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
-    """Paths and options of a run, from its config.yaml, else from result.json."""
+def _inputs(folder: Path, result: dict[str, Any]) -> dict[str, str]:
+    """Paths and other texts among the options of a run, from its config.yaml, else from result.json."""
     inputs = {
         name: value["path"] if isinstance(value, dict) and "path" in value else value
-        for name, value in result.get("inputs", {}).items()
+        for name, value in result["inputs"].items()
     }
     if (folder / "config.yaml").is_file():
-        import yaml
+        options = read_yaml(folder / "config.yaml", "the config.yaml of a run of identify")
+        inputs |= options if isinstance(options, dict) else {}
+    return {str(name): value for name, value in inputs.items() if isinstance(value, str)}
 
-        inputs.update(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")) or {})
-    return inputs
 
-
-def _camera_position(inputs: dict[str, Any]) -> Array | None:
+def _camera_position(inputs: dict[str, str]) -> Array | None:
     """Where the camera is; None when its file is no longer there."""
     try:
         camera = load_camera(inputs["camera"], inputs.get("camera_pose"))
@@ -153,7 +153,7 @@ def _camera_position(inputs: dict[str, Any]) -> Array | None:
     return None if camera.camera_to_world is None else camera.camera_to_world[:3, 3]
 
 
-def _symmetry(inputs: dict[str, Any]) -> Turns | None:
+def _symmetry(inputs: dict[str, str]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
     from vid2phys.risp.shape.groups import offsets
     from vid2phys.risp.shape.symmetry import find_symmetry

@@ -113,27 +113,27 @@ def identify(
     several = read_several(each)
     require_frames(several)
     inputs = several[0]
-    if len(several) > 1:
-        result = joined(fit_several(several, options, progress))
-    elif inputs.model is not None and inputs.model.shape.kind != "rigid":
-        result = _identify_posed(inputs, fit, progress)
-    else:
-        if observation is None:
-            tracked = track_clip(inputs, progress)
-        else:
-            tracked, notes = given_track(observation, body_points, inputs.clip, inputs.camera, inputs.mesh)
-            inputs = replace(inputs, warnings=(*inputs.warnings, *notes))
-        result = solve(
-            *(inputs, tracked),
-            fit=fit,
-            method=method,
-            loss=loss,
-            starts=starts,
-            seed=seed,
-            refine=refine and observation is None,
-            progress=progress,
-        )
     with new_run("identify", out) as folder:
+        if len(several) > 1:
+            result = joined(fit_several(several, options, progress))
+        elif inputs.model is not None and inputs.model.shape.kind != "rigid":
+            result = _identify_posed(inputs, fit, progress)
+        else:
+            if observation is None:
+                tracked = track_clip(inputs, progress)
+            else:
+                tracked, notes = given_track(observation, body_points, inputs.clip, inputs.camera, inputs.mesh)
+                inputs = replace(inputs, warnings=(*inputs.warnings, *notes))
+            result = solve(
+                *(inputs, tracked),
+                fit=fit,
+                method=method,
+                loss=loss,
+                starts=starts,
+                seed=seed,
+                refine=refine and observation is None,
+                progress=progress,
+            )
         write_config(folder / "config.yaml", "identify", options | {"out": None})
         seconds = time.perf_counter() - started
         if len(several) > 1:

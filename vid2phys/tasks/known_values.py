@@ -12,8 +12,8 @@ import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
-from vid2phys.io.files import read_text
 from vid2phys.io.mesh import MassProperties
+from vid2phys.io.yaml_files import read_yaml
 from vid2phys.solvers.view import with_view
 from vid2phys.tasks.beliefs import Beliefs
 from vid2phys.types import Actions, Parameters
@@ -21,6 +21,7 @@ from vid2phys.types import Actions, Parameters
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
 NO_BELIEFS = Beliefs()
+_LARGEST = 1e300  # of whole numbers, which a file may write without end
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
 
@@ -41,17 +42,12 @@ class Known:
 
 def read_parameters(path: str | Path) -> dict[str, float]:
     """Known values from a YAML file `name: value` in SI. Raises InputError for anything else."""
-    import yaml
-
-    try:
-        data = yaml.safe_load(read_text(path, "a YAML file of parameters"))
-    except yaml.YAMLError as error:
-        raise InputError(f"'{path}' is not YAML ({str(error).splitlines()[0]})", "lines 'name: value'") from error
+    data = read_yaml(path, "a YAML file of parameters, lines 'name: value'")
     if not isinstance(data, dict):
         raise InputError(f"'{path}' holds no parameters", "lines 'name: value' in SI", "see `vid2phys systems`")
     values = {}
     for name, value in data.items():
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _LARGEST:
             raise InputError(f"'{path}' gives {name} as '{value}'", "a number in SI", "write it without a unit")
         values[str(name)] = float(value)
     return values

@@ -6,6 +6,7 @@ Everything that takes long resumes: finished shards of renders and finished epoc
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def train_risp(
     that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.engine.systems import from_file, get
-    from vid2phys.io.files import disk_errors
+    from vid2phys.io.files import alone, disk_errors
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model import Model
@@ -97,10 +98,12 @@ def train_risp(
     work = Path(work) if work is not None else WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        work.mkdir(parents=True, exist_ok=True)
-        if not resume:
-            together.after_the_first(lambda: _empty(work))
-        with show_training(quiet or not together.leads()) as progress:
+        with ExitStack() as held:
+            if together.leads():
+                held.enter_context(alone(work / ".lock", "training"))
+                if not resume:
+                    _empty(work)
+            progress = held.enter_context(show_training(quiet or not together.leads()))
             for note in notes:
                 progress.note(f"note: {note}")
             if posed:

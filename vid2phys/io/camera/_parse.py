@@ -13,6 +13,7 @@ import yaml
 
 from vid2phys.errors import InputError
 from vid2phys.io import files
+from vid2phys.io.yaml_files import LARGEST_YAML
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
@@ -61,16 +62,14 @@ class _NoAliases(yaml.SafeLoader):
 def parse(text: str) -> Any:
     """The YAML or JSON in `text`; None where it is neither. The `%YAML:1.0` line, which YAML forbids, is dropped."""
     plain = "\n".join(line for line in text.splitlines() if not line.startswith("%YAML"))
+    if plain.lstrip().startswith("{"):
+        try:
+            return json.loads(plain)
+        except (ValueError, RecursionError):
+            pass  # YAML's own {a: 1} looks like JSON
     try:
-        return json.loads(plain) if plain.lstrip().startswith("{") else _NoAliases(plain).get_single_data()
-    except ValueError:
-        if not plain.lstrip().startswith("{"):
-            return None
-    except (yaml.YAMLError, RecursionError):
-        return None
-    try:  # YAML's own {a: 1} looks like JSON
-        return _NoAliases(plain).get_single_data()
-    except (yaml.YAMLError, RecursionError, ValueError):
+        return _NoAliases(plain).get_single_data() if len(plain) <= LARGEST_YAML else None
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         return None
 
 
@@ -79,7 +78,7 @@ def matrix(path: str | Path, key: str, value: Any, shape: tuple[int, ...] | None
     raw = value.get("data") if isinstance(value, dict) else value
     try:
         found = np.array([] if raw is None else raw, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"'{key}' in '{path}' is not numeric", "numbers", "check the file") from None
     if not np.isfinite(found).all():
         raise InputError(f"'{key}' in '{path}' is not finite", "numbers", "calibrate again")

@@ -76,7 +76,7 @@ def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]
         if not rigid or abs(scale - 1.0) < _SAME_SIZE or not 1.0 / LARGEST_SCALE < scale < LARGEST_SCALE:
             scale = 1.0
         return signature_distance(own.scaled(scale), signature), scale
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(
             f"the model '{folder}' has no mesh signature", "a whole config.json", "train it again"
         ) from error

@@ -223,7 +223,7 @@ class Model:
             Calibration.from_dict(calibration)
             if view_size <= 0 or view_size % 2 ** (int(sizes["fine"].get("depth", 3)) + 1):
                 raise ValueError(f"views of {view_size} px do not fit the network")
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RuntimeError) as error:
             why = " ".join(str(error).split())[:120]
             raise InputError(f"'{folder / _CONFIG}' is incomplete ({why})", f"schema {SCHEMA}", _RETRAIN) from error
         _fill(fine, folder / _FINE, device)

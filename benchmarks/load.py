@@ -1,0 +1,156 @@
+"""Large jobs: `python -m benchmarks.load --clips N` and `python -m benchmarks.load --seconds S`.
+
+--clips: a batch of N short clips, given as keypoints of the sample: the largest memory of the batch's own process after
+each tenth of the clips, which should not grow, and whether each result is that of a single run, to the bit.
+--seconds: a clip of 3840x2160 that shows the sample's flight forth and back, tracked whole: the peak of the process's
+memory, and how many frames were found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "quadrotor"
+WIDE, HIGH, FPS = 3840, 2160, 30
+TURN = 30  # frames that the clip goes forth, and then back
+
+
+def peak_mb() -> int:
+    """The largest memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+def many_clips(count: int, folder: Path) -> dict[str, Any]:
+    """A batch, and one of its clips by itself."""
+    from tests.unit.test_batch import ACTIONS, require_same_runs, write_batch
+    from tests.unit.test_given_points import write_sample_keypoints
+    from vid2phys.tasks.batch import batch
+    from vid2phys.tasks.identify import identify
+
+    write_sample_keypoints(folder)
+    clips = "".join(f"  - {{clip: clip.mp4, name: clip{i}}}\n" for i in range(count))
+    path = write_batch(folder, clips, ACTIONS)
+    memory: list[int] = []
+
+    def progress(stage: str, done: int = 0, total: int = 0) -> None:
+        if done and done % max(1, count // 10) == 0:
+            memory.append(peak_mb())
+
+    began = time.monotonic()
+    outcomes, out = batch(path, out=folder / "out", progress=progress)
+    seconds = time.monotonic() - began
+    same = 0
+    identify(
+        *(folder / "clip.mp4", SAMPLE / "quad.obj", SAMPLE / "camera.yaml"),
+        actions=SAMPLE / "actions.csv",
+        fit=("mass",),
+        observation=folder / "k.csv",
+        body_points=folder / "body.csv",
+        overlay=False,
+        out=folder / "single",
+    )
+    for outcome in outcomes:
+        require_same_runs(folder / "single", out / outcome.name)
+        same += 1
+    converged = sum(outcome.converged for outcome in outcomes)
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+    return {
+        **{"clips": count, "converged": converged, "same_as_single": same, "seconds": round(seconds)},
+        **{"batch_mb": memory, "largest_clip_mb": largest},
+    }
+
+
+def write_long_clip(path: Path, seconds: float) -> None:
+    """The sample's first second forth and back, enlarged into a wide frame; encoded once and repeated as it is."""
+    import av
+    import cv2
+
+    from vid2phys.io.video import read_clip
+
+    frames = [frame for _, frame in zip(range(TURN), read_clip(SAMPLE / "clip.mp4").frames, strict=False)]
+    once = path.with_name("once.mp4")
+    with av.open(str(once), "w") as container:
+        stream: Any = container.add_stream("libx264", rate=FPS)
+        stream.width, stream.height, stream.pix_fmt = WIDE, HIGH, "yuv420p"
+        stream.options = {"preset": "ultrafast", "crf": "20", "bf": "0"}
+        for frame in (*frames, *frames[::-1]):
+            wide = np.full((HIGH, WIDE, 3), frame.mean(axis=(0, 1)), np.uint8)
+            side = (WIDE - HIGH * 4 // 3) // 2
+            wide[:, side:-side] = cv2.resize(frame, (WIDE - 2 * side, HIGH), interpolation=cv2.INTER_CUBIC)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(wide, format="rgb24")))
+        container.mux(stream.encode())
+    repeats = max(1, round(seconds * FPS / (2 * TURN)))
+    with av.open(str(path), "w") as out, av.open(str(once)) as source:
+        stream = out.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux(video=0) if packet.size]
+        length = sum(packet.duration for packet in packets)
+        for again in range(repeats):
+            for packet in packets:
+                copy = av.Packet(bytes(packet))
+                copy.pts, copy.dts = packet.pts + again * length, packet.dts + again * length
+                copy.duration, copy.time_base, copy.stream = packet.duration, packet.time_base, stream
+                copy.is_keyframe = packet.is_keyframe
+                out.mux(copy)
+
+
+def long_clip(seconds: float, folder: Path) -> dict[str, Any]:
+    """The tracker over a clip of this length; what it costs before, of libraries and the clip's making, is apart."""
+    from vid2phys.engine.systems import get
+    from vid2phys.io.camera import load_camera
+    from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.video import read_clip
+    from vid2phys.risp.networks.find import find_model
+    from vid2phys.risp.pixels.paint import Paint
+    from vid2phys.risp.renders.viewpoints import tilt_spread
+    from vid2phys.risp.tracking.track import track
+
+    path = folder / "long.mp4"
+    write_long_clip(path, seconds)
+    made_mb = peak_mb()
+    camera, mesh = load_camera(SAMPLE / "camera.yaml"), load_mesh(SAMPLE / "quad.obj")
+    scale, side = HIGH / camera.height, (WIDE - HIGH * 4 // 3) // 2
+    K = np.diag([scale, scale, 1.0]) @ camera.K
+    K[:2, 2] += 0.5 * (scale - 1.0) + np.array([side, 0.0])
+    model = find_model(mesh)
+    clip = read_clip(path)
+    began = time.monotonic()
+    found = track(
+        *(clip, replace(camera, K=K, width=WIDE, height=HIGH), model, model.radius_m),
+        tilt_std_rad=tilt_spread(get("quadrotor")),
+        mesh=mesh,
+        paint=Paint.of(mesh, model.rotations, model.center),
+    )
+    took = time.monotonic() - began
+    tracked = int(found.tracked.sum())
+    return {
+        **{"seconds_of_video": round(float(clip.times_s[-1]), 1), "frames": len(clip.times_s), "tracked": tracked},
+        **{"peak_mb": peak_mb(), "peak_mb_before": made_mb, "frames_a_second": round(len(clip.times_s) / took, 1)},
+    }
+
+
+def main() -> int:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clips", type=int)
+    parser.add_argument("--seconds", type=float)
+    asked = parser.parse_args()
+    if (asked.clips is None) == (asked.seconds is None):
+        parser.error("give --clips N or --seconds S")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        print(json.dumps(many_clips(asked.clips, folder) if asked.clips else long_clip(asked.seconds, folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
