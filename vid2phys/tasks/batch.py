@@ -153,8 +153,9 @@ def _options(path: Path, where: str, given: object, allowed: set[str]) -> dict[s
             raise InputError(
                 f"{where} of '{path}' has the unknown option '{name}'", f"some of {', '.join(sorted(allowed))}"
             )
-    if isinstance(named.get("fit"), str):
-        named["fit"] = [part.strip() for part in named["fit"].split(",") if part.strip()]
+    for name in ("fit", "without"):
+        if isinstance(named.get(name), str):
+            named[name] = [part.strip() for part in named[name].split(",") if part.strip()]
     return named
 
 
