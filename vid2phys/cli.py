@@ -112,6 +112,9 @@ def identify(
         int,
         typer.Option("--starts", help="Starts of shooting, rmsprop, adam, parameters up to twice off."),
     ] = 1,
+    without: Annotated[
+        str, typer.Option("--without", help="What losses of pictures are not to draw: shading,texture.")
+    ] = "",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/identify/TIME).")] = None,
     seed: SeedOption = 0,
     refine: Annotated[
@@ -129,7 +132,7 @@ def identify(
         "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
         "observation": observation, "body_points": body_points, "method": method, "loss": loss, "starts": starts,
-        "out": out, "seed": seed, "refine": refine, "overlay": overlay,
+        "without": _names(without), "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)

@@ -19,7 +19,8 @@ from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import to_json
 from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.model import Model
-from vid2phys.solvers import gradient
+from vid2phys.solvers import gradient, scene
+from vid2phys.solvers.scene import lit
 from vid2phys.tasks import identify as task
 from vid2phys.tasks.descend import check_options
 from vid2phys.tasks.film import write_clip
@@ -83,6 +84,25 @@ def test_every_way_gives_a_result_with_all_starts(
     assert ("shooting" if solver == "shooting" else f"{solver} by {loss}") in told
 
 
+def test_what_is_not_drawn_is_not_lit(filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "ITERATIONS", 1)
+    inputs, flight = filmed
+    asked: list[dict[str, bool]] = []
+
+    def watched(*given: object, **looks: bool) -> scene.Scene:
+        asked.append(looks)
+        return lit(*given, **looks)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scene, "lit", watched)
+    found = [
+        solve(inputs, tracked(flight), fit=("mass",), method="adam", loss="pixel", without=without, refine=False)
+        for without in ((), ("shading",))
+    ]
+    assert asked == [{"shading": True, "texture": True}, {"shading": False, "texture": True}]
+    losses = [result.diagnostics["starts"][0]["loss"] for result in found]  # type: ignore[index]
+    assert losses[1] > 1.1 * losses[0]
+
+
 def test_a_rollout_that_leaves_the_motion_is_not_converged(
     filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,11 +124,16 @@ def test_a_rollout_that_leaves_the_motion_is_not_converged(
         (("smoothing", "pixel", 1), "--loss pixel with --solver smoothing; expected --loss keypoint; or use --solver"),
         (("smoothing", "keypoint", 3), "--starts 3 with --solver smoothing"),
         (("adam", "keypoint", 0), "--starts 0; expected 1 or more"),
+        (("adam", "pixel", 1, "paint"), "unknown look 'paint'; expected one of shading, texture"),
+        (
+            ("adam", "state", 1, "texture"),
+            "--without texture with --loss state, which draws nothing; expected --loss",
+        ),
     ],
 )
-def test_options_that_do_not_go_together_are_named(options: tuple[str, str, int], text: str) -> None:
+def test_options_that_do_not_go_together_are_named(options: tuple[str, str, int, *tuple[str, ...]], text: str) -> None:
     with pytest.raises(UsageError) as raised:
-        check_options(*options, actions=True, rigid=True)
+        check_options(*options[:3], without=options[3:], actions=True, rigid=True)
     assert text in str(raised.value)
 
 

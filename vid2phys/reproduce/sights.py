@@ -67,7 +67,7 @@ def scene_of(experiment: Experiment, views: Views) -> Scene:
     names = [f.name for f in Views.__dataclass_fields__.values()]
     first = Views(**{name: getattr(views, name)[:1] for name in names})
     system = experiment.plan.system
-    known = lit(system, experiment.mesh, first, torch.from_numpy(experiment.states[:1].copy()))
+    known = lit(system, experiment.mesh, first, torch.from_numpy(experiment.states[:1].copy()), texture=False)
     return Scene(system, experiment.mesh, views, known.light)
 
 

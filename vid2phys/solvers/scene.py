@@ -3,13 +3,14 @@
 A clip is compared in *views*: square pictures around the object, each of a camera without distortion, resampled from a
 frame once (`risp.tracking.view`). Light is composited linearly and encoded as sRGB. The body's colours are linear in
 its normals, a part each: as much of an unknown light as a few frames tell (Basri and Jacobs, PAMI 2003: of a convex
-body without gloss the first two orders of spherical harmonics; the first order is what is taken here).
+body without gloss the first two orders of spherical harmonics; the first order is what is taken here). What a mesh has
+of colours, in a texture or of its faces, is lit by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import closed, draw, normals_of
+from vid2phys.engine.render.differentiable import Paint, closed, draw, normals_of
+from vid2phys.engine.render.paint import textured
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.risp.tracking.view import View, resample
@@ -26,7 +28,7 @@ from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera, Mesh
 
 _RIDGE = 1e-3  # of the pixels that a part covers: colours that no picture tells stay near grey
-_GREY = 0.18
+_GREY, _WHITE = 0.18, 1.0  # light of a part that is never seen: of one without colours, and on one that has its own
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,14 @@ class Views:
 @dataclass(frozen=True)
 class Scene:
     """A body before what is behind it. light: [parts, 4, 3], linear light of a part's face with the unit normal n
-    (world axes, towards the camera): light[0] + n @ light[1:]."""
+    (world axes, towards the camera): light[0] + n @ light[1:]. paint: what it is multiplied with over the faces; None:
+    nothing."""
 
     system: System
     mesh: Mesh
     views: Views
     light: Array
+    paint: Paint | None = None
 
     @cached_property
     def _one_sided(self) -> NDArray[np.bool_]:
@@ -109,7 +113,7 @@ class Scene:
         shape, normals = self._placed(states)
         light = torch.from_numpy(self.light)[torch.from_numpy(self.mesh.part)]
         colors = light[:, 0] + torch.einsum("nfa,fac->nfc", normals, light[:, 1:])
-        picture, coverage = self._drawn(shape, colors)
+        picture, coverage = self._drawn(shape, self._painted(colors))
         return encoded(picture + (1.0 - coverage[..., None]) * self._behind)
 
     def coverage(self, states: Tensor) -> Tensor:
@@ -136,35 +140,57 @@ class Scene:
         normals = torch.where(away & ~torch.from_numpy(self._one_sided)[:, None], -normals, normals)
         return vertices, normals @ to_view[:, :3, :3]
 
-    def _drawn(self, vertices: Tensor, colors: Tensor) -> tuple[Tensor, Tensor]:
+    def _painted(self, light: Tensor, channels: slice = slice(None)) -> Tensor | Paint:
+        """Light [n, F, C] of the faces, times these channels of the paint."""
+        paint = self.paint
+        if paint is None:
+            return light
+        return lambda pieces: light[pieces.picture, pieces.face] * paint(pieces)[:, channels]
+
+    def _drawn(self, vertices: Tensor, colors: Tensor | Paint) -> tuple[Tensor, Tensor]:
         size, K = self.views.size, torch.from_numpy(self.views.K)
         return draw(vertices, self.mesh.faces, colors, K, size, size, one_sided=self._one_sided)
 
 
-def lit(system: System, mesh: Mesh, views: Views, states: Tensor) -> Scene:
+def lit(
+    system: System, mesh: Mesh, views: Views, states: Tensor, *, texture: bool = True, shading: bool = True
+) -> Scene:
     """A scene whose light explains the views best if the body moves through states [F, N] (linear least squares).
 
-    Raises InputError when it is in none of the views.
+    texture: draw the mesh's colours, where it has any. shading: let light depend on the normals; if not, each part has
+    one for all of its faces. Raises InputError when the body is in none of the views.
     """
     parts = len(mesh.part_names)
     scene = Scene(system, mesh, views, np.zeros((parts, 4, 3)))
     scene.require_overlap(states)
     with torch.no_grad():
         vertices, normals = scene._placed(states)
+        if texture and mesh.texture is not None:
+            pixel_m = float(vertices[..., 2].mean()) / float(views.K[:, 0, 0].mean())
+            scene = replace(scene, paint=textured(mesh, pixel_m))
         basis = torch.zeros((*normals.shape[:2], parts, 4), dtype=torch.float64)
-        face = torch.arange(len(mesh.faces))
-        basis[:, face, torch.from_numpy(mesh.part)] = torch.cat([torch.ones_like(normals[..., :1]), normals], dim=-1)
-        design, coverage = scene._drawn(vertices, basis.flatten(2))
-        target = linear(torch.from_numpy(views.pictures)) - (1.0 - coverage[..., None]) * scene._behind
-        used = torch.from_numpy(views.known) & (coverage > 0.0)
-        rows, right = design[used], target[used]
-        rows_t = rows.T
-        ridge = _RIDGE * (rows_t @ rows).diagonal().reshape(parts, 4)[:, :1].clamp(min=1.0).expand(parts, 4).flatten()
-        grey = torch.zeros((parts, 4, 3), dtype=torch.float64)
-        grey[:, 0] = _GREY
-        grey = grey.flatten(0, 1)
-        light = grey + torch.linalg.solve(rows_t @ rows + torch.diag(ridge), rows_t @ (right - rows @ grey))
-    return Scene(system, mesh, views, light.reshape(parts, 4, 3).numpy())
+        terms = torch.cat([torch.ones_like(normals[..., :1]), normals if shading else 0.0 * normals], dim=-1)
+        basis[:, torch.arange(len(mesh.faces)), torch.from_numpy(mesh.part)] = terms
+        apart = [slice(None)] if scene.paint is None else [slice(c, c + 1) for c in range(3)]
+        light = torch.cat([_light_of(scene, vertices, basis, channels) for channels in apart], dim=-1)
+    return replace(scene, light=light.numpy())
+
+
+def _light_of(scene: Scene, vertices: Tensor, basis: Tensor, channels: slice) -> Tensor:
+    """Light [parts, 4, C] of channels that have one paint. vertices: [n, V, 3] in view axes. basis: [n, F, parts, 4],
+    what the light of their faces is a sum of."""
+    parts, views = basis.shape[2], scene.views
+    design, coverage = scene._drawn(vertices, scene._painted(basis.flatten(2), channels))
+    target = linear(torch.from_numpy(views.pictures)) - (1.0 - coverage[..., None]) * scene._behind
+    used = torch.from_numpy(views.known) & (coverage > 0.0)
+    rows, right = design[used], target[used][:, channels]
+    squares = rows.T @ rows
+    ridge = _RIDGE * squares.diagonal().reshape(parts, 4)[:, :1].clamp(min=1.0).expand(parts, 4).flatten()
+    before = torch.zeros((parts, 4, right.shape[-1]), dtype=torch.float64)
+    before[:, 0] = _GREY if scene.paint is None else _WHITE
+    before = before.flatten(0, 1)
+    light = before + torch.linalg.solve(squares + torch.diag(ridge), rows.T @ (right - rows @ before))
+    return light.reshape(parts, 4, -1)
 
 
 def encoded(light: Tensor) -> Tensor:

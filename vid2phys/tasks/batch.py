@@ -140,8 +140,9 @@ def _options(path: Path, where: str, given: object, allowed: dict[str, Any]) -> 
         raise InputError(f"{where} of '{path}' is {shortened(given)}", "options by name")
     named = {str(name).replace("-", "_"): value for name, value in given.items()}
     named = {_ALIASES.get(name, name): value for name, value in named.items()}
-    if isinstance(named.get("fit"), str):
-        named["fit"] = [part.strip() for part in named["fit"].split(",") if part.strip()]
+    for name in ("fit", "without"):
+        if isinstance(named.get(name), str):
+            named[name] = [part.strip() for part in named[name].split(",") if part.strip()]
     return checked(f"{where} of '{path}'", named, allowed)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
+LOOKS = ("shading", "texture")  # what losses of pictures may draw without
 LEFT = 3.0  # misfit of keypoints from which on the motion is not the one that was seen
 MOST_VIEWS = 24  # of a clip, evenly spread: each is drawn in every iteration
 
@@ -41,17 +42,26 @@ def check_options(
     thrown: bool = False,
     clips: int = 1,
     of_picture: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> None:
     """Raises UsageError for unknown names and for combinations that do not exist, before anything is read.
 
-    thrown: a body that flies free without actions. of_picture: what is fitted of the picture (`solvers.view`).
+    thrown: a body that flies free without actions. of_picture: what is fitted of the picture (`solvers.view`). without:
+    what a loss of pictures is not to draw, of `LOOKS`.
     """
     if solver not in SOLVERS:
         raise unknown_name("solver", solver, SOLVERS)
+    drawn = False
     if loss != "keypoint":
         from vid2phys.solvers.losses import kind
 
-        kind(loss)
+        drawn = "scene" in kind(loss).needs
+    for look in without:
+        if look not in LOOKS:
+            raise unknown_name("look", look, LOOKS)
+    if without and not drawn:
+        got = f"--without {','.join(without)} with --loss {loss}, which draws nothing"
+        raise UsageError(got, "--loss pixel, perceptual or risp_image", "leave one of them out")
     if starts < 1:
         raise UsageError(f"--starts {starts}", "1 or more", "leave it out for one")
     if loss != "keypoint" and solver not in OF_ANY_LOSS:
@@ -82,6 +92,7 @@ def descend(
     solver: str,
     loss: str,
     starts: int,
+    without: tuple[str, ...] = (),
     seed: int = 0,
     progress: Progress = silent,
 ) -> Descent:
@@ -90,7 +101,8 @@ def descend(
     Shooting's Levenberg-Marquardt, by keypoints, comes first: from a state that is only nearly right a whole flight
     runs away from its pictures, and steps of fixed length do not bring it back.
 
-    stage: makes the scene behind the body, for losses of pictures. read: [F, N] states as the network read them.
+    stage: makes the scene behind the body, for losses of pictures, which draw `without` these of `LOOKS`. read: [F, N]
+    states as the network read them.
     Raises Vid2PhysError where the loss has nothing to go by.
     """
     from vid2phys.solvers import gradient, losses
@@ -103,7 +115,7 @@ def descend(
         first = _shoot(problem, smoothed.knot_states, [first], progress).attempts[0].end
     except SimulationError:
         first = replace(first, parameters=smoothed.parameters)
-    evidence = _evidence(inputs, tracked, stage, smoothed, read, losses.kind(loss).needs)
+    evidence = _evidence(inputs, tracked, stage, smoothed, read, losses.kind(loss).needs, without)
     return gradient.solve(
         problem,
         losses.get(loss, problem, evidence),
@@ -170,7 +182,13 @@ def _shoot(problem: Problem, states: Array, starts: list[Start], progress: Progr
 
 
 def _evidence(
-    inputs: Inputs, tracked: Track, stage: Callable[[], Stage], smoothed: Solution, read: Array, needs: tuple[str, ...]
+    inputs: Inputs,
+    tracked: Track,
+    stage: Callable[[], Stage],
+    smoothed: Solution,
+    read: Array,
+    needs: tuple[str, ...],
+    without: tuple[str, ...],
 ) -> Evidence:
     """What the loss asks for."""
     import torch
@@ -186,7 +204,8 @@ def _evidence(
         evidence = replace(evidence, reader=of_model(inputs.network))
     if "scene" in needs:
         views = clip_views(inputs, stage(), smoothed.states, tracked.tracked)
-        scene = lit(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states))
+        looks = {look: look not in without for look in LOOKS}
+        scene = lit(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states), **looks)
         evidence = replace(evidence, scene=scene)
     return evidence
 

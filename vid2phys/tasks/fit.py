@@ -59,14 +59,15 @@ def solve(
     method: str = "smoothing",
     loss: str = "keypoint",
     starts: int = 1,
+    without: tuple[str, ...] = (),
     seed: int = 0,
     refine: bool = True,
     progress: Progress = silent,
 ) -> Result:
     """Fit the system to what was tracked; the status of the result says how that went.
 
-    method, loss, starts: see `descend.check_options`. Whatever the method, smoothing comes first: it settles the branch
-    and where to start.
+    method, loss, starts, without: see `descend.check_options`. Whatever the method, smoothing comes first: it settles
+    the branch and where to start.
     """
     from vid2phys.solvers import smoothing
 
@@ -81,6 +82,7 @@ def solve(
             solver=method,
             loss=loss,
             starts=starts,
+            without=without,
             seed=seed,
             progress=progress,
         )

@@ -74,6 +74,7 @@ def identify(
     method: str = "smoothing",
     loss: str = "keypoint",
     starts: int = 1,
+    without: tuple[str, ...] = (),
     out: str | Path | None = None,
     seed: int = 0,
     refine: bool = True,
@@ -86,7 +87,8 @@ def identify(
     are one for all or one a clip. mesh: None for a system on a known base (a hand, a rod), which has its own;
     `set_values` and `params` are known values in SI, `fit` names the parameters wanted, `priors` (mean and standard
     deviation) and `bounds` say what is held of them. `method` is the solver
-    (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Without
+    (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Losses of
+    pictures draw the body lit and in its mesh's colours, but for what is named in `without` (shading, texture). Without
     `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
     another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or an earlier run's
     observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError for
@@ -107,6 +109,7 @@ def identify(
         thrown=system == "rigid_contact",
         clips=len(each),
         of_picture=tuple(name for name in fit if name in view.NAMES),
+        without=tuple(without),
     )
     check_given(observation, body_points, rigid=mesh is not None, loss=loss, clips=len(each))
     progress("reading inputs")
@@ -130,6 +133,7 @@ def identify(
                 method=method,
                 loss=loss,
                 starts=starts,
+                without=tuple(without),
                 seed=seed,
                 refine=refine and observation is None,
                 progress=progress,
@@ -395,5 +399,5 @@ def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     names = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
     paths = {name: Path(options[name]) for name in names if options[name] is not None}
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
-    plain |= {name: options[name] for name in ("priors", "bounds") if options.get(name)}
+    plain |= {name: options[name] for name in ("priors", "bounds", "without") if options.get(name)}
     return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain

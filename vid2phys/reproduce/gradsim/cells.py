@@ -15,13 +15,15 @@ import numpy as np
 from vid2phys.io.files import write_text
 from vid2phys.reproduce.cells import Rows
 from vid2phys.reproduce.table import Setting, Table, row, short
+from vid2phys.risp.networks.threads import one_thread
 
 Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one body of an experiment. count: objects it is tried on. version: of how outcomes are made."""
+    """One method on one body of an experiment. count: objects it is tried on. version: of how outcomes are made.
+    lacking: why it cannot be filled here, if so."""
 
     table: str
     body: str
@@ -29,6 +31,7 @@ class Cell:
     count: int
     setting: Setting
     version: int = 1
+    lacking: str | None = None
 
     @property
     def path(self) -> Path:
@@ -46,7 +49,7 @@ class Cell:
     def is_asked(self) -> bool:
         """Whether this sitting is for it."""
         bodies, methods = self.setting.bodies, self.setting.methods
-        return (not bodies or self.body in bodies) and (not methods or self.method in methods)
+        return not self.lacking and (not bodies or self.body in bodies) and (not methods or self.method in methods)
 
     def outcomes(self) -> list[Outcome]:
         """Those that are kept, of the first objects."""
@@ -56,8 +59,12 @@ class Cell:
             return []
         return found[: self.count]
 
+    @one_thread()
     def fill(self, work: Callable[[int], Outcome]) -> list[Outcome]:
-        """All outcomes; those that are missing are made by `work`, given the number of the object."""
+        """All outcomes; those that are missing are made by `work`, given the number of the object.
+
+        On one thread: graphs of small pictures wait for threads more than they gain, most of all where others compute.
+        """
         found = self.outcomes()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while len(found) < self.count:
@@ -70,7 +77,7 @@ class Cell:
         """Mean and spread of one number over the objects; without a value where nothing is finished."""
         values = [outcome[key] for outcome in self.outcomes() if outcome.get(key) is not None]
         if not values:
-            return row(self.body, self.method, metric, None, unit, reason="not run yet", **more)
+            return row(self.body, self.method, metric, None, unit, reason=self.lacking or "not run yet", **more)
         spread = {"std": short(float(np.std(values))), "n": len(values), **more}
         return row(self.body, self.method, metric, float(np.mean(values)), unit, **spread)
 
@@ -83,7 +90,9 @@ def rng_of(setting: Setting, *stream: int) -> np.random.Generator:
 def missing_note(cells: Sequence[Cell]) -> list[str]:
     """Which cells are not finished, and how to finish them; nothing where all are."""
     empty = [
-        f"{cell.name} ({len(cell.outcomes())} of {cell.count})" for cell in cells if len(cell.outcomes()) < cell.count
+        f"{cell.name} ({len(cell.outcomes())} of {cell.count})"
+        for cell in cells
+        if len(cell.outcomes()) < cell.count and not cell.lacking
     ]
     if not empty:
         return []

@@ -32,13 +32,15 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 class Filmed:
     """unknown: what is sought, all free, with its values at the start and its bounds. truth: [U] in SI. inputs: what a
     motion follows from, by the unknowns [U] in SI; differentiable. groups: indices of unknowns that are judged
-    together (numbers of the particles of a body), by name; none: each is judged by itself."""
+    together (numbers of the particles of a body), by name; none: each is judged by itself. seen: the pictures of it,
+    where they are of something else than this model (None: what the true motion looks like)."""
 
     shot: Shot
     unknown: Parameters
     truth: Array
     inputs: Callable[[Tensor], Inputs]
     groups: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    seen: Target | None = None
 
     @property
     def start(self) -> Array:
@@ -73,7 +75,9 @@ class Filmed:
 
     @cached_property
     def target(self) -> Target:
-        """What the true motion looks like."""
+        """What was seen."""
+        if self.seen is not None:
+            return self.seen
         with torch.no_grad():
             return Target(self.pictures(torch.from_numpy(self.true_free)))
 
@@ -160,4 +164,4 @@ def _of_intervals(filmed: Filmed, real: Fit) -> dict[str, Any]:
         widths = (high - low)[i] / np.sqrt(np.mean(np.square(filmed.truth[i])))
         kept[f"holds_{name}"] = float(np.mean((low <= filmed.truth)[i] & (filmed.truth <= high)[i]))
         kept[f"width_{name}"] = float(np.mean(widths)) if np.isfinite(widths).all() else None
-    return kept | {"said": list(real.said)}
+    return kept | {"said": list(real.said), "misfit": real.misfit}

@@ -40,12 +40,14 @@ class PictureJudge:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found. estimates: of the free parameters, with 95 % intervals. said: what the pictures do not tell."""
+    """What was found. estimates: of the free parameters, with 95 % intervals. said: what the pictures do not tell.
+    misfit: root mean square of what is left, in deviations of the noise: 1 where the model is right."""
 
     estimates: tuple[Estimate, ...]
     said: tuple[str, ...]
     iterations: int
     loss: float
+    misfit: float
 
     def __getitem__(self, name: str) -> Estimate:
         return next(each for each in self.estimates if each.name == name)
@@ -64,10 +66,12 @@ def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, start
     null = arrow.parameter_covariance(found.information, reference=np.diagonal(found.information))
     with torch.no_grad():
         degrees = float(judge.residuals(torch.from_numpy(found.states.copy())).numel() - len(units))
-    all_of = estimates(fitted, names, null.covariance, null.directions, degrees)
+    misfit = float(np.sqrt(2.0 * found.loss / max(degrees, 1.0)))
+    covariance = max(1.0, misfit) ** 2 * null.covariance  # as in `losses.misfit`: a good fit does not narrow them
+    all_of = estimates(fitted, names, covariance, null.directions, degrees)
     asked = tuple(each for each in all_of if each.name in names)
     said = identifiability(names, null.directions, asked, fitted)
-    return Fit(asked, tuple(said), found.iterations, found.loss)
+    return Fit(asked, tuple(said), found.iterations, found.loss, misfit)
 
 
 def noisy(target: Target, rng: np.random.Generator) -> Target:

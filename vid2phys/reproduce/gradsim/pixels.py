@@ -36,7 +36,8 @@ class Actor:
 
     placed: states [F, N] to its `count` vertices [F, V, 3] m in the world. faces: [T, 3], wound alike. albedo: linear
     RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one
-    lamp far away and the sky), or all of it is as bright.
+    lamp far away and the sky), or all of it is as bright. light: [4, 3], what comes of a face with the unit normal n
+    (world axes) in place of these: light[0] + n @ light[1:], as `scene.lit` finds it; None: as albedo and shading say.
     """
 
     placed: Callable[[Tensor], Tensor]
@@ -46,6 +47,18 @@ class Actor:
     albedo: Array
     paint: Paint | None = None
     shaded: bool = True
+    light: Array | None = None
+
+    def colors(self, normals: Tensor) -> Tensor:
+        """Linear light of its faces, unpainted, from their unit normals towards the camera [F, T, 3]."""
+        if self.light is not None:
+            light = torch.from_numpy(self.light)
+            return light[0] + normals @ light[1:]
+        albedo = torch.from_numpy(self.albedo).expand(*normals.shape[:2], 3)
+        if not self.shaded:
+            return albedo
+        lamp = torch.from_numpy(_LIGHT / np.linalg.norm(_LIGHT))
+        return albedo * (_AMBIENT + _DIFFUSE * (normals @ lamp).clamp(min=0.0))[..., None]
 
     @staticmethod
     def of(
@@ -78,7 +91,10 @@ class Actor:
 
 @dataclass(frozen=True)
 class Stage:
-    """Bodies before one camera without distortion that stands still. background: linear RGB [3]."""
+    """Bodies before one camera without distortion that stands still.
+
+    background: linear RGB, [3] or of each pixel [H, W, 3].
+    """
 
     actors: tuple[Actor, ...]
     camera: Camera
@@ -112,16 +128,12 @@ class Stage:
     def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | Paint:
         """Of all faces, [F, T, 3], or of pieces of them where a body is painted."""
         faces, sides = self._mesh
-        albedo = np.concatenate([np.broadcast_to(a.albedo, (len(a.faces), 3)) for a in self.actors])
-        shaded = np.concatenate([np.full(len(a.faces), a.shaded) for a in self.actors])
-        flat = torch.from_numpy(albedo).expand(len(world), -1, 3)
-        if shaded.any():
-            away = (normals_of(vertices, faces) * vertices[:, faces[:, 0]]).sum(-1, keepdim=True) > 0.0
-            normals = normals_of(world, faces)
-            normals = torch.where(away & ~torch.from_numpy(sides)[:, None], -normals, normals)
-            lamp = torch.from_numpy(_LIGHT / np.linalg.norm(_LIGHT))
-            light = _AMBIENT + _DIFFUSE * (normals @ lamp).clamp(min=0.0)
-            flat = flat * torch.where(torch.from_numpy(shaded), light, torch.ones_like(light))[..., None]
+        away = (normals_of(vertices, faces) * vertices[:, faces[:, 0]]).sum(-1, keepdim=True) > 0.0
+        normals = normals_of(world, faces)
+        normals = torch.where(away & ~torch.from_numpy(sides)[:, None], -normals, normals)
+        counts = [len(actor.faces) for actor in self.actors]
+        each = zip(self.actors, normals.split(counts, dim=1), strict=True)
+        flat = torch.cat([actor.colors(own) for actor, own in each], dim=1)
         if all(actor.paint is None for actor in self.actors):
             return flat
         return partial(self._painted, flat)

@@ -14,6 +14,8 @@ from vid2phys.types import Array
 BLUR_PX = 1.5  # of both pictures: how far off a silhouette may be and still pull
 _REACH = 3  # standard deviations
 _NOISE = 0.004  # of a pixel, full scale 1: the least that is taken, as in `risp.pixels.align`
+_SEEN, _NOISES = 0.02, 6.0  # full scale 1, and deviations of the noise: by so much a body differs from what is behind
+_SHARED = 0.01  # of the pixels that the simulated body covers: where fewer show the real one, they do not overlap
 _CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as one
 
 
@@ -35,16 +37,31 @@ class PixelLoss(Loss):
         views = self._scene.views
         known = torch.from_numpy(views.known[..., None].astype(float))
         self._known = known / (_NOISE * _CORRELATED_PX**0.5)
-        self._target = blurred(torch.from_numpy(views.pictures))
+        self._target, behind = (blurred(torch.from_numpy(each)) for each in (views.pictures, views.backdrop))
+        off = (self._target - behind).abs()
+        noise = 1.4826 * off[torch.from_numpy(views.known)].median() if views.known.any() else off.new_zeros(())
+        self._seen = (off > (_NOISES * noise).clamp(min=_SEEN)).any(-1)
 
     def check(self, states: Tensor) -> None:
-        """See `Loss.check`: silhouettes have to overlap, and what is behind them has to be known somewhere."""
+        """See `Loss.check`: what is behind the body has to be known somewhere, and silhouettes to overlap there, as far
+        as the blur reaches."""
         self._scene.require_overlap(states)
-        if not bool(((self._scene.coverage(states) > 0.0) & (self._known[..., 0] > 0.0)).any()):
+        reach = int(np.ceil(_REACH * BLUR_PX))
+        covered = (self._scene.coverage(states.detach()) > 0.0).double()
+        near = functional.max_pool2d(covered[:, None], 2 * reach + 1, stride=1, padding=reach)[:, 0] > 0.0
+        compared = near & (self._known[..., 0] > 0.0)
+        if not bool(compared.any()):
             raise InputError(
                 "what is behind the body is known nowhere",
                 "a body that moves before a camera at rest",
                 "use --loss risp_image or keypoint",
+            )
+        if float((compared & self._seen).sum()) < _SHARED * float(compared.sum()):
+            raise InputError(
+                f"the simulated body overlaps what the clip shows in none of {len(near)} views: the error of pixels "
+                "has no gradient there",
+                "a start at which they overlap",
+                "start nearer (--set), or use --loss keypoint, which pulls from everywhere",
             )
 
     def value(self, states: Tensor) -> Tensor:
