@@ -1,10 +1,11 @@
 """gradSim's timing (Jatavallabhula, Macklin et al., ICLR 2021): steps of physics and pictures a second, and backward.
 
-A block of stable neo-Hookean tets under its weight, of a hundred to ten thousand tets, on one thread.
+A block of stable neo-Hookean tets under its weight, of a hundred to ten thousand tets, on the machine's processor.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +27,7 @@ CELLS = {"100": (4, 2, 2), "1000": (11, 4, 4), "5000": (20, 7, 6), "10000": (24,
 BODIES = tuple(CELLS)
 METHODS = ("physics", "physics-single", "rendering")
 REPEATS, QUICK = 7, 2
-VERSION = 1  # raise when outcomes are made in another way
+VERSION = 2  # raise when outcomes are made in another way
 _LENGTH_M, _STEPS, _FRAMES, _SIZE_PX = 0.4, 64, 4, 128
 _NOTES = [
     "`forward_hz`: explicit steps of physics, or pictures of 128 x 128, a second; `backward_hz`: the same of the way "
@@ -34,6 +35,8 @@ _NOTES = [
     "`physics` computes in double precision, `physics-single` in single; rendering always in double. Blocks of "
     + ", ".join(f"{6 * int(np.prod(cells)):,}" for cells in CELLS.values())
     + " tets.",
+    "`load`: how many processes wanted each core in the minute before (Unix's load average over cores). Beside others, "
+    "above 1, rates are what was left for these; they say little of the code.",
 ]
 
 
@@ -46,11 +49,12 @@ def run(setting: Setting) -> Table:
 
 
 def _rows(cell: Cell) -> Rows:
-    return [cell.row(f"{way}_hz", way, "1/s") for way in ("forward", "backward")]
+    return [*(cell.row(f"{way}_hz", way, "1/s") for way in ("forward", "backward")), cell.row("load", "load", "1")]
 
 
 def _outcome(cell: Cell, index: int) -> Outcome:
     """One repeat. The first is made twice: it compiles."""
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
     work = _rendering(cell.body) if cell.method == "rendering" else _physics(cell.body, cell.method)
     for _ in range(2 if index == 0 else 1):
         began = time.perf_counter()
@@ -59,7 +63,7 @@ def _outcome(cell: Cell, index: int) -> Outcome:
         torch.autograd.grad(out.square().sum(), inputs)
         end = time.perf_counter()
     times = _FRAMES if cell.method == "rendering" else _STEPS
-    return {"forward": times / (half - began), "backward": times / (end - half)}
+    return {"forward": times / (half - began), "backward": times / (end - half), "load": load}
 
 
 Work = Callable[[], tuple[torch.Tensor, list[torch.Tensor]]]

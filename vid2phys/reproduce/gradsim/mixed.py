@@ -65,12 +65,13 @@ class _Throw:
 
     @staticmethod
     def drawn(rng: np.random.Generator, densities: tuple[float, float]) -> _Throw:
-        density, start = np.exp(rng.uniform(*np.log(densities), 2))
-        lame_mu, lame_lambda = np.exp(rng.uniform(*np.log(MODULI_PA), 2))
+        (least, most), (softest, stiffest) = np.log(densities), np.log(MODULI_PA)
+        density, start = np.exp(rng.uniform(least, most, 2))
+        lame_mu, lame_lambda = np.exp(rng.uniform(softest, stiffest, 2))
         mu, heading, drop = (rng.uniform(*ends) for ends in (_MU, (-_HEADING_RAD, _HEADING_RAD), _DROP_M))
         tilt, yaw = rng.uniform(-_TILT_RAD, _TILT_RAD, 3), np.array([0.0, 0.0, rng.uniform(-np.pi, np.pi)])
         turn = matrix_from_rotvec(tilt) @ matrix_from_rotvec(yaw)
-        return _Throw(*map(float, (density, start, lame_mu, lame_lambda, mu, heading, drop)), turn)
+        return _Throw(density, start, lame_mu, lame_lambda, mu, heading, drop, turn)
 
 
 def thrown(

@@ -38,7 +38,7 @@ def photographed(
         vertices = actor.placed(states).numpy()
     turn, shift, radius_m = _stage_of(camera, min(0.0, float(vertices[..., 2].min())))
     mesh = Mesh(vertices[0], actor.faces, np.zeros(len(actor.faces), dtype=np.int64))
-    pose = make_transform(turn, shift) @ camera.camera_to_world
+    pose = make_transform(turn, shift) @ np.asarray(camera.camera_to_world)
     taken = footage.film(
         footage.Shot(mesh, radius_m, vertices @ turn.T + shift, replace(camera, camera_to_world=pose), look, spp, seed),
         folder, progress,
