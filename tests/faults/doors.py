@@ -407,7 +407,6 @@ MODELS = (
 def read_model(_: Path, path: Path) -> object:
     from tests.unit.test_risp_model import box
     from vid2phys.engine.systems import get
-    from vid2phys.report import card
     from vid2phys.risp.networks.find import find_model
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
@@ -418,8 +417,7 @@ def read_model(_: Path, path: Path) -> object:
     if path.name == "modes.safetensors":
         return Motions.load(path)
     if path.name == "score.json":
-        score = read_score(path.parent)
-        return list(card._training(score)), list(card._calibration(score))
+        return read_score(path.parent)
     views = np.zeros((1, 96, 96, 3), np.uint8)
     if path.parent.name == "state":
         return StateModel.load(path.parent)

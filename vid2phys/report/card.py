@@ -112,6 +112,11 @@ def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
     yield "networks", f"{', '.join(sizes)} parameters, views of {model.view_size} px"
 
 
+def said_of_training(score: dict[str, Any]) -> tuple[list[tuple[str, str]], list[str]]:
+    """What a card says of score.json. Raises KeyError, TypeError, ValueError or AttributeError for a broken one."""
+    return list(_training(score)), list(_calibration(score))
+
+
 def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """What score.json says, as far as it says it: older models say less."""
     yield "command", f"`{score.get('command', 'unknown')}`"

@@ -112,11 +112,15 @@ def _spread(count: int, most: int) -> NDArray[np.int64]:
 
 def read_score(folder: Path) -> dict[str, Any]:
     """score.json of a model folder, empty where there is none. Raises InputError for one that cannot be read."""
+    from vid2phys.report.card import said_of_training
+
     path = folder / "score.json"
     if not path.is_file():
         return {}
     try:
         score = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path}' is not JSON", "the score of a training", "remove it, or train again") from error
-    return dict(score) if isinstance(score, dict) else {}
+        said_of_training(score)
+        int(score.get("seed", 0))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"'{path}' is broken", "the score of a training", "remove it, or train again") from error
+    return dict(score)

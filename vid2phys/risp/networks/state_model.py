@@ -87,7 +87,7 @@ class StateModel:
             outputs = codes.size if isinstance(codes, PostureNumbers) else ViewState.SIZE
             network = StateNetwork(outputs, width=int(config["width"]))
             network.load_state_dict(load_file(folder / _WEIGHTS))
+            return StateModel(str(config["system"]), codes, int(config["width"]), network.eval(), size)
         except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RuntimeError, SafetensorError) as error:
             got = f"'{folder}' holds no model of the state head ({' '.join(str(error).split())[:120]})"
             raise InputError(got, f"{_CONFIG} of schema {SCHEMA} and {_WEIGHTS}", _RETRAIN) from error
-        return StateModel(str(config["system"]), codes, int(config["width"]), network.eval(), size)

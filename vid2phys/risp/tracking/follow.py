@@ -25,12 +25,14 @@ _EAGER_FRAMES = 12  # searched in every frame at first, later in every fourth
 
 
 class FrameStore:
-    """Frames by index, in any order: all in memory where they fit, else a chunk at a time."""
+    """Frames by index, in any order: all in memory where they fit, else a chunk at a time. at_once: how many a reader
+    may hold together, a quarter of that memory."""
 
     def __init__(self, frames: Frames, width: int, height: int) -> None:
         self._frames, self._start = frames, 0
-        fits = len(frames) * width * height * 3 <= _IN_MEMORY_BYTES
-        self._span = len(frames) if fits else _CHUNK
+        fitting = int(_IN_MEMORY_BYTES // (3 * width * height))
+        self._span = len(frames) if len(frames) <= fitting else max(1, min(_CHUNK, fitting))
+        self.at_once = max(1, fitting // 4)
         self._held: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
@@ -38,10 +40,11 @@ class FrameStore:
 
     def __getitem__(self, index: int) -> Image:
         if self._held is None or not self._start <= index < self._start + len(self._held):
-            self._start = index // self._span * self._span
+            self._start, self._held = index // self._span * self._span, None  # never two chunks
             stop = min(self._start + self._span, len(self))
             self._held = self._frames.sample(np.arange(self._start, stop))
-        return np.asarray(self._held[index - self._start])
+        frame = self._held[index - self._start]
+        return np.asarray(frame if self._span == len(self) else frame.copy())  # which keeps no chunk alive
 
 
 @dataclass(frozen=True)

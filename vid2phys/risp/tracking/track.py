@@ -110,8 +110,9 @@ def _read_again(
 ) -> tuple[Sightings, NDArray[np.bool_], Array]:
     """All frames in batches, where the smoothed path [N, 3] says: several poses each, whether to believe them, and
     what is painted on the body says of its turns, [N, H, G] nats."""
-    starts = range(0, len(indices), _BATCH)
-    batches = ((slice(k, k + _BATCH), [frames[int(i)] for i in indices[k : k + _BATCH]]) for k in starts)
+    size = min(_BATCH, frames.at_once)
+    starts = range(0, len(indices), size)
+    batches = ((slice(k, k + size), [frames[int(i)] for i in indices[k : k + size]]) for k in starts)
 
     def read(batch: tuple[slice, list[Image]]) -> tuple[Sightings, NDArray[np.bool_], Array]:
         rows, pictures = batch
