@@ -1,12 +1,13 @@
-"""Pictures of tables: a panel a body, bars over methods."""
+"""Pictures of tables: a panel a body, bars over methods; film strips."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.reproduce.cells import Rows
 
@@ -33,5 +34,25 @@ def draw_panels(
     handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
     if legend:
         figure.legend(handles, labels, loc="outside lower center", ncols=legend, fontsize=8)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def draw_strips(strips: dict[str, NDArray[np.uint8]], times_s: Sequence[float], path: Path) -> None:
+    """Writes rows of pictures [n, V, V, 3], each with its name, beneath their times."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    size = (1.3 * len(times_s) + 1.2, 1.3 * len(strips) + 0.3)
+    figure, grid = pyplot.subplots(len(strips), len(times_s), figsize=size, squeeze=False, layout="compressed")
+    for axes, (name, pictures) in zip(grid, strips.items(), strict=True):
+        for axis, picture in zip(axes, pictures, strict=True):
+            axis.imshow(picture)
+            axis.set(xticks=[], yticks=[])
+        axes[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
+    for axis, time in zip(grid[0], times_s, strict=True):
+        axis.set_title(f"{time:.1f} s", fontsize=9)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

@@ -9,7 +9,7 @@ body without gloss the first two orders of spherical harmonics; the first order 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -79,6 +79,10 @@ class Views:
             np.stack([look.K for look in looks]),
             to_view @ invert_transform(np.asarray(camera.camera_to_world)),
         )
+
+    def some(self, chosen: slice) -> Views:
+        """Those of some of the frames."""
+        return Views(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
     @property
     def size(self) -> int:
