@@ -12,11 +12,12 @@ from vid2phys.rotations import (
     angle_between,
     matrix_from_quat,
     quat_conjugate,
+    quat_from_matrix,
     quat_multiply,
     rotate,
     rotvec_from_quat,
 )
-from vid2phys.types import PoseLog
+from vid2phys.types import Mesh, PoseLog
 
 
 def pose_errors(
@@ -69,6 +70,15 @@ class Turns:
         turned = std.copy()
         turned[:, 3:6] = np.sqrt(std[:, 3:6] ** 2 @ turn**2)  # body axes' errors taken for independent
         return turned
+
+
+def turns_of(mesh: Mesh) -> Turns:
+    """Those of a mesh as it looks."""
+    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.risp.shape.symmetry import find_symmetry
+
+    found = find_symmetry(mesh)
+    return Turns(quat_from_matrix(found.rotations), offsets(found.rotations, found.center), found.exact)
 
 
 def relative_errors(estimate: PoseLog, true_positions: Array, true_quats: Array, seconds: float) -> tuple[Array, Array]:

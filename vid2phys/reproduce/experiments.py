@@ -168,6 +168,13 @@ def plan_of(name: str, truth: Array, frames: int | None = None) -> Plan:
     return make(truth, frames or usual)
 
 
+def nothing_seen(times_s: Array, points: Array) -> Observation:
+    """An observation of nothing at times [F], of one point [1, 3] of a body."""
+    nothing, none = np.zeros((len(times_s), 1, 2)), np.zeros((len(times_s), 1), dtype=bool)
+    eye, flat = np.broadcast_to(np.eye(2), (len(times_s), 1, 2, 2)), np.zeros((len(times_s), 1, 2, 1))
+    return Observation(times_s, nothing, eye, flat, np.ones(1), none, points)
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A plan as it was carried out and filmed.
@@ -227,11 +234,8 @@ class Experiment:
     @cached_property
     def unseen(self) -> Observation:
         """An observation of nothing at the times of the frames."""
-        times = self.plan.times_s
         points = np.zeros((1, 3)) if self.posed is None else self.posed.points_body[:1]
-        nothing, none = np.zeros((len(times), 1, 2)), np.zeros((len(times), 1), dtype=bool)
-        eye, flat = np.broadcast_to(np.eye(2), (len(times), 1, 2, 2)), np.zeros((len(times), 1, 2, 1))
-        return Observation(times, nothing, eye, flat, np.ones(1), none, points)
+        return nothing_seen(self.plan.times_s, points)
 
     @cached_property
     def vertices(self) -> Array:

@@ -160,12 +160,18 @@ def folder_of(subject: Subject, setting: Setting) -> Path:
     return setting.work / subject.name
 
 
-def train(subject: Subject, recipe: Recipe, setting: Setting, validation: Validate | None = None) -> Learnt:
-    """The network of a recipe, trained or taken from the work folder. validation: None for the body's own."""
+def train(
+    subject: Subject,
+    recipe: Recipe,
+    setting: Setting,
+    validation: Validate | None = None,
+    data: TrainingData | None = None,
+) -> Learnt:
+    """The network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
     from vid2phys.risp.training.recipes import Sitting, head_of, train_head
     from vid2phys.tasks.training import share_cores
 
-    data = training_data(subject, setting, recipe)
+    data = data or training_data(subject, setting, recipe)
     schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
     folder = folder_of(subject, setting) / recipe.digest
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,8 +195,10 @@ def train(subject: Subject, recipe: Recipe, setting: Setting, validation: Valida
     )
 
 
-def settled(subject: Subject, recipe: Recipe, setting: Setting) -> tuple[Recipe, dict[str, Any]]:
-    """A recipe with its learning rate, and what its rows say of that.
+def settled(
+    subject: Subject, recipe: Recipe, setting: Setting, data: TrainingData | None = None
+) -> tuple[Recipe, dict[str, Any]]:
+    """A recipe with its learning rate, and what its rows say of that. data: None for the body's own.
 
     RISP's network gets the rate that is better on held-out looks after a short training without gradients; its own
     is 1e-2, for trainings several times as long.
@@ -199,9 +207,9 @@ def settled(subject: Subject, recipe: Recipe, setting: Setting) -> tuple[Recipe,
         return recipe, {}
     errors = {}
     for rate in RATES:
-        short = recipe.trial(rate, _shared(setting))
+        short = recipe.trial(rate, data.renders if data else _shared(setting))
         setting.progress.note(f"{subject.name}: {recipe.head} with a learning rate of {rate:g}")
-        errors[rate] = round(train(subject, short, setting).history[-1]["state_error"], 5)
+        errors[rate] = round(train(subject, short, setting, data=data).history[-1]["state_error"], 5)
     best = min(errors, key=lambda rate: errors[rate])
     said = {"learning_rate": best, "rates_tried": {f"{rate:g}": error for rate, error in errors.items()}}
     return replace(recipe, learning_rate=best), said

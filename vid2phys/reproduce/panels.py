@@ -1,13 +1,14 @@
-"""Pictures of tables: figures off screen; a panel a body, bars over methods."""
+"""Pictures of tables: figures off screen; a panel a body, bars over methods; film strips."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.reproduce.cells import Rows
 
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def figure_at(path: Path, width_in: float, height_in: float, dpi: int = 110) -> Iterator[Figure]:
+def figure_at(
+    path: Path,
+    width_in: float,
+    height_in: float,
+    dpi: int = 110,
+    layout: Literal["constrained", "compressed"] = "constrained",
+) -> Iterator[Figure]:
     """A figure to draw on, which is then written to `path`. No display and no global state is used."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    figure = Figure(figsize=(width_in, height_in), layout=layout)
     yield figure
     figure.savefig(path, dpi=dpi)
 
@@ -43,3 +50,16 @@ def draw_panels(
         handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
         if legend:
             figure.legend(handles, labels, loc="outside lower center", ncols=legend, fontsize=8)
+
+
+def draw_strips(strips: dict[str, NDArray[np.uint8]], times_s: Sequence[float], path: Path) -> None:
+    """Writes rows of pictures [n, V, V, 3], each with its name, beneath their times."""
+    with figure_at(path, 1.3 * len(times_s) + 1.2, 1.3 * len(strips) + 0.3, dpi=120, layout="compressed") as figure:
+        grid = figure.subplots(len(strips), len(times_s), squeeze=False)
+        for axes, (name, pictures) in zip(grid, strips.items(), strict=True):
+            for axis, picture in zip(axes, pictures, strict=True):
+                axis.imshow(picture)
+                axis.set(xticks=[], yticks=[])
+            axes[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
+        for axis, time in zip(grid[0], times_s, strict=True):
+            axis.set_title(f"{time:.1f} s", fontsize=9)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.reproduce.experiments import Experiment
@@ -31,7 +32,7 @@ from vid2phys.risp.tracking.tracked import Track
 from vid2phys.risp.tracking.view import View, in_frame, make_view, view_to_bearings
 from vid2phys.rotations import invert_transform, matrix_from_quat
 from vid2phys.solvers.scene import Scene, Views, lit
-from vid2phys.types import Array, Observation
+from vid2phys.types import Array, Camera, Observation
 
 _HYPOTHESES = 3
 _LEAST_POINTS = 6
@@ -41,33 +42,49 @@ _LOOK = 6  # stream of random numbers
 def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:
     """Where a tracker would look for a rigid body in the frames shown: bearings [n, 2] and angular radii [n], a few
     per cent off."""
-    pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
     at, _ = experiment.plan.system.body_pose(experiment.states)
-    centers, radii = direction_and_size(at @ pose[:3, :3].T + pose[:3, 3], experiment.radius_m)
-    error = np.random.default_rng([seed, _LOOK]).normal(size=(len(at), 3)) * [ASIDE, ASIDE, SIZE]
+    centers, radii = looked_for(experiment.camera, at, experiment.radius_m, seed)
+    return centers[experiment.shown], radii[experiment.shown]
+
+
+def looked_for(camera: Camera, positions: Array, radius_m: float, seed: int) -> tuple[Array, Array]:
+    """Where a tracker would look for bodies of a radius at [F, 3] m in the world: as `places`, in all frames."""
+    pose = invert_transform(np.asarray(camera.camera_to_world))
+    centers, radii = direction_and_size(positions @ pose[:3, :3].T + pose[:3, 3], radius_m)
+    error = np.random.default_rng([seed, _LOOK]).normal(size=(len(positions), 3)) * [ASIDE, ASIDE, SIZE]
     aside = centers + 3.0 * error[:, :2] * np.tan(radii)[:, None]  # views: 3 radii wide
-    return aside[experiment.shown], (radii * np.exp(error[:, 2]))[experiment.shown]
+    return aside, radii * np.exp(error[:, 2])
 
 
 def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> Views:
     """The views of the frames shown, `size` px wide, with what is behind the body."""
     camera, count = experiment.camera, len(footage.frames)
     if experiment.posed is not None:
-        cameras: list[View] = [Window.of(camera, experiment.posed, size).view] * count
-    else:
-        looked = zip(*places(experiment, seed), strict=True)
-        cameras = [make_view(camera, center, float(radius), size) for center, radius in looked]
-    grid = np.stack(np.meshgrid(np.arange(size), np.arange(size)), axis=-1).astype(float)
-    known = np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in cameras])
-    return Views.through(cameras, camera, experiment.shown, footage.frames, footage.backdrop, known)
+        views = [Window.of(camera, experiment.posed, size).view] * count
+        return _through(views, camera, experiment.shown, footage)
+    return views_about(camera, *places(experiment, seed), experiment.shown, footage, size)
+
+
+def views_about(
+    camera: Camera, centers: Array, radii: Array, frames: NDArray[np.int64], footage: Footage, size: int
+) -> Views:
+    """Views of the footage, frames [n] of a clip, about bearings [n, 2], three angular radii [n] wide and `size` px."""
+    looked = zip(centers, radii, strict=True)
+    views = [make_view(camera, center, float(radius), size) for center, radius in looked]
+    return _through(views, camera, frames, footage)
+
+
+def _through(views: list[View], camera: Camera, frames: NDArray[np.int64], footage: Footage) -> Views:
+    grid = np.stack(np.meshgrid(*[np.arange(views[0].size)] * 2), axis=-1).astype(float)
+    known = np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in views])
+    return Views.through(views, camera, frames, footage.frames, footage.backdrop, known)
 
 
 def scene_of(experiment: Experiment, views: Views) -> Scene:
     """The body before the video's own backdrop, in colours that explain the first frame, whose state is known."""
-    names = [f.name for f in Views.__dataclass_fields__.values()]
-    first = Views(**{name: getattr(views, name)[:1] for name in names})
     system = experiment.plan.system
-    known = lit(system, experiment.mesh, first, torch.from_numpy(experiment.states[:1].copy()), texture=False)
+    begin = torch.from_numpy(experiment.states[:1].copy())
+    known = lit(system, experiment.mesh, views.some(slice(1)), begin, texture=False)
     return Scene(system, experiment.mesh, views, known.light)
 
 

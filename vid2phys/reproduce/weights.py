@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vid2phys.io.files import sha256
 from vid2phys.reproduce.bodies import Entry
-from vid2phys.reproduce.methods import MODEL_PLACES, RATES, RENDERS, Recipe, model_in, settled, train
+from vid2phys.reproduce.methods import MODEL_PLACES, RATES, RENDERS, Learnt, Recipe, model_in, settled, train
 from vid2phys.reproduce.risp_table1 import NAME as TABLE1
 from vid2phys.reproduce.risp_table1 import recipes
 from vid2phys.reproduce.subject import Subject
@@ -75,8 +75,11 @@ def load(source: Source, subject: Subject, setting: Setting) -> Model | StateMod
         return model_in(source.folder, subject)
     recipe, _ = settled(subject, source.recipe, setting)
     learnt = train(subject, recipe, setting)
-    if not recipe.is_paper:
-        return subject.model(learnt)
+    return state_model(subject, learnt) if recipe.is_paper else subject.model(learnt)
+
+
+def state_model(subject: Subject, learnt: Learnt) -> StateModel:
+    """RISP's own network, trained, as what looks at pictures."""
     from vid2phys.risp.heads.state import StateHead
 
     assert isinstance(learnt.head, StateHead)

@@ -26,6 +26,7 @@ from vid2phys.types import Actions, Array
 
 _LEVELS = np.geomspace(1e-3, 3.0, 14)  # of priors: deviations, in units of the unknowns
 _BANDWIDTHS = np.geomspace(2.0, 100.0, 7)  # rad/s
+_SMALL = 1e-8  # of the units: steps of differences
 _ROUNDS = 2  # of further fits, each with the levels that the one before it makes likely
 
 
@@ -92,6 +93,21 @@ class Driven:
         times: Array = np.asarray(np.arange(steps) * self.step_s, dtype=float)
         each = Actions(times, np.eye(steps), "other", ("",) * steps, ("",) * steps)
         return effective_actions(each, self._knots, 0.0, 0.0)
+
+
+def even_units(driven: Driven, points: Array) -> Array:
+    """By what each number alone [U] moves points [K, 3] of the body by their own size, in the mean over the frames.
+
+    Linear about the start; the units of `driven.numbers` say how small a step is. What is held for an instant long
+    before the end moves a body that flies free by far more than what is held at the end. Raises as `simulate`.
+    """
+    numbers, system = driven.numbers, driven.problem.system
+    steps = _SMALL * numbers.units
+    states = driven.roll(np.concatenate([numbers.start[None], numbers.start + np.diag(steps)]))
+    placed = system.keypoints(states, points)
+    size = float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=-1).mean()))
+    moves = np.sqrt(np.square(placed[1:] - placed[:1]).sum(axis=-1).mean(axis=(1, 2)))
+    return np.asarray(steps * size / np.maximum(moves, 1e-12 * size))
 
 
 def descend(driven: Driven, loss: Loss, *, iterations: int, optimizer: str = "rmsprop") -> Array:

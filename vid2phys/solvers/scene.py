@@ -10,7 +10,7 @@ of colours, in a texture or of its faces, is lit by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -81,6 +81,10 @@ class Views:
             np.stack([look.K for look in looks]),
             to_view @ invert_transform(np.asarray(camera.camera_to_world)),
         )
+
+    def some(self, chosen: slice) -> Views:
+        """Those of some of the frames."""
+        return Views(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
     @property
     def size(self) -> int:

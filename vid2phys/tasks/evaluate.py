@@ -15,9 +15,8 @@ from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, to_json, write_json
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
-from vid2phys.report.metrics import Turns, summarize
-from vid2phys.rotations import Array, quat_from_matrix
-from vid2phys.types import PoseLog
+from vid2phys.report.metrics import Turns, summarize, turns_of
+from vid2phys.types import Array, PoseLog
 
 ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
 _MIN_FRAMES = 5
@@ -155,16 +154,13 @@ def _camera_position(inputs: dict[str, str]) -> Array | None:
 
 def _symmetry(inputs: dict[str, str]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
-    from vid2phys.risp.shape.groups import offsets
-    from vid2phys.risp.shape.symmetry import find_symmetry
     from vid2phys.tasks.known_values import listen
 
     try:
         mesh, _ = listen(lambda: load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m"))  # identify has said it
     except (InputError, UsageError, KeyError):
         return None
-    found = find_symmetry(mesh)
-    return Turns(quat_from_matrix(found.rotations), offsets(found.rotations, found.center), found.exact)
+    return turns_of(mesh)
 
 
 def _require_overlap(estimate: RunPoses, log: PoseLog, offset_s: float) -> None:
