@@ -39,11 +39,8 @@ LEVEL = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])  # axes 
 
 def plank(path: Path) -> Path:
     """A mesh of few faces, 8 x 5 x 2 cm."""
-    corners = (
-        0.5
-        * np.array([0.08, 0.05, 0.02])
-        * [[x, y, z] for z in (-1, 1) for x, y in [(-1, -1), (1, -1), (1, 1), (-1, 1)]]
-    )
+    around = [(-1, -1), (1, -1), (1, 1), (-1, 1)]
+    corners = 0.5 * np.array([0.08, 0.05, 0.02]) * [[x, y, z] for z in (-1, 1) for x, y in around]
     quads = [(4, 3, 2, 1), (5, 6, 7, 8), (1, 2, 6, 5), (2, 3, 7, 6), (3, 4, 8, 7), (4, 1, 5, 8)]
     lines = [*(f"v {x} {y} {z}" for x, y, z in corners), *(f"f {a} {b} {c} {d}" for a, b, c, d in quads)]
     path.write_text("\n".join(lines) + "\n")

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.report.metrics import summarize, turns_of
+from vid2phys.report.metrics import Turns, summarize, turns_of
 from vid2phys.reproduce.flights import Flight
 from vid2phys.reproduce.footage import Footage, Shot, film
 from vid2phys.reproduce.posed import looking
@@ -103,6 +103,11 @@ class FlightClip:
         return float(np.linalg.norm(self.mesh.vertices, axis=1).max())
 
     @cached_property
+    def turns(self) -> Turns:
+        """Those that leave the body as it looks."""
+        return turns_of(self.mesh)
+
+    @cached_property
     def looked(self) -> tuple[Array, Array]:
         """Where a tracker would look: bearings [F, 2] and angular radii [F]."""
         return looked_for(self.film_set.camera, self.flight.states[:, :3], self.radius_m, self.seed)
@@ -138,7 +143,7 @@ class FlightClip:
         flown, times = self.flight.states, self.flight.times_s
         found = PoseLog(times, states[:, :3], states[:, 3:7])
         truth = flown[:, :3], flown[:, 3:7], np.ones(len(times), dtype=bool)
-        numbers = summarize(found, truth, camera_position=self.camera_to_world[:3, 3], symmetry=turns_of(self.mesh))
+        numbers = summarize(found, truth, camera_position=self.camera_to_world[:3, 3], symmetry=self.turns)
 
         def in_mm(name: str) -> float | None:
             value = numbers[name]
