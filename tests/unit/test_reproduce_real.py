@@ -153,7 +153,9 @@ def test_units_move_the_body_alike() -> None:
     numbers, steps = start.numbers, 11
     size = np.sqrt(np.square(POINTS - POINTS.mean(axis=0)).sum(axis=-1).mean())
     share = 1e-4
-    states = start.roll(np.concatenate([numbers.start[None], numbers.start + share * steps * np.diag(numbers.units)]))
+    states = start.roll(
+        np.concatenate([numbers.start[None], numbers.start + share * np.sqrt(steps) * np.diag(numbers.units)])
+    )
     placed = start.problem.system.keypoints(states, POINTS)
     moves = np.sqrt(np.square(placed[1:] - placed[:1]).sum(axis=-1).mean(axis=(1, 2)))
     assert moves == pytest.approx(share * size, rel=0.01)
