@@ -217,13 +217,12 @@ def load_run(folder: str | Path) -> Run:
 
     Raises InputError when the folder holds no such run.
     """
-    from vid2phys.io.recordings import load_observation, load_trajectory
-    from vid2phys.io.run import read_result, result_of_json
+    from vid2phys.io.recordings import load_observation
+    from vid2phys.io.run import result_of_json
 
     folder = Path(folder)
-    data = read_result(folder)
-    trajectory = load_trajectory(folder / "trajectory.csv")
-    actions, std = _load_actions(folder / "actions.csv", data["system"])
+    data, system, trajectory = _evaluate.load_states(folder)
+    actions, std = _load_actions(folder / "actions.csv", system)
     return Run(folder, result_of_json(data, trajectory, actions, std, load_observation(folder / "observation.npz")))
 
 
@@ -237,14 +236,12 @@ def evaluate(run: Run | str | Path | None = None, *, mocap: str | Path, **option
     return Evaluation(**{f.name: metrics[f.name] for f in fields(Evaluation) if f.name != "folder"}, folder=folder)
 
 
-def _load_actions(path: Path, system: str) -> tuple[Actions | None, Array | None]:
+def _load_actions(path: Path, system: System) -> tuple[Actions | None, Array | None]:
     """Actions that a run wrote and their standard deviations; None for what it did not write."""
-    from vid2phys.engine import systems
     from vid2phys.io.actions import load_actions, load_actions_std
 
     if not path.is_file():
         return None, None
-    made = systems.get(system)
-    units = dict(zip(made.action_names, made.action_units, strict=True))
-    actions = load_actions(path, None if system == "quadrotor" else units)
+    units = dict(zip(system.action_names, system.action_units, strict=True))
+    actions = load_actions(path, None if system.name == "quadrotor" else units)
     return actions, load_actions_std(path, actions)

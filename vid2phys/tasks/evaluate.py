@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
@@ -16,7 +17,7 @@ from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
 from vid2phys.report.metrics import Turns, summarize, turns_of
-from vid2phys.types import Array, PoseLog
+from vid2phys.types import Array, PoseLog, Trajectory
 
 ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
 _MIN_FRAMES = 5
@@ -102,11 +103,8 @@ def evaluate(
 
 def load_run(folder: Path) -> RunPoses:
     """The poses of a run of identify. Raises InputError when the folder holds no such run."""
-    from vid2phys.engine import systems
-
-    result = read_result(folder)
-    trajectory = load_trajectory(folder / "trajectory.csv")
-    positions, quats = systems.get(result["system"]).body_pose(trajectory.states)
+    result, system, trajectory = load_states(folder)
+    positions, quats = system.body_pose(trajectory.states)
     std = None
     if trajectory.covariance is not None:
         std = np.sqrt(np.diagonal(trajectory.covariance, axis1=1, axis2=2))[:, :6]
@@ -121,6 +119,18 @@ def load_run(folder: Path) -> RunPoses:
         _camera_position(inputs),
         _symmetry(inputs),
     )
+
+
+def load_states(folder: Path) -> tuple[dict[str, Any], System, Trajectory]:
+    """What result.json of a run of identify holds, its system, and the states in time. Raises InputError."""
+    from vid2phys.engine import systems
+
+    result = read_result(folder)
+    system, trajectory = systems.get(result["system"]), load_trajectory(folder / "trajectory.csv")
+    if trajectory.state_names != system.state_names:
+        got = f"'{folder / 'trajectory.csv'}' has other columns than the states of '{system.name}'"
+        raise InputError(got, "the two files of one run", "run identify again")
+    return result, system, trajectory
 
 
 def _alignment_name(align: str) -> str:
