@@ -237,7 +237,7 @@ def box_file(folder: Path) -> Path:
 def bar_file(folder: Path) -> Path:
     """Tets of 0.3 x 0.1 x 0.1 m, half in the ground."""
     vertices, tets = box_tets((0.3, 0.1, 0.1), (3, 1, 1))
-    meshio.Mesh(vertices - [0.15, 0.05, 0.05], [("tetra", tets)]).write(folder / "bar.msh")
+    meshio.Mesh(vertices - [0.15, 0.05, 0.05], [("tetra", tets)]).write(folder / "bar.msh", file_format="gmsh")
     return folder / "bar.msh"
 
 

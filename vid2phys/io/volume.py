@@ -73,9 +73,8 @@ def _read(path: Path) -> Any:
     """meshio's mesh. It prints and leaves by SystemExit where it fails."""
     import meshio
 
-    kind = _FORMATS.get(path.suffix.lower())
+    kind, remedy = _FORMATS.get(path.suffix.lower()), f"convert it: meshio convert {path.name} {path.stem}.vtu"
     if kind is None:
-        remedy = f"convert it: meshio convert {path.name} {path.stem}.vtu"
         raise InputError(f"'{path}' is of a kind that is not read", ", ".join(_FORMATS), remedy)
 
     said = io.StringIO()
@@ -84,7 +83,7 @@ def _read(path: Path) -> Any:
             return meshio.read(path, kind)
     except (Exception, SystemExit) as error:  # its readers raise whatever they meet
         reason = " ".join((said.getvalue() or str(error) or type(error).__name__).split())[:_LONGEST_REASON]
-        raise InputError(f"'{path}' cannot be read ({reason})", _A_VOLUME, "export it again") from error
+        raise InputError(f"'{path}' cannot be read ({reason})", _A_VOLUME, f"export it again, or {remedy}") from error
 
 
 def _tets(path: Path, cells: Any) -> Indices:
