@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -35,7 +36,6 @@ def many_clips(count: int, folder: Path) -> dict[str, Any]:
     from tests.unit.test_batch import ACTIONS, require_same_runs, write_batch
     from tests.unit.test_given_points import write_sample_keypoints
     from vid2phys.tasks.batch import batch
-    from vid2phys.tasks.identify import identify
 
     write_sample_keypoints(folder)
     clips = "".join(f"  - {{clip: clip.mp4, name: clip{i}}}\n" for i in range(count))
@@ -50,15 +50,8 @@ def many_clips(count: int, folder: Path) -> dict[str, Any]:
     outcomes, out = batch(path, out=folder / "out", progress=progress)
     seconds = time.monotonic() - began
     same = 0
-    identify(
-        *(folder / "clip.mp4", SAMPLE / "quad.obj", SAMPLE / "camera.yaml"),
-        actions=SAMPLE / "actions.csv",
-        fit=("mass",),
-        observation=folder / "k.csv",
-        body_points=folder / "body.csv",
-        overlay=False,
-        out=folder / "single",
-    )
+    config = ["--config", str(out / outcomes[0].name / "config.yaml"), "--out", str(folder / "single")]
+    subprocess.run([sys.executable, "-m", "vid2phys", "identify", *config], check=True, capture_output=True)
     for outcome in outcomes:
         require_same_runs(folder / "single", out / outcome.name)
         same += 1
