@@ -68,10 +68,15 @@ has_llvm() {
   "$venv/bin/python" -c 'import sys; from vid2phys.engine.render.llvm import find_llvm; sys.exit(find_llvm() is None)'
 }
 
-# Only making training data needs LLVM; identify and evaluate do not, so a machine without it goes on.
-ensure_llvm() {
-  has_llvm && return
+has_atomic() {
+  "$venv/bin/python" -c 'import sys; from vid2phys.engine.render.llvm import lacks_atomic; sys.exit(lacks_atomic())'
+}
+
+# Only making training data needs a renderer; identify and evaluate do not, so a machine without its libraries goes on.
+ensure_renderer() {
   local package
+  has_atomic || apt_install libatomic1 || say "no libatomic.so.1: to train models run: sudo apt install libatomic1"
+  has_llvm && return
   for package in libllvm19 libllvm20 libllvm18 libllvm17 libllvm16; do
     say "no LLVM of version 16 or newer found; trying $package"
     if apt_install "$package" && has_llvm; then return; fi
@@ -81,6 +86,6 @@ ensure_llvm() {
 
 make_venv
 install_package
-ensure_llvm
+ensure_renderer
 touch "$venv/.core"
 if [ "$what" = dev ]; then touch "$venv/.dev"; fi

@@ -51,9 +51,11 @@ def _cuda() -> Finding:
 
 
 def _llvm() -> Finding:
-    from vid2phys.engine.render.llvm import find_llvm
+    from vid2phys.engine.render.llvm import ATOMIC_REMEDY, find_llvm, lacks_atomic
 
     found = find_llvm()
+    if found is not None and lacks_atomic():
+        return Finding("LLVM", False, "there, but no libatomic.so.1; only train-risp needs both", ATOMIC_REMEDY)
     if found is not None:
         return Finding("LLVM", True, f"version {'.'.join(map(str, found.version))}: {found.path}")
     remedy = "sudo apt install libllvm19, or set DRJIT_LIBLLVM_PATH to the file of LLVM 16 or newer"

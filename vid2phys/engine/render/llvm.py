@@ -1,4 +1,4 @@
-"""Finding a libLLVM that Dr.Jit can use, before Mitsuba is imported.
+"""Finding the libraries that Dr.Jit needs, before Mitsuba is imported: a libLLVM that it can use, and libatomic.
 
 LLVM 14 aborts the whole process on the first render, and an abort cannot be caught: so the version is asked of the
 library itself (`LLVMGetVersion` of its C API, in LLVM 16 and later; older ones lack it) and only good ones are used.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 MINIMUM_VERSION = 16
+ATOMIC_REMEDY = "install it (Debian, Ubuntu: `apt install libatomic1`)"
 _FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -48,6 +50,15 @@ def find_llvm() -> LlvmInfo | None:
         if real not in found and (info := _inspect(path)) is not None:
             found[real] = info
     return max(found.values(), key=lambda item: item.version, default=None)
+
+
+def lacks_atomic() -> bool:
+    """Whether Dr.Jit cannot be loaded for want of libatomic, which bare Linux systems leave out."""
+    try:
+        ctypes.CDLL("libatomic.so.1")
+    except OSError:
+        return sys.platform == "linux"
+    return False
 
 
 def _candidates() -> list[Path]:

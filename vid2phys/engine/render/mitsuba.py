@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.render.appearance import ENVIRONMENT_SHAPE, LIGHTS, Appearance, MovingAppearance
 from vid2phys.engine.render.brdf import Brdf
-from vid2phys.engine.render.llvm import MINIMUM_VERSION, LlvmInfo, find_llvm
+from vid2phys.engine.render.llvm import ATOMIC_REMEDY, MINIMUM_VERSION, LlvmInfo, find_llvm, lacks_atomic
 from vid2phys.engine.render.texture import DeviceTexture
 from vid2phys.errors import MissingDependencyError
 from vid2phys.types import Array, Mesh
@@ -50,6 +50,8 @@ def load_mitsuba() -> tuple[Any, Any]:
             f"a shared libLLVM of version {MINIMUM_VERSION} or newer",
             "install it (Debian, Ubuntu: `apt install libllvm19`) or set DRJIT_LIBLLVM_PATH to the file",
         )
+    if lacks_atomic():
+        raise MissingDependencyError("no libatomic.so.1 was found", "the one that the renderer loads", ATOMIC_REMEDY)
     os.environ["DRJIT_LIBLLVM_PATH"] = llvm.path
     import drjit
     import mitsuba

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.engine.render.llvm import find_llvm
+from vid2phys.engine.render.llvm import find_llvm, lacks_atomic
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import write_bytes
@@ -79,7 +79,7 @@ def render_missing(
     that are finished stay."""
     if not missing:
         return
-    if find_llvm() is None:
+    if find_llvm() is None or lacks_atomic():
         from vid2phys.engine.render.mitsuba import load_mitsuba
 
         load_mitsuba()  # raises, with the remedy
