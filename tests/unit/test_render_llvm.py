@@ -53,3 +53,22 @@ def test_no_llvm_says_what_to_install(fresh, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(llvm, "_FOLDERS", ())
     with pytest.raises(MissingDependencyError, match="libllvm19"):
         load_mitsuba.__wrapped__()
+
+
+def test_no_libatomic_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    if llvm.find_llvm() is None:
+        pytest.skip("no libLLVM of version 16 or newer on this machine")
+    loaded: list[str] = []
+
+    def lacking(name: str) -> None:
+        loaded.append(name)
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(llvm.ctypes, "CDLL", lacking)
+    monkeypatch.setattr(llvm.sys, "platform", "linux")
+    assert llvm.lacks_atomic()
+    with pytest.raises(MissingDependencyError, match="apt install libatomic1"):
+        load_mitsuba.__wrapped__()
+    assert set(loaded) == {"libatomic.so.1"}
+    monkeypatch.setattr(llvm.sys, "platform", "darwin")  # whose Dr.Jit needs none
+    assert not llvm.lacks_atomic()
