@@ -72,6 +72,7 @@ def save_observation(observation: Observation, path: str | Path) -> None:
 
 def load_observation(path: str | Path) -> Observation:
     """Reads what `save_observation` wrote. Raises InputError for anything else; nothing is unpickled."""
+    import tokenize
     import zipfile
     import zlib
 
@@ -86,7 +87,10 @@ def load_observation(path: str | Path) -> Observation:
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # files of another kind come as bytes
             raise TypeError
         observation = Observation(**arrays)
-    except (KeyError, ValueError, TypeError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error):
+    except (
+        *(KeyError, ValueError, TypeError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+        *(SyntaxError, tokenize.TokenError),  # of NumPy's headers, which are Python
+    ):
         raise InputError(f"'{path}' cannot be read", _AN_OBSERVATION, "run identify again") from None
     _check_observation(observation, path)
     return observation

@@ -95,7 +95,10 @@ def _tets(path: Path, cells: Any) -> Indices:
     if not any(block.type.startswith(("tetra", "triangle", "quad")) for block in cells):
         kinds = ", ".join(sorted({block.type for block in cells})) or "none"
         raise InputError(f"'{path}' has no tets (its cells: {kinds})", _A_VOLUME, "mesh the body's volume")
-    found = [block.data[:, :4] for block in cells if block.type.startswith("tetra")]
+    solid = [block.data for block in cells if block.type.startswith("tetra")]
+    if any(np.ndim(corners) != 2 for corners in solid):
+        raise InputError(f"'{path}' has tets of unequal length", _A_VOLUME, "export it again")
+    found = [corners[:, :4] for corners in solid]
     return np.concatenate([np.zeros((0, 4), np.int64), *found]).astype(np.int64)
 
 
