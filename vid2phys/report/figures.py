@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vid2phys.io.files import atomic_path
-from vid2phys.report.charts import Chart, Panel
+from vid2phys.report.charts import Chart, Curve, Panel
 
 WIDTH_IN = 8.0
 COLORS = ("#1f6fb4", "#d9622b", "#3a8f4d", "#8a56a8")
@@ -46,6 +46,11 @@ def draw(chart: Chart) -> Any:
                 ax.axvspan(begin, end, color=_LOST, lw=0)
             _draw(ax, panel)
     return fig
+
+
+def color_of(curve: Curve, index: int) -> str:
+    """Of a panel's curve number `index`."""
+    return COLORS[(index if curve.hue is None else curve.hue) % len(COLORS)]
 
 
 def figure(rows: int, x_label: str, height_in: float = 2.2) -> tuple[Any, list[Any]]:
@@ -89,7 +94,7 @@ def _grid(rows: int, columns: int, height_in: float, shared: bool) -> tuple[Any,
 def _draw(ax: Any, panel: Panel) -> None:
     names = [curve.name for curve in panel.curves if curve.name]
     for index, curve in enumerate(panel.curves):
-        color, label = COLORS[(index if curve.hue is None else curve.hue) % len(COLORS)], curve.name or None
+        color, label = color_of(curve, index), curve.name or None
         step = "post" if curve.style == "steps" else None
         if curve.style == "filled":
             ax.fill_between(curve.x, 0.0, curve.y, color=color, alpha=0.2, lw=0, label=label)

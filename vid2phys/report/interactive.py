@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.report.charts import Chart, Curve, Panel
-from vid2phys.report.figures import COLORS
+from vid2phys.report.figures import color_of
 from vid2phys.types import Array
 
 _DIGITS = 6  # of numbers
@@ -87,7 +87,7 @@ def _span(begin: float, end: float) -> dict[str, Any]:
 def _traces(panel: Panel, x: str, y: str) -> list[dict[str, Any]]:
     traces: list[dict[str, Any]] = []
     for index, curve in enumerate(panel.curves):
-        color = COLORS[(index if curve.hue is None else curve.hue) % len(COLORS)]
+        color = color_of(curve, index)
         common = {"type": "scatter", "mode": "lines", "xaxis": x, "yaxis": y, "x": _numbers(curve.x)}
         if curve.band is not None:
             quiet = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0, **_shape(curve)}}

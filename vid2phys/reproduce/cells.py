@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from vid2phys.errors import InputError
 from vid2phys.io.files import sha256, write_text
 from vid2phys.reproduce.bodies import Entry
 from vid2phys.reproduce.methods import (
@@ -26,6 +28,7 @@ from vid2phys.reproduce.stage import READING, VERSION
 from vid2phys.reproduce.table import Setting, row
 
 Rows = list[dict[str, Any]]
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,26 @@ def report_estimate(cells: list[Cell], setting: Setting) -> None:
     total = renders + sum(cell.seconds for cell in todo)
     rendering = f", {_duration(renders)} of them rendering" if renders else ""
     setting.progress.note(f"about {_duration(total)} in all on two idle cores without a GPU{rendering}")
+
+
+def fill_on_stages(
+    cells: list[Cell], setting: Setting, stage_of: Callable[[Cell], S], rows: Callable[[S, Cell], Rows]
+) -> dict[str, str]:
+    """Fills the cells that are asked for, body by body on a stage of its own; why bodies could not be, by name."""
+    stage: S | None = None
+    there, reasons = "", dict[str, str]()
+    for cell in cells:
+        if not cell.is_asked or cell.rows() is not None or cell.entry.name in reasons:
+            continue
+        try:
+            if stage is None or there != cell.entry.name:
+                stage, there = stage_of(cell), cell.entry.name
+        except InputError as error:
+            reasons[cell.entry.name] = str(error)
+            continue
+        setting.progress.note(cell.name)
+        cell.keep(rows(stage, cell))
+    return reasons
 
 
 def missing_row(cell: Cell, metric: str, reason: str | None = None, **more: Any) -> dict[str, Any]:

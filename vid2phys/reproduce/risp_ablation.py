@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.errors import InputError
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate
+from vid2phys.reproduce.cells import Cell, Rows, fill_on_stages, missing_note, missing_row, report_estimate
 from vid2phys.reproduce.methods import QUICK_RENDERS, Recipe, effort, train
 from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.stage import judged_frames
@@ -52,20 +51,9 @@ def run(setting: Setting) -> Table:
         Cell(NAME, entry, method, recipe(method, setting.quick), setting) for entry in entries() for method in METHODS
     ]
     report_estimate(cells, setting)
-    stage: _Stage | None = None
-    reasons: dict[str, str] = {}
-    for cell in cells:
-        if not cell.is_asked or cell.rows() is not None or cell.entry.name in reasons:
-            continue
-        try:
-            if stage is None or stage.subject.name != cell.entry.name:
-                subject = cell.entry.make(setting.work / cell.entry.name)
-                stage = _Stage(subject, judged_frames(subject, setting), setting)
-        except InputError as error:
-            reasons[cell.entry.name] = str(error)
-            continue
-        setting.progress.note(cell.name)
-        cell.keep(stage.rows(cell.method))
+    reasons = fill_on_stages(
+        cells, setting, lambda cell: _Stage.of(cell, setting), lambda stage, cell: stage.rows(cell.method)
+    )
     rows: Rows = []
     for cell in cells:
         rows += cell.rows() or [missing_row(cell, "held_out_px", reasons.get(cell.entry.name))]
@@ -82,6 +70,12 @@ class _Stage:
     subject: Subject
     frames: Frames
     setting: Setting
+
+    @staticmethod
+    def of(cell: Cell, setting: Setting) -> _Stage:
+        """Renders what is missing."""
+        subject = cell.entry.make(setting.work / cell.entry.name)
+        return _Stage(subject, judged_frames(subject, setting), setting)
 
     def rows(self, method: str) -> Rows:
         """What the network of a method says, and how it compares with that of all."""

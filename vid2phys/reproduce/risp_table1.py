@@ -13,9 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.errors import InputError
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate, usable_model
+from vid2phys.reproduce.cells import (
+    Cell,
+    Rows,
+    fill_on_stages,
+    missing_note,
+    missing_row,
+    report_estimate,
+    usable_model,
+)
 from vid2phys.reproduce.methods import (
     QUICK_RENDERS,
     RATES,
@@ -85,25 +92,12 @@ def run(setting: Setting) -> Table:
     began = time.monotonic()
     cells = _cells(setting)
     report_estimate(cells, setting)
-    stage: _Stage | None = None
-    reasons: dict[str, str] = {}
-    for cell in cells:
-        if not cell.is_asked or cell.rows() is not None or cell.entry.name in reasons:
-            continue
-        try:
-            if stage is None or stage.subject.name != cell.entry.name:
-                stage = _Stage.of(cell, setting)
-        except InputError as error:
-            reasons[cell.entry.name] = str(error)
-            continue
-        setting.progress.note(cell.name)
-        cell.keep(stage.rows(cell))
+    reasons = fill_on_stages(
+        cells, setting, lambda cell: _Stage.of(cell, setting), lambda stage, cell: stage.rows(cell)
+    )
     rows: Rows = []
     for cell in cells:
-        missing = missing_row(cell, "state_error")
-        if cell.entry.name in reasons:
-            missing["reason"] = reasons[cell.entry.name]
-        rows += cell.rows() or [missing]
+        rows += cell.rows() or [missing_row(cell, "state_error", reasons.get(cell.entry.name))]
     note = missing_note(cells)
     command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
     return Table(

@@ -14,10 +14,10 @@ from vid2phys.tasks.training import (
     CALIBRATION,
     DATA,
     TrainingOptions,
-    cores,
     held_out,
     share_cores,
     train_state_head,
+    training_renders,
     training_score,
     unseen_clips,
 )
@@ -123,27 +123,19 @@ def training_data(
 
     from vid2phys.risp.posed.numbers import posture_numbers, posture_vectors
     from vid2phys.risp.posed.views import VIEW_PX
-    from vid2phys.risp.renders.dataset import make_dataset
     from vid2phys.risp.renders.stream import StreamSettings
-    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.risp.training.validate import Body
 
-    renders = together.after_the_first(
-        lambda: make_dataset(
-            body.mesh,
-            body.system,
-            folder,
-            samples=samples,
-            seed=seed,
-            size=VIEW_SIZE,
-            workers=cores(),
-            posed=body,
-            varied=varied,
-            looks=looks,
-            ray=ray,
-            progress=lambda done, total: progress.step("rendering", done, total),
-        )
+    renders = training_renders(
+        *(body.mesh, body.system, folder, progress),
+        samples=samples,
+        seed=seed,
+        size=VIEW_SIZE,
+        posed=body,
+        varied=varied,
+        looks=looks,
+        ray=ray,
     )
     postures = renders.postures()
     points = body.points(postures)

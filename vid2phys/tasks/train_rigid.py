@@ -12,10 +12,10 @@ from vid2phys.tasks.training import (
     CALIBRATION,
     DATA,
     TrainingOptions,
-    cores,
     held_out,
     share_cores,
     train_state_head,
+    training_renders,
     training_score,
     unseen_clips,
 )
@@ -138,25 +138,12 @@ def training_data(
     ray: str | None = None,
 ) -> TrainingData:
     """Renders what is missing and says what the pictures show. varied, looks: see `make_dataset`."""
-    from vid2phys.risp.renders.dataset import make_dataset
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
-    from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import TrainingData, body_of
 
-    renders = together.after_the_first(
-        lambda: make_dataset(
-            body,
-            system,
-            folder,
-            samples=samples,
-            seed=seed,
-            workers=cores(),
-            varied=varied,
-            looks=looks,
-            ray=ray,
-            progress=lambda done, total: progress.step("rendering", done, total),
-        )
+    renders = training_renders(
+        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, looks=looks, ray=ray
     )
     symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
     known = body_of(body, symmetry)

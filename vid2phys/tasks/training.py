@@ -82,6 +82,21 @@ def share_cores(device: str) -> int:
     return workers
 
 
+def training_renders(mesh: Mesh, system: System, folder: Path, progress: TrainingProgress, **more: Any) -> RenderSet:
+    """The renders of a training, those that are missing made by the first process. more: arguments of
+    `make_dataset`."""
+    from vid2phys.risp.renders.dataset import make_dataset
+    from vid2phys.risp.training import together
+
+    def make() -> RenderSet:
+        def told(done: int, total: int) -> None:
+            progress.step("rendering", done, total)
+
+        return make_dataset(mesh, system, folder, workers=cores(), progress=told, **more)
+
+    return together.after_the_first(make)
+
+
 def unseen_clips(
     mesh: Mesh, system: System, folder: Path, seed: int, progress: TrainingProgress, **more: Any
 ) -> RenderSet:
