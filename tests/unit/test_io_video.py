@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import tracemalloc
 from fractions import Fraction
 from pathlib import Path
@@ -246,3 +247,18 @@ def test_names_with_colons_and_metadata_in_other_encodings(tmp_path: Path, monke
     playlist.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
     with pytest.raises(InputError, match="is not a video"):
         read_clip(playlist)
+
+
+def test_chunks_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vid2phys.io import video
+
+    clip = read_clip(write(tmp_path / "a.mp4", gop=20))
+    opened: list[Path] = []
+    real = video._open
+    monkeypatch.setattr(video, "_open", lambda path: opened.append(path) or real(path))
+    order = [index_of(clip.frames.sample(np.array([i]))[0]) for i in (0, 1, 1, 4, 9, 19)]
+    assert order == [0, 1, 1, 4, 9, 19]
+    assert len(opened) == 2  # once, and once more for the frame that was asked for again
+    assert index_of(clip.frames.sample(np.array([3]))[0]) == 3  # backwards
+    copied = pickle.loads(pickle.dumps(clip.frames))
+    assert index_of(copied.sample(np.array([4]))[0]) == index_of(clip.frames.sample(np.array([4]))[0]) == 4

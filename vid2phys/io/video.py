@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 Image = NDArray[np.uint8]
+_Decoder = Iterator[tuple[int, "VideoFrame"]]
 _WRITER_TIME_BASE = Fraction(1, 90_000)
 _LOCAL = {"protocol_whitelist": "file"}  # a playlist may name addresses; and a colon in a name is no protocol
 _A_VIDEO = "a video (mp4, mov, mkv, avi, webm ...)"
@@ -64,10 +65,14 @@ class _Index:
 
 
 class VideoFrames:
-    """The frames of a video file: RGB, uint8, [H, W, 3]. Nothing but the frame at hand is kept in memory."""
+    """The frames of a video file: RGB, uint8, [H, W, 3]. Nothing but the frame at hand is kept in memory.
+
+    The decoder of the last `sample` stays open where it stopped, so that a clip read in chunks is decoded once.
+    """
 
     def __init__(self, path: Path, index: _Index, shape: tuple[int, int], quarter_turns: int) -> None:
         self._path, self._index, self._shape, self._quarter_turns = path, index, shape, quarter_turns
+        self._open_at: tuple[int, _Decoder] | None = None  # the index of the frame that comes next
 
     def __len__(self) -> int:
         return len(self._index.pts)
@@ -76,6 +81,9 @@ class VideoFrames:
         for _, frame in self._decode(0):
             yield self._upright(frame)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open_at": None}
+
     def sample(self, indices: NDArray[np.int64]) -> Image:
         """The frames at non-decreasing `indices`, shape [len(indices), H, W, 3]; seeks over what is not needed."""
         wanted = np.asarray(indices, dtype=np.int64)
@@ -83,27 +91,34 @@ class VideoFrames:
             raise ValueError(f"indices must be a non-decreasing vector, got {wanted}")
         if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < len(self)):
             raise IndexError(f"frames {wanted[0]} to {wanted[-1]} of a clip of {len(self)}")
+        pictures = self._pictures(wanted.tolist())
+        if len(wanted) == 1:
+            (picture,) = pictures
+            return picture[None]
         out = np.empty((len(wanted), *self._shape, 3), dtype=np.uint8)
-        done = 0
-        while done < len(wanted):
-            done = self._sample_until_gap(wanted, out, done)
+        for i, picture in enumerate(pictures):
+            out[i] = picture
         return out
 
-    def _sample_until_gap(self, wanted: NDArray[np.int64], out: Image, done: int) -> int:
-        """Fills `out` from position `done` on, until a seek is the shorter way to the next frame."""
-        for index, frame in self._decode(int(wanted[done])):
-            while done < len(wanted) and wanted[done] == index:
-                out[done] = self._upright(frame)
-                done += 1
-            if done == len(wanted) or self._keyframe_before(int(wanted[done])) > index:
-                break
-        return done
+    def _pictures(self, wanted: list[int]) -> Iterator[Image]:
+        """The frames at non-decreasing indices, by the open decoder where that is the shorter way."""
+        (at, decoder), self._open_at = self._open_at or (len(self), iter(())), None  # other threads open their own
+        picture: Image | None = None
+        for index in wanted:
+            if picture is None or index != at - 1:
+                if not self._keyframe_before(index) <= at <= index:
+                    decoder = self._decode(index)
+                picture = self._upright(next(frame for found, frame in decoder if found == index))
+                at = index + 1
+            yield picture
+        if at < len(self):
+            self._open_at = at, decoder
 
     def _keyframe_before(self, index: int) -> int:
         at = int(np.searchsorted(self._index.keyframes, index, side="right")) - 1
         return int(self._index.keyframes[at]) if at >= 0 else 0
 
-    def _decode(self, start: int, *, keyframe: int | None = None) -> Iterator[tuple[int, VideoFrame]]:
+    def _decode(self, start: int, *, keyframe: int | None = None) -> _Decoder:
         """Frames from `start` on with their indices. Raises InputError where the file does not give one."""
         import av
 

@@ -33,18 +33,17 @@ class FrameStore:
         fitting = int(_IN_MEMORY_BYTES // (3 * width * height))
         self._span = len(frames) if len(frames) <= fitting else max(1, min(_CHUNK, fitting))
         self.at_once = max(1, fitting // 4)
-        self._held: NDArray[np.uint8] | None = None
+        self._held: list[Image] = []
 
     def __len__(self) -> int:
         return len(self._frames)
 
     def __getitem__(self, index: int) -> Image:
-        if self._held is None or not self._start <= index < self._start + len(self._held):
-            self._start, self._held = index // self._span * self._span, None  # never two chunks
+        if not self._start <= index < self._start + len(self._held):
+            self._start, self._held = index // self._span * self._span, []  # never two chunks
             stop = min(self._start + self._span, len(self))
-            self._held = self._frames.sample(np.arange(self._start, stop))
-        frame = self._held[index - self._start]
-        return np.asarray(frame if self._span == len(self) else frame.copy())  # which keeps no chunk alive
+            self._held = [self._frames.sample(np.array([i]))[0] for i in range(self._start, stop)]
+        return self._held[index - self._start]
 
 
 @dataclass(frozen=True)
