@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.risp.tracking.geometry import project_points
@@ -67,8 +67,8 @@ class ListFrames:
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         return iter(self._pictures)
 
-    def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return np.stack([self._pictures[i] for i in indices])
+    def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
+        return iter([self._pictures[i] for i in np.asarray(indices)])
 
 
 def paint(rng: np.random.Generator, rotation: Array | None, translation: Array) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Transform = Literal["identity", "log"]
@@ -75,8 +75,8 @@ class Frames(Protocol):
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[NDArray[np.uint8]]: ...
-    def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The frames at increasing `indices`, shape [len(indices), H, W, 3]."""
+    def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
+        """The frames at increasing `indices`, one after the other."""
         ...
 
 

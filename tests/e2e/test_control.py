@@ -39,7 +39,7 @@ GIVEN: dict[str, Any] = {
 
 
 def picture(path: Path, frame: int) -> Path:
-    Image.fromarray(read_clip(SAMPLE / "clip.mp4").frames.sample(np.array([frame]))[0]).save(path)
+    Image.fromarray(next(read_clip(SAMPLE / "clip.mp4").frames.at([frame]))).save(path)
     return path
 
 
@@ -75,7 +75,7 @@ def test_a_picture_that_does_not_show_the_body_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clip = read_clip(SAMPLE / "clip.mp4")
-    empty = np.median(clip.frames.sample(np.arange(0, 144, 16)), axis=0).astype(np.uint8)
+    empty = np.median(list(clip.frames.at(range(0, 144, 16))), axis=0).astype(np.uint8)
     Image.fromarray(empty).save(tmp_path / "empty.png")
     options = ("--mesh", str(GIVEN["mesh"]), "--camera", str(GIVEN["camera"]), "--model", str(GIVEN["model"]))
     target = str(tmp_path / "empty.png")

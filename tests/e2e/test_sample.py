@@ -62,7 +62,7 @@ def test_the_clip_shows_the_logged_motion(truth: dict, log: PoseLog) -> None:
     assert camera.camera_to_world is not None
     to_camera = invert_transform(camera.camera_to_world)
     chosen = np.arange(0, 144, 12)
-    frames = clip.frames.sample(chosen).astype(float)
+    frames = np.stack(list(clip.frames.at(chosen))).astype(float)
     background = np.median(frames, axis=0)
     for index, frame in zip(chosen, frames, strict=True):
         world = rotate(quats[index], mesh.vertices) + positions[index]

@@ -106,4 +106,4 @@ def test_frames_that_do_not_fit_in_memory_are_read_in_chunks(monkeypatch: pytest
     monkeypatch.setattr("vid2phys.risp.tracking.follow._IN_MEMORY_BYTES", 1e6)
     frames = FrameStore(scene.clip.frames, 640, 480)
     for index in (0, 29, 3, 25):
-        np.testing.assert_array_equal(frames[index], scene.clip.frames.sample(np.array([index]))[0])
+        np.testing.assert_array_equal(frames[index], next(scene.clip.frames.at([index])))

@@ -264,7 +264,7 @@ class Stack:
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self.frames)
 
-    def sample(self, indices: Array) -> Array:
+    def at(self, indices: Array) -> Array:
         return self.frames[indices]
 
 

@@ -65,7 +65,7 @@ def test_overlay_follows_the_body(tmp_path: Path, flight: Flight, distortion: tu
     video = read_clip(path)
     assert len(video.frames) == len(flight.times_s)
     assert np.allclose(video.times_s, flight.times_s, atol=1e-3)
-    frames = video.frames.sample(np.array([10, 30]))
+    frames = list(video.frames.at([10, 30]))
     for index, frame, color in ((10, frames[0], FIT_COLOR), (30, frames[1], LOST_COLOR)):
         right = frame[:, -camera.width :].astype(int)
         middle = project_vertices(camera, result.trajectory.states[index, :3][None]).pixels[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import require_file
@@ -28,9 +28,9 @@ class HeldFrames:
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         return iter(self.pictures)
 
-    def sample(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """See `Frames.sample`."""
-        return self.pictures[indices]
+    def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
+        """See `Frames.at`."""
+        return iter(self.pictures[np.asarray(indices)])
 
 
 def read_still(path: str | Path, frames: int, fps: float) -> Clip:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import require_file
@@ -67,7 +67,7 @@ class _Index:
 class VideoFrames:
     """The frames of a video file: RGB, uint8, [H, W, 3]. Nothing but the frame at hand is kept in memory.
 
-    The decoder of the last `sample` stays open where it stopped, so that a clip read in chunks is decoded once.
+    The decoder that `at` used stays open where it stopped, so that a clip read in chunks is decoded once.
     """
 
     def __init__(self, path: Path, index: _Index, shape: tuple[int, int], quarter_turns: int) -> None:
@@ -84,35 +84,31 @@ class VideoFrames:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open_at": None}
 
-    def sample(self, indices: NDArray[np.int64]) -> Image:
-        """The frames at non-decreasing `indices`, shape [len(indices), H, W, 3]; seeks over what is not needed."""
+    def at(self, indices: ArrayLike) -> Iterator[Image]:
+        """The frames at non-decreasing `indices`, one after the other; seeks over what is not needed."""
         wanted = np.asarray(indices, dtype=np.int64)
         if wanted.ndim != 1 or np.any(np.diff(wanted) < 0):
             raise ValueError(f"indices must be a non-decreasing vector, got {wanted}")
         if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < len(self)):
             raise IndexError(f"frames {wanted[0]} to {wanted[-1]} of a clip of {len(self)}")
-        pictures = self._pictures(wanted.tolist())
-        if len(wanted) == 1:
-            (picture,) = pictures
-            return picture[None]
-        out = np.empty((len(wanted), *self._shape, 3), dtype=np.uint8)
-        for i, picture in enumerate(pictures):
-            out[i] = picture
-        return out
+        return self._pictures(wanted.tolist())
 
     def _pictures(self, wanted: list[int]) -> Iterator[Image]:
-        """The frames at non-decreasing indices, by the open decoder where that is the shorter way."""
         (at, decoder), self._open_at = self._open_at or (len(self), iter(())), None  # other threads open their own
         picture: Image | None = None
-        for index in wanted:
-            if picture is None or index != at - 1:
-                if not self._keyframe_before(index) <= at <= index:
-                    decoder = self._decode(index)
-                picture = self._upright(next(frame for found, frame in decoder if found == index))
-                at = index + 1
-            yield picture
-        if at < len(self):
-            self._open_at = at, decoder
+        sound = True
+        try:
+            for index in wanted:
+                if picture is None or index != at - 1:
+                    sound = False
+                    if not self._keyframe_before(index) <= at <= index:
+                        decoder = self._decode(index)
+                    picture = self._upright(next(frame for found, frame in decoder if found == index))
+                    at, sound = index + 1, True
+                yield picture
+        finally:
+            if sound and at < len(self):
+                self._open_at = at, decoder
 
     def _keyframe_before(self, index: int) -> int:
         at = int(np.searchsorted(self._index.keyframes, index, side="right")) - 1

@@ -20,7 +20,6 @@ from vid2phys.types import Array, Clip, Observation
 
 _MOST_FRAMES = 600  # that are aligned; the others lie between two of them
 _LEAST_FRAMES = 4
-_CHUNK_BYTES = 2**28  # of decoded frames
 _WORST_LEVEL = 4.0  # frames that fit this many times worse than the median are not aligned
 _READING_STD_FLOOR = 1e-4
 _RIDGE_SIGMA = 20.0
@@ -36,15 +35,11 @@ def refined(
     tracked = np.flatnonzero(seen.visible.any(axis=1))
     chosen = tracked[np.unique(np.linspace(0, len(tracked) - 1, _MOST_FRAMES).astype(int))]
     looks, used = [], []
-    size = max(1, min(30, _CHUNK_BYTES // (3 * clip.width * clip.height)))
-    for start in range(0, len(chosen), size):
-        part = chosen[start : start + size]
-        for frame, i in zip(clip.frames.sample(part), part, strict=True):
-            look = stage.look(frame, rotation[i], translation[i])
-            if look is not None:
-                looks.append(look)
-                used.append(i)
-        del frame  # a view that would keep its chunk beside the next one
+    for frame, i in zip(clip.frames.at(chosen), chosen, strict=True):
+        look = stage.look(frame, rotation[i], translation[i])
+        if look is not None:
+            looks.append(look)
+            used.append(i)
     if len(looks) < _LEAST_FRAMES:
         return None
     found = align(looks)

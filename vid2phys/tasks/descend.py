@@ -241,7 +241,7 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.
     size, camera = inputs.network.view_size, replace(inputs.camera, camera_to_world=inputs.camera_to_world)
     places = [direction_and_size(middle, inputs.network.radius_m) for middle in middles]
     views = [make_view(camera, center, float(radius), size) for center, radius in places]
-    pictures = inputs.clip.frames.sample(frames)
+    pictures = inputs.clip.frames.at(frames)
     behind, unknown = stage.backdrop.picture, np.where(stage.backdrop.known, 255, 0).astype(np.uint8)
     if not stage.backdrop.known.any():
         raise InputError(

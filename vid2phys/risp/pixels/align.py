@@ -33,7 +33,7 @@ _SHADOW_RIDGE = 1e-4
 _SHADOW_GAIN = (0.2, 1.3)
 _LENS_PX = 0.7  # blur of an ordinary camera and codec, of the body alone
 _SOFT_PX = (2.0, 1.2, 0.8)  # blur of picture and prediction, a round: wide first
-_BACKDROP_FRAMES = 24
+_BACKDROP_FRAMES, _BACKDROP_BYTES = (9, 24), 300e6
 _COLOR_FRAMES = 16
 _MOST_PX = 120.0  # of the body; a larger one is looked at in a smaller picture, where a step is a pixel or two
 _COLOR_RIDGE = 1e-3
@@ -76,12 +76,13 @@ class Stage:
 def stage_of(clip: Clip, camera: Camera, mesh: Mesh, rotation: Array, translation: Array) -> Stage:
     """The stage of a clip from poses camera_from_body [T, 3, 3], [T, 3] of its frames, NaN where they are not known."""
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1))
-    chosen = known[np.unique(np.linspace(0, len(known) - 1, _BACKDROP_FRAMES).astype(int))]
+    count = int(np.clip(_BACKDROP_BYTES / (3 * clip.width * clip.height), *_BACKDROP_FRAMES))
+    chosen = known[np.unique(np.linspace(0, len(known) - 1, count).astype(int))]
     drawn = [draw(mesh, camera, rotation[i], translation[i], 1) for i in chosen]
     size_px = np.median([max(part.stop - part.start for part in raster.window) for raster in drawn])
     reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
-    masks = np.stack([grown(raster.mask, MARGIN_PX * reduction) for raster in drawn])
-    return Stage(mesh, _smaller(camera, reduction), backdrop(clip.frames.sample(chosen), masks), reduction)
+    masks = [grown(raster.mask, MARGIN_PX * reduction) for raster in drawn]
+    return Stage(mesh, _smaller(camera, reduction), backdrop(list(clip.frames.at(chosen)), masks), reduction)
 
 
 def _smaller(camera: Camera, reduction: int) -> Camera:

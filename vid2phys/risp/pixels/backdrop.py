@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +20,15 @@ class Backdrop:
     known: NDArray[np.bool_]
 
 
-def backdrop(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> Backdrop:
-    """Medians over frames [N, H, W, 3] outside masks [N, H, W]."""
+def backdrop(frames: Sequence[NDArray[np.uint8]], masks: Sequence[NDArray[np.bool_]]) -> Backdrop:
+    """Medians over N frames [H, W, 3] outside masks [H, W]."""
     import cv2
 
-    picture, hole = np.empty(frames.shape[1:], np.uint8), np.zeros(frames.shape[1:3], np.uint8)
+    picture, hole = np.empty_like(frames[0]), np.zeros(frames[0].shape[:2], np.uint8)
     for start in range(0, len(picture), _ROWS):
         rows = slice(start, start + _ROWS)
-        picture[rows], hole[rows] = _median(frames[:, rows], masks[:, rows])
+        pieces, hidden = np.stack([frame[rows] for frame in frames]), np.stack([mask[rows] for mask in masks])
+        picture[rows], hole[rows] = _median(pieces, hidden)
     if hole.any():
         picture = np.asarray(cv2.inpaint(picture, hole, 5, cv2.INPAINT_TELEA), np.uint8)
     return Backdrop(picture, hole == 0)

@@ -41,7 +41,7 @@ def branch_evidence(
         return np.zeros(len(branches))
     center = np.zeros(3) if center is None else center
     chosen = np.unique(np.linspace(0, len(at) - 1, FINAL_LOOKS).astype(int))
-    frames = clip.frames.sample(at[chosen])
+    frames = clip.frames.at(at[chosen])
     seen = [stage.look(frame, rotation[i], translation[i]) for frame, i in zip(frames, chosen, strict=True)]
     looks = [look for look in seen if look is not None]
     if not looks:

@@ -12,7 +12,7 @@ from vid2phys.risp.tracking.search import Found, LastSeen, Watch
 from vid2phys.risp.tracking.sight import Image, direction_and_size
 from vid2phys.types import Array, Frames
 
-_IN_MEMORY_BYTES = 400e6
+_IN_MEMORY_BYTES = 400e6  # of a whole clip, and half of it of a piece of one
 _CHUNK = 24
 _SEEDS = 3  # frames that are searched before the best of them is followed
 _MORE_SEEDS = 16  # and further ones while nothing was found
@@ -31,7 +31,7 @@ class FrameStore:
     def __init__(self, frames: Frames, width: int, height: int) -> None:
         self._frames, self._start = frames, 0
         fitting = int(_IN_MEMORY_BYTES // (3 * width * height))
-        self._span = len(frames) if len(frames) <= fitting else max(1, min(_CHUNK, fitting))
+        self._span = len(frames) if len(frames) <= fitting else max(1, min(_CHUNK, fitting // 2))
         self.at_once = max(1, fitting // 4)
         self._held: list[Image] = []
 
@@ -42,7 +42,7 @@ class FrameStore:
         if not self._start <= index < self._start + len(self._held):
             self._start, self._held = index // self._span * self._span, []  # never two chunks
             stop = min(self._start + self._span, len(self))
-            self._held = [self._frames.sample(np.array([i]))[0] for i in range(self._start, stop)]
+            self._held = list(self._frames.at(range(self._start, stop)))
         return self._held[index - self._start]
 
 
