@@ -2,8 +2,8 @@
 
 --clips: a batch of N short clips, given as keypoints of the sample: the largest memory of the batch's own process after
 each tenth of the clips, which should not grow, and whether each result is that of a single run, to the bit.
---seconds: a clip of 3840x2160 that shows the sample's flight forth and back, tracked whole: the peak of the process's
-memory, and how many frames were found.
+--seconds: a clip of 3840x2160 that shows the sample's flight forth and back, identified whole: the peak of the
+process's memory, the frames that were lost, and the size of the run folder.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "quadrotor"
 WIDE, HIGH, FPS = 3840, 2160, 30
 TURN = 30  # frames that the clip goes forth, and then back
+MASS_KG = 0.72
 
 
 def peak_mb() -> int:
@@ -97,37 +98,28 @@ def write_long_clip(path: Path, seconds: float) -> None:
 
 
 def long_clip(seconds: float, folder: Path) -> dict[str, Any]:
-    """The tracker over a clip of this length; what it costs before, of libraries and the clip's making, is apart."""
-    from vid2phys.engine.systems import get
-    from vid2phys.io.camera import load_camera
-    from vid2phys.io.mesh import load_mesh
+    """`vid2phys identify` of a clip of this length, from the video to overlay and report, in a process of its own."""
+    from vid2phys.io.camera import load_camera, save_camera
     from vid2phys.io.video import read_clip
-    from vid2phys.risp.networks.find import find_model
-    from vid2phys.risp.pixels.paint import Paint
-    from vid2phys.risp.renders.viewpoints import tilt_spread
-    from vid2phys.risp.tracking.track import track
 
     path = folder / "long.mp4"
     write_long_clip(path, seconds)
-    made_mb = peak_mb()
-    camera, mesh = load_camera(SAMPLE / "camera.yaml"), load_mesh(SAMPLE / "quad.obj")
+    camera = load_camera(SAMPLE / "camera.yaml")
     scale, side = HIGH / camera.height, (WIDE - HIGH * 4 // 3) // 2
     K = np.diag([scale, scale, 1.0]) @ camera.K
     K[:2, 2] += 0.5 * (scale - 1.0) + np.array([side, 0.0])
-    model = find_model(mesh)
-    clip = read_clip(path)
+    save_camera(replace(camera, K=K, width=WIDE, height=HIGH), folder / "camera.yaml")
+    inputs = [str(path), "--mesh", str(SAMPLE / "quad.obj"), "--camera", str(folder / "camera.yaml")]
+    options = ["--set", f"mass={MASS_KG}", "--out", str(folder / "run")]
     began = time.monotonic()
-    found = track(
-        *(clip, replace(camera, K=K, width=WIDE, height=HIGH), model, model.radius_m),
-        tilt_std_rad=tilt_spread(get("quadrotor")),
-        mesh=mesh,
-        paint=Paint.of(mesh, model.rotations, model.center),
-    )
+    subprocess.run([sys.executable, "-m", "vid2phys", "identify", *inputs, *options], check=True, capture_output=True)
     took = time.monotonic() - began
-    tracked = int(found.tracked.sum())
+    frames, result = len(read_clip(path).frames), json.loads((folder / "run" / "result.json").read_text())
     return {
-        **{"seconds_of_video": round(float(clip.times_s[-1]), 1), "frames": len(clip.times_s), "tracked": tracked},
-        **{"peak_mb": peak_mb(), "peak_mb_before": made_mb, "frames_a_second": round(len(clip.times_s) / took, 1)},
+        **{"seconds_of_video": seconds, "frames": frames, "status": result["status"]},
+        **{"lost": len(result["diagnostics"]["lost_frames"]), "seconds": round(took)},
+        **{"peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10},
+        **{"run_mb": sum(file.stat().st_size for file in (folder / "run").iterdir()) >> 20},
     }
 
 

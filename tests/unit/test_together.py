@@ -80,7 +80,9 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
         torch.cat([a.flatten() for a in weights]).norm()
         for weights in ([a - b for a, b in zip(one, two, strict=True)], one)
     )
-    assert change < 1e-3 * size
+    assert (
+        change < 0.02 * size
+    )  # rounding grows to 0.4 % on some processors; gradients that are not joined make it 17 %
     one, two = (json.loads((tmp_path / name / "history.json").read_text()) for name in ("one", "two"))
     assert two[0] == pytest.approx(one[0], rel=1e-2)  # later, rounding grows
 

@@ -38,9 +38,10 @@ def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...]
     from vid2phys.solvers.view import SCALE, with_view
     from vid2phys.tasks.known_values import Known, check_given
 
-    if SCALE.name in fit:
-        raise UsageError(f"--fit scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
-    parameters = with_view(system.parameters(), (*fit, *given, *beliefs.priors, *beliefs.bounds))
+    named = (*fit, *given, *beliefs.priors, *beliefs.bounds)
+    if SCALE.name in named:
+        raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
+    parameters = with_view(system.parameters(), named)
     check_given(parameters, given, fit)
     means = {name: mean for name, mean in beliefs.means.items() if name in parameters.names}
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))

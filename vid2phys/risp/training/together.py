@@ -24,7 +24,7 @@ _PATIENCE = timedelta(days=2)  # the others wait while the first renders
 
 def join(device: str) -> None:
     """Meets the other processes, if torchrun started any. device: cuda or cpu."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not distributed.is_initialized():
+    if _started() > 1 and not distributed.is_initialized():
         if device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         distributed.init_process_group(timeout=_PATIENCE)
@@ -43,8 +43,13 @@ def together() -> bool:
 
 
 def leads() -> bool:
-    """Whether this is the first process, or the only one."""
-    return not together() or distributed.get_rank() == 0
+    """Whether this is the first process, or the only one; also when they have parted."""
+    return _started() == 1 or os.environ["RANK"] == "0"
+
+
+def _started() -> int:
+    """Number of processes that torchrun started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def after_the_first(work: Callable[[], T]) -> T:
