@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,12 @@ def test_what_is_not_determined_is_named_along_as_few_parameters_as_can_be() -> 
     in_order = found[np.argsort(-np.abs(found[:, 0]))]
     np.testing.assert_allclose(np.abs(in_order), [[1, 0, 0, 0], [0, 0.5**0.5, 0.5**0.5, 0]], atol=1e-4)
     assert in_order[1, 1] * in_order[1, 2] > 0.0
+
+
+@pytest.mark.parametrize("option", [{"given": {"scale": 2.0}}, {"fit": ("scale",)}])
+def test_a_body_of_the_system_has_its_own_size(option: dict[str, Any]) -> None:
+    from vid2phys.tasks.fit_posed import known_of_posed
+
+    asked: dict[str, Any] = {"given": {}, "fit": (), "beliefs": Beliefs(), **option}
+    with pytest.raises(UsageError, match="the scale of 'hand'"):
+        known_of_posed(get("hand"), **asked)

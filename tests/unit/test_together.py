@@ -84,7 +84,7 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
         change < 0.02 * size
     )  # rounding grows to 0.4 % on some processors; gradients that are not joined make it 17 %
     one, two = (json.loads((tmp_path / name / "history.json").read_text()) for name in ("one", "two"))
-    assert two[0] == pytest.approx(one[0], rel=1e-2)  # later, rounding grows
+    assert two[0] == pytest.approx(one[0], rel=0.05)  # later, rounding grows
 
 
 def test_unequal_shares_count_by_their_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
