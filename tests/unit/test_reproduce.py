@@ -344,8 +344,7 @@ def test_a_table_is_filled_in_several_sittings(tmp_path: Path, monkeypatch: pyte
     assert "| hand | paper | 0.05 (paper 0.1) |" in text
     assert "| rod | average | 0.4 |" in text
     assert "| rod | paper | not run yet (about " in text
-    note = missing_note(cells)
-    assert note is not None
+    (note,) = missing_note(cells)
     assert "rod, paper" in note
     assert "hand, paper;" not in note
     assert "--body BODY --method METHOD" in note

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from vid2phys.reproduce.methods import (
     training_seconds,
 )
 from vid2phys.reproduce.stage import READING, VERSION
-from vid2phys.reproduce.table import Setting, row
+from vid2phys.reproduce.table import Setting, Table, row
 
 Rows = list[dict[str, Any]]
 S = TypeVar("S")
@@ -147,22 +148,38 @@ def fill_on_stages(
     return reasons
 
 
+def assembled(
+    cells: list[Cell],
+    notes: Sequence[str],
+    empty: Callable[[Cell], dict[str, Any]],
+    draw: Callable[[Rows, Path], None],
+    began: float,
+) -> Table:
+    """The table of all cells; `empty` makes the row of one that is not filled. began: time.monotonic() of the start."""
+    name, setting = cells[0].table, cells[0].setting
+    rows = [each for cell in cells for each in cell.rows() or [empty(cell)]]
+    seconds = time.monotonic() - began
+    return Table(
+        name, setting.command(name), rows, [*notes, *missing_note(cells)], seconds, lambda path: draw(rows, path)
+    )
+
+
 def missing_row(cell: Cell, metric: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
     """The row of a cell that no sitting has filled."""
     about = f" (about {_duration(cell.seconds)})" if cell.seconds else ""
     return row(cell.entry.name, cell.method, metric, None, "1", reason=reason or f"not run yet{about}", **more)
 
 
-def missing_note(cells: list[Cell]) -> str | None:
-    """Which cells are still empty, and how to fill them."""
+def missing_note(cells: list[Cell]) -> list[str]:
+    """Which cells are still empty, and how to fill them, if any are."""
     empty = [cell for cell in cells if cell.rows() is None]
     if not empty:
-        return None
+        return []
     names = "; ".join(cell.name for cell in empty)
     seconds = sum(cell.seconds for cell in empty)
     total = f", about {_duration(seconds)} of training in all" if seconds else ""
     command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
-    return f"Not run yet{total}: {names}. {command} fills a cell."
+    return [f"Not run yet{total}: {names}. {command} fills a cell."]
 
 
 def _render_seconds(todo: list[Cell], setting: Setting) -> float:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vid2phys.errors import InputError
 from vid2phys.reproduce import footage
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row
+from vid2phys.reproduce.cells import Cell, Rows, assembled, missing_row
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.reproduce.weights import Source, source_of
 
@@ -50,17 +51,12 @@ def fill(form: Form, setting: Setting) -> Table:
             cell.keep(form.rows(cell, source))
         except InputError as error:
             reasons[cell.path] = str(error)
-    rows: Rows = []
-    for cell, _ in cells:
+
+    def empty(cell: Cell) -> dict[str, Any]:
         said = {form.label_key: cell.label} if cell.label else {}
-        missing = missing_row(cell, form.metric(cell), reasons.get(cell.path), **said)
-        rows += cell.rows() or [{**missing, "method": form.title(cell)}]
-    note = missing_note([cell for cell, _ in cells])
-    command = f"vid2phys reproduce {form.name}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(form.name, command, rows, [*form.notes, *([note] if note else [])], time.monotonic() - began),
-        lambda path: form.draw(rows, path),
-    )
+        return {**missing_row(cell, form.metric(cell), reasons.get(cell.path), **said), "method": form.title(cell)}
+
+    return assembled([cell for cell, _ in cells], form.notes, empty, form.draw, began)
 
 
 def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, fill_on_stages, missing_note, missing_row, report_estimate
+from vid2phys.reproduce.cells import Cell, Rows, assembled, fill_on_stages, missing_row, report_estimate
 from vid2phys.reproduce.methods import QUICK_RENDERS, Recipe, effort, train
 from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.stage import judged_frames
@@ -54,13 +54,9 @@ def run(setting: Setting) -> Table:
     reasons = fill_on_stages(
         cells, setting, lambda cell: _Stage.of(cell, setting), lambda stage, cell: stage.rows(cell.method)
     )
-    rows: Rows = []
-    for cell in cells:
-        rows += cell.rows() or [missing_row(cell, "held_out_px", reasons.get(cell.entry.name))]
-    note = missing_note(cells)
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    notes = [*_NOTES, *([note] if note else [])]
-    return Table(NAME, command, rows, notes, time.monotonic() - began, lambda path: draw(rows, path))
+    return assembled(
+        *(cells, _NOTES, lambda cell: missing_row(cell, "held_out_px", reasons.get(cell.entry.name)), draw, began)
+    )
 
 
 @dataclass(frozen=True)

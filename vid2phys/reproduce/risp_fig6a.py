@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row, report_estimate
+from vid2phys.reproduce.cells import Cell, Rows, assembled, fill_on_stages, missing_row, report_estimate
 from vid2phys.reproduce.methods import QUICK_RENDERS, RATES, Recipe, effort, settled, train, training_data
 from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.risp_table1 import PAPER_NETWORK, PAPER_VIEW_PX
@@ -60,23 +61,16 @@ def run(setting: Setting) -> Table:
         for (method, looks), recipe in recipes(setting.quick).items()
     ]
     report_estimate(cells, setting)
-    subject: Subject | None = None
-    for cell in cells:
-        if not cell.is_asked or cell.rows() is not None:
-            continue
-        if subject is None or subject.name != cell.entry.name:
-            subject = cell.entry.make(setting.work / cell.entry.name)
-        setting.progress.note(f"{cell.name} configurations")
-        cell.keep(_rows(cell, subject, setting))
-    rows: Rows = []
-    for cell in cells:
-        rows += cell.rows() or [{**missing_row(cell, "state_error", looks=cell.label), "method": _title(cell)}]
-    note = missing_note(cells)
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *([note] if note else [])], time.monotonic() - began),
-        lambda path: draw(rows, path),
+    reasons = fill_on_stages(
+        *(cells, setting, lambda cell: cell.entry.make(setting.work / cell.entry.name)),
+        lambda subject, cell: _rows(cell, subject, setting),
     )
+
+    def empty(cell: Cell) -> dict[str, Any]:
+        missing = missing_row(cell, "state_error", reasons.get(cell.entry.name), looks=cell.label)
+        return {**missing, "method": _title(cell)}
+
+    return assembled(cells, _NOTES, empty, draw, began)
 
 
 def _title(cell: Cell) -> str:

@@ -22,7 +22,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.files import sha256, write_bytes
 from vid2phys.reproduce import footage
 from vid2phys.reproduce.bodies import Entry
-from vid2phys.reproduce.cells import Cell, Rows, missing_note, missing_row
+from vid2phys.reproduce.cells import Cell, Rows, assembled, missing_row
 from vid2phys.reproduce.experiments import nothing_seen
 from vid2phys.reproduce.flight_clip import FlightClip
 from vid2phys.reproduce.flights import load_flight, recorded
@@ -118,18 +118,13 @@ def run(setting: Setting) -> Table:
                 bench.fill(cell)
             except InputError as error:
                 reasons[method] = str(error)
-    rows: Rows = []
-    for method, cell in cells.items():
-        rows += cell.rows() or [missing_row(cell, "position_error", reasons.get(method))]
-    note = missing_note(list(cells.values()))
     shown = {method: states for method, cell in cells.items() if (states := kept(cell)) is not None}
-    return Table(
-        NAME,
-        f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else ""),
-        rows,
-        [*_NOTES, *([note] if note else [])],
-        time.monotonic() - began,
-        lambda path: draw_strips(*bench.clip.strips(shown), path),
+    return assembled(
+        list(cells.values()),
+        _NOTES,
+        lambda cell: missing_row(cell, "position_error", reasons.get(cell.method)),
+        lambda rows, path: draw_strips(*bench.clip.strips(shown), path),
+        began,
     )
 
 

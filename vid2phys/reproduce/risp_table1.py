@@ -14,15 +14,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import (
-    Cell,
-    Rows,
-    fill_on_stages,
-    missing_note,
-    missing_row,
-    report_estimate,
-    usable_model,
-)
+from vid2phys.reproduce.cells import Cell, Rows, assembled, fill_on_stages, missing_row, report_estimate, usable_model
 from vid2phys.reproduce.methods import (
     QUICK_RENDERS,
     RATES,
@@ -95,14 +87,8 @@ def run(setting: Setting) -> Table:
     reasons = fill_on_stages(
         cells, setting, lambda cell: _Stage.of(cell, setting), lambda stage, cell: stage.rows(cell)
     )
-    rows: Rows = []
-    for cell in cells:
-        rows += cell.rows() or [missing_row(cell, "state_error", reasons.get(cell.entry.name))]
-    note = missing_note(cells)
-    command = f"vid2phys reproduce {NAME}" + (" --quick" if setting.quick else "")
-    return Table(
-        *(NAME, command, rows, [*_NOTES, *([note] if note else [])], time.monotonic() - began),
-        lambda path: draw(rows, path),
+    return assembled(
+        *(cells, _NOTES, lambda cell: missing_row(cell, "state_error", reasons.get(cell.entry.name)), draw, began)
     )
 
 

@@ -30,6 +30,10 @@ class Setting:
     device: str = "cpu"
     seed: int = 0
 
+    def command(self, name: str) -> str:
+        """What fills the table of this name."""
+        return f"vid2phys reproduce {name}" + (" --quick" if self.quick else "")
+
 
 @dataclass
 class Table:

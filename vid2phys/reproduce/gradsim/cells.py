@@ -120,7 +120,7 @@ def tabulated(
     filled(cells, work)
     return Table(
         name=name,
-        command=f"vid2phys reproduce {name}" + (" --quick" if setting.quick else ""),
+        command=setting.command(name),
         rows=[each for cell in cells for each in rows(cell)],
         notes=[*notes, *said(cells), *missing_note(cells)],
         seconds=time.monotonic() - began,
