@@ -358,7 +358,7 @@ def train_risp(
     seed: SeedOption = 0,
 ) -> None:
     """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
-    from vid2phys.risp.training.together import leads
+    from vid2phys.tasks.show import print_model
     from vid2phys.tasks.train_risp import train_risp as run_training
 
     sample_mesh, sample_model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
@@ -375,8 +375,7 @@ def train_risp(
         given["without"] = _names(without)
     shape = mesh if mesh or posed else sample_mesh
     run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
-    if leads():
-        print(out)
+    print_model(out)
 
 
 @app.command()

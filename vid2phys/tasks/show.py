@@ -233,3 +233,11 @@ def print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
         table.add_row(*(Text(cell) for cell in row))
     terminal = Console()
     (terminal if terminal.is_terminal else Console(width=120)).print(table)
+
+
+def print_model(folder: Path) -> None:
+    """The folder of a trained model, for scripts; the first of several processes says it."""
+    from vid2phys.risp.training.together import leads
+
+    if leads():
+        print(folder)
