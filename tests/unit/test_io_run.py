@@ -220,8 +220,9 @@ def test_reading_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(bytes(range(256)))
     (tmp_path / "half.json").write_text('{"a": [1,')
     (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     cases = {"none": "does not exist", "empty": "is empty", "binary": "not a text file", ".": "is a folder",
-             "half.json": "not valid JSON", "list.json": "no JSON object"}  # fmt: skip
+             "half.json": "not valid JSON", "list.json": "no JSON object", "deep.json": "not valid JSON"}  # fmt: skip
     for name, expected in cases.items():
         with pytest.raises(InputError, match=expected):
             run.read_json(tmp_path / name)

@@ -111,8 +111,9 @@ def read_json(path: str | Path, what: str = "a JSON file") -> dict[str, Any]:
     """A JSON object. Raises InputError when the file is missing, cut short or not an object."""
     try:
         data = json.loads(read_text(path, what))
-    except json.JSONDecodeError as error:
-        raise InputError(f"'{path}' is not valid JSON (line {error.lineno})", what, "run the command again") from None
+    except (ValueError, RecursionError) as error:  # of its syntax; of numbers too long and lists too deep
+        where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise InputError(f"'{path}' is not valid JSON ({where})", what, "run the command again") from None
     if not isinstance(data, dict):
         raise InputError(f"'{path}' holds no JSON object", what, "check the path")
     return data

@@ -74,7 +74,7 @@ def _named_pictures(path: Path) -> list[str]:
         if path.suffix.lower() == ".gltf":
             named = [str(image.get("uri", "data:")) for image in json.loads(path.read_text("utf-8")).get("images", [])]
             return [unquote(name) for name in named if not name.startswith("data:")]
-    except (OSError, ValueError, AttributeError, TypeError):  # what is wrong with it, its reader says
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):  # what is wrong with it, its reader says
         pass
     return []
 

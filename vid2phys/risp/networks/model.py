@@ -241,7 +241,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"'{path}' is not JSON", f"schema {SCHEMA}", _RETRAIN) from error
     found = config.get("schema") if isinstance(config, dict) else None
     if found != SCHEMA:
