@@ -9,34 +9,44 @@ _GROUP = 8  # channels a group of the group norm
 
 
 class ConvLSTM(nn.Module):
-    """Clips [B, F, 3, 64, 64] and ways [B, 3] to numbers [B]: what was kept of all frames, read by two linear layers.
+    """Clips [B, F, 3, 64, 64] of `frames` frames and ways [B, 3] to numbers [B].
 
-    Each frame goes through three strided convolutions to 8 x 8 cells of `width` channels; gates without peepholes, that
-    see the way in every cell. What is kept is pooled (mean and maximum over cells): speed is the same anywhere.
+    Each frame goes through three strided convolutions to 8 x 8 cells of `width` channels, and through gates without
+    peepholes. Where a channel of what is kept is high is one point a frame (spatial softmax: Finn et al., ICRA 2016);
+    three linear layers read all of them, less those of the first frame, along the way and across.
     """
 
     def __init__(self, frames: int, width: int = 24) -> None:
-        """frames: of a clip; what is seen first is to be remembered for so long (Tallec and Ollivier, ICLR 2018)."""
         super().__init__()
         self.encoder = nn.Sequential(_halving(3, width // 2), _halving(width // 2, width), _halving(width, width))
-        self.gates = nn.Conv2d(2 * width + 3, 4 * width, 3, padding=1)
-        assert self.gates.bias is not None
-        inward, forget = self.gates.bias.data.chunk(4)[:2]
-        forget.uniform_(1.0, max(frames - 1.0, 1.0)).log_()
-        inward.copy_(-forget)
-        self.head = nn.Sequential(nn.Linear(2 * width + 3, 128), nn.SiLU(), nn.Linear(128, 1))
+        self.gates = nn.Conv2d(2 * width, 4 * width, 3, padding=1)
+        self.sharpness = nn.Parameter(torch.full((width, 1, 1), 10.0))  # kept is within -1..1
+        inputs = 2 * width * (frames - 1) + 3
+        self.head = nn.Sequential(nn.Linear(inputs, 128), nn.SiLU(), nn.Linear(128, 64), nn.SiLU(), nn.Linear(64, 1))
 
     def forward(self, clips: Tensor, ways: Tensor) -> Tensor:  # noqa: D102
         seen = self.encoder(clips.flatten(0, 1)).unflatten(0, clips.shape[:2])
         hidden = cell = seen.new_zeros(seen[:, 0].shape)
-        everywhere = ways[:, :, None, None].expand(-1, -1, *seen.shape[-2:])
+        points = []
         for frame in seen.unbind(1):
-            inward, forget, outward, new = self.gates(torch.cat([frame, hidden, everywhere], dim=1)).chunk(4, dim=1)
+            inward, forget, outward, new = self.gates(torch.cat([frame, hidden], dim=1)).chunk(4, dim=1)
             cell = forget.sigmoid() * cell + inward.sigmoid() * new.tanh()
             hidden = outward.sigmoid() * cell.tanh()
-        pooled = torch.cat([hidden.mean((2, 3)), hidden.amax((2, 3)), ways], dim=1)
-        numbers: Tensor = self.head(pooled)
+            points.append(_places(self.sharpness * hidden))
+        moved = torch.stack(points[1:], dim=1) - points[0][:, None]  # [B, F - 1, width, 2]
+        right, down = (ways[:, i, None, None] for i in (0, 1))
+        along = moved[..., 0] * right + moved[..., 1] * down
+        across = moved[..., 1] * right - moved[..., 0] * down
+        numbers: Tensor = self.head(torch.cat([along.flatten(1), across.flatten(1), ways], dim=1))
         return numbers[:, 0]
+
+
+def _places(maps: Tensor) -> Tensor:
+    """Maps [B, C, H, W] to the mean column and row, -1..1, of each by its softmax over cells: [B, C, 2]."""
+    height, width = maps.shape[-2:]
+    shares = maps.flatten(2).softmax(2).unflatten(2, (height, width))
+    columns, rows = (torch.linspace(-1.0, 1.0, n, dtype=maps.dtype, device=maps.device) for n in (width, height))
+    return torch.stack([shares.sum(2) @ columns, shares.sum(3) @ rows], dim=-1)
 
 
 def _halving(inputs: int, outputs: int) -> nn.Sequential:
