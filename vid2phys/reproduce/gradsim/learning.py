@@ -36,6 +36,8 @@ _MIDDLE, _SPREAD = np.log(6.0), 0.5  # of the logarithms of densities
 _CLIP_NORM = 2.0
 _SHIFT_PX = 4
 
+_Parts = tuple[Tensor, Tensor, Tensor]  # of one clip, as of `Clips`
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -194,7 +196,7 @@ def validated(network: nn.Module, clips: Clips, batch: int) -> float:
 
 def _training_clips(recipe: Recipe, setting: Setting, stream: int) -> tuple[Clips, Clips]:
     """Those that are shown, and those that are held out."""
-    shown, held = [], []
+    shown, held = list[_Parts](), list[_Parts]()
     for index in range(recipe.objects):
         setting.progress.step(f"{recipe.name}, rendering", index, recipe.objects)
         clip = _clip(pushed(rng_of(setting, stream, index), name_of(index), every=recipe.every))
@@ -202,11 +204,11 @@ def _training_clips(recipe: Recipe, setting: Setting, stream: int) -> tuple[Clip
     return _joined(shown), _joined(held)
 
 
-def _joined(parts: list[tuple[Tensor, Tensor, Tensor]]) -> Clips:
+def _joined(parts: list[_Parts]) -> Clips:
     return Clips(*(torch.stack(each) for each in zip(*parts, strict=True)))
 
 
-def _clip(body: Filmed) -> tuple[Tensor, Tensor, Tensor]:
+def _clip(body: Filmed) -> _Parts:
     """Pictures, way and target of one body."""
     shown = (body.target.pictures - torch.from_numpy(body.shot.stage.background)) / _LIGHT
     camera_to_world = torch.from_numpy(np.asarray(body.shot.stage.camera.camera_to_world))
