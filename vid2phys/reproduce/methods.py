@@ -116,9 +116,10 @@ def effort(subject: Subject, learnt: Learnt) -> dict[str, Any]:
     }
 
 
-def is_converged(history: list[dict[str, float]], images: int) -> bool:
-    """Whether the validation curve is flat at its end, after a training worth the name."""
-    metric = "state_error" if "state_error" in history[-1] else "px"  # models of `train-risp` have no state error
+def is_converged(history: list[dict[str, float]], images: int, metric: str = "") -> bool:
+    """Whether the validation curve is flat at its end, after a training worth the name. metric: that of RISP's if
+    none is given."""
+    metric = metric or ("state_error" if "state_error" in history[-1] else "px")  # as models of `train-risp` have it
     return images >= _LEAST_IMAGES and is_flat([entry[metric] for entry in history])
 
 

@@ -30,7 +30,7 @@ class Cell:
     method: str
     count: int
     setting: Setting
-    version: int = 1
+    version: int | str = 1
     lacking: str | None = None
 
     @property

@@ -141,20 +141,26 @@ def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fi
 def outcome_of(filmed: Filmed, method: str, rng: np.random.Generator, starts: Array, **how: Any) -> dict[str, Any]:
     """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
     from noisy pictures, with what their 95 % intervals hold."""
+    if method != "ours":
+        return outcome_of_descent(filmed, (by_states if method == "diffphysics" else by_pixels)(filmed, **how))
     began = time.monotonic()
+    clean = by_newton(filmed, starts)
+    seconds = time.monotonic() - began
+    real = by_newton(filmed, starts, noisy(filmed.target, rng))
+    return _found(filmed, clean.values) | {"seconds": seconds} | _of_intervals(filmed, real)
+
+
+def outcome_of_descent(filmed: Filmed, descended: Descended) -> dict[str, Any]:
+    """As `outcome_of`, of any descent."""
+    found = filmed.values(torch.from_numpy(descended.values)).numpy()
+    return _found(filmed, found) | {"seconds": descended.seconds, "failure": descended.failure}
+
+
+def _found(filmed: Filmed, values: Array) -> dict[str, Any]:
     start = np.array([p.value for p in filmed.unknown])
-    kept: dict[str, Any] = {f"start_error_{name}": error for name, error in filmed.errors(start).items()}
-    if method == "ours":
-        clean = by_newton(filmed, starts)
-        kept["seconds"] = time.monotonic() - began
-        found = clean.values
-        kept |= _of_intervals(filmed, by_newton(filmed, starts, noisy(filmed.target, rng)))
-    else:
-        descended = (by_states if method == "diffphysics" else by_pixels)(filmed, **how)
-        kept["seconds"], kept["failure"] = descended.seconds, descended.failure
-        found = filmed.values(torch.from_numpy(descended.values)).numpy()
-    kept |= {f"error_{name}": error for name, error in filmed.errors(found).items()}
-    return kept | {"truth": filmed.truth.tolist(), "found": found.tolist()}
+    errors = {f"start_error_{name}": error for name, error in filmed.errors(start).items()}
+    errors |= {f"error_{name}": error for name, error in filmed.errors(values).items()}
+    return errors | {"truth": filmed.truth.tolist(), "found": values.tolist()}
 
 
 def _of_intervals(filmed: Filmed, real: Fit) -> dict[str, Any]:

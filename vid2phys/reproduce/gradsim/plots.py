@@ -29,4 +29,4 @@ def scattered(
             axis.set(yscale="log", title=name, xticks=range(len(by_method)))
             axis.set_xticklabels(by_method, rotation=60, fontsize=8)
             axis.grid(axis="y", alpha=0.3)
-        axes[0, 0].set_ylabel("relative error (dashed: the paper's)" if paper else "relative error")
+        axes[0, 0].set_ylabel("relative error (dashed: paper's pixel)" if paper else "relative error")
