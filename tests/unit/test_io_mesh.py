@@ -110,6 +110,7 @@ def test_open_mesh_uses_the_hull_and_warns(tmp_path: Path) -> None:
         ("v 0 0 0\nv 1 0 0\n", "has no faces"),
         ("v 0 0 0\nv 1 0\nf 1 2 3\n", r"line 2 of .* is 'v 1 0'"),
         (TETRAHEDRON + "f 1 2 9\n", "4 vertices and a face that uses vertex 9"),
+        (TETRAHEDRON + f"f 1 2 {2**70}\n", "line .* is 'f 1 2 11805"),
         ("v nan 0 0\n" + TETRAHEDRON, "vertex 1 .* is not finite"),
         ("v 0 0 0\nv 1 0 0\nf 1 2 2\n", "zero area"),
         ("", "is empty"),

@@ -12,6 +12,8 @@ from vid2phys.errors import InputError
 from vid2phys.io.files import read_text
 from vid2phys.types import Array
 
+_LARGEST_INDEX = 1 << 62
+
 
 @dataclass(frozen=True)
 class ObjFile:
@@ -106,6 +108,8 @@ def _fan(corners: list[str], vertices_so_far: int, textures_so_far: int) -> tupl
     indices = [i - 1 if i > 0 else vertices_so_far + i for i in indices]
     textures = [int(field[1]) if len(field) > 1 and field[1] else 0 for field in fields]
     textures = [i if i >= 0 else textures_so_far + 1 + i for i in textures]
+    if max(map(abs, indices + textures)) > _LARGEST_INDEX:
+        raise ValueError
     return _triangles(indices), _triangles(textures)
 
 
