@@ -103,7 +103,7 @@ def _rendering(body: str) -> Work:
 
 def draw(cells: list[Cell], path: Path) -> None:
     """Rates over the number of tets."""
-    with figure_at(path, 5.2, 3.6) as figure:
+    with figure_at(path, 6.6, 3.6) as figure:
         axis = figure.subplots()
         for color, method in zip(("tab:blue", "tab:cyan", "tab:orange"), METHODS, strict=True):
             mine = [cell for cell in cells if cell.method == method and cell.outcomes()]
@@ -112,5 +112,5 @@ def draw(cells: list[Cell], path: Path) -> None:
                 rates = [np.mean([outcome[way] for outcome in cell.outcomes()]) for cell in mine]
                 axis.plot(tets, rates, style, color=color, marker="o", markersize=3, label=f"{method}, {way}")
         axis.set(xscale="log", yscale="log", xlabel="tets", ylabel="steps or pictures a second")
-        axis.legend(fontsize=7)
+        figure.legend(fontsize=7, loc="outside right upper")
         axis.grid(alpha=0.3)
