@@ -6,7 +6,6 @@ that a work folder that is lost takes renders and weights with it, but no row th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from vid2phys.reproduce.methods import (
     RENDER_MS,
     RENDERS,
     Recipe,
+    digest_of,
     model_folder,
     training_seconds,
 )
@@ -60,7 +60,7 @@ class Cell:
             "version": self.version,
             **({"reading": READING} if self.method.startswith("ours") else {}),
         }
-        return f"{self.entry.name}-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]}"
+        return f"{self.entry.name}-{digest_of(facts)}"
 
     @property
     def path(self) -> Path:
@@ -114,8 +114,9 @@ def usable_model(entry: Entry, setting: Setting) -> Path | None:
     return None if setting.quick or setting.seed else model_folder(entry.model, entry.training_command)
 
 
-def report_estimate(cells: list[Cell], setting: Setting) -> None:
+def report_estimate(cells: list[Cell]) -> None:
     """Says what this sitting is about to do, and for how long."""
+    setting = cells[0].setting
     todo = [cell for cell in cells if cell.is_asked and cell.rows() is None]
     if not todo:
         setting.progress.note("everything asked for is finished")
@@ -128,10 +129,18 @@ def report_estimate(cells: list[Cell], setting: Setting) -> None:
     setting.progress.note(f"about {_duration(total)} in all on two idle cores without a GPU{rendering}")
 
 
-def fill_on_stages(
-    cells: list[Cell], setting: Setting, stage_of: Callable[[Cell], S], rows: Callable[[S, Cell], Rows]
-) -> dict[str, str]:
-    """Fills the cells that are asked for, body by body on a stage of its own; why bodies could not be, by name."""
+def filled_on_stages(
+    cells: list[Cell],
+    stage_of: Callable[[Cell], S],
+    rows: Callable[[S, Cell], Rows],
+    notes: Sequence[str],
+    empty: Callable[[Cell, str | None], dict[str, Any]],
+    draw: Callable[[Rows, Path], None],
+) -> Table:
+    """Says what this sitting is about to do, fills the cells that are asked for, body by body on a stage of its own,
+    and makes the table of all. empty: as of `assembled`, with the reason why a body has no stage, if it has none."""
+    began, setting = time.monotonic(), cells[0].setting
+    report_estimate(cells)
     stage: S | None = None
     there, reasons = "", dict[str, str]()
     for cell in cells:
@@ -145,7 +154,7 @@ def fill_on_stages(
             continue
         setting.progress.note(cell.name)
         cell.keep(rows(stage, cell))
-    return reasons
+    return assembled(cells, notes, lambda cell: empty(cell, reasons.get(cell.entry.name)), draw, began)
 
 
 def assembled(

@@ -38,6 +38,11 @@ _DEVELOP_MS = (5.5, 18.5)  # without and with derivatives; keys above: widths of
 RENDER_MS = 71.0
 
 
+def digest_of(facts: dict[str, Any]) -> str:
+    """Twelve hexadecimal digits that name what follows from such facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything that weights depend on. looks: 0, ever new ones (see `make_dataset`). samples: renders that are used.
@@ -66,7 +71,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """Names the folder of the weights."""
-        return hashlib.sha256(json.dumps(self.facts, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_of(self.facts)
 
     @property
     def is_paper(self) -> bool:

@@ -7,7 +7,6 @@ there by what the network says alone, since edges mend what it misreads.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, assembled, fill_on_stages, missing_row, report_estimate
+from vid2phys.reproduce.cells import Cell, Rows, filled_on_stages, missing_row
 from vid2phys.reproduce.methods import QUICK_RENDERS, Recipe, effort, train
 from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.stage import judged_frames
@@ -46,16 +45,16 @@ def recipe(method: str, quick: bool) -> Recipe:
 
 def run(setting: Setting) -> Table:
     """Trains what is asked for and makes the table of all that is there; the others are named."""
-    began = time.monotonic()
     cells = [
         Cell(NAME, entry, method, recipe(method, setting.quick), setting) for entry in entries() for method in METHODS
     ]
-    report_estimate(cells, setting)
-    reasons = fill_on_stages(
-        cells, setting, lambda cell: _Stage.of(cell, setting), lambda stage, cell: stage.rows(cell.method)
-    )
-    return assembled(
-        *(cells, _NOTES, lambda cell: missing_row(cell, "held_out_px", reasons.get(cell.entry.name)), draw, began)
+    return filled_on_stages(
+        cells,
+        lambda cell: _Stage.of(cell, setting),
+        lambda stage, cell: stage.rows(cell.method),
+        _NOTES,
+        lambda cell, reason: missing_row(cell, "held_out_px", reason),
+        draw,
     )
 
 

@@ -7,13 +7,12 @@ of looks that none of them has met.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, assembled, fill_on_stages, missing_row, report_estimate
+from vid2phys.reproduce.cells import Cell, Rows, filled_on_stages, missing_row
 from vid2phys.reproduce.methods import QUICK_RENDERS, RATES, Recipe, effort, settled, train, training_data
 from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.risp_table1 import PAPER_VIEW_PX
@@ -55,23 +54,23 @@ def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
 
 def run(setting: Setting) -> Table:
     """Trains what is asked for and draws the curves of all that is there; the others are named."""
-    began = time.monotonic()
     cells = [
         Cell(NAME, entry, method, recipe, setting, label=looks)
         for entry in entries()
         for (method, looks), recipe in recipes(setting.quick).items()
     ]
-    report_estimate(cells, setting)
-    reasons = fill_on_stages(
-        *(cells, setting, lambda cell: cell.entry.make(setting.work / cell.entry.name)),
+
+    def empty(cell: Cell, reason: str | None) -> dict[str, Any]:
+        return {**missing_row(cell, "state_error", reason, looks=cell.label), "method": _title(cell)}
+
+    return filled_on_stages(
+        cells,
+        lambda cell: cell.entry.make(setting.work / cell.entry.name),
         lambda subject, cell: _rows(cell, subject, setting),
+        _NOTES,
+        empty,
+        draw,
     )
-
-    def empty(cell: Cell) -> dict[str, Any]:
-        missing = missing_row(cell, "state_error", reasons.get(cell.entry.name), looks=cell.label)
-        return {**missing, "method": _title(cell)}
-
-    return assembled(cells, _NOTES, empty, draw, began)
 
 
 def _title(cell: Cell) -> str:

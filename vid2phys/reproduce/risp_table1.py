@@ -7,14 +7,13 @@ learn from the same renders and are shown the same views.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, assembled, fill_on_stages, missing_row, report_estimate, usable_model
+from vid2phys.reproduce.cells import Cell, Rows, filled_on_stages, missing_row, usable_model
 from vid2phys.reproduce.methods import (
     QUICK_RENDERS,
     RATES,
@@ -81,14 +80,13 @@ def recipes(quick: bool) -> dict[str, Recipe]:
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
-    began = time.monotonic()
-    cells = _cells(setting)
-    report_estimate(cells, setting)
-    reasons = fill_on_stages(
-        cells, setting, lambda cell: _Stage.of(cell, setting), lambda stage, cell: stage.rows(cell)
-    )
-    return assembled(
-        *(cells, _NOTES, lambda cell: missing_row(cell, "state_error", reasons.get(cell.entry.name)), draw, began)
+    return filled_on_stages(
+        _cells(setting),
+        lambda cell: _Stage.of(cell, setting),
+        lambda stage, cell: stage.rows(cell),
+        _NOTES,
+        lambda cell, reason: missing_row(cell, "state_error", reason),
+        draw,
     )
 
 

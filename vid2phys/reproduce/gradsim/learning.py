@@ -6,8 +6,6 @@ made anew in every sitting: those of 800 objects take less than a minute.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -23,7 +21,7 @@ from vid2phys.io.files import sha256
 from vid2phys.reproduce.gradsim.cells import Outcome, rng_of
 from vid2phys.reproduce.gradsim.filmed import Filmed
 from vid2phys.reproduce.gradsim.pushed import name_of, pushed
-from vid2phys.reproduce.methods import is_converged
+from vid2phys.reproduce.methods import digest_of, is_converged
 from vid2phys.reproduce.table import Setting
 from vid2phys.risp.networks.threads import one_thread
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
@@ -58,8 +56,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """Names the weights."""
-        facts = {name: value for name, value in asdict(self).items() if name != "network"}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_of({name: value for name, value in asdict(self).items() if name != "network"})
 
 
 @dataclass(frozen=True)
