@@ -27,9 +27,9 @@ TURN = 30  # frames that the clip goes forth, and then back
 MASS_KG = 0.72
 
 
-def peak_mb() -> int:
-    """The largest memory that this process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+def peak_mb(who: int = resource.RUSAGE_SELF) -> int:
+    """The largest memory that this process has had, or one of those that it waited for (RUSAGE_CHILDREN), in MB."""
+    return resource.getrusage(who).ru_maxrss >> 10
 
 
 def many_clips(count: int, folder: Path) -> dict[str, Any]:
@@ -57,10 +57,9 @@ def many_clips(count: int, folder: Path) -> dict[str, Any]:
         require_same_runs(folder / "single", out / outcome.name)
         same += 1
     converged = sum(outcome.converged for outcome in outcomes)
-    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
     return {
         **{"clips": count, "converged": converged, "same_as_single": same, "seconds": round(seconds)},
-        **{"batch_mb": memory, "largest_clip_mb": largest},
+        **{"batch_mb": memory, "largest_clip_mb": peak_mb(resource.RUSAGE_CHILDREN)},
     }
 
 
@@ -118,7 +117,7 @@ def long_clip(seconds: float, folder: Path) -> dict[str, Any]:
     return {
         **{"seconds_of_video": seconds, "frames": frames, "status": result["status"]},
         **{"lost": len(result["diagnostics"]["lost_frames"]), "seconds": round(took)},
-        **{"peak_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10},
+        **{"peak_mb": peak_mb(resource.RUSAGE_CHILDREN)},
         **{"run_mb": sum(file.stat().st_size for file in (folder / "run").iterdir()) >> 20},
     }
 
