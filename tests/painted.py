@@ -7,14 +7,14 @@ the group does.
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.io.held import HeldFrames
 from vid2phys.risp.tracking.geometry import project_points
 from vid2phys.rotations import make_transform, matrix_from_rotvec
 from vid2phys.types import Array, Camera, Clip
@@ -57,20 +57,6 @@ class Scene:
     present: NDArray[np.bool_]
 
 
-class ListFrames:
-    def __init__(self, pictures: list[NDArray[np.uint8]]) -> None:
-        self._pictures = pictures
-
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
-        return iter(self._pictures)
-
-    def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
-        return iter([self._pictures[i] for i in np.asarray(indices)])
-
-
 def paint(rng: np.random.Generator, rotation: Array | None, translation: Array) -> NDArray[np.uint8]:
     """A frame with the body in it, or without (rotation None)."""
     frame = np.full((CAMERA.height, CAMERA.width, 3), GRAY, dtype=np.float32)
@@ -105,7 +91,9 @@ def make_scene(translation: Array, present: NDArray[np.bool_] | None = None, *, 
     ]
     rotation = CAMERA.camera_to_world[:3, :3].T @ np.stack(world_from_body)
     pictures = [paint(rng, r if p else None, x) for r, x, p in zip(rotation, translation, present, strict=True)]
-    return Scene(Clip(ListFrames(pictures), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present)
+    return Scene(
+        Clip(HeldFrames(np.stack(pictures)), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present
+    )
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, ListFrames, Scene, make_scene
+from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, Scene, make_scene
 from tests.synthetic import cross_mesh
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera, shade
+from vid2phys.io.held import HeldFrames
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align import Alignment, Stage, align, moved, stage_of
 from vid2phys.risp.pixels.align_errors import AlignErrors, difference, fit
@@ -44,7 +45,9 @@ def photographed(mesh: Mesh, rotation: np.ndarray, translation: np.ndarray) -> C
         light = cover * light + (1.0 - cover) * (wall / 255.0) ** 2.2
         display = 255.0 * light ** (1 / 2.2) + rng.normal(0.0, 4.0, wall.shape)
         pictures.append(np.clip(display, 0, 255).astype(np.uint8))
-    return Clip(ListFrames(pictures), np.arange(len(pictures)) / 30.0, CAMERA.width, CAMERA.height, "photographed")
+    return Clip(
+        HeldFrames(np.stack(pictures)), np.arange(len(pictures)) / 30.0, CAMERA.width, CAMERA.height, "photographed"
+    )
 
 
 def test_pixels_tell_the_branch_from_imperfect_poses() -> None:
@@ -124,7 +127,7 @@ def test_a_body_that_is_partly_hidden_still_aligns() -> None:
         u, v = np.round(place + np.array([18.0, 0.0])).astype(int)
         covered[v - 6 : v + 7, u - 5 : u + 6] = (20, 160, 40)
         hidden.append(covered)
-    _, error = aligned(replace(clip, frames=ListFrames(hidden)), mesh, scene, np.full(6, 1e-3))
+    _, error = aligned(replace(clip, frames=HeldFrames(np.stack(hidden))), mesh, scene, np.full(6, 1e-3))
     assert np.abs(error[:, 5]).mean() < 0.02
     assert np.abs(error[:, :3]).mean() < 0.03
 

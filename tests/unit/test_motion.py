@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.painted import CAMERA, POINTS, RADIUS_M, ListFrames, PaintedModel, Scene, make_scene, paint
+from tests.painted import CAMERA, POINTS, RADIUS_M, PaintedModel, Scene, make_scene, paint
 from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.io.held import HeldFrames
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.motion import Background
@@ -36,7 +37,7 @@ def _with_decoy(scene: Scene) -> Clip:
         picture = frame.copy()
         picture[mask] = still[mask]
         pictures.append(picture)
-    return replace(scene.clip, frames=ListFrames(pictures))
+    return replace(scene.clip, frames=HeldFrames(np.stack(pictures)))
 
 
 @pytest.mark.parametrize("height", [480, 960])
@@ -48,7 +49,7 @@ def test_a_moving_body_changes_its_place_and_nothing_else(height: int) -> None:
         K = CAMERA.K * np.array([[2.0, 1.0, 2.0], [1.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
         K[:2, 2] += 0.5
         camera = replace(CAMERA, K=K, width=1280, height=960)
-    background = Background.of(FrameStore(ListFrames(pictures), camera.width, camera.height))
+    background = Background.of(FrameStore(HeldFrames(np.stack(pictures)), camera.width, camera.height))
     assert background.shrink == factor
     place = scene.translation[3]
     assert background.moving(pictures[3], camera, place, RADIUS_M) > 0.2

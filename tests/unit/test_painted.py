@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.painted import ListFrames
 from tests.painted_mesh import painted_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import PAINT
+from vid2phys.io.held import HeldFrames
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align import moved
 from vid2phys.risp.pixels.painted import painted
@@ -39,7 +39,7 @@ def test_colours_mend_find_and_lose_frames() -> None:
         covariance=np.broadcast_to(1e-5 * np.eye(2), (6, 8, 2, 2)).copy(),
         visible=np.broadcast_to(track.tracked[:, None], (6, 8)).copy(),
     )
-    frames = FrameStore(ListFrames(pictures), CAMERA.width, CAMERA.height)
+    frames = FrameStore(HeldFrames(np.stack(pictures)), CAMERA.width, CAMERA.height)
     found = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, replace(track, observation=observation), Calibration())
     np.testing.assert_array_equal(found.tracked, [True] * 5 + [False])
     assert not found.observation.visible[5].any()

@@ -12,6 +12,7 @@ from vid2phys.engine.observe import project
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
+from vid2phys.io.held import HeldFrames
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.model import Reading
 from vid2phys.risp.posed import modes as posed_modes
@@ -237,7 +238,7 @@ def test_track_reads_a_clip_through_a_distorting_camera(hand: PosedJoints) -> No
     rays = x @ turn.T
     network = Network(rays[..., :2] / rays[..., 2:] + 0.3 * rng.normal(size=(count, 26, 2)))
     frames = np.zeros((count, 480, 640, 3), np.uint8)
-    clip = Clip(Stack(frames), times, 640, 480)
+    clip = Clip(HeldFrames(frames), times, 640, 480)
     tracked = track_postures(clip, camera, network, hand, calibration=Calibration(mode_std=(0.01,) * 15,  # type: ignore[arg-type]
         mode_exponent=(0.5,) * 15, mode_doubt=(4.0,) * 15, correlation_time_s=(0.2,) * 15))  # fmt: skip
     assert tracked.tracked.all()
@@ -250,22 +251,6 @@ def test_track_reads_a_clip_through_a_distorting_camera(hand: PosedJoints) -> No
     assert seen.shared_basis.shape == (count, 26, 2, 15)
     assert seen.visible.mean() > 0.95
     assert tracked.notes == ()
-
-
-class Stack:
-    """Frames in memory."""
-
-    def __init__(self, frames: Array) -> None:
-        self.frames = frames
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self.frames)
-
-    def at(self, indices: Array) -> Array:
-        return self.frames[indices]
 
 
 def test_a_rod_seen_from_behind_is_the_one_that_was_trained_but_for_names(rod: PosedModes) -> None:
