@@ -268,6 +268,11 @@ class Observation:
         if not len(self.error_clock_s):
             object.__setattr__(self, "error_clock_s", self.times_s)
 
+    def __getitem__(self, frames: slice | NDArray[np.int64]) -> Observation:
+        """What was seen in some of the frames."""
+        per_frame = ("times_s", "bearings", "covariance", "shared_basis", "visible", "error_clock_s")
+        return replace(self, **{name: getattr(self, name)[frames] for name in per_frame})
+
     @property
     def frames_lost(self) -> int:
         """Number of frames in which no point was seen."""

@@ -47,7 +47,7 @@ def test_information_of_clips_adds_up(solver: str) -> None:
         alone = [shooting.solve(problem, states) for problem, states in zip(each, begin, strict=True)]
         together = shooting.solve_clips(each, begin)
     else:
-        known = [first_levels(Layout.of(problem)) for problem in each]
+        known = [(first_levels(Layout.of(problem)),) for problem in each]
         starts = [smoothing.Start(*args) for args in zip(each, begin, [None, None], known, strict=True)]
         alone = [smoothing.solution(smoothing.fit_clips([one], rounds=0)[0]) for one in starts]
         together = [smoothing.solution(one) for one in smoothing.fit_clips(starts, rounds=0)]
@@ -76,7 +76,7 @@ def test_a_prior_counts_once_and_levels_are_of_each_clip() -> None:
         assert one.theta_covariance.shape == (4, 4)  # delay and lag are of each clip
     assert found[0].point.theta[0] == found[1].point.theta[0]
     assert found[0].point.theta[2] != found[1].point.theta[2]
-    assert found[0].levels.point_scale != found[1].levels.point_scale
+    assert found[0].levels[0].point_scale != found[1].levels[0].point_scale
 
 
 def test_what_no_clip_determines_is_named_for_all() -> None:

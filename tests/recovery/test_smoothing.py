@@ -11,6 +11,7 @@ import pytest
 from tests.flight import POINTS, Flight, fly, watch
 from vid2phys.risp.tracking.pose import solve_poses
 from vid2phys.solvers import assemble, initial, intervals, levels, smoothing
+from vid2phys.solvers.joint import Join
 from vid2phys.solvers.problem import Problem, effective_actions
 from vid2phys.solvers.view import with_view
 from vid2phys.types import Observation
@@ -77,7 +78,8 @@ def test_gradient_of_the_evidence_is_that_of_differences(kind: str) -> None:
     layout = assemble.Layout.of(problem)
     near = levels.first_levels(layout)
     chain = smoothing.Chain(layout, smoothing.initial_unknowns(layout, start(problem), None), near)
-    point = smoothing.gauss_newton([chain])[0][0].point
+    join = Join.of([layout.theta_names], layout.parameter_names)
+    point = smoothing.gauss_newton([chain], join)[0][0].point
     linear = assemble.linearized(layout, point, near)
     at = levels.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(levels.pack(near)))
     _, gradient = levels.evidence_and_gradient(layout, linear, point, levels.unpack(at, near))

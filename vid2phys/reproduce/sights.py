@@ -108,15 +108,7 @@ def _spread(experiment: Experiment, seen: Observation) -> Observation:
     hidden = ~np.isin(np.arange(len(times)), shown)
     visible = seen.visible[nearest] & ~hidden[:, None]
     clock = np.interp(times, times[shown], seen.error_clock_s)
-    return replace(
-        seen,
-        times_s=times,
-        bearings=seen.bearings[nearest],
-        covariance=seen.covariance[nearest],
-        shared_basis=seen.shared_basis[nearest],
-        visible=visible,
-        error_clock_s=clock,
-    )
+    return replace(seen[nearest], times_s=times, visible=visible, error_clock_s=clock)
 
 
 def posture_track(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> PostureTrack:

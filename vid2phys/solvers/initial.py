@@ -50,7 +50,7 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
         angle, rate = local_fit(times[near] - time, local, weight)
         states[k, 3:7] = quat_multiply(reference, quat_from_rotvec(angle))
         states[k, 10:13] = rate
-    near_any = np.abs(times[:, None] - knots).min(axis=0) <= WINDOW_S
+    near_any = np.searchsorted(times, knots - WINDOW_S) < np.searchsorted(times, knots + WINDOW_S, side="right")
     return bridged(states, knots, near_any)
 
 

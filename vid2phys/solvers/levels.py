@@ -8,7 +8,7 @@ many levels there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +78,11 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: E
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return unpack(found.x, levels)
+
+
+def mean_levels(levels: Sequence[Levels]) -> Levels:
+    """Geometric means."""
+    return unpack(np.mean([pack(each) for each in levels], axis=0), levels[0])
 
 
 def level_change(before: Levels, after: Levels) -> float:

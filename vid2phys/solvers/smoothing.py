@@ -26,7 +26,8 @@ from vid2phys.solvers.assemble import (
     with_priors,
 )
 from vid2phys.solvers.joint import Join
-from vid2phys.solvers.levels import first_levels, improve_levels, level_change, log_evidence
+from vid2phys.solvers.levels import first_levels, improve_levels, level_change, log_evidence, mean_levels
+from vid2phys.solvers.pieces import Piece, at_frames, at_knots, cut, whole_point
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array
@@ -34,47 +35,60 @@ from vid2phys.types import Array
 ROUNDS = 4  # of levels and unknowns in turn
 _CHI2_MEDIAN = 1.386  # of two degrees of freedom
 _ACTIVITY_ROUNDS = 5  # more, of inputs that act now and then
+_HELD_KNOTS = 4000  # of several chains
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """A fit: the mode, the levels, marginal covariances and how it ended.
+    """A fit: the mode, the levels of each piece of the clip, marginal covariances and how it ended.
 
-    chain_covariance [T, n, n] in the layout of a knot; theta_covariance [P, P]; null_directions [*, P].
+    chain_covariance [T, n, n] in the layout of a knot; theta_covariance [P, P]; null_directions [*, P]; weights: [F, K]
+    of the keypoints.
     """
 
     layout: Layout
     point: Unknowns
-    levels: Levels
+    levels: tuple[Levels, ...]
     chain_covariance: Array
     theta_covariance: Array
     null_directions: Array
     iterations: int
     converged: bool
     log_evidence: float
+    weights: Array
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where the fit of a clip begins: states [T, N] at all knots, input accelerations [T, M], levels (or None)."""
+    """Where the fit of a clip begins: states [T, N] at all knots, input accelerations [T, M], levels (or none) of its
+    pieces."""
 
     problem: Problem
     states: Array
     inputs: Array | None = None
-    levels: Levels | None = None
+    levels: tuple[Levels, ...] = ()
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A clip's unknowns at a point, under its levels."""
+    """The unknowns of a clip, or of a piece of it, at a point, under its levels.
+
+    share: of its frames, those that no other piece counts.
+    """
 
     layout: Layout
     point: Unknowns
     levels: Levels
+    share: float = 1.0
 
 
 def fit(
-    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS, levels: Levels | None = None
+    problem: Problem,
+    states: Array,
+    inputs: Array | None = None,
+    *,
+    rounds: int = ROUNDS,
+    levels: tuple[Levels, ...] = (),
 ) -> Smoothed:
     """Fit from initial states [T, N] at all knots (and input accelerations [T, M]): `fit_clips` of one."""
     return fit_clips([Start(problem, states, inputs, levels)], rounds=rounds)[0]
@@ -84,68 +98,100 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
     """Fit one or more clips of the same body: parameters are shared, states, levels and nuisances are of each clip.
 
     Levels and unknowns are found in turn: the mode for fixed levels, then the levels that explain it best, `rounds`
-    times. Levels start at their priors where a start has none. Raises UsageError for clips with different parameters.
+    times. Levels start at their priors where a start has none. Long clips are fitted in `pieces`. Raises UsageError for
+    clips with different parameters.
     """
-    chains = [_chain(start, first=number == 0) for number, start in enumerate(starts)]
-    join, total = _join(chains), 0
+    clips = [_whole(start, first=number == 0) for number, start in enumerate(starts)]
+    pieces = [cut(clip) for clip in clips]
+    chains = [
+        _chain(piece, start, number)
+        for start, some in zip(starts, pieces, strict=True)
+        for number, piece in enumerate(some)
+    ]
+    join, total = _join(clips, [len(some) for some in pieces]), 0
     for _ in range(rounds):
-        chains, used, converged = gauss_newton(chains)
+        chains, used, converged = gauss_newton(chains, join)
         total += used
         before, chains = chains, _with_better_levels(join, chains)
         if max(level_change(a.levels, b.levels) for a, b in zip(before, chains, strict=True)) < 0.05:
             break
-    chains, used, converged = gauss_newton(chains)
+    chains, used, converged = gauss_newton(chains, join)
     total += used
     covariances, null = _marginals(join, chains)
     if rounds >= ROUNDS and can_rest(chains[0].layout):
         tangent = chains[0].layout.tangent
-        states = [covariance[:, :tangent, :tangent] for covariance in covariances]
+        states = [covariance[:, :tangent, :tangent].copy() for covariance in covariances]
         for _ in range(_ACTIVITY_ROUNDS):
-            chains = [
-                Chain(*with_activity(chain.layout, chain.point, chain.levels, covariance))
-                for chain, covariance in zip(chains, covariances, strict=True)
-            ]
-            chains, used, converged = gauss_newton(chains)
+            chains = [_with_activity(*each) for each in zip(chains, covariances, strict=True)]
+            chains, used, converged = gauss_newton(chains, join)
             total, chains = total + used, _with_better_levels(join, chains)
             covariances, null = _marginals(join, chains)
         for covariance, before_it in zip(covariances, states, strict=True):
             # when forces act is taken for known in these: states keep the intervals that they have without it
             covariance[:, :tangent, :tangent] = before_it
-    found = []
-    for chain, covariance, columns in zip(chains, covariances, join.columns, strict=True):
-        linear = linearized(chain.layout, chain.point, chain.levels)
-        evidence = log_evidence(chain.layout, linear, chain.point, chain.levels)
+    found, end = [], 0
+    for clip, some in zip(clips, pieces, strict=True):
+        these = slice(end, end + len(some))
+        end, columns = these.stop, join.columns[end]
         directions = null.directions[:, columns]
         directions = directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9]
         of_theta = null.covariance[np.ix_(columns, columns)]
-        found.append(Smoothed(*(chain.layout, chain.point, chain.levels, covariance, of_theta, directions, total,
-                                converged, evidence)))  # fmt: skip
+        evidence, weights = _judged(chains[these])
+        layout = replace(clip, activity=at_knots(some, [chain.layout.activity for chain in chains[these]]))
+        found.append(
+            Smoothed(
+                layout,
+                whole_point(some, [chain.point for chain in chains[these]]),
+                tuple(chain.levels for chain in chains[these]),
+                at_knots(some, covariances[these]),
+                of_theta,
+                directions,
+                total,
+                converged,
+                evidence,
+                at_frames(some, weights),
+            )
+        )
     return found
 
 
-def _chain(start: Start, *, first: bool) -> Chain:
-    """A clip where its fit begins. Only the first one has the priors of what is shared: they count once."""
-    problem = start.problem if first else replace(start.problem, priors={})
-    layout = Layout.of(problem)
-    point = initial_unknowns(layout, start.states, start.inputs)
-    levels = start.levels or replace(first_levels(layout), point_scale=_first_scale(layout, point))
-    return Chain(layout, point, levels)
+def _whole(start: Start, *, first: bool) -> Layout:
+    """A clip's layout. Only the first one has the priors of what is shared: they count once."""
+    return Layout.of(start.problem if first else replace(start.problem, priors={}))
 
 
-def _join(chains: Sequence[Chain]) -> Join:
-    return Join.of([chain.layout.theta_names for chain in chains], chains[0].layout.parameter_names)
+def _chain(piece: Piece, start: Start, number: int) -> Chain:
+    """A piece where its fit begins."""
+    layout, inputs = piece.layout, None if start.inputs is None else start.inputs[piece.knots]
+    point = initial_unknowns(layout, start.states[piece.knots], inputs)
+    levels = replace(first_levels(layout), point_scale=_first_scale(layout, point))
+    return Chain(layout, point, start.levels[number] if start.levels else levels, piece.share)
+
+
+def _judged(chains: Sequence[Chain]) -> tuple[float, list[Array]]:
+    """Evidence of all chains, and the weights of each one's keypoints."""
+    evidence, weights = 0.0, []
+    for chain in chains:
+        linear = linearized(chain.layout, chain.point, chain.levels)
+        evidence += log_evidence(chain.layout, linear, chain.point, chain.levels)
+        weights.append(linear.weights)
+    return evidence, weights
+
+
+def _with_activity(chain: Chain, covariance: Array) -> Chain:
+    layout, point, levels = with_activity(chain.layout, chain.point, chain.levels, covariance)
+    return replace(chain, layout=layout, point=point, levels=levels)
+
+
+def _join(clips: Sequence[Layout], pieces: Sequence[int]) -> Join:
+    """What the chains share: pieces of a clip, so many of each, have all parameters in common."""
+    join = Join.of([clip.theta_names for clip in clips], clips[0].parameter_names)
+    return replace(join, columns=tuple(c for c, n in zip(join.columns, pieces, strict=True) for _ in range(n)))
 
 
 def _with_better_levels(join: Join, chains: list[Chain]) -> list[Chain]:
-    """Each clip under the levels that explain it best, given what the others say of the parameters."""
-    schurs: list[Array] = []
-    gradients: list[Array] = []
-    if len(chains) > 1:
-        for chain in chains:
-            normal, _ = _evaluate(chain)
-            factor = arrow.factorize(normal.matrix)
-            schurs.append(factor.schur)
-            gradients.append(arrow.reduced(factor, normal.gradient, normal.gradient_theta))
+    """Each chain under the levels that explain it best, given what the others say of the parameters."""
+    schurs, gradients, _ = _Normals(chains).said() if len(chains) > 1 else ([], [], [])
     return [
         replace(
             chain,
@@ -163,25 +209,23 @@ def _first_scale(layout: Layout, point: Unknowns) -> float:
 
 
 def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], arrow.Null]:
-    """Covariances of the knots' unknowns [T, n, n] of each clip, and of all parameters."""
-    normals = [_evaluate(chain)[0] for chain in chains]
-    factors = [arrow.factorize(normal.matrix) for normal in normals]
-    null = _null(join, chains, normals, factors)
-    return [
-        arrow.marginals(normal.matrix, factor, null.covariance[np.ix_(columns, columns)])[0]
-        for normal, factor, columns in zip(normals, factors, join.columns, strict=True)
-    ], null
+    """Covariances of the knots' unknowns [T, n, n] of each chain, and of all parameters."""
+    normals = _Normals(chains)
+    schurs, _, references = normals.said()
+    known = [np.diag(chain.layout.problem.prior_precision(chain.layout.theta_names)) for chain in chains]
+    once = [prior + chain.share * (schur - prior) for chain, schur, prior in zip(chains, schurs, known, strict=True)]
+    null = _null(join, chains, once, references)
+    covariances = []
+    for g, columns in enumerate(join.columns):
+        normal, factor = normals.factored(g)
+        covariances.append(arrow.marginals(normal.matrix, factor, null.covariance[np.ix_(columns, columns)])[0])
+    return covariances, null
 
 
-def _null(
-    join: Join, chains: Sequence[Chain], normals: Sequence[Normal], factors: Sequence[arrow.Factor]
-) -> arrow.Null:
-    """Covariance of all parameters of several clips, and what none of them determines."""
-    reference = join.vector([np.diagonal(normal.matrix.corner) for normal in normals])
+def _null(join: Join, chains: Sequence[Chain], schurs: Sequence[Array], references: Sequence[Array]) -> arrow.Null:
+    """Covariance of all parameters of several chains, and what none of them determines."""
     known = [chain.layout.problem.prior_precision(chain.layout.theta_names) for chain in chains]
-    return arrow.parameter_covariance(
-        join.matrix([factor.schur for factor in factors]), reference=reference, prior=join.vector(known)
-    )
+    return arrow.parameter_covariance(join.matrix(schurs), reference=join.vector(references), prior=join.vector(known))
 
 
 def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unknowns:
@@ -197,69 +241,100 @@ def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unk
 
 
 def gauss_newton(
-    chains: Sequence[Chain], *, iterations: int = 30, tolerance: float = 1e-2
+    chains: Sequence[Chain], join: Join, *, iterations: int = 30, tolerance: float = 1e-2
 ) -> tuple[list[Chain], int, bool]:
-    """Descend to the mode of all clips for fixed levels. Returns the chains, iterations used and whether it converged.
+    """Descend to the mode of all chains for fixed levels. Returns them, iterations used and whether it converged.
 
     Raises SimulationError when the motion cannot be computed where the descent begins.
     """
-    damping, join, chains = 1e-6, _join(chains), list(chains)
-    normals, cost = _evaluate_all(chains)
+    damping, normals = 1e-6, _Normals(chains)
+    cost = normals.cost()
     for iteration in range(iterations):
         while True:
-            steps = _step(join, chains, normals, damping)
-            candidate = [
-                replace(chain, point=moved(chain.layout, chain.point, *step))
-                for chain, step in zip(chains, steps, strict=True)
-            ]
-            new_normals, new_cost = _evaluate_all(candidate)
+            candidate = _Normals(normals.stepped(join, damping))
+            new_cost = candidate.cost()
             if new_cost <= cost + tolerance:
                 break
             damping = max(damping * 10.0, 1e-4)
             if damping > 1e6:
-                return chains, iteration + 1, False
-        gain, chains, normals, cost = cost - new_cost, candidate, new_normals, new_cost
+                return normals.chains, iteration + 1, False
+        gain, normals, cost = cost - new_cost, candidate, new_cost
         damping = max(damping / 10.0, 1e-9)
         if gain < tolerance:
-            return chains, iteration + 1, True
-    return chains, iterations, False
+            return normals.chains, iteration + 1, True
+    return normals.chains, iterations, False
 
 
-def _evaluate_all(chains: Sequence[Chain]) -> tuple[list[Normal], float]:
-    found = [_evaluate(chain) for chain in chains]
-    return [normal for normal, _ in found], sum(cost for _, cost in found)
+@dataclass
+class _Evaluated:
+    """A chain where it is: normal equations, the objective, and the factor of those that were damped."""
+
+    normal: Normal
+    cost: float
+    factor: arrow.Factor | None = None
+    damping: float = 0.0
 
 
-def _evaluate(chain: Chain) -> tuple[Normal, float]:
-    """Normal equations and the objective that Gauss-Newton descends: Student-t keypoints, the rest quadratic."""
-    linear = linearized(chain.layout, chain.point, chain.levels)
-    normal = with_priors(linear, chain.layout, chain.point, chain.levels)
-    return normal, normal.cost - linear.cost_obs / chain.levels.point_scale**2 + linear.cost_student
+class _Normals:
+    """The normal equations of chains, computed when asked for: those of one chain are held, or of all that are short.
+
+    What long ones need together would grow with the length of a clip.
+    """
+
+    def __init__(self, chains: Sequence[Chain]) -> None:
+        self.chains = list(chains)
+        self._short = sum(len(chain.layout.knots.times_s) for chain in chains) <= _HELD_KNOTS
+        self._held: dict[int, _Evaluated] = {}
+
+    def cost(self) -> float:
+        """The objective that Gauss-Newton descends, of all chains: Student-t keypoints, the rest quadratic."""
+        return sum(self._at(g).cost for g in range(len(self.chains)))
+
+    def factored(self, g: int, damping: float = 0.0) -> tuple[Normal, arrow.Factor]:
+        """A chain's normal equations and their factor, the diagonal of the blocks raised by the share `damping`."""
+        held = self._at(g)
+        if held.factor is None or held.damping != damping:
+            matrix = held.normal.matrix
+            diagonal = matrix.diagonal * (1.0 + damping * np.eye(matrix.diagonal.shape[1]))
+            held.factor, held.damping = arrow.factorize(replace(matrix, diagonal=diagonal)), damping
+        return held.normal, held.factor
+
+    def said(self, damping: float = 0.0) -> tuple[list[Array], list[Array], list[Array]]:
+        """What each chain says of its parameters: information [P, P], gradient [P], information were all else known."""
+        schurs, gradients, references = [], [], []
+        for g in range(len(self.chains)):
+            normal, factor = self.factored(g, damping)
+            schurs.append(factor.schur)
+            gradients.append(arrow.reduced(factor, normal.gradient, normal.gradient_theta))
+            references.append(np.diagonal(normal.matrix.corner).copy())
+        return schurs, gradients, references
+
+    def stepped(self, join: Join, damping: float) -> list[Chain]:
+        """The chains after a damped Newton step of all."""
+        schurs, gradients, references = self.said(damping)
+        theta = -_null(join, self.chains, schurs, references).covariance @ join.vector(gradients)
+        after = []
+        for g, (chain, columns) in enumerate(zip(self.chains, join.columns, strict=True)):
+            normal, factor = self.factored(g, damping)
+            step = arrow.back(factor, -normal.gradient, theta[columns])
+            after.append(replace(chain, point=moved(chain.layout, chain.point, step, theta[columns])))
+        return after
+
+    def _at(self, g: int) -> _Evaluated:
+        if g not in self._held:
+            if not self._short:
+                self._held.clear()
+            chain = self.chains[g]
+            linear = linearized(chain.layout, chain.point, chain.levels)
+            normal = with_priors(linear, chain.layout, chain.point, chain.levels)
+            cost = normal.cost - linear.cost_obs / chain.levels.point_scale**2 + linear.cost_student
+            self._held[g] = _Evaluated(normal, cost)
+        return self._held[g]
 
 
-def _step(join: Join, chains: Sequence[Chain], normals: Sequence[Normal], damping: float) -> list[tuple[Array, Array]]:
-    """The damped Newton step of each clip: of its knots [T, n] and of its parameters [P_g]."""
-    factors = []
-    for normal in normals:
-        size = normal.matrix.diagonal.shape[1]
-        diagonal = normal.matrix.diagonal * (1.0 + damping * np.eye(size))
-        factors.append(arrow.factorize(replace(normal.matrix, diagonal=diagonal)))
-    right = [
-        arrow.reduced(factor, -normal.gradient, -normal.gradient_theta)
-        for factor, normal in zip(factors, normals, strict=True)
-    ]
-    theta = _null(join, chains, normals, factors).covariance @ join.vector(right)
-    return [
-        (arrow.back(factor, -normal.gradient, theta[columns]), theta[columns])
-        for factor, normal, columns in zip(factors, normals, join.columns, strict=True)
-    ]
-
-
-def solve(
-    problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS, levels: Levels | None = None
-) -> Solution:
+def solve(problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS) -> Solution:
     """`fit`, and what it means at the frames of the clip."""
-    return solution(fit(problem, states, inputs, rounds=rounds, levels=levels))
+    return solution(fit(problem, states, inputs, rounds=rounds))
 
 
 def solution(smoothed: Smoothed) -> Solution:
@@ -267,10 +342,10 @@ def solution(smoothed: Smoothed) -> Solution:
     layout, point = smoothed.layout, smoothed.point
     problem, frames, tangent = layout.problem, layout.knots.frame_knot, layout.tangent
     controls = layout.knots.frame_means(controls_of(layout, point)[0])
-    linear = linearized(layout, point, smoothed.levels)
-    levels = {f"{group}_std": std for group, std in smoothed.levels.input_std.items()}
-    levels |= {f"{group}_bandwidth_rad_s": width for group, width in smoothed.levels.bandwidth_rad_s.items()}
-    levels |= {"point_scale": smoothed.levels.point_scale, "shared_scale": smoothed.levels.shared_scale}
+    mean = mean_levels(smoothed.levels)
+    levels = {f"{group}_std": std for group, std in mean.input_std.items()}
+    levels |= {f"{group}_bandwidth_rad_s": width for group, width in mean.bandwidth_rad_s.items()}
+    levels |= {"point_scale": mean.point_scale, "shared_scale": mean.shared_scale}
     if problem.actions is not None:
         levels |= {DELAY: float(point.theta[-2]), LAG: float(np.exp(point.theta[-1]))}
     return Solution(
@@ -286,7 +361,7 @@ def solution(smoothed: Smoothed) -> Solution:
         converged=smoothed.converged,
         loss=-smoothed.log_evidence,
         extra={name: float(value) for name, value in levels.items()},
-        weights=linear.weights,
+        weights=smoothed.weights,
         residuals=None,
         knot_states=point.states,
         knot_inputs=point.inputs[:, : len(layout.channels)] * layout.activity,

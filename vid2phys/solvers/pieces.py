@@ -1,0 +1,76 @@
+"""Long clips in pieces: the memory of a fit is that of one piece, however long the clip.
+
+Pieces of a clip share all parameters, as several clips do (`joint`); states and levels are of each piece. They overlap,
+since the ends of a chain are known less well than what lies within, and each knot is taken from the piece in which it
+lies deeper.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vid2phys.solvers.assemble import Layout, Unknowns
+from vid2phys.solvers.problem import Knots
+from vid2phys.types import Array
+
+FRAMES = 1500  # of a piece at most, its overlaps left out
+OVERLAP = 60  # frames on either side of a cut: 2 s of a usual clip, some ten correlation times of its inputs
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a clip: its layout, the knots that it has of the whole, and what of its own is taken for the whole.
+
+    knots: of the whole clip. own_knots, own_frames: of the piece. share: of its frames, those of overlaps being in two.
+    """
+
+    layout: Layout
+    knots: slice
+    own_knots: slice
+    own_frames: slice
+    share: float
+
+
+def cut(whole: Layout, frames: int = FRAMES, overlap: int = OVERLAP) -> list[Piece]:
+    """Pieces of a clip, of equal length; one for a clip of up to twice as many frames. Priors are of the first."""
+    problem, grid = whole.problem, whole.knots
+    total = len(problem.observation.times_s)
+    count = 1 if total <= 2 * frames else -(-total // frames)
+    bounds = np.linspace(0, total, count + 1).round().astype(int)
+    at = np.append(grid.frame_knot, len(grid.times_s))  # knots from which on a frame's are, and the end
+    pieces = []
+    for begin, end in itertools.pairwise(bounds):
+        first, last = max(0, begin - overlap), min(total, end + overlap)
+        start, stop = int(at[first]), int(grid.frame_knot[last - 1]) + 1
+        part = replace(
+            problem, observation=problem.observation[first:last], priors=problem.priors if begin == 0 else {}
+        )
+        knots = Knots(grid.times_s[start:stop], grid.step_s[start : stop - 1], grid.frame_knot[first:last] - start)
+        layout = replace(whole, problem=part, knots=knots, activity=whole.activity[start:stop])
+        own = slice(int(at[begin]) - start, int(at[end]) - start)
+        share = (end - begin) / (last - first)
+        pieces.append(Piece(layout, slice(start, stop), own, slice(begin - first, end - first), share))
+    return pieces
+
+
+def whole_point(pieces: Sequence[Piece], points: Sequence[Unknowns]) -> Unknowns:
+    """The unknowns of the whole clip."""
+
+    def joined(name: str) -> Array:
+        return at_knots(pieces, [getattr(point, name) for point in points])
+
+    return Unknowns(joined("states"), joined("inputs"), joined("shared"), points[0].theta)
+
+
+def at_knots(pieces: Sequence[Piece], parts: Sequence[Array]) -> Array:
+    """Values [T, ...] at the knots of the whole clip, of those of each piece."""
+    return np.concatenate([part[piece.own_knots] for piece, part in zip(pieces, parts, strict=True)])
+
+
+def at_frames(pieces: Sequence[Piece], parts: Sequence[Array]) -> Array:
+    """Values [F, ...] at the frames of the whole clip, of those of each piece."""
+    return np.concatenate([part[piece.own_frames] for piece, part in zip(pieces, parts, strict=True)])
