@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.indices import evenly
 from vid2phys.io.camera import load_camera, require_pose
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.recordings import load_trajectory
@@ -94,7 +95,7 @@ def measure(seen: Seen, pictures: Path | None = None) -> dict[str, Any]:
     clip, camera, mesh = seen.clip, seen.camera, seen.mesh
     visible = np.isfinite(seen.poses).all(axis=(1, 2))
     own, aside, sheet = [], [], []
-    shown = set(np.linspace(0, len(clip.times_s) - 1, _SHEET).astype(int).tolist())
+    shown = set(evenly(len(clip.times_s), _SHEET).tolist())
     for i, frame in enumerate(clip.frames):
         if not visible[i]:
             continue

@@ -111,7 +111,9 @@ def long_clip(seconds: float, folder: Path) -> dict[str, Any]:
     inputs = [str(path), "--mesh", str(SAMPLE / "quad.obj"), "--camera", str(folder / "camera.yaml")]
     options = ["--set", f"mass={MASS_KG}", "--out", str(folder / "run")]
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "vid2phys", "identify", *inputs, *options], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "vid2phys", "identify", *inputs, *options], check=True, stdout=subprocess.DEVNULL
+    )
     took = time.monotonic() - began
     frames, result = len(read_clip(path).frames), json.loads((folder / "run" / "result.json").read_text())
     return {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.indices import evenly
 from vid2phys.io.files import require_file
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -61,19 +62,15 @@ def open_pictures(path: str | Path, most: int) -> Pictures:
             raise InputError(
                 f"'{path}' has no image", f"files of {', '.join(_IMAGES)}", "give the folder of the pictures"
             )
-        return _of_files(path, [files[i] for i in _evenly(len(files), most)])
+        return _of_files(path, [files[i] for i in evenly(len(files), most)])
     require_file(path, _PICTURES)
     if path.suffix.lower() in _IMAGES:
         return _of_files(path, [path])
     from vid2phys.io.video import read_clip
 
     clip = read_clip(path)
-    chosen = _evenly(len(clip.times_s), most)
+    chosen = tuple(evenly(len(clip.times_s), most).tolist())
     return Pictures(path, (clip.width, clip.height), tuple(f"frame {i}" for i in chosen), (), chosen)
-
-
-def _evenly(count: int, most: int) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)))
 
 
 def _of_files(path: Path, files: list[Path]) -> Pictures:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.indices import evenly
 from vid2phys.rotations import (
     Array,
     angle_between,
@@ -79,7 +80,7 @@ def apply(alignment: Alignment, mocap: PoseLog, times_s: Array) -> tuple[Array, 
 
 def rotation_variety_deg(quats_wxyz: Array) -> float:
     """Largest angle between two of these orientations, [T, 4] -> deg."""
-    some = quats_wxyz[np.linspace(0, len(quats_wxyz) - 1, min(len(quats_wxyz), 200)).astype(int)]
+    some = quats_wxyz[evenly(len(quats_wxyz), 200)]
     return float(np.rad2deg(angle_between(some[:, None], some[None, :]).max()))
 
 

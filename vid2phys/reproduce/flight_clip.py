@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from vid2phys.engine.systems.quadrotor import Quadrotor
+from vid2phys.indices import evenly
 from vid2phys.report.metrics import Turns, summarize, turns_of
 from vid2phys.reproduce.flights import Flight
 from vid2phys.reproduce.footage import Footage, Shot, film
@@ -131,7 +132,7 @@ class FlightClip:
 
     def strips(self, states: dict[str, Array]) -> tuple[dict[str, NDArray[np.uint8]], list[float]]:
         """Pictures [n, V, V, 3] of the clip and of motions [F, 13] drawn into it, and their times [s]."""
-        chosen = np.linspace(0, len(self.flight.times_s) - 1, _STRIP).round().astype(int)
+        chosen = evenly(len(self.flight.times_s), _STRIP)
         views, shown = self._judged, {"clip": self._judged.pictures[chosen]}
         for method, each in states.items():
             shown[method] = np.concatenate([self._drawn(each, views.some(slice(i, i + 1))) for i in chosen])

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.indices import nearest
 from vid2phys.reproduce.experiments import Experiment
 from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.rigid import ASIDE, SIZE
@@ -104,11 +105,11 @@ def _spread(experiment: Experiment, seen: Observation) -> Observation:
     times, shown = experiment.plan.times_s, experiment.shown
     if len(shown) == len(times):
         return seen
-    nearest = np.abs(np.subtract.outer(np.arange(len(times)), shown)).argmin(axis=1)
+    places = nearest(len(times), shown)
     hidden = ~np.isin(np.arange(len(times)), shown)
-    visible = seen.visible[nearest] & ~hidden[:, None]
+    visible = seen.visible[places] & ~hidden[:, None]
     clock = np.interp(times, times[shown], seen.error_clock_s)
-    return replace(seen[nearest], times_s=times, visible=visible, error_clock_s=clock)
+    return replace(seen[places], times_s=times, visible=visible, error_clock_s=clock)
 
 
 def posture_track(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> PostureTrack:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.indices import evenly
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align import MODES, Stage, align
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
@@ -33,7 +34,7 @@ def refined(
     None when too few frames show the body against a background known from other frames.
     """
     tracked = np.flatnonzero(seen.visible.any(axis=1))
-    chosen = tracked[np.unique(np.linspace(0, len(tracked) - 1, _MOST_FRAMES).astype(int))]
+    chosen = tracked[evenly(len(tracked), _MOST_FRAMES)]
     looks, used = [], []
     for frame, i in zip(clip.frames.at(chosen), chosen, strict=True):
         look = stage.look(frame, rotation[i], translation[i])

@@ -11,9 +11,6 @@ from vid2phys.tasks.training import CALIBRATION, unseen_clips
 from vid2phys.tasks.training_progress import TrainingProgress, show_training
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from vid2phys.risp.calibration.judge import Subject
     from vid2phys.risp.renders.dataset import RenderSet
 
@@ -80,12 +77,13 @@ def make_card(
     given: str = "",
 ) -> Path:
     """The card of a trained model, from the renders that it was calibrated on. given: options that name its files."""
+    from vid2phys.indices import evenly
     from vid2phys.report.card import LEFT_OUT, Easier, write_card
     from vid2phys.risp.calibration.judge import judge
     from vid2phys.risp.looks.randomisation import Randomisation
 
-    chosen = _spread(len(renders), _MOST)
-    rows = _spread(len(chosen), _MOST_EASIER)
+    chosen = evenly(len(renders), _MOST)
+    rows = evenly(len(chosen), _MOST_EASIER)
     stages, done = 1 + len(LEFT_OUT), 0
 
     def step(share: float) -> None:
@@ -101,13 +99,6 @@ def make_card(
         )
     command = f"vid2phys card models/{folder.name} {given}".strip()
     return write_card(folder, subject, judged, easier, read_score(folder), command)
-
-
-def _spread(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many of `count`, evenly: of all looks."""
-    import numpy as np
-
-    return np.linspace(0, count - 1, min(most, count)).astype(np.int64)
 
 
 def read_score(folder: Path) -> dict[str, Any]:

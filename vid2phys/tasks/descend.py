@@ -229,13 +229,14 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.
 
     Raises InputError when the background is known nowhere: then nothing tells the body from what is behind it.
     """
+    from vid2phys.indices import evenly
     from vid2phys.risp.tracking.sight import direction_and_size
     from vid2phys.risp.tracking.view import make_view, resample
     from vid2phys.rotations import invert_transform
     from vid2phys.solvers.scene import Views
 
     found = np.flatnonzero(tracked)
-    frames = found[np.unique(np.linspace(0, len(found) - 1, MOST_VIEWS).astype(int))]
+    frames = found[evenly(len(found), MOST_VIEWS)]
     to_camera = invert_transform(inputs.camera_to_world)
     middles = inputs.system.body_pose(states[frames])[0] @ to_camera[:3, :3].T + to_camera[:3, 3]
     size, camera = inputs.network.view_size, replace(inputs.camera, camera_to_world=inputs.camera_to_world)

@@ -200,11 +200,11 @@ def _shared_basis(track: Track, shared: Array) -> Array:
 
     Frames with too few points for a pose have those of the nearest one that has it.
     """
+    from vid2phys.indices import nearest
     from vid2phys.risp.tracking.geometry import pose_modes
 
     frames = np.flatnonzero(track.tracked)
-    nearest = frames[np.abs(np.arange(len(track.tracked))[:, None] - frames).argmin(axis=1)]
-    poses = track.poses[nearest]
+    poses = track.poses[frames[nearest(len(track.tracked), frames)]]
     modes = pose_modes(poses.rotation, poses.translation, track.observation.points_body)
     size = np.sqrt((modes**2).sum(axis=2).mean(axis=1) / 2.0)  # a coordinate, [T, 6]
     return np.asarray(modes / np.maximum(size, 1e-12)[:, None, None, :] * shared[:, None, None, None])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera
+from vid2phys.indices import evenly
 from vid2phys.risp.pixels.backdrop import Backdrop, backdrop, grown
 from vid2phys.risp.tracking.geometry import modes_of_points
 from vid2phys.rotations import matrix_from_rotvec
@@ -77,7 +78,7 @@ def stage_of(clip: Clip, camera: Camera, mesh: Mesh, rotation: Array, translatio
     """The stage of a clip from poses camera_from_body [T, 3, 3], [T, 3] of its frames, NaN where they are not known."""
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1))
     count = int(np.clip(_BACKDROP_BYTES / (3 * clip.width * clip.height), *_BACKDROP_FRAMES))
-    chosen = known[np.unique(np.linspace(0, len(known) - 1, count).astype(int))]
+    chosen = known[evenly(len(known), count)]
     drawn = [draw(mesh, camera, rotation[i], translation[i], 1) for i in chosen]
     size_px = np.median([max(part.stop - part.start for part in raster.window) for raster in drawn])
     reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
@@ -162,7 +163,7 @@ def moved(rotation: Array, translation: Array, step: Array) -> tuple[Array, Arra
 def align(looks: Sequence[Look], *, prior_std: Array = PRIOR_STD) -> Alignment:
     """Align the poses of frames that show one body in one light, as far as `prior_std` [6] allows."""
     count = len(looks)
-    some = np.unique(np.linspace(0, count - 1, min(_COLOR_FRAMES, count)).astype(int))
+    some = evenly(count, _COLOR_FRAMES)
     steps, level = np.zeros((count, MODES)), np.full(count, np.inf)
     information, usable = np.zeros((count, MODES, MODES)), np.zeros(count, dtype=bool)
     colors: Array | None = None

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.indices import evenly
 from vid2phys.risp.calibration.error_model import CLIP_FRAMES
 from vid2phys.risp.pixels.align import Look, Stage, align
 from vid2phys.risp.shape.groups import offsets
@@ -40,7 +41,7 @@ def branch_evidence(
     if not len(at):
         return np.zeros(len(branches))
     center = np.zeros(3) if center is None else center
-    chosen = np.unique(np.linspace(0, len(at) - 1, FINAL_LOOKS).astype(int))
+    chosen = evenly(len(at), FINAL_LOOKS)
     frames = clip.frames.at(at[chosen])
     seen = [stage.look(frame, rotation[i], translation[i]) for frame, i in zip(frames, chosen, strict=True)]
     looks = [look for look in seen if look is not None]

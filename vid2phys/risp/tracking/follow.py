@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.indices import evenly
 from vid2phys.risp.tracking.search import Found, LastSeen, Watch
 from vid2phys.risp.tracking.sight import Image, direction_and_size
 from vid2phys.types import Array, Frames
@@ -81,8 +82,8 @@ class Follower:
     def _seed(self) -> int | None:
         """The frame in which the object is found most surely, of a few; None if it is found in none."""
         count = len(self.frames)
-        first = np.unique(np.linspace(0, 0.67 * (count - 1), _SEEDS).astype(int))
-        more = np.unique(np.linspace(0, count - 1, _MORE_SEEDS).astype(int))
+        first = evenly(int(0.67 * (count - 1)) + 1, _SEEDS)
+        more = evenly(count, _MORE_SEEDS)
         scores = np.zeros(count)
         for index in (*first, *np.setdiff1d(more, first)):
             if index not in first and scores.any():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.indices import evenly
 from vid2phys.risp.tracking.sight import Image, direction_and_size, in_frame_diameter
 from vid2phys.types import Array, Camera
 
@@ -39,7 +40,7 @@ class Background:
     @staticmethod
     def of(frames: Indexed) -> Background:
         """From about 15 frames spread over the clip."""
-        indices = np.unique(np.linspace(0, len(frames) - 1, _FRAMES).astype(np.int64))
+        indices = evenly(len(frames), _FRAMES)
         height, width = frames[0].shape[:2]
         shrink = max(1, round(float(np.sqrt(height * width / _WORK_PIXELS))))
         stack = np.stack([_shrunk(frames[int(i)], shrink) for i in indices])
