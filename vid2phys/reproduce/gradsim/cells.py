@@ -1,8 +1,10 @@
-"""What is finished of an experiment, kept in the work folder object by object: it goes on where it was interrupted."""
+"""What is finished of an experiment, kept beside its table object by object: it goes on where it was interrupted.
+
+Outcomes are small, and pictures and films of a table are made from them: they are part of the results.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -36,9 +38,13 @@ class Cell:
     @property
     def path(self) -> Path:
         """Where its outcomes are kept; those of fewer objects are the first of more."""
-        facts = [self.setting.quick, self.setting.seed, self.version]
-        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
-        return self.setting.work / self.table / f"{self.body}-{self.method}-{digest}.json"
+        kind = ".quick" if self.setting.quick else ""
+        return self.setting.out / "outcomes" / self.table / f"{self.body}-{self.method}{kind}.json"
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """What outcomes follow from: those of other facts are not taken for its own."""
+        return {"seed": self.setting.seed, "version": self.version}
 
     @property
     def name(self) -> str:
@@ -54,9 +60,10 @@ class Cell:
     def outcomes(self) -> list[Outcome]:
         """Those that are kept, of the first objects."""
         try:
-            found: list[Outcome] = json.loads(self.path.read_text(encoding="utf-8"))
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return []
+        found: list[Outcome] = kept["outcomes"] if kept["facts"] == self._facts else []
         return found[: self.count]
 
     @one_thread()
@@ -70,7 +77,7 @@ class Cell:
         while len(found) < self.count:
             self.setting.progress.step(self.name, len(found), self.count)
             found.append(work(len(found)))
-            write_text(self.path, json.dumps(found) + "\n")
+            write_text(self.path, json.dumps({"facts": self._facts, "outcomes": found}) + "\n")
         return found
 
     def row(self, metric: str, key: str, unit: str, **more: Any) -> dict[str, Any]:
