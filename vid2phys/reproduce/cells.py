@@ -78,7 +78,7 @@ class Cell:
         kept: Rows | None = _read(self.path)
         if kept is not None:
             return kept
-        table, key = _read(self.setting.out / f"{self.table}.json") or {}, self.key
+        table, key = _read(self.setting.out / f"{self.setting.stem(self.table)}.json") or {}, self.key
         return [row for row in table.get("rows", []) if row.get("cell") == key] or None
 
     def keep(self, rows: Rows) -> None:

@@ -34,6 +34,10 @@ class Setting:
         """What fills the table of this name."""
         return f"vid2phys reproduce {name}" + (" --quick" if self.quick else "")
 
+    def stem(self, name: str) -> str:
+        """The files' name without its ending: quick tables lie beside full ones."""
+        return f"{name}.quick" if self.quick else name
+
 
 @dataclass
 class Table:
@@ -50,10 +54,8 @@ class Table:
     quick: str = "far too little training for these numbers to mean anything"
 
     def write(self, setting: Setting) -> list[Path]:
-        """JSON, Markdown and, if there are any, PNG and MP4; a quick table never replaces a full one."""
-        stem = self.name
-        if setting.quick and _is_full(setting.out / f"{stem}.json"):
-            stem = f"{stem}.quick"
+        """JSON, Markdown and, if there are any, PNG and MP4."""
+        stem = setting.stem(self.name)
         document = {
             "schema": SCHEMA,
             "name": self.name,
@@ -133,10 +135,3 @@ def _cell(rows: list[dict[str, Any]], metric: str) -> str:
         return ""
     paper = f" (paper {found['paper']:g})" if found["paper"] is not None else ""
     return f"{found['value']:.3g}{paper}"
-
-
-def _is_full(path: Path) -> bool:
-    try:
-        return not json.loads(path.read_text(encoding="utf-8")).get("quick", False)
-    except (OSError, ValueError):
-        return False

@@ -38,8 +38,7 @@ class Cell:
     @property
     def path(self) -> Path:
         """Where its outcomes are kept; those of fewer objects are the first of more."""
-        kind = ".quick" if self.setting.quick else ""
-        return self.setting.out / "outcomes" / self.table / f"{self.body}-{self.method}{kind}.json"
+        return self.setting.out / "outcomes" / self.setting.stem(self.table) / f"{self.body}-{self.method}.json"
 
     @property
     def _facts(self) -> dict[str, Any]:
