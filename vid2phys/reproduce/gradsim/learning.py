@@ -136,18 +136,18 @@ def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learn
 
     stream: of the random numbers of its objects.
     """
-    shown, held = _training_clips(recipe, setting, stream)
-    frames = shown.pictures.shape[1]
-    torch.manual_seed(recipe.seed)
-    network = recipe.network(frames)
-    optimizer = torch.optim.AdamW(network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
     path = folder / f"{recipe.name}-{recipe.digest}.safetensors"
-    notes: dict[str, Any] = {"history": [], "seconds": 0.0}
     found = read_notes(path)
-    if found is not None:
-        notes = found
-        load_checkpoint(path, network, {}, optimizer)
+    notes: dict[str, Any] = found or {"history": [], "seconds": 0.0}
     history: list[dict[str, float]] = notes["history"]
+    if len(history) < recipe.epochs:
+        shown, held = _training_clips(recipe, setting, stream)
+        notes |= {"frames": shown.pictures.shape[1], "clips": len(shown)}
+    torch.manual_seed(recipe.seed)
+    network = recipe.network(notes["frames"])
+    optimizer = torch.optim.AdamW(network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+    if found is not None:
+        load_checkpoint(path, network, {}, optimizer)
     for epoch in range(len(history), recipe.epochs):
         began = time.monotonic()
         setting.progress.step(f"{recipe.name}, training", epoch, recipe.epochs)
@@ -156,7 +156,7 @@ def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learn
         notes["seconds"] += time.monotonic() - began
         save_checkpoint(path, network, {}, optimizer, notes)
         setting.progress.note(f"{recipe.name} {epoch + 1}/{recipe.epochs}: {METRIC} {history[-1][METRIC]:.3g}")
-    images = recipe.epochs * len(shown) * frames
+    images = recipe.epochs * notes["clips"] * notes["frames"]
     return Learnt(network.eval(), recipe, history, notes["seconds"], images, sha256(path))
 
 
