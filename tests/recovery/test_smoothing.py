@@ -51,7 +51,7 @@ def test_mass_from_recorded_actions() -> None:
     error = problem.system.local(flight().states, fit.point.states)
     assert np.sqrt((error[:, :3] ** 2).sum(1).mean()) < 0.02
     assert np.rad2deg(np.sqrt((error[:, 3:6] ** 2).sum(1).mean())) < 2.0
-    std = np.sqrt(np.einsum("kii->ki", fit.chain_covariance)[:, :12])
+    std = np.sqrt(np.einsum("kii->ki", fit.covariance))
     normalised = np.sqrt(((error / std)[:, :9] ** 2).mean(0))
     assert np.all(normalised < 1.5)
 

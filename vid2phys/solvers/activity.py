@@ -26,16 +26,14 @@ def can_rest(layout: Layout) -> bool:
     return any(channel.group in SET_IN for channel in layout.channels)
 
 
-def with_activity(
-    layout: Layout, point: Unknowns, levels: Levels, covariance: Array
-) -> tuple[Layout, Unknowns, Levels]:
+def with_activity(layout: Layout, point: Unknowns, levels: Levels, input_std: Array) -> tuple[Layout, Unknowns, Levels]:
     """The same inputs under levels of their own about each knot.
 
-    covariance: [T, n, n] of the knots' unknowns at `point`, under `levels`.
+    input_std: [T, M], standard deviations at `point`, under `levels`.
     """
-    count, times = len(layout.channels), layout.knots.times_s
+    times = layout.knots.times_s
     before, after, std = layout.activity, layout.activity.copy(), dict(levels.input_std)
-    variance = np.einsum("tii->ti", covariance)[:, layout.inputs][:, :count]
+    variance = input_std**2
     for group in sorted(set(SET_IN) & set(std)):
         columns = [j for j, channel in enumerate(layout.channels) if channel.group == group]
         near = np.abs(times[:, None] - times) <= _WINDOW / levels.bandwidth_rad_s[group]

@@ -42,14 +42,15 @@ _HELD_KNOTS = 4000  # of several chains
 class Smoothed:
     """A fit: the mode, the levels of each piece of the clip, marginal covariances and how it ended.
 
-    chain_covariance [T, n, n] in the layout of a knot; theta_covariance [P, P]; null_directions [*, P]; weights: [F, K]
-    of the keypoints.
+    covariance: [T, D, D] of the states in their tangent space. input_std: [T, M] of the input accelerations.
+    theta_covariance [P, P]; null_directions [*, P]; weights: [F, K] of the keypoints.
     """
 
     layout: Layout
     point: Unknowns
     levels: tuple[Levels, ...]
-    chain_covariance: Array
+    covariance: Array
+    input_std: Array
     theta_covariance: Array
     null_directions: Array
     iterations: int
@@ -117,18 +118,14 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
             break
     chains, used, converged = gauss_newton(chains, join)
     total += used
-    covariances, null = _marginals(join, chains)
+    covariances, input_stds, null = _marginals(join, chains)
     if rounds >= ROUNDS and can_rest(chains[0].layout):
-        tangent = chains[0].layout.tangent
-        states = [covariance[:, :tangent, :tangent].copy() for covariance in covariances]
         for _ in range(_ACTIVITY_ROUNDS):
-            chains = [_with_activity(*each) for each in zip(chains, covariances, strict=True)]
+            chains = [_with_activity(*each) for each in zip(chains, input_stds, strict=True)]
             chains, used, converged = gauss_newton(chains, join)
             total, chains = total + used, _with_better_levels(join, chains)
-            covariances, null = _marginals(join, chains)
-        for covariance, before_it in zip(covariances, states, strict=True):
             # when forces act is taken for known in these: states keep the intervals that they have without it
-            covariance[:, :tangent, :tangent] = before_it
+            _, input_stds, null = _marginals(join, chains)
     found, end = [], 0
     for clip, some in zip(clips, pieces, strict=True):
         these = slice(end, end + len(some))
@@ -144,6 +141,7 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
                 whole_point(some, [chain.point for chain in chains[these]]),
                 tuple(chain.levels for chain in chains[these]),
                 at_knots(some, covariances[these]),
+                at_knots(some, input_stds[these]),
                 of_theta,
                 directions,
                 total,
@@ -178,8 +176,8 @@ def _judged(chains: Sequence[Chain]) -> tuple[float, list[Array]]:
     return evidence, weights
 
 
-def _with_activity(chain: Chain, covariance: Array) -> Chain:
-    layout, point, levels = with_activity(chain.layout, chain.point, chain.levels, covariance)
+def _with_activity(chain: Chain, input_std: Array) -> Chain:
+    layout, point, levels = with_activity(chain.layout, chain.point, chain.levels, input_std)
     return replace(chain, layout=layout, point=point, levels=levels)
 
 
@@ -208,18 +206,22 @@ def _first_scale(layout: Layout, point: Unknowns) -> float:
     return float(np.sqrt(max(1.0, np.median(squared) / _CHI2_MEDIAN))) if len(squared) else 1.0
 
 
-def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], arrow.Null]:
-    """Covariances of the knots' unknowns [T, n, n] of each chain, and of all parameters."""
+def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], list[Array], arrow.Null]:
+    """Of each chain the covariance of its states [T, D, D] and the standard deviation of its inputs [T, M], and the
+    covariance of all parameters."""
     normals = _Normals(chains)
     schurs, _, references = normals.said()
     known = [np.diag(chain.layout.problem.prior_precision(chain.layout.theta_names)) for chain in chains]
     once = [prior + chain.share * (schur - prior) for chain, schur, prior in zip(chains, schurs, known, strict=True)]
     null = _null(join, chains, once, references)
-    covariances = []
-    for g, columns in enumerate(join.columns):
+    covariances, input_stds = [], []
+    for g, (chain, columns) in enumerate(zip(chains, join.columns, strict=True)):
         normal, factor = normals.factored(g)
-        covariances.append(arrow.marginals(normal.matrix, factor, null.covariance[np.ix_(columns, columns)])[0])
-    return covariances, null
+        blocks, _ = arrow.marginals(normal.matrix, factor, null.covariance[np.ix_(columns, columns)])
+        layout, count = chain.layout, len(chain.layout.channels)
+        covariances.append(blocks[:, : layout.tangent, : layout.tangent].copy())
+        input_stds.append(np.sqrt(np.einsum("tii->ti", blocks)[:, layout.inputs][:, :count]))
+    return covariances, input_stds, null
 
 
 def _null(join: Join, chains: Sequence[Chain], schurs: Sequence[Array], references: Sequence[Array]) -> arrow.Null:
@@ -340,7 +342,7 @@ def solve(problem: Problem, states: Array, inputs: Array | None = None, *, round
 def solution(smoothed: Smoothed) -> Solution:
     """States, actions and parameters of a fit at the frames of the clip."""
     layout, point = smoothed.layout, smoothed.point
-    problem, frames, tangent = layout.problem, layout.knots.frame_knot, layout.tangent
+    problem, frames = layout.problem, layout.knots.frame_knot
     controls = layout.knots.frame_means(controls_of(layout, point)[0])
     mean = mean_levels(smoothed.levels)
     levels = {f"{group}_std": std for group, std in mean.input_std.items()}
@@ -350,7 +352,7 @@ def solution(smoothed: Smoothed) -> Solution:
         levels |= {DELAY: float(point.theta[-2]), LAG: float(np.exp(point.theta[-1]))}
     return Solution(
         states=point.states[frames],
-        covariance=smoothed.chain_covariance[frames][:, :tangent, :tangent],
+        covariance=smoothed.covariance[frames],
         controls=controls,
         action_std=None if problem.actions is not None else _action_std(smoothed),
         parameters=layout.parameters(point.theta),
@@ -376,8 +378,6 @@ def _action_std(smoothed: Smoothed) -> Array:
     std = np.zeros((len(layout.knots.step_s), count))
     for j, channel in enumerate(layout.channels):
         if channel.index < count:
-            index = layout.inputs.start + j
             scale = parameters[channel.inertia].value
-            spread = np.sqrt(smoothed.chain_covariance[:-1, index, index])
-            std[:, channel.index] = scale * layout.activity[:-1, j] * spread
+            std[:, channel.index] = scale * layout.activity[:-1, j] * smoothed.input_std[:-1, j]
     return layout.knots.frame_means(std)
