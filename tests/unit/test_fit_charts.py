@@ -78,3 +78,15 @@ def test_what_is_not_finite_is_a_gap() -> None:
     chart = Chart("t", ((Panel((Curve(np.arange(3.0), np.array([0.0, np.nan, 2.0])),)),),))
     assert specification(chart)["data"][0]["y"] == [0.0, None, 2.0]
     assert Plot(chart)._repr_svg_().startswith("<svg")
+
+
+def test_long_curves_are_drawn_by_some_of_their_points() -> None:
+    flight = short_flight()
+    chart = trajectory_chart(noisy_result(flight), flight.system)
+    few = panel(chart.thinned(7), 0).curves[0]
+    assert len(few.x) == len(few.y) == 7
+    assert few.band is not None
+    assert len(few.band[0]) == 7
+    whole = panel(chart, 0).curves[0]
+    assert (few.x[0], few.x[-1], few.y[-1]) == (whole.x[0], whole.x[-1], whole.y[-1])
+    assert np.array_equal(panel(chart.thinned(10_000), 0).curves[0].y, whole.y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from vid2phys.risp.tracking import pose
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.risp.tracking.pose import Pose, solve_pose, solve_poses
 from vid2phys.rotations import matrix_from_quat, matrix_from_rotvec, quat_normalize
@@ -126,3 +127,14 @@ def test_modes_are_derivatives(mode: int) -> None:
         moved.append(project_points(matrix_from_rotvec(turn) @ rotation[0], shift, POINTS))
     numeric = (moved[0] - moved[1]) / (2.0 * step)
     np.testing.assert_allclose(pose_modes(rotation[0], translation[0], POINTS)[..., mode], numeric, atol=1e-6)
+
+
+def test_frames_are_fitted_some_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which frames are fitted together changes nothing: memory does not grow with the length of a clip."""
+    _, _, bearings, covariance = _scene(np.random.default_rng(6), 11)
+    whole = solve_poses(bearings, covariance, POINTS, hypotheses=2)
+    monkeypatch.setattr(pose, "_AT_ONCE", 4)
+    parts = solve_poses(bearings, covariance, POINTS, hypotheses=2)
+    assert parts.inliers.shape == whole.inliers.shape == (11, 2, len(POINTS))
+    np.testing.assert_allclose(parts.rotation, whole.rotation, atol=1e-9)
+    np.testing.assert_allclose(parts.cost, whole.cost, atol=1e-9)

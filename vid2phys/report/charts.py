@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from vid2phys.indices import evenly
 from vid2phys.types import Array
 
 Style = Literal["line", "thin", "dashed", "steps", "filled"]
@@ -24,6 +25,12 @@ class Curve:
     band: tuple[Array, Array] | None = None
     style: Style = "line"
     hue: int | None = None
+
+    def thinned(self, most: int) -> Curve:
+        """At most so many of its points, evenly spread."""
+        some = evenly(len(self.x), most)
+        band = None if self.band is None else (self.band[0][some], self.band[1][some])
+        return replace(self, x=self.x[some], y=self.y[some], band=band)
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,14 @@ class Chart:
     over_time: bool = True
     absent: tuple[tuple[float, float], ...] = ()
     panel_height_in: float = 2.2
+
+    def thinned(self, most: int) -> Chart:
+        """With at most so many points a curve."""
+
+        def of(panel: Panel | None) -> Panel | None:
+            return panel and replace(panel, curves=tuple(curve.thinned(most) for curve in panel.curves))
+
+        return replace(self, rows=tuple(tuple(map(of, row)) for row in self.rows))
 
     @property
     def columns(self) -> int:

@@ -18,6 +18,7 @@ from vid2phys.report.interactive import plotly_js, specification
 from vid2phys.types import Camera, Estimate, Result
 
 _EMBEDDED_VIDEO_BYTES = 8_000_000
+_MOST_POINTS = 4000  # of a curve: trajectory.csv and actions.csv have all
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def write_report(
         charts.append(actions_chart(result.actions, result.actions_std))
     if result.observation.visible.any():
         charts.append(residual_chart(result, system, camera))
+    charts = [chart.thinned(_MOST_POINTS) for chart in charts]
     joint = [] if result.posterior is None else [posterior_chart(result.posterior, result.priors)]
     drawn = {chart.title: Markup(svg_text(draw(chart))) for chart in charts + joint}  # texts are escaped  # nosec
     sentences, facts = split_diagnostics(result.diagnostics)

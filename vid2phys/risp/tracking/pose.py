@@ -7,6 +7,7 @@ under weak perspective (Oberkampf, DeMenthon, Davis 1996; Schweighofer and Pinz 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -23,6 +24,7 @@ _STARTS = 5  # of which this many are refined
 _SAME_RAD = 0.12  # hypotheses closer than this are one
 _ANNEAL = (6.0, 6.0, 3.0, 3.0, 1.5, 1.5, 1.0, 1.0, 1.0, 1.0)  # standard deviations are inflated by this at first
 _MIN_POINTS = 4
+_AT_ONCE = 512  # frames: each takes a quarter of a megabyte
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Pose:
 
     def __getitem__(self, index: object) -> Pose:
         return Pose(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+    @staticmethod
+    def join(parts: Sequence[Pose]) -> Pose:
+        """Several batches as one, along the first axis."""
+        return Pose(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Pose)})
 
 
 def known_pose(rotation: Array, translation: Array) -> Pose:
@@ -88,6 +95,19 @@ def solve_poses(
     bearings = np.asarray(bearings, dtype=float)
     if visible is None:
         visible = np.ones(bearings.shape[:2], dtype=bool)
+    if len(bearings) > _AT_ONCE:
+        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(bearings), _AT_ONCE)]
+        return Pose.join(
+            [
+                solve_poses(
+                    *(bearings[part], covariance[part], points_body),
+                    visible=visible[part],
+                    initial=None if initial is None else initial[part],
+                    hypotheses=hypotheses,
+                )
+                for part in parts
+            ]
+        )
     visible = visible & np.isfinite(bearings).all(axis=-1) & np.isfinite(covariance).all(axis=(-1, -2))
     bearings = np.where(visible[..., None], bearings, 0.0)
     data = _Data(bearings, _whitener(covariance, visible), visible, points_body)

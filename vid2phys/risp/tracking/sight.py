@@ -76,9 +76,7 @@ class Sightings:
         views = [view for part in parts for view in part.views]
         arrays = [f.name for f in fields(Sightings) if f.name not in ("views", "poses")]
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
-        names = [f.name for f in fields(Pose)]
-        poses = Pose(**{n: np.concatenate([getattr(part.poses, n) for part in parts]) for n in names})
-        return Sightings(views=views, poses=poses, **joined)
+        return Sightings(views=views, poses=Pose.join([part.poses for part in parts]), **joined)
 
 
 def look(
