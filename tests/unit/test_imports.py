@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
-BASE = {"types", "errors", "rotations", "indices", "plugins", "cluster"}
+BASE = {"types", "errors", "rotations", "indices", "memory", "plugins", "cluster"}
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "rotations": set(),
     "indices": set(),
+    "memory": set(),
     "plugins": {"errors"},
     "cluster": {"errors"},
     "io": BASE,

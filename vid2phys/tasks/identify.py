@@ -96,10 +96,12 @@ def identify(
     """
     options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.run import new_run
+    from vid2phys.memory import return_large_blocks
     from vid2phys.solvers import view
     from vid2phys.tasks.config import write_config
 
     started = time.perf_counter()
+    return_large_blocks()
     options["fit"] = fit = view.expanded(tuple(fit))
     each = spread(options)
     check_options(
