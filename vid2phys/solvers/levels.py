@@ -59,11 +59,11 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: E
     if elsewhere is not None:
         linear.corner += elsewhere.information
         linear.gradient_theta += elsewhere.gradient
-    start = pack(levels)
+    start, held = pack(levels), [linear]  # scipy's optimiser is a ring of references, which would keep it for long
 
     def objective(vector: Array) -> tuple[float, Array]:
         try:
-            value, gradient = evidence_and_gradient(layout, linear, point, unpack(vector, levels))
+            value, gradient = evidence_and_gradient(layout, held[0], point, unpack(vector, levels))
         except np.linalg.LinAlgError:
             return 1e12, np.zeros(len(vector))
         if not (np.isfinite(value) and np.isfinite(gradient).all()):  # a NaN passes LAPACK's factorisation
@@ -77,6 +77,7 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: E
     bounds[-1] = (min(0.0, start[-1]), max(bounds[-1][1], 0.0))
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    held.clear()
     return unpack(found.x, levels)
 
 
