@@ -131,23 +131,21 @@ def fit_clips(starts: Sequence[Start], *, rounds: int = ROUNDS) -> list[Smoothed
         these = slice(end, end + len(some))
         end, columns = these.stop, join.columns[end]
         directions = null.directions[:, columns]
-        directions = directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9]
-        of_theta = null.covariance[np.ix_(columns, columns)]
         evidence, weights = _judged(chains[these])
         layout = replace(clip, activity=at_knots(some, [chain.layout.activity for chain in chains[these]]))
         found.append(
             Smoothed(
-                layout,
-                whole_point(some, [chain.point for chain in chains[these]]),
-                tuple(chain.levels for chain in chains[these]),
-                at_knots(some, covariances[these]),
-                at_knots(some, input_stds[these]),
-                of_theta,
-                directions,
-                total,
-                converged,
-                evidence,
-                at_frames(some, weights),
+                layout=layout,
+                point=whole_point(some, [chain.point for chain in chains[these]]),
+                levels=tuple(chain.levels for chain in chains[these]),
+                covariance=at_knots(some, covariances[these]),
+                input_std=at_knots(some, input_stds[these]),
+                theta_covariance=null.covariance[np.ix_(columns, columns)],
+                null_directions=directions[np.abs(directions).max(axis=1, initial=0.0) > 1e-9],
+                iterations=total,
+                converged=converged,
+                log_evidence=evidence,
+                weights=at_frames(some, weights),
             )
         )
     return found
@@ -162,8 +160,11 @@ def _chain(piece: Piece, start: Start, number: int) -> Chain:
     """A piece where its fit begins."""
     layout, inputs = piece.layout, None if start.inputs is None else start.inputs[piece.knots]
     point = initial_unknowns(layout, start.states[piece.knots], inputs)
-    levels = replace(first_levels(layout), point_scale=_first_scale(layout, point))
-    return Chain(layout, point, start.levels[number] if start.levels else levels, piece.share)
+    if start.levels:
+        levels = start.levels[number]
+    else:
+        levels = replace(first_levels(layout), point_scale=_first_scale(layout, point))
+    return Chain(layout, point, levels, piece.share)
 
 
 def _judged(chains: Sequence[Chain]) -> tuple[float, list[Array]]:

@@ -1,7 +1,7 @@
 """Networks that say the density of a pushed body from its clip: trained on other bodies, kept under a recipe's hash.
 
 What is not in the pictures but known to all methods, the way of the impulse, is given to the networks, too. Renders are
-made anew in every sitting: those of 800 objects take less than a minute.
+made anew in every sitting of a training: those of 800 objects take less than a minute.
 """
 
 from __future__ import annotations
