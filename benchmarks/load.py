@@ -3,7 +3,7 @@
 --clips: a batch of N short clips, given as keypoints of the sample: the largest memory of the batch's own process after
 each tenth of the clips, which should not grow, and whether each result is that of a single run, to the bit.
 --seconds: a clip of 3840x2160 that shows the sample's flight forth and back, identified whole: the peak of the
-process's memory, the frames that were lost, and the size of the run folder.
+process's memory, in all and until each stage began, the frames that were lost, and the size of the run folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,17 +112,29 @@ def long_clip(seconds: float, folder: Path) -> dict[str, Any]:
     inputs = [str(path), "--mesh", str(SAMPLE / "quad.obj"), "--camera", str(folder / "camera.yaml")]
     options = ["--set", f"mass={MASS_KG}", "--out", str(folder / "run")]
     began = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "vid2phys", "identify", *inputs, *options], check=True, stdout=subprocess.DEVNULL
-    )
+    stages = watched([sys.executable, "-m", "vid2phys", "identify", *inputs, *options])
     took = time.monotonic() - began
     frames, result = len(read_clip(path).frames), json.loads((folder / "run" / "result.json").read_text())
     return {
         **{"seconds_of_video": seconds, "frames": frames, "status": result["status"]},
         **{"lost": len(result["diagnostics"]["lost_frames"]), "seconds": round(took)},
-        **{"peak_mb": peak_mb(resource.RUSAGE_CHILDREN)},
+        **{"peak_mb": peak_mb(resource.RUSAGE_CHILDREN), "peak_mb_until": stages},
         **{"run_mb": sum(file.stat().st_size for file in (folder / "run").iterdir()) >> 20},
     }
+
+
+def watched(command: Sequence[str]) -> dict[str, int]:
+    """Run a command of ours, its stages shown: the largest memory [MB] that it had had when each of them began."""
+    peaks: dict[str, int] = {}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peaks[line.strip()] = int(status.partition("VmHWM:")[2].split()[0]) >> 10
+            print(f"{line.rstrip()} ({peaks[line.strip()]} MB)", file=sys.stderr, flush=True)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return peaks
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from vid2phys.rotations import Array, invert_transform
 from vid2phys.types import Camera, Mesh
 
 Image = NDArray[np.uint8]
+Box = tuple[float, float, float, float]  # left, top, right, bottom [px]
 _SUPERSAMPLE = 2
 _PARTS_FROM_PX = 80  # a smaller object is a tangle of lines when its parts are outlined too
 
@@ -51,8 +52,8 @@ def project_vertices(camera: Camera, vertices_world: Array) -> Projected:
     return Projected(project(camera, points), points[:, 2])
 
 
-def bounds(projected: Projected) -> tuple[float, float, float, float] | None:
-    """Left, top, right, bottom [px] of what is seen; None when nothing is."""
+def bounds(projected: Projected) -> Box | None:
+    """The box around what is seen; None when nothing is."""
     seen = projected.pixels[np.isfinite(projected.pixels).all(axis=1)]
     return (*seen.min(axis=0), *seen.max(axis=0)) if len(seen) else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.system import System
 from vid2phys.io.video import VideoWriter
-from vid2phys.report.outline import Image, Projected, Window, blend, bounds, outline, project_vertices
+from vid2phys.report.outline import Box, Image, Projected, Window, blend, bounds, outline, project_vertices
 from vid2phys.rotations import Array, matrix_from_quat
 from vid2phys.types import Camera, Clip, Mesh, Trajectory
 
@@ -63,8 +63,8 @@ def write_overlay(
     states = trajectory.states
     positions, quats = system.body_pose(states)
     centers = project_vertices(camera, positions).pixels
-    views = [project_vertices(camera, system.vertices(state, mesh.vertices)) for state in states]
-    scene = _scene(clip, camera, mesh, views, centers)
+    view = lambda state: project_vertices(camera, system.vertices(state, mesh.vertices))  # noqa: E731
+    scene = _scene(clip, camera, mesh, [bounds(view(state)) for state in states], centers)
     axes = _axes(camera, mesh, positions, quats)
     fps = 1.0 / float(np.median(np.diff(clip.times_s))) if len(clip.times_s) > 1 else 30.0
     height, width = scene.panel
@@ -73,7 +73,7 @@ def write_overlay(
             time_s = float(clip.times_s[index])
             trail = centers[(clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)]
             label = f"frame {index}   {time_s:.2f} s"
-            picture = draw_frame(scene, frame, views[index], axes[index], trail, bool(lost[index]), label)
+            picture = draw_frame(scene, frame, view(states[index]), axes[index], trail, bool(lost[index]), label)
             video.write(picture, time_s=time_s)
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
@@ -103,13 +103,14 @@ def draw_frame(
     return np.concatenate([plain, gap, drawn], axis=1)
 
 
-def _scene(clip: Clip, camera: Camera, mesh: Mesh, views: list[Projected], centers: Array) -> Scene:
+def _scene(clip: Clip, camera: Camera, mesh: Mesh, boxes: Sequence[Box | None], centers: Array) -> Scene:
+    """boxes: what the mesh covers in each frame, None where it is not seen."""
     scale = min(1.0, _MAX_PANEL_WIDTH / clip.width)
     panel = (round(clip.height * scale), round(clip.width * scale))
-    boxes = [box for view in views if (box := bounds(view)) is not None]
-    if not boxes:
+    sides = [max(box[2] - box[0], box[3] - box[1]) for box in boxes if box is not None]
+    if not sides:
         return Scene(camera, mesh, scale, panel, None)
-    across = float(np.median([max(right - left, bottom - top) for left, top, right, bottom in boxes]))
+    across = float(np.median(sides))
     if across > _SMALL_OBJECT * clip.height:
         return Scene(camera, mesh, scale, panel, None)
     side = panel[0] // 3
@@ -153,9 +154,7 @@ def _draw_fit(
     _draw_axes(image, window.place(axes_px), 1)
 
 
-def _clipped(
-    window: Window, box: tuple[float, float, float, float], shape: tuple[int, ...]
-) -> tuple[int, int, Window] | None:
+def _clipped(window: Window, box: Box, shape: tuple[int, ...]) -> tuple[int, int, Window] | None:
     """The part of a window that a box covers: its first row and column there, and it as a window of its own."""
     corners = window.place(np.array([[box[0], box[1]], [box[2], box[3]]]))
     left, top = np.maximum(np.floor(corners[0]).astype(int) - 4, 0)
