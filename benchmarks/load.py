@@ -129,9 +129,9 @@ def watched(command: Sequence[str]) -> dict[str, int]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            peaks[line.strip()] = int(status.partition("VmHWM:")[2].split()[0]) >> 10
-            print(f"{line.rstrip()} ({peaks[line.strip()]} MB)", file=sys.stderr, flush=True)
+            status, stage = Path(f"/proc/{process.pid}/status").read_text(), line.partition("]")[2].strip()
+            peaks[stage] = int(status.partition("VmHWM:")[2].split()[0]) >> 10
+            print(f"{line.rstrip()} ({peaks[stage]} MB)", file=sys.stderr, flush=True)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
     return peaks
