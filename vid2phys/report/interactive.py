@@ -19,7 +19,7 @@ from vid2phys.types import Array
 
 _DIGITS = 6  # of numbers
 _PX_PER_INCH = 96
-_MARGIN_PX = {"l": 70, "r": 10, "t": 30, "b": 45}
+_MARGIN_PX = {"l": 70, "r": 10, "t": 56, "b": 45}  # at the top: plotly's buttons, and below them the legend
 _GRAY, _GRID = "rgba(0,0,0,.12)", "rgba(0,0,0,.08)"
 
 
