@@ -7,6 +7,7 @@ the group does.
 from __future__ import annotations
 
 import colorsys
+import zlib
 from dataclasses import dataclass
 
 import cv2
@@ -22,6 +23,7 @@ from vid2phys.types import Array, Camera, Clip
 RADIUS_M = 0.06
 SIZE = 96
 GRAY = 90.0
+LEAST_PEAK = 0.02  # of a disc that is not seen
 _ANGLES = np.pi / 4 + np.pi / 2 * np.arange(4)
 
 
@@ -112,7 +114,8 @@ class Candidates:
 
 
 class PaintedModel:
-    """Reads colours; its labels and its front map have a seeded will of their own."""
+    """Reads colours; its labels and its front map have a will of their own, which a view and the seed decide: tracking
+    reads in threads, in whatever order."""
 
     view_size = SIZE
     points_body = POINTS
@@ -126,14 +129,15 @@ class PaintedModel:
     ) -> None:
         """torn_rad: angles of point 0 about the middle of the view between which half of the points are called by
         another label than the rest, unless it is known about where they are."""
-        self.rng, self.locates, self.random_labels = np.random.default_rng(seed), locates, random_labels
+        self.seed, self.locates, self.random_labels = seed, locates, random_labels
         self.torn_rad = torn_rad
 
     def read(self, images: NDArray[np.uint8], places_px: Array | None = None) -> Reading:
-        true_points, peak = zip(*(self._colors(image) for image in images), strict=True)
+        wills = [np.random.default_rng([self.seed, zlib.crc32(image.tobytes())]) for image in images]
+        true_points, peak = zip(*map(self._colors, images, wills), strict=True)
         points, found = np.stack(true_points), np.stack(peak)
-        front = np.stack([self._front(p[self.front]) for p in points])
-        element = self.rng.integers(4, size=len(images)) if self.random_labels else np.zeros(len(images), dtype=int)
+        front = np.stack([self._front(p[self.front], will) for p, will in zip(points, wills, strict=True)])
+        element = np.array([will.integers(4) if self.random_labels else 0 for will in wills])
         if places_px is not None:  # the labelling nearest to what is expected
             off = np.linalg.norm(points[:, PERMUTATION] - places_px[:, None], axis=-1).sum(axis=-1)
             element = off.argmin(axis=1)
@@ -142,11 +146,11 @@ class PaintedModel:
             angle = np.arctan2(*(points[:, 0] - 0.5 * (SIZE - 1)).T[::-1])
             torn = (angle > self.torn_rad[0]) & (angle < self.torn_rad[1])
             order[torn, ::2] = PERMUTATION[(element[torn] + 2) % 4, ::2]
-        points = np.take_along_axis(points, order[..., None], axis=1)
-        covariance = np.broadcast_to(np.eye(2), (*points.shape, 2)).copy()
-        return Reading(points, covariance, np.take_along_axis(found, order, axis=1), front)
+        points, found = np.take_along_axis(points, order[..., None], axis=1), np.take_along_axis(found, order, axis=1)
+        std = np.where(found > LEAST_PEAK, 1.0, SIZE / 4)  # a hidden disc may be anywhere
+        return Reading(points, std[..., None, None] ** 2 * np.eye(2), found, front)
 
-    def _colors(self, image: NDArray[np.uint8]) -> tuple[Array, Array]:
+    def _colors(self, image: NDArray[np.uint8], will: np.random.Generator) -> tuple[Array, Array]:
         v, u = np.mgrid[:SIZE, :SIZE]
         distance = ((image[:, :, None].astype(float) - COLORS) ** 2).sum(-1)
         weight = np.exp(-0.5 * distance / 30.0**2)
@@ -155,14 +159,15 @@ class PaintedModel:
             np.stack([(weight * u[..., None]).sum((0, 1)), (weight * v[..., None]).sum((0, 1))], -1)
             / (mass + 1e-9)[:, None]
         )
-        nowhere = self.rng.uniform(0, SIZE, (8, 2))
-        return np.where((mass > 4.0)[:, None], mean, nowhere), np.clip(mass / 12.0, 0.02, 1.0)
+        nowhere = will.uniform(0, SIZE, (8, 2))
+        there = mass > 4.0
+        return np.where(there[:, None], mean, nowhere), np.where(there, np.minimum(mass / 12.0, 1.0), LEAST_PEAK)
 
-    def _front(self, point: Array) -> Array:
+    def _front(self, point: Array, will: np.random.Generator) -> Array:
         cells = SIZE // 4
         v, u = np.mgrid[:cells, :cells] * 4 + 1.5
-        log = -0.5 * ((u - point[0]) ** 2 + (v - point[1]) ** 2) / 6.0**2 + self.rng.normal(0.0, 0.5)
-        if self.rng.random() < 0.2:
+        log = -0.5 * ((u - point[0]) ** 2 + (v - point[1]) ** 2) / 6.0**2 + will.normal(0.0, 0.5)
+        if will.random() < 0.2:
             log = np.zeros_like(u)
         return log - np.log(np.exp(log).sum())
 

@@ -34,8 +34,11 @@ def _rotation_error(track: Track, scene: Scene) -> Array:
 def _assert_labels_are_true(result: Track, scene: Scene) -> None:
     truth = project_points(scene.rotation, scene.translation, POINTS)
     error = np.linalg.norm(result.observation.bearings - truth, axis=-1) * CAMERA.K[0, 0]
-    assert np.median(error[result.observation.visible]) < 0.3
-    assert np.percentile(error[result.observation.visible], 99) < 2.0
+    std = np.sqrt(np.linalg.det(result.observation.covariance)) ** 0.5 * CAMERA.K[0, 0]
+    sure = result.observation.visible & (std < 3.0)  # px; not the discs that hide behind others
+    assert sure.sum() > 0.75 * result.observation.visible.sum()
+    assert np.median(error[sure]) < 0.3
+    assert np.percentile(error[sure], 99) < 2.0
 
 
 @pytest.mark.parametrize("locates", [True, False], ids=["coarse network", "motion alone"])
