@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ import torch
 from vid2phys.errors import UsageError
 from vid2phys.reproduce import available, gradsim_table1, gradsim_table2, reproduce
 from vid2phys.reproduce.gradsim.cells import rng_of
+from vid2phys.reproduce.gradsim.filmed import by_states
 from vid2phys.reproduce.gradsim.pushed import DENSITIES, mass_of, name_of, pushed, volume_of
 from vid2phys.reproduce.gradsim.sliding import RANGES, sliding
+from vid2phys.reproduce.gradsim.smoothing import roughness
 from vid2phys.reproduce.gradsim.soft import SPREAD, cloth, varying
 from vid2phys.reproduce.gradsim_landscapes import described
 from vid2phys.reproduce.table import Setting
@@ -59,6 +63,23 @@ def test_particles_are_judged_together() -> None:
     factors = varying(np.random.default_rng(1), np.random.default_rng(2).uniform(size=(50, 3)))
     assert np.abs(factors - 1.0).max() <= SPREAD
     assert np.ptp(factors) > 0.3 * SPREAD
+
+
+def test_smooth_steps_find_what_every_particle_has() -> None:
+    sheet = cloth(np.random.default_rng(5), cells=3, frames=5, size_px=16)
+    how: dict[str, Any] = {"rate": 0.1, "iterations": 30, "optimizer": "lbfgs"}
+    smooth, rough = (by_states(each, **how).values for each in (sheet, replace(sheet, smoothing=None)))
+    assert sheet.errors(smooth)["velocity"] < 0.1
+    assert sheet.errors(rough)["velocity"] > 0.2
+
+
+def test_smoothing_leaves_what_is_even_and_calms_what_is_not() -> None:
+    points, cells = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]])
+    rough = roughness(points, cells, 0.5)
+    np.testing.assert_allclose(rough @ np.ones(4), 1.0)
+    np.testing.assert_allclose(rough, rough.T)
+    across = np.array([1.0, -1.0, 1.0, -1.0])  # its four sides have a difference of 2 each, its diagonal none
+    np.testing.assert_allclose(rough @ across, (1.0 + 0.25 * 4.0) * across)
 
 
 @pytest.mark.parametrize("module", [gradsim_table1, gradsim_table2])

@@ -13,6 +13,7 @@ from vid2phys.reproduce.gradsim import reach
 from vid2phys.reproduce.gradsim.goals import Control
 from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at
 from vid2phys.reproduce.gradsim.reach import Task
+from vid2phys.reproduce.gradsim.smoothing import roughness
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.types import Array
 
@@ -59,8 +60,8 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int
     held = np.zeros((steps, len(cloth.control_names)))
     rest = torch.from_numpy(cloth.rest_m.ravel())
 
-    roughness = _roughness(cloth)
-    smooth = torch.from_numpy(np.linalg.inv(roughness))
+    rough = roughness(cloth.rest_m, cloth.elements, _SMOOTHED_M)
+    smooth = torch.from_numpy(np.linalg.inv(rough))
 
     def drive(unknowns: Tensor) -> tuple[Tensor, Tensor]:
         count = len(unknowns)
@@ -69,7 +70,7 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int
         return initial, torch.from_numpy(held).expand(count, -1, -1)
 
     def drawn(rng: np.random.Generator) -> Array:
-        return (roughness @ thrown(cloth.rest_m, rng)).ravel()
+        return (rough @ thrown(cloth.rest_m, rng)).ravel()
 
     start = cloth.state(cloth.rest_m, thrown(cloth.rest_m, np.random.default_rng([seed, 7])))
     goal = simulate(cloth, start[None], held[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
@@ -78,20 +79,6 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int
     stage = Stage((Actor.of(cloth, albedo=(1.0, 1.0, 1.0), paint=paint),), camera)
     shot = Shot(cloth, stage, 1.0 / _FPS, steps, substeps=substeps)
     return Task(shot, parameters, drive, drawn, goal, dense=False)
-
-
-def _roughness(cloth: Cloth) -> Array:
-    """(1 + l^2 laplacian) [V, V] of the sheet's edges: velocities times this are what is moved.
-
-    A gradient by velocities is that of outlines, vertex by vertex; by these unknowns it is smoothed over a length l
-    (Neuberger, Sobolev Gradients and Differential Equations, 1997), and no velocities are out of reach.
-    """
-    laplacian = np.zeros((len(cloth.rest_m),) * 2)
-    for a, b in {tuple(sorted((t[i], t[i - 1]))) for t in cloth.elements.tolist() for i in range(3)}:
-        weight = 1.0 / float(np.square(cloth.rest_m[a] - cloth.rest_m[b]).sum())
-        laplacian[[a, b], [a, b]] += weight
-        laplacian[[a, b], [b, a]] -= weight
-    return np.eye(len(laplacian)) + _SMOOTHED_M**2 * laplacian
 
 
 def thrown(points_m: Array, rng: np.random.Generator) -> Array:

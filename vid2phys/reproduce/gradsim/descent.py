@@ -15,6 +15,7 @@ from vid2phys.types import Array
 
 OPTIMIZERS = ("adam", "sgd", "lbfgs")
 _LAST = 1e-3  # of the first rate, at the end of a cosine
+_REMEMBERED = (20, 100)  # least and most steps that quasi-Newton looks back on; between them one for each unknown
 
 
 @dataclass(frozen=True)
@@ -129,5 +130,6 @@ def _quasi_newton(kept: _Kept, start: Array, low: Array, high: Array, rate: floa
         return value / first, slope * (rate / first)
 
     bounds = list(zip(low / rate, high / rate, strict=True))
-    options = {"maxiter": kept.most, "maxfun": 2 * kept.most, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+    memory = int(np.clip(len(start), *_REMEMBERED))
+    options = {"maxiter": kept.most, "maxfun": 2 * kept.most, "ftol": 0.0, "gtol": 0.0, "maxcor": memory}
     minimize(scaled, start / rate, jac=True, method="L-BFGS-B", bounds=bounds, options=options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,14 +32,16 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 class Filmed:
     """unknown: what is sought, all free, with its values at the start and its bounds. truth: [U] in SI. inputs: what a
     motion follows from, by the unknowns [U] in SI; differentiable. groups: indices of unknowns that are judged
-    together (numbers of the particles of a body), by name; none: each is judged by itself. seen: the pictures of it,
-    where they are of something else than this model (None: what the true motion looks like)."""
+    together (numbers of the particles of a body), by name; none: each is judged by itself. smoothing: [U, U] that steps
+    of descents, in solver coordinates, are smoothed by (None: as they are). seen: the pictures of it, where they are of
+    something else than this model (None: what the true motion looks like)."""
 
     shot: Shot
     unknown: Parameters
     truth: Array
     inputs: Callable[[Tensor], Inputs]
     groups: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    smoothing: Array | None = None
     seen: Target | None = None
 
     @property
@@ -127,7 +129,19 @@ def _descend(
     filmed: Filmed, loss: Callable[[Tensor], Tensor], rate: float, iterations: int, optimizer: str
 ) -> Descended:
     (low, high), start = filmed.bounds, filmed.start
-    return descend(loss, start, rate=rate, iterations=iterations, optimizer=optimizer, lower=low, upper=high)
+    if filmed.smoothing is None:
+        return descend(loss, start, rate=rate, iterations=iterations, optimizer=optimizer, lower=low, upper=high)
+    smooth, begin, ends = (torch.from_numpy(each) for each in (filmed.smoothing, start, np.stack([low, high])))
+
+    def free(unknowns: Tensor) -> Tensor:
+        return (begin + smooth @ unknowns).clamp(ends[0], ends[1])
+
+    found = descend(
+        lambda unknowns: loss(free(unknowns)), np.zeros_like(start),
+        rate=rate, iterations=iterations, optimizer=optimizer,
+    )  # fmt: skip
+    path = np.array([free(torch.from_numpy(each)).numpy() for each in found.path])
+    return replace(found, values=free(torch.from_numpy(found.values)).numpy(), path=path)
 
 
 def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fit:

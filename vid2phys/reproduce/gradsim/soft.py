@@ -15,6 +15,7 @@ from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import box_tets
 from vid2phys.reproduce.gradsim.filmed import Filmed, Inputs
 from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at, waves
+from vid2phys.reproduce.gradsim.smoothing import roughness
 from vid2phys.types import Array, Parameter, Parameters
 
 BEAM_M, BEAM_CELLS = (0.4, 0.1, 0.1), (6, 2, 2)
@@ -24,6 +25,7 @@ DENSITY, _DAMPING = 1000.0, 40.0
 SPREAD = 0.5  # of masses, either way, over a body
 _CLOTH = {"shear_stiffness": 5.0, "area_stiffness": 8.0}
 _FRAME_S = 1.0 / 30.0
+_SMOOTHED = 0.2  # of a body's width: over which descents by numbers of particles are smoothed
 _REACH = {"mass": (0.25, 4.0), "moduli": (0.2, 2.5)}  # bounds, times the mean density, or the ends of the range
 
 
@@ -101,8 +103,10 @@ def _soft(
         Parameter(name, parameters[name].unit, float(start), float(low), float(high), "log", free=True)
         for name, start, low, high in zip(names, starts, lower, upper, strict=True)
     ]
-    groups = {"mass": np.arange(len(free))} if unknown == "mass" else {}
-    return Filmed(shot, Parameters(tuple(sought)), base[columns], inputs, groups)
+    if unknown == "moduli":
+        return Filmed(shot, Parameters(tuple(sought)), base[columns], inputs)
+    groups, smoothing = {"mass": np.arange(len(free))}, _smoothing(vertices, tets)[np.ix_(free, free)]
+    return Filmed(shot, Parameters(tuple(sought)), base[columns], inputs, groups, smoothing)
 
 
 def cloth(rng: np.random.Generator, *, cells: int = 5, frames: int = 9, size_px: int = 64) -> Filmed:
@@ -125,7 +129,14 @@ def cloth(rng: np.random.Generator, *, cells: int = 5, frames: int = 9, size_px:
     sought = [
         Parameter(f"velocity_{axis}_{i}", "m/s", 0.0, -10.0, 10.0, free=True) for i in range(count) for axis in "xyz"
     ]
-    return Filmed(shot, Parameters(tuple(sought)), truth.ravel(), inputs, {"velocity": np.arange(3 * count)})
+    groups = {"velocity": np.arange(3 * count)}
+    smoothing: Array = np.kron(_smoothing(rest, system.elements), np.eye(3)).astype(float)
+    return Filmed(shot, Parameters(tuple(sought)), truth.ravel(), inputs, groups, smoothing)
+
+
+def _smoothing(points: Array, cells: NDArray[np.int64]) -> Array:
+    """Of numbers of all vertices, [V, V] (`Filmed.smoothing`)."""
+    return np.asarray(np.linalg.inv(roughness(points, cells, _SMOOTHED * float(np.ptp(points, axis=0).max()))))
 
 
 def varying(rng: np.random.Generator, points: Array) -> Array:
