@@ -26,7 +26,7 @@ from vid2phys.reproduce.table import Setting, Table, row
 from vid2phys.types import Array
 
 NAME, BODIES, METHODS = "gradsim-smoke", ("goal", "film"), ("random", "diffphysics", "pixel")
-VERSION = 1  # raise when outcomes are made in another way
+VERSION = 2  # raise when outcomes are made in another way
 _SPAN_S, _SIDE_M = 1.0, 1.0  # of the motion, and of the grid
 _SMOOTHED = 0.05  # of the side: over which gradients are smoothed
 _WIND_M_S, _BEGUN = 0.3, 0.2  # of eddies; the share of random ones that descents begin with

@@ -44,7 +44,7 @@ class Control:
     notes: tuple[str, ...]
     paper: dict[str, float]
     lengths: int = LENGTHS
-    version: int = 1
+    version: int = 2
 
     def table(self, setting: Setting) -> Table:
         """Fills what this sitting is for."""
@@ -159,7 +159,7 @@ _NOTES = (
     "of as many motions as a step of the others rolls out. All begin with the same random unknowns, of walker and "
     "cloth those of eight that end nearest to the picture. What is sought, the goals and the bodies' constants are "
     "ours: the paper publishes pictures only.",
-    "A step goes along a conjugate gradient, as far as the best of a few lengths that are rolled out together. "
+    "A step goes the way of L-BFGS, as far as the best of a few lengths that are rolled out together. "
     "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
     "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "
     f"{REACHED:.0%} of the body's size, mean over those that come there; `reached`: their share. `vertices_m`: RMS "

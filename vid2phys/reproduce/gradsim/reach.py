@@ -8,13 +8,14 @@ goal's middle is, in space, and pulls the body's there. `random` draws unknowns.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from scipy.optimize import LbfgsInvHessProduct
 from torch import Tensor
 
 from vid2phys.engine.rollout import rollout, simulate
@@ -181,14 +182,14 @@ def reach(
 
 
 def descended(task: Motion, method: str, start: Array, steps: int, lengths: int = LENGTHS) -> Reached:
-    """Conjugate gradients (Polak and Ribiere, 1969, begun anew where they turn round) without a search for each length.
+    """Quasi-Newton steps (`_downhill`) without a search for each length.
 
     A step is as long as the best of a few that are rolled out together: the longest is that of a parabola which ends at
     zero along the way, the second that of a straight line, and so on by halves. The loss is never raised; where all
     are too long they are shortened further, a few times.
     """
     began, at, curve, ended, rollouts = time.monotonic(), start, list[dict[str, float]](), None, 0
-    loss, before, way = task.loss(method), None, np.zeros(0)
+    loss, before, learnt = task.loss(method), None, list[tuple[Array, Array]]()
     for step in range(steps + 1):
         unknowns = torch.from_numpy(at[None].copy()).requires_grad_(step < steps)
         states = task.states(unknowns)[0]
@@ -201,11 +202,11 @@ def descended(task: Motion, method: str, start: Array, steps: int, lengths: int 
         if not slope.any() or not np.isfinite(slope).all():
             ended = "the loss has no gradient" if np.isfinite(slope).all() else "the gradient is not finite"
             break
-        kept = 0.0 if before is None else max(0.0, float(slope @ (slope - before) / (before @ before)))
-        way = -slope + kept * way if kept > 0.0 else -slope
-        if slope @ way >= 0.0:
-            way = -slope
-        before, moved = slope, None
+        if before is not None:
+            move, bend = at - before[0], slope - before[1]
+            if move @ bend > 0.0:
+                learnt.append((move, bend))
+        before, moved, way = (at, slope), None, _downhill(slope, learnt)
         longest = -2.0 * float(value.detach() / (slope @ way))
         for shrunk in range(_SHRUNK):
             tried = longest * 0.5 ** (lengths * shrunk + np.arange(lengths))
@@ -218,6 +219,18 @@ def descended(task: Motion, method: str, start: Array, steps: int, lengths: int 
             break
         at = moved
     return Reached(at, curve, time.monotonic() - began, ended)
+
+
+def _downhill(slope: Array, learnt: Sequence[tuple[Array, Array]]) -> Array:
+    """The way of L-BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), which remembers all steps.
+
+    slope: [U]. learnt: moves [U] and what the gradient [U] changed by along each.
+    """
+    if not learnt:
+        return -slope
+    moves, bends = (np.array(each) for each in zip(*learnt, strict=True))
+    scale = float(moves[-1] @ bends[-1] / (bends[-1] @ bends[-1]))  # of the inverse where nothing was learnt
+    return np.asarray(-scale * LbfgsInvHessProduct(moves / scale, bends).matvec(slope))
 
 
 def _best(task: Motion, loss: Loss, candidates: Array, below: float) -> Array | None:
