@@ -19,6 +19,7 @@ from tests.synthetic import noisy_result, save_run, short_flight
 from tests.unit.test_given_points import write_sample_keypoints
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.run import load_observation
+from vid2phys.tasks import batch_workers
 from vid2phys.tasks.batch import batch, read_jobs
 from vid2phys.tasks.config import read_config
 
@@ -202,6 +203,25 @@ def test_an_interrupted_batch_ends_its_processes_and_can_go_on(keypoints: Path) 
     with (out / ".lock").open("w") as lock:  # no process of it is alive
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not (out / "good").exists()
+
+
+@pytest.mark.parametrize(("deaf", "code"), [(1, 0), (9, -signal.SIGKILL)], ids=["to the first", "to all"])
+def test_a_process_that_misses_its_signal_is_ended_all_the_same(
+    deaf: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_workers, "_GRACE_S", 0.3)
+    script = (
+        "import signal, sys, time\nheard = []\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: heard.append(1) if len(heard) < {deaf} else sys.exit(0))\n"
+        "print(flush=True)\nwhile True: time.sleep(0.01)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it listens
+        running = batch_workers._Running()
+        running.add(process)
+        running.stop()
+        assert process.wait(10.0) == code
 
 
 @pytest.mark.slow

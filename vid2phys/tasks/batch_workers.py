@@ -15,6 +15,7 @@ from pathlib import Path
 from vid2phys.cluster import connected
 
 _THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+_GRACE_S = 5.0  # for a process to end and to clear its run away
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,15 @@ class _Running:
                 process.terminate()
 
     def stop(self) -> None:
-        """End all."""
+        """End all: asked once, asked again where a library swallowed that as it was imported, killed at last."""
         with self._guard:
             self._stopped = True
             for process in self._processes:
                 process.terminate()
+        for process in self._processes:
+            for next_means in (process.terminate, process.kill):
+                try:
+                    process.wait(_GRACE_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    next_means()
