@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from vid2phys.reproduce import gradsim_pendulum
 from vid2phys.reproduce.gradsim.discs import discs
 from vid2phys.reproduce.gradsim.reach import descended
 from vid2phys.reproduce.gradsim_pendulum import descended as swung
@@ -71,6 +72,11 @@ def test_ours_finds_all_unknowns_of_a_pendulum(body: str) -> None:
     pictures = truth.drawn(truth.centres(torch.from_numpy(truth.unknowns()[None])))[0]
     found = fitted(truth, guessed(truth, rng, 16), pictures)
     np.testing.assert_allclose(found.values, truth.unknowns(), atol=1e-6)
+
+
+def test_what_pictures_do_not_tell_has_no_end() -> None:
+    widths = gradsim_pendulum._widths(np.diag([4.0, 0.0, 1.0]))
+    np.testing.assert_allclose(widths, [0.98, np.inf, 1.96])
 
 
 def test_gradsim_s_way_comes_near_from_pictures() -> None:
