@@ -110,8 +110,11 @@ def test_a_white_furnace_keeps_the_energy(renderer, pose) -> None:
         environment_scale=1.0,
     )
     radiance = renderer.render(*pose, white, seed=2).radiance
-    inside = radiance[..., 3] == 1
+    inside, edge = radiance[..., 3] == 1, (radiance[..., 3] > 0) & (radiance[..., 3] < 1)
     assert radiance[inside][:, :3].mean() == pytest.approx(1.0, abs=0.06)
+    assert edge.sum() > 20
+    covered = radiance[edge][:, 3].sum()  # what is shaded there are the rays that met the body
+    assert radiance[edge][:, :3].mean(axis=1).sum() / covered == pytest.approx(1.0, abs=0.06)
 
 
 @pytest.mark.parametrize("roughness", [0.2, 0.6])

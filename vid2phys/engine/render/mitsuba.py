@@ -185,7 +185,8 @@ class Renderer:
         with dr.suspend_grad():
             blocker = self._scene.ray_intersect_preliminary(si.spawn_ray(si.to_world(dr.detach(wo))))
             blocked = blocker.is_valid()
-            blocking_face, place = dr.select(blocked, blocker.prim_index, 0), blocker.prim_uv
+            blocking_face = dr.select(blocked, blocker.prim_index, 0)
+            place = dr.select(blocked, blocker.prim_uv, 0.0)  # what a miss has there may be anything
         light, sky_density = self._sky(si, si.to_world(wo))
         light *= scale * density / (density + sky_density)
         arriving = dr.select(blocked, values.color(blocking_face, place) * values.ambient, light)
@@ -210,7 +211,8 @@ class Renderer:
         """Camera rays of these lanes and the random numbers that follow; the same for a lane whatever the others."""
         mi, dr = self.mi, self.dr
         rotation, origin, (fx, fy, cx, cy) = camera
-        random = mi.PCG32(dr.width(lanes), dr.opaque(mi.UInt64, seed), mi.UInt64(lanes))
+        # Of size 1: for more, Dr.Jit adds to a lane's stream its place among the others.
+        random = mi.PCG32(1, dr.opaque(mi.UInt64, seed), mi.UInt64(lanes))
         pixel = lanes // self.spp
         row = pixel // self.size
         column = pixel - row * self.size
