@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from vid2phys.engine import systems
+from vid2phys.engine import replay, systems
 from vid2phys.engine.kernels.runtime import wp
-from vid2phys.engine.rollout import linearize, rollout, run_interval, simulate
+from vid2phys.engine.rollout import linearize, rollout, simulate
+from vid2phys.engine.stepping import run_interval
 from vid2phys.engine.system import System
 from vid2phys.engine.systems.rigid_contact import Box, Sphere
 from vid2phys.errors import SimulationError, UsageError
@@ -119,6 +120,28 @@ def test_names_fit_the_layout(system: System) -> None:
     assert "imits" in (type(system).__doc__ or "")
     for p in system.parameters():
         assert p.lower <= p.value <= p.upper
+
+
+def test_replays_are_what_launches_are(scheme: tuple[System, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    system, integrator = scheme
+    if not system.only_launches(integrator):
+        pytest.skip("its steps are more than launches")
+    results: dict[str, list[Array]] = {"launched": [], "replayed": []}
+    for way, often in (("launched", 10**9), ("replayed", 0)):
+        monkeypatch.setattr(replay, "_OFTEN", often)
+        for seed in (1, 2):  # of the second, nothing of the first may be left
+            *inputs, parameters = scene(system, seed=seed)
+            dt_s = interval_s(system, parameters, 3)
+            how = {"integrator": integrator, "substeps": 3}
+            results[way].append(simulate(system, *inputs, parameters, dt_s, **how))
+            tensors = [torch.tensor(a, requires_grad=True) for a in (*inputs, parameters)]
+            states = rollout(system, *tensors, dt_s, **how)
+            loss = (states * torch.linspace(-1.0, 1.0, states.shape[-1], dtype=torch.float64)).sum()
+            others = [torch.tensor(a, requires_grad=True) for a in scene(system, seed=seed + 2)]
+            rollout(system, *others, dt_s, **how)  # before the first one's way back
+            results[way] += [states.detach().numpy(), *(g.numpy() for g in torch.autograd.grad(loss, tensors))]
+    for launched, replayed in zip(results["launched"], results["replayed"], strict=True):
+        np.testing.assert_array_equal(replayed, launched)
 
 
 def test_retract_and_local_are_inverse(system: System) -> None:

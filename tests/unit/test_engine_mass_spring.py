@@ -7,7 +7,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from vid2phys.engine.kernels.runtime import wp
-from vid2phys.engine.rollout import linearize, run_interval, simulate
+from vid2phys.engine.rollout import linearize, simulate
+from vid2phys.engine.stepping import run_interval
 from vid2phys.engine.systems.mass_spring import MassSpring
 from vid2phys.errors import InputError, SimulationError, UsageError
 from vid2phys.types import Array

@@ -12,7 +12,8 @@ from torch.autograd.function import once_differentiable
 
 from vid2phys.engine.checks import require_finite_states
 from vid2phys.engine.kernels.runtime import wp
-from vid2phys.engine.rollout import fill_states, run_interval
+from vid2phys.engine.replay import replay_of
+from vid2phys.engine.stepping import fill_states, run_interval
 from vid2phys.engine.system import CompiledIntervals, Integrator, Precision, System, compiled_intervals
 from vid2phys.types import Array
 
@@ -41,10 +42,15 @@ def differentiable_rollout(
 ) -> torch.Tensor:
     """See `rollout.rollout`. tensors: initial states [B, N], controls [B, S, M], parameters [P] or [B, P]."""
     initial, controls, parameters = (t.to(device=device, dtype=torch.float64) for t in tensors)
-    compiled = compiled_intervals(system, integrator, device, precision)
+    parameters = parameters.reshape(-1, parameters.shape[-1])
+    shapes = (*(tuple(t.shape) for t in (initial, controls, parameters)), (1, len(intervals_s)))
+    gradient = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    compiled = compiled_intervals(system, integrator, device, precision) or replay_of(
+        system, shapes, integrator=integrator, substeps=substeps, device=device, gradient=gradient
+    )
     settings = _Settings(system, intervals_s, integrator, substeps, compiled, precision)
     function = _Rollout if compiled is None else _CompiledRollout
-    states: torch.Tensor = function.apply(initial, controls, parameters.reshape(-1, parameters.shape[-1]), settings)
+    states: torch.Tensor = function.apply(initial, controls, parameters, settings)
     return states.transpose(0, 1)
 
 

@@ -7,14 +7,14 @@ by a linear recursion).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vid2phys.engine.checks import check_inputs, require_finite_states
+from vid2phys.engine.replay import replay_of
+from vid2phys.engine.stepping import fill_states, run_interval
 from vid2phys.engine.system import Integrator, Precision, System, check_scheme, compiled_intervals
 from vid2phys.types import Array
 
@@ -66,7 +66,10 @@ def simulate(
     check_inputs(system, initial_states, controls, parameters, intervals, integrator=scheme, substeps=substeps)
     states = np.empty((controls.shape[1] + 1, *initial_states.shape))
     states[0] = initial_states
-    compiled = compiled_intervals(system, scheme, device, precision)
+    shapes = tuple(a.shape for a in (initial_states, controls, parameters, intervals))
+    compiled = compiled_intervals(system, scheme, device, precision) or replay_of(
+        system, shapes, integrator=scheme, substeps=substeps, device=device, gradient=False
+    )
     if compiled is not None:
         compiled.forward(states, controls, parameters, intervals, substeps=substeps, precision=precision)
     else:
@@ -147,47 +150,3 @@ def linearize(
     tape.backward(grads={out: wp.array(seeds, dtype=wp.float64, device=device)})
     by_state, by_control, by_parameter = (a.grad.numpy().reshape(len(states), size, -1) for a in inputs)
     return Linearization(next_states, by_state @ system.tangent_basis(states), by_control.copy(), by_parameter.copy())
-
-
-def run_interval(
-    system: System,
-    states: Any,
-    controls: Any,
-    parameters: Any,
-    dt_s: Any,
-    *,
-    step: int,
-    integrator: Integrator,
-    substeps: int,
-    fresh: Iterator[Any] | None = None,
-) -> Any:
-    """Warp arrays in, the states after interval `step` out, a fresh array a substep: a tape may record it.
-
-    fresh: where those arrays [B, N] come from, if not made here.
-    """
-    from vid2phys.engine.kernels.runtime import wp
-
-    for _ in range(substeps):
-        out = wp.empty_like(states, requires_grad=states.requires_grad) if fresh is None else next(fresh)
-        system.launch_step(
-            states, controls, parameters, dt_s, out, step=step, fraction=1.0 / substeps, integrator=integrator
-        )
-        states = out
-    return states
-
-
-def fill_states(
-    system: System, buffer: Any, controls: Any, parameters: Any, dt_s: Any, *, integrator: Integrator, substeps: int
-) -> None:
-    """Fill buffer[1:] of the Warp array [S + 1, B, N] from buffer[0], without gradients."""
-    from vid2phys.engine.kernels.runtime import wp
-
-    scratch = [wp.empty_like(buffer[0]) for _ in range(min(substeps - 1, 2))]
-    views = [buffer[k] for k in range(buffer.shape[0])]
-    for step, (source, target) in enumerate(pairwise(views)):
-        for substep in range(substeps):
-            out = target if substep == substeps - 1 else scratch[substep % 2]
-            system.launch_step(
-                source, controls, parameters, dt_s, out, step=step, fraction=1.0 / substeps, integrator=integrator
-            )
-            source = out

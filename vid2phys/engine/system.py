@@ -110,6 +110,10 @@ class System(ABC):
         What is not a Warp kernel (a sparse solver) records its own adjoint on the tape (`warp.Tape.record_func`).
         """
 
+    def only_launches(self, integrator: Integrator) -> bool:
+        """Whether its steps are launches and nothing else, so that `engine.replay` may record them."""
+        return integrator != "implicit_euler"
+
     @abstractmethod
     def longest_step_s(self, parameters: Array) -> float:
         """Longest step of the explicit integrators [s] that is stable near rest, for one vector [P]; inf if any is."""
