@@ -207,7 +207,7 @@ def test_reinforce_finds_a_density() -> None:
 
 def test_the_table_has_the_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradsim_table1, "QUICK", 2)
-    monkeypatch.setattr(gradsim_table1, "_QUICK_ITERATIONS", 4)
+    monkeypatch.setattr(gradsim_table1, "_QUICK_STEPS", 4)
     monkeypatch.setattr(gradsim_table1, "_QUICK_TRAININGS", {"convlstm": (12, 30, 2), "efficientnet": (12, 30, 1)})
     methods = ("convlstm", "efficientnet", "reinforce")
 

@@ -32,11 +32,11 @@ METHODS = ("average", "random", *LEARNT, "reinforce", "diffphysics", "pixel", "o
 TRAINING, TEST, QUICK = 800, 200, 6
 PAPER_PIXEL = 9.0e-5  # relative, gradSim's table 1
 PAPER = {"convlstm": 0.0094, "efficientnet": 0.0094, "reinforce": 0.3668, "pixel": PAPER_PIXEL}
-VERSION = 1  # raise when outcomes are made in another way
+VERSION, _DESCENTS = 1, 2  # raise when outcomes are made in another way; of methods that descend gradients
 _TRAINED, _TESTED, _NOISE, _GUESS, _SAMPLED = 1, 2, 3, 4, 5  # streams of random numbers
-_ITERATIONS, _RATE = 80, 0.15
-_CANDIDATES = 17  # starts of ours, evenly between those bounds
-_SAMPLES, _DEVIATIONS, _QUICK_ITERATIONS = 8, (0.2, 2e-3), 20  # of reinforce
+_RATE, _ITERATIONS = 0.15, 40
+_CANDIDATES = 17  # starts of ours, evenly between the bounds; every fourth is one of descents that are caught
+_SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
 _SETTLED = 0.95  # share of objects
 # objects, every so manieth of the frames, epochs: about 3 h and 2 h on an idle core (1.2 and 9.5 ms a picture)
 _TRAININGS = {"convlstm": (TRAINING, 1, 200), "efficientnet": (TRAINING, 4, 60)}
@@ -47,8 +47,10 @@ _NOTES = [
     "impulses nor its meshes.",
     "No weight acts: gravity moves all masses alike, so that a mass shows by the known impulse alone.",
     "Methods that descend begin at a density drawn evenly from the whole range. `diffphysics` is given the true places "
-    "of all vertices in space, `pixel` the pictures (64 x 64, 16 of the 60 frames), `ours` the same pictures, by "
-    f"Levenberg and Marquardt, from the best of {_CANDIDATES} densities. `average` says the mean mass of {TRAINING} "
+    "of all vertices in space, `pixel` the pictures (64 x 64, 16 of the 60 frames); both by quasi-Newton steps "
+    "(L-BFGS-B), and from up to four other densities where they are caught on their way (more than 1e-8 of the first "
+    "loss is left; `starts`: how many were tried). `ours` has the same pictures and goes by Levenberg and Marquardt "
+    f"from the best of {_CANDIDATES} densities. `average` says the mean mass of {TRAINING} "
     "other objects, `random` that of a density drawn evenly.",
     "`convlstm` and `efficientnet` are trained here, from random weights, on exact renders of those other objects, one "
     "in eleven of them held out; `convlstm` sees all frames, `efficientnet` every fourth (quick runs: every fourth and "
@@ -57,7 +59,7 @@ _NOTES = [
     "layers. 'Not converged': the error on held-out objects was not flat at the end, or too few pictures were seen.",
     "`reinforce`: the score function's gradient of the same error of pictures, through MuJoCo, as a black box; "
     f"{_SAMPLES} samples a step, whose deviation goes from {_DEVIATIONS[0]:g} to {_DEVIATIONS[1]:g} of the density in "
-    f"{_ITERATIONS} steps ({_QUICK_ITERATIONS} in a quick run). These settings are ours, not the paper's. `settled`: "
+    f"{_STEPS} steps ({_QUICK_STEPS} in a quick run). These settings are ours, not the paper's. `settled`: "
     f"share of objects whose last quarter of steps moved the density by at most {FLAT:.0%}; 'not converged' where that "
     f"is less than {_SETTLED:.0%}.",
     "`images_seen`: by the network in its training, or for one estimate.",
@@ -83,7 +85,9 @@ def recipe_of(method: str, setting: Setting) -> Recipe:
 
 
 def _version(method: str, setting: Setting) -> int | str:
-    return f"{VERSION}-{recipe_of(method, setting).digest}" if method in LEARNT else VERSION
+    if method in LEARNT:
+        return f"{VERSION}-{recipe_of(method, setting).digest}"
+    return _DESCENTS if method in ("diffphysics", "pixel") else VERSION
 
 
 def _work(setting: Setting, method: str) -> Callable[[int], Outcome]:
@@ -116,10 +120,10 @@ def _columns(method: str) -> list[tuple[str, str, str]]:
     if method in LEARNT:
         return [seconds, seen, ("training_seconds", "training_seconds", "s")]
     columns = [("start_error", "start_error_density", "1"), seconds]
+    if method in ("diffphysics", "pixel"):
+        return [*columns, ("starts", "starts", "1")]
     if method == "reinforce":
         return [*columns, seen, ("settled", "settled", "1")]
-    if method != "ours":
-        return columns
     noisy = (
         ("mass_error_noisy", "noisy_error_density"),
         ("interval_coverage", "holds_density"),
@@ -140,11 +144,12 @@ def _outcome(setting: Setting, method: str, index: int) -> Outcome:
         return _by_score(setting, body, index)
     low, high = (float(end[0]) for end in body.bounds)
     starts = np.linspace(low, high, _CANDIDATES)[:, None]
-    return outcome_of(body, method, rng_of(setting, _NOISE, index), starts, rate=_RATE, iterations=_ITERATIONS)
+    how = {"rate": _RATE, "iterations": _ITERATIONS, "optimizer": "lbfgs", "again": starts[2::4]}
+    return outcome_of(body, method, rng_of(setting, _NOISE, index), starts, **how)
 
 
 def _by_score(setting: Setting, body: Filmed, index: int) -> Outcome:
-    iterations = _QUICK_ITERATIONS if setting.quick else _ITERATIONS
+    iterations = _QUICK_STEPS if setting.quick else _STEPS
     rng = rng_of(setting, _SAMPLED, index)
     descended = by_score(body, rng, samples=_SAMPLES, iterations=iterations, rate=_RATE, deviations=_DEVIATIONS)
     last = descended.path[-(iterations // 4) :]

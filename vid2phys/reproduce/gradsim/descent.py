@@ -21,13 +21,14 @@ _REMEMBERED = (20, 100)  # least and most steps that quasi-Newton looks back on;
 @dataclass(frozen=True)
 class Descended:
     """values: [U] of the least loss. losses, path: of each iteration, [I] and [I, U]. seconds: of all. failure: why it
-    stopped early, or None."""
+    stopped early, or None. starts: how many were tried."""
 
     values: Array
     losses: Array
     path: Array
     seconds: float
     failure: str | None = None
+    starts: int = 1
 
     @property
     def loss(self) -> float:
