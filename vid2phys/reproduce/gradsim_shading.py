@@ -13,7 +13,7 @@ from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
 from vid2phys.reproduce.gradsim.filmed import by_pixels
 from vid2phys.reproduce.gradsim.pushed import LOOKS, name_of, pushed
 from vid2phys.reproduce.panels import figure_at
-from vid2phys.reproduce.table import Setting, Table, short
+from vid2phys.reproduce.table import Setting, Table, row, short
 
 NAME = "gradsim-shading"
 BODIES = ("rigid",)
@@ -27,7 +27,8 @@ _NOTES = [
     "The same objects, pushes and starts as each other, filmed three ways: `color` (one colour a body, no light), "
     "`shading` (one colour, lit) and `texture` (waves of three colours through the body, lit). Pixels are descended by "
     "Adam with one schedule.",
-    f"`mass_error`: relative, at the end. `iterations`: until the error stays below {100 * _CLOSE:g} %.",
+    f"`mass_error`: relative, at the end. `iterations`: until the error stays below {100 * _CLOSE:g} %; `found`: share "
+    "of the objects of which it does. Those that are caught on their way decide the mean.",
 ]
 
 
@@ -40,10 +41,15 @@ def run(setting: Setting) -> Table:
 
 
 def _rows(cell: Cell) -> Rows:
-    return [
-        cell.row("mass_error", "error", "1"),
-        *(cell.row(name, name, "1") for name in ("start_error", "iterations")),
+    rows = [
+        cell.row(metric, metric.removeprefix("mass_"), "1") for metric in ("mass_error", "start_error", "iterations")
     ]
+    errors = [outcome["error"] for outcome in cell.outcomes()]
+    if errors:
+        rows.append(
+            row(cell.body, cell.method, "found", float(np.mean(np.array(errors) <= _CLOSE)), "1", n=len(errors))
+        )
+    return rows
 
 
 def _outcome(setting: Setting, look: str, index: int) -> Outcome:
