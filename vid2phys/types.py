@@ -171,6 +171,13 @@ class Parameters:
         free = [item for item in self.items if item.free]
         return np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free])
 
+    @property
+    def free_bounds(self) -> tuple[Array, Array]:
+        """Lower and upper ends of the free ones in solver coordinates, shape [number free] each."""
+        free = [item for item in self.items if item.free]
+        lower = [p.to_free(max(p.lower, np.exp(-_MOST_LOG)) if p.transform == "log" else p.lower) for p in free]
+        return np.array(lower), np.array([p.to_free(p.upper) for p in free])
+
     def free_vector(self) -> Array:
         """The free ones in solver coordinates, shape [number free]."""
         return np.array([item.to_free(item.value) for item in self.items if item.free])

@@ -95,11 +95,12 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
     plan = experiment.plan
     judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
     roll, units = newton.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
-    found = newton.solve(roll, judged, candidates(experiment, problem), units)
+    limits = problem.parameters.free_bounds
+    found = newton.solve(roll, judged, candidates(experiment, problem), units, limits=limits)
     if loss == "keypoint":
         for _ in range(_ROUNDS):
             whole = ClipResiduals.about(problem, found.states)
-            found = newton.solve(roll, whole, found.values[None], units)
+            found = newton.solve(roll, whole, found.values[None], units, limits=limits)
     return _in_papers_units(experiment, problem, found.values)
 
 

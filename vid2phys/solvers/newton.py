@@ -116,6 +116,7 @@ def solve(
     size = len(units)
     lower, upper = limits if limits is not None else (np.full(size, -np.inf), np.full(size, np.inf))
     search = _Search(roll, loss, units, prior or Prior.none(size), lower, upper)
+    starts = np.clip(starts, lower, upper)
     costs = _costs(search, starts)
     if not np.isfinite(costs).any():
         raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
@@ -131,10 +132,13 @@ def _descend(search: _Search, start: Array, cost: float, iterations: int) -> Fou
         used += 1
         residuals, jacobian, _ = _linearized(search, values)
         gradient, information = jacobian.T @ residuals, jacobian.T @ jacobian
+        held = (values <= search.lower) & (gradient > 0.0) | (values >= search.upper) & (gradient < 0.0)
+        free = ~held  # an unknown that is pulled beyond its end stays there
         while damping <= _MOST_DAMPING:
             scale = np.diag(np.maximum(np.diagonal(information), 1e-12))
-            candidate = values - units * np.linalg.solve(information + damping * scale, gradient)
-            candidate = np.clip(candidate, search.lower, search.upper)
+            step = np.zeros_like(values)
+            step[free] = np.linalg.solve((information + damping * scale)[np.ix_(free, free)], gradient[free])
+            candidate = np.clip(values - units * step, search.lower, search.upper)
             new_cost = float(_costs(search, candidate[None])[0])
             if new_cost <= cost:
                 break
@@ -166,10 +170,12 @@ def _costs(search: _Search, values: Array) -> Array:
 def _linearized(search: _Search, values: Array) -> tuple[Array, Array, Array]:
     """Residuals [R], their derivatives by the unknowns in units [R, U], and the states [F, N]."""
     steps = _STEP * np.diag(search.units)
-    states = search.roll(np.concatenate([values[None], values + steps, values - steps]))
+    above, below = np.minimum(values + steps, search.upper), np.maximum(values - steps, search.lower)
+    widths = np.maximum(np.diagonal(above - below) / search.units, 1e-300)  # of one that cannot change
+    states = search.roll(np.concatenate([values[None], above, below]))
     with torch.no_grad():
         off = [search.loss.residuals(torch.from_numpy(np.ascontiguousarray(each))).numpy() for each in states]
     size = len(values)
-    slopes = [(off[1 + i] - off[1 + size + i]) / (2.0 * _STEP) for i in range(size)]
+    slopes = [(off[1 + i] - off[1 + size + i]) / widths[i] for i in range(size)]
     residuals = np.concatenate([off[0], search.prior.residuals(values)])
     return residuals, np.vstack([np.stack(slopes, axis=1), search.prior.root * search.units]), states[0]

@@ -68,10 +68,9 @@ class Swing:
 
     def bounds(self) -> tuple[Array, Array]:
         """Lower and upper ones of the unknowns."""
-        free = [p for p in self.parameters if p.free]
         rest = np.full(len(self.moving), np.inf)
-        low = [p.to_free(max(p.lower, 1e-9)) if p.transform == "log" else p.lower for p in free]
-        return np.array([*low, *-rest]), np.array([*(p.to_free(p.upper) for p in free), *rest])
+        low, high = self.parameters.free_bounds
+        return np.array([*low, *-rest]), np.array([*high, *rest])
 
     def parts(self, unknowns: Tensor) -> tuple[Tensor, Tensor]:
         """First states [B, N] and parameters [B, P] in SI of unknowns [B, U]; differentiable."""

@@ -59,10 +59,7 @@ class Filmed:
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
         """Of the unknowns in solver coordinates, [U] each."""
-        with np.errstate(divide="ignore"):
-            low, high = ([p.to_free(end) for p, end in zip(self.unknown, ends, strict=True)]
-                         for ends in zip(*((p.lower, p.upper) for p in self.unknown), strict=True))  # fmt: skip
-        return np.array(low), np.array(high)
+        return self.unknown.free_bounds
 
     def values(self, free: Tensor) -> Tensor:
         """Solver coordinates [U] in SI."""

@@ -61,7 +61,7 @@ class Fit:
 def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
     """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
     units = parameters.free_units
-    found = newton.solve(roll, judge, starts, units)
+    found = newton.solve(roll, judge, starts, units, limits=parameters.free_bounds)
     fitted, names = parameters.fitted_at(found.values), parameters.free_names
     null = arrow.parameter_covariance(found.information, reference=np.diagonal(found.information))
     with torch.no_grad():

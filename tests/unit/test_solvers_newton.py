@@ -1,0 +1,55 @@
+"""Levenberg and Marquardt's descent within limits, on residuals whose minima are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from vid2phys.solvers import newton
+from vid2phys.types import Array
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Residuals of the unknowns, which are taken for the one state of a motion."""
+
+    of: Callable[[Tensor], Tensor]
+
+    def residuals(self, states: Tensor) -> Tensor:
+        return self.of(states[0])
+
+    def value(self, states: Tensor) -> Tensor:
+        return 0.5 * self.residuals(states).square().sum()
+
+
+def solved(of: Callable[[Tensor], Tensor], start: list[float], limits: tuple[list[float], list[float]]) -> newton.Found:
+    low, high = (np.array(end) for end in limits)
+
+    def roll(values: Array) -> Array:
+        return np.clip(values, low, high)[:, None]  # as parameters are: beyond their ends nothing changes
+
+    return newton.solve(roll, Judge(of), np.array([start]), np.ones(len(start)), limits=(low, high))
+
+
+def test_an_unknown_comes_back_from_its_end() -> None:
+    found = solved(lambda x: 10.0 * torch.atan(x - 3.0), [10.0], ([0.0], [20.0]))  # its first step is far too long
+    assert found.values == pytest.approx([3.0], abs=1e-4)
+
+
+def test_what_is_pulled_beyond_its_end_stays_there_and_the_others_make_the_best_of_it() -> None:
+    found = solved(
+        lambda x: torch.stack([x[0] + x[1] - 1.0, 2.0 * (x[0] - x[1] + 5.0)]), [4.0, 0.0], ([0.0, -9.0], [9.0, 9.0])
+    )
+    assert found.values == pytest.approx([0.0, 4.2], abs=1e-6)
+    assert found.converged
+    np.testing.assert_allclose(found.information, [[5.0, -3.0], [-3.0, 5.0]], atol=1e-6)  # its slope is one-sided there
+
+
+def test_starts_beyond_the_ends_are_put_there() -> None:
+    found = solved(lambda x: x - 1.5, [7.0], ([1.0], [2.0]))
+    assert found.values == pytest.approx([1.5])
