@@ -27,7 +27,7 @@ from vid2phys.types import Array, Mesh
 
 SCHEMA = "vid2phys.dataset/1"
 SHARD_SAMPLES = 32
-RECIPE = 1  # raise when the randomisation changes: old shards then do not mix with new ones
+RECIPE = 2  # raise when renders come out otherwise: old shards then do not mix with new ones
 _OPEN_SHARDS = 512
 
 
