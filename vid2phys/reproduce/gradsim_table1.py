@@ -32,10 +32,11 @@ METHODS = ("average", "random", *LEARNT, "reinforce", "diffphysics", "pixel", "o
 TRAINING, TEST, QUICK = 800, 200, 6
 PAPER_PIXEL = 9.0e-5  # relative, gradSim's table 1
 PAPER = {"convlstm": 0.0094, "efficientnet": 0.0094, "reinforce": 0.3668, "pixel": PAPER_PIXEL}
-VERSION, _DESCENTS = 1, 2  # raise when outcomes are made in another way; of methods that descend gradients
+VERSION, _DESCENTS = 1, 3  # raise when outcomes are made in another way; of methods that descend gradients
 _TRAINED, _TESTED, _NOISE, _GUESS, _SAMPLED = 1, 2, 3, 4, 5  # streams of random numbers
 _RATE, _ITERATIONS = 0.15, 40
-_CANDIDATES = 17  # starts of ours, evenly between the bounds; every fourth is one of descents that are caught
+_MOVES = np.log(2.0) * np.array([[1.0], [-1.0], [0.5], [-0.5]])  # of descents that are caught on their way
+_CANDIDATES = 17  # starts of ours, evenly between the bounds
 _SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
 _SETTLED = 0.95  # share of objects
 # objects, every so manieth of the frames, epochs: about 3 h and 2 h on an idle core (1.2 and 9.5 ms a picture)
@@ -48,10 +49,10 @@ _NOTES = [
     "No weight acts: gravity moves all masses alike, so that a mass shows by the known impulse alone.",
     "Methods that descend begin at a density drawn evenly from the whole range. `diffphysics` is given the true places "
     "of all vertices in space, `pixel` the pictures (64 x 64, 16 of the 60 frames); both by quasi-Newton steps "
-    "(L-BFGS-B), and from up to four other densities where they are caught on their way (more than 1e-8 of the first "
-    "loss is left; `starts`: how many were tried). `ours` has the same pictures and goes by Levenberg and Marquardt "
-    f"from the best of {_CANDIDATES} densities. `average` says the mean mass of {TRAINING} "
-    "other objects, `random` that of a density drawn evenly.",
+    "(L-BFGS-B), and from up to four densities about the best so far where they are caught on their way, so that more "
+    "than rounding is left (`starts`: how often they began). `ours` has the same pictures and goes by Levenberg and "
+    f"Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of {TRAINING} other objects, "
+    "`random` that of a density drawn evenly.",
     "`convlstm` and `efficientnet` are trained here, from random weights, on exact renders of those other objects, one "
     "in eleven of them held out; `convlstm` sees all frames, `efficientnet` every fourth (quick runs: every fourth and "
     "every twelfth). Both are given the way of the known impulse with the pictures. The paper's ConvLSTM row, beside "
@@ -144,7 +145,7 @@ def _outcome(setting: Setting, method: str, index: int) -> Outcome:
         return _by_score(setting, body, index)
     low, high = (float(end[0]) for end in body.bounds)
     starts = np.linspace(low, high, _CANDIDATES)[:, None]
-    how = {"rate": _RATE, "iterations": _ITERATIONS, "optimizer": "lbfgs", "again": starts[2::4]}
+    how = {"rate": _RATE, "iterations": _ITERATIONS, "optimizer": "lbfgs", "moves": _MOVES}
     return outcome_of(body, method, rng_of(setting, _NOISE, index), starts, **how)
 
 

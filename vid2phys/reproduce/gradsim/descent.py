@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vid2phys.errors import SimulationError, unknown_name
+from vid2phys.errors import SimulationError, UsageError, unknown_name
 from vid2phys.types import Array
 
 OPTIMIZERS = ("adam", "sgd", "lbfgs")
@@ -68,7 +68,7 @@ def descend(
             _by_gradient(kept, begin, low, high, optimizer, rate, momentum)
     except _Enough:
         pass
-    except SimulationError as error:
+    except (SimulationError, UsageError) as error:  # a step too long for such parameters is of the second kind
         failure = str(error)
     best = kept.path[int(np.argmin(kept.losses))] if kept.losses else begin
     return Descended(best, np.array(kept.losses), np.array(kept.path), time.monotonic() - began, failure)

@@ -24,7 +24,7 @@ from vid2phys.reproduce.gradsim.pixels import Shot, Target
 from vid2phys.solvers.newton import Motions
 from vid2phys.types import Array, Parameters
 
-_EXACT = 1e-8  # of the first loss: what a descent that ends at the truth leaves, and less
+_EXACT = 1e-14  # of the first loss: a descent that ends at the truth leaves rounding
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 """Initial state [N], controls [S, M] and parameters [P] of a motion."""
@@ -132,20 +132,25 @@ def _descend(
     rate: float,
     iterations: int,
     optimizer: str = "adam",
-    again: Array | None = None,
+    moves: Array | None = None,
 ) -> Descended:
-    """From the given start; then from those of `again` [A, U], one after the other, while more than `_EXACT` of the
-    first loss is left: the descent was caught on its way. The best of them, with the time of all."""
+    """From the given start; then, while more than `_EXACT` of the first loss is left, from the best point so far, moved
+    by the next of `moves` [A, U]: the descent was caught on its way. The best of all, with the time of all."""
     how: dict[str, Any] = {"rate": rate, "iterations": iterations, "optimizer": optimizer}
     if filmed.smoothing is not None:
         return _descend_smoothly(filmed, loss, how)
     low, high = filmed.bounds
     tries: list[Descended] = []
-    for start in (filmed.start, *([] if again is None else again)):
+
+    def go(start: Array) -> Descended:
         tries.append(descend(loss, np.clip(start, low, high), lower=low, upper=high, **how))
-        if tries[-1].loss <= _EXACT * tries[0].losses[:1].sum():
+        return tries[-1]
+
+    best = go(filmed.start)
+    for move in [] if moves is None else moves:
+        if best.loss <= _EXACT * tries[0].losses[:1].sum():
             break
-    best = min(tries, key=lambda found: found.loss)
+        best = min(best, go(best.values + move), key=lambda found: found.loss)
     return replace(best, seconds=sum(found.seconds for found in tries), starts=len(tries))
 
 
