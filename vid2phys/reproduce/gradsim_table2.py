@@ -24,10 +24,10 @@ METHODS = ("random", "diffphysics", "pixel", "ours")
 TEST, QUICK = 200, 2
 PAPER_PIXEL = {"mass": 2.9e-4, "k_d": 0.4, "k_e": 0.0026, "k_f": 0.0017, "mu": 0.0073}
 """gradSim's table 2."""
-VERSION = 3  # raise when outcomes are made in another way
+VERSION = 4  # raise when outcomes are made in another way
 _TESTED, _NOISE, _GUESS, _STARTS, _MOVES = 1, 2, 3, 4, 5  # streams of random numbers
 _ITERATIONS, _RATE = 150, 0.05
-_AGAIN, _MOVED = 6, 0.2  # times that a descent which is caught begins again, and how far away, in logarithms
+_MOVED = np.repeat([0.2, 0.5], [6, 14])  # how far away a descent that is caught begins again, in logarithms
 _CANDIDATES = 24  # starts of ours, drawn about the given one
 _NOTES = [
     "Errors relative to the true values, means over objects, all five unknown at once; seven shapes that lie flat, "
@@ -36,9 +36,9 @@ _NOTES = [
     "Starts are drawn up to a factor of 1.5 either way (`start_error_...`). `diffphysics` is given the true places of "
     "all vertices, `pixel` and `ours` the pictures (64 x 64, 13 of 36 frames; physics at 480 Hz). First-order methods "
     "are a quasi-Newton descent of the loss (L-BFGS-B); where it is caught on its way, so that more than rounding is "
-    f"left, it begins again from the best point so far, moved by up to {_MOVED:.0%}, {_AGAIN} times at most (`starts`: "
-    f"how often it began). Ours begins with the best of {_CANDIDATES} starts drawn about the given one. `random` draws "
-    "from the ranges of the truths.",
+    f"left, it begins again from the best point so far, moved by up to {_MOVED[0]:g}, later {_MOVED[-1]:g} of a "
+    f"logarithm, {len(_MOVED)} times at most (`starts`: how often it began). Ours begins with the best of "
+    f"{_CANDIDATES} starts drawn about the given one. `random` draws from the ranges of the truths.",
     "Without the known push mass, k_d, k_e and k_f would show as ratios only: all of them are forces per mass.",
     f"`noisy_error_...`: ours from pictures with noise of {SIGMA:g} of full light; `interval_coverage_...`: the share "
     "of its 95 % intervals that hold the truth, `interval_width_...`: their mean width, relative.",
@@ -81,7 +81,7 @@ def _outcome(setting: Setting, method: str, index: int) -> Outcome:
         return {f"error_{name}": float(abs(g / t - 1.0)) for name, g, t in zip(RANGES, guess, body.truth, strict=True)}
     drawn = rng_of(setting, _STARTS, index).uniform(-1.0, 1.0, (_CANDIDATES, len(RANGES))) * np.log(1.5)
     starts = body.start + drawn
-    moves = _MOVED * rng_of(setting, _MOVES, index).uniform(-1.0, 1.0, (_AGAIN, len(RANGES)))
+    moves = _MOVED[:, None] * rng_of(setting, _MOVES, index).uniform(-1.0, 1.0, (len(_MOVED), len(RANGES)))
     how = {"rate": _RATE, "iterations": _ITERATIONS, "optimizer": "lbfgs", "moves": moves}
     return outcome_of(body, method, rng_of(setting, _NOISE, index), starts, **how)
 

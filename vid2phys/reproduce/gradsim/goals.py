@@ -156,9 +156,9 @@ class Control:
 _NOTES = (
     "Control to one picture of a goal (gradSim, section 4.3). `pixel` compares the motion's last picture with it; "
     "`diffphysics` is told the goal's centre of mass and pulls the body's there; `random` is the best, by the picture, "
-    "of as many motions as a step of the others rolls out. All begin with the same random unknowns, of walker and "
-    "cloth those of eight that end nearest to the picture. What is sought, the goals and the bodies' constants are "
-    "ours: the paper publishes pictures only.",
+    "of as many motions as a step of the others rolls out. All begin with the same random unknowns, those of eight "
+    "that end nearest to the picture. What is sought, the goals and the bodies' constants are ours: the paper "
+    "publishes pictures only.",
     "A step goes the way of L-BFGS, as far as the best of a few lengths that are rolled out together. "
     "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
     "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "

@@ -26,6 +26,7 @@ from vid2phys.types import Array
 
 METHODS = ("random", "diffphysics", "pixel")
 LENGTHS = 8  # of steps that are tried along a gradient
+_TRIES = 8  # random unknowns that a start is the best of
 _SHRUNK = 3  # times that all of them may be too long
 REACHED = 0.05  # of the body's size: the middle this near to the goal's
 
@@ -59,7 +60,6 @@ class Task:
     initial: [N], and parameters: [P], of the motion. drive: unknowns [B, U] to first states [B, N] and controls
     [B, S, M], differentiable. draw: random unknowns [U]. goal: state [N], of which `pixel` sees the picture.
     dense: whether `diffphysics` pulls at every step of the motion, or at its last state alone.
-    tries: random unknowns that a start is the best of. share: of them, where a start is to be calmer than random ones.
     """
 
     shot: Shot
@@ -68,8 +68,6 @@ class Task:
     draw: Callable[[np.random.Generator], Array]
     goal: Array
     dense: bool = True
-    tries: int = 8
-    share: float = 1.0
 
     @property
     def body(self) -> ParticleSystem:
@@ -99,8 +97,8 @@ class Task:
         return self.seen_error if method == "pixel" else self.middle_error
 
     def begin(self, rng: np.random.Generator) -> Array:
-        """What descents begin with, [U]: of `tries` random unknowns those that end nearest to the goal's picture."""
-        drawn = self.share * np.stack([self.drawn(rng) for _ in range(self.tries)])
+        """What descents begin with, [U]: of a few random unknowns those that end nearest to the goal's picture."""
+        drawn = np.stack([self.drawn(rng) for _ in range(_TRIES)])
         with torch.no_grad():
             errors = [float(self.seen_error(each)) for each in self.states(torch.from_numpy(drawn))]
         return np.asarray(drawn[int(np.argmin(errors))])
