@@ -37,7 +37,7 @@ _NOTES = [
     "RMS difference from the true ones where the smoke passes, beside their RMS.",
     "Pictures are the density itself, on gradSim's periodic grid of 110 x 110 cells, 99 steps, six of Jacobi's "
     "iterations a step. `diffphysics` is given densities and velocities of all frames (of the film; the ring has "
-    "none), `pixel` the pictures; both go along conjugate gradients as in `gradsim-walker`, from a fifth of random "
+    "none), `pixel` the pictures; both go the way of L-BFGS as in `gradsim-walker`, from a fifth of random "
     "eddies, for in still air derivatives are one-sided. `random`: the best of as many eddies as a step rolls out.",
 ]
 
