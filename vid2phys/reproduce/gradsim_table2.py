@@ -16,7 +16,7 @@ from vid2phys.reproduce.gradsim.filmed import outcome_of
 from vid2phys.reproduce.gradsim.newton import SIGMA
 from vid2phys.reproduce.gradsim.plots import scattered
 from vid2phys.reproduce.gradsim.sliding import RANGES, SHAPES, sliding
-from vid2phys.reproduce.table import Setting, Table
+from vid2phys.reproduce.table import Setting, Table, row
 
 NAME = "gradsim-table2"
 BODIES = ("contact",)
@@ -39,6 +39,8 @@ _NOTES = [
     f"left, it begins again from the best point so far, moved by up to {_MOVED[0]:g}, later {_MOVED[-1]:g} of a "
     f"logarithm, {len(_MOVED)} times at most (`starts`: how often it began). Ours begins with the best of "
     f"{_CANDIDATES} starts drawn about the given one. `random` draws from the ranges of the truths.",
+    "A few motions decide the means: those at whose end the body still slides show nothing of k_f, which then stays "
+    "where it began (ours says so), and some descents are caught for good: `..._median` is what the others come to.",
     "Without the known push mass, k_d, k_e and k_f would show as ratios only: all of them are forces per mass.",
     f"`noisy_error_...`: ours from pictures with noise of {SIGMA:g} of full light; `interval_coverage_...`: the share "
     "of its 95 % intervals that hold the truth, `interval_width_...`: their mean width, relative.",
@@ -58,6 +60,11 @@ def _rows(cell: Cell) -> Rows:
     for name in RANGES:
         paper = {"paper": PAPER_PIXEL[name]} if cell.method == "pixel" else {}
         rows.append(cell.row(f"{name}_error", f"error_{name}", "1", **paper))
+        errors = [outcome[f"error_{name}"] for outcome in cell.outcomes()]
+        if errors:
+            rows.append(
+                row(cell.body, cell.method, f"{name}_error_median", float(np.median(errors)), "1", n=len(errors))
+            )
         if cell.method != "random":
             rows.append(cell.row(f"start_error_{name}", f"start_error_{name}", "1"))
         if cell.method == "ours":
