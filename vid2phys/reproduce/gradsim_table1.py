@@ -49,10 +49,10 @@ _NOTES = [
     "No weight acts: gravity moves all masses alike, so that a mass shows by the known impulse alone.",
     "Methods that descend begin at a density drawn evenly from the whole range. `diffphysics` is given the true places "
     "of all vertices in space, `pixel` the pictures (64 x 64, 16 of the 60 frames); both by quasi-Newton steps "
-    "(L-BFGS-B), and from up to four densities about the best so far where they are caught on their way, so that more "
-    "than rounding is left (`starts`: how often they began). `ours` has the same pictures and goes by Levenberg and "
-    f"Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of {TRAINING} other objects, "
-    "`random` that of a density drawn evenly.",
+    "(L-BFGS-B), and from two densities about the best so far and two about the first where they are caught on their "
+    "way, so that more than rounding is left (`starts`: how often they began). `ours` has the same pictures and "
+    f"goes by Levenberg and Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of "
+    f"{TRAINING} other objects, `random` that of a density drawn evenly.",
     "`convlstm` and `efficientnet` are trained here, from random weights, on exact renders of those other objects, one "
     "in eleven of them held out; `convlstm` sees all frames, `efficientnet` every fourth (quick runs: every fourth and "
     "every twelfth). Both are given the way of the known impulse with the pictures. The paper's ConvLSTM row, beside "

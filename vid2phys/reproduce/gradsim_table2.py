@@ -24,7 +24,7 @@ METHODS = ("random", "diffphysics", "pixel", "ours")
 TEST, QUICK = 200, 2
 PAPER_PIXEL = {"mass": 2.9e-4, "k_d": 0.4, "k_e": 0.0026, "k_f": 0.0017, "mu": 0.0073}
 """gradSim's table 2."""
-VERSION = 4  # raise when outcomes are made in another way
+VERSION = 5  # raise when outcomes are made in another way
 _TESTED, _NOISE, _GUESS, _STARTS, _MOVES = 1, 2, 3, 4, 5  # streams of random numbers
 _ITERATIONS, _RATE = 150, 0.05
 _MOVED = np.repeat([0.2, 0.5], [6, 14])  # how far away a descent that is caught begins again, in logarithms
@@ -37,8 +37,9 @@ _NOTES = [
     "all vertices, `pixel` and `ours` the pictures (64 x 64, 13 of 36 frames; physics at 480 Hz). First-order methods "
     "are a quasi-Newton descent of the loss (L-BFGS-B); where it is caught on its way, so that more than rounding is "
     f"left, it begins again from the best point so far, moved by up to {_MOVED[0]:g}, later {_MOVED[-1]:g} of a "
-    f"logarithm, {len(_MOVED)} times at most (`starts`: how often it began). Ours begins with the best of "
-    f"{_CANDIDATES} starts drawn about the given one. `random` draws from the ranges of the truths.",
+    f"logarithm, and then from about the given start, {len(_MOVED)} times at most (`starts`: how often it began). Ours "
+    f"begins with the best of {_CANDIDATES} starts drawn about the given one. `random` draws from the ranges of the "
+    "truths.",
     "A few motions decide the means: those at whose end the body still slides show nothing of k_f, which then stays "
     "where it began (ours says so), and some descents are caught for good: `..._median` is what the others come to.",
     "Without the known push mass, k_d, k_e and k_f would show as ratios only: all of them are forces per mass.",

@@ -134,8 +134,11 @@ def _descend(
     optimizer: str = "adam",
     moves: Array | None = None,
 ) -> Descended:
-    """From the given start; then, while more than `_EXACT` of the first loss is left, from the best point so far, moved
-    by the next of `moves` [A, U]: the descent was caught on its way. The best of all, with the time of all."""
+    """From the given start, and again while more than `_EXACT` of the first loss is left: the descent was caught.
+
+    It begins from the best point so far, moved by the next of `moves` [A, U], and from the given start when half of
+    them have not helped. The best of all, with the time of all.
+    """
     how: dict[str, Any] = {"rate": rate, "iterations": iterations, "optimizer": optimizer}
     if filmed.smoothing is not None:
         return _descend_smoothly(filmed, loss, how)
@@ -147,10 +150,11 @@ def _descend(
         return tries[-1]
 
     best = go(filmed.start)
-    for move in [] if moves is None else moves:
+    for number, move in enumerate([] if moves is None else moves):
         if best.loss <= _EXACT * tries[0].losses[:1].sum():
             break
-        best = min(best, go(best.values + move), key=lambda found: found.loss)
+        origin = best.values if moves is not None and number < len(moves) // 2 else filmed.start
+        best = min(best, go(origin + move), key=lambda found: found.loss)
     return replace(best, seconds=sum(found.seconds for found in tries), starts=len(tries))
 
 
