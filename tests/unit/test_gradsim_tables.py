@@ -14,7 +14,7 @@ import torch
 from vid2phys.errors import UsageError
 from vid2phys.reproduce import available, gradsim_table1, gradsim_table2, reproduce
 from vid2phys.reproduce.gradsim.cells import rng_of
-from vid2phys.reproduce.gradsim.filmed import by_states
+from vid2phys.reproduce.gradsim.filmed import by_states, in_parts
 from vid2phys.reproduce.gradsim.pushed import DENSITIES, mass_of, name_of, pushed, volume_of
 from vid2phys.reproduce.gradsim.sliding import RANGES, sliding
 from vid2phys.reproduce.gradsim.smoothing import roughness
@@ -71,6 +71,19 @@ def test_smooth_steps_find_what_every_particle_has() -> None:
     smooth, rough = (by_states(each, **how).values for each in (sheet, replace(sheet, smoothing=None)))
     assert sheet.errors(smooth)["velocity"] < 0.1
     assert sheet.errors(rough)["velocity"] > 0.2
+
+
+def test_first_frames_lead_on_to_all() -> None:
+    sheet = cloth(np.random.default_rng(5), cells=3, frames=5, size_px=16)
+    truth = torch.from_numpy(sheet.true_free)
+    first = sheet.shortened(3)
+    assert torch.equal(first.pictures(truth), sheet.pictures(truth)[:3])
+    assert len(first.target.pictures) == 3
+    how: dict[str, Any] = {"rate": 0.1, "iterations": 12, "optimizer": "lbfgs"}
+    at_once, led = (in_parts(by_states, sheet, parts, **how) for parts in ((), ((3, 20),)))
+    assert led.losses[0] < 0.1 * at_once.losses[0]  # it begins where the first frames led
+    assert led.loss <= led.losses[0]
+    assert sheet.errors(led.values)["velocity"] < sheet.errors(at_once.values)["velocity"]
 
 
 def test_smoothing_leaves_what_is_even_and_calms_what_is_not() -> None:

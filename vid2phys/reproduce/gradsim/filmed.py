@@ -7,7 +7,7 @@ All methods look for the same unknowns from the same start, in solver coordinate
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,16 @@ class Filmed:
             substeps=shot.substeps, precision=shot.precision,
         )  # fmt: skip
         return np.asarray(states[:, :: shot.every])
+
+    def shortened(self, frames: int) -> Filmed:
+        """The same, its first frames alone."""
+        steps = (frames - 1) * self.shot.every
+
+        def inputs(values: Tensor) -> Inputs:
+            initial, controls, parameters = self.inputs(values)
+            return initial, controls[:steps], parameters
+
+        return replace(self, shot=replace(self.shot, steps=steps), inputs=inputs, seen=self.target.first(frames))
 
     @property
     def judged(self) -> dict[str, NDArray[np.int64]]:
@@ -178,11 +188,37 @@ def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fi
     return fit(roll, judge, filmed.unknown, np.vstack([filmed.start, starts]))
 
 
-def outcome_of(filmed: Filmed, method: str, rng: np.random.Generator, starts: Array, **how: Any) -> dict[str, Any]:
+def in_parts(
+    descent: Callable[..., Descended], filmed: Filmed, parts: Sequence[tuple[int, int]], **how: Any
+) -> Descended:
+    """A descent (`by_pixels`, `by_states`) of the first frames, then of more, at last of all, each from where the last
+    one ended.
+
+    parts: first frames, and evaluations that they get. A contact that is still to come catches descents that begin far
+    from the truth: early frames, which know little of it, lead them near.
+    """
+    at, seconds = filmed, 0.0
+    for frames, evaluations in parts:
+        found = descent(at.shortened(frames), **how | {"iterations": evaluations})
+        at, seconds = replace(at, unknown=filmed.unknown.fitted_at(found.values)), seconds + found.seconds
+    found = descent(at, **how)
+    return replace(found, seconds=seconds + found.seconds)
+
+
+def outcome_of(
+    filmed: Filmed,
+    method: str,
+    rng: np.random.Generator,
+    starts: Array,
+    *,
+    parts: Sequence[tuple[int, int]] = (),
+    **how: Any,
+) -> dict[str, Any]:
     """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
-    from noisy pictures, with what their 95 % intervals hold."""
+    from noisy pictures, with what their 95 % intervals hold. parts: of descents (`in_parts`)."""
     if method != "ours":
-        return outcome_of_descent(filmed, (by_states if method == "diffphysics" else by_pixels)(filmed, **how))
+        descent = by_states if method == "diffphysics" else by_pixels
+        return outcome_of_descent(filmed, in_parts(descent, filmed, parts, **how))
     began = time.monotonic()
     clean = by_newton(filmed, starts)
     seconds = time.monotonic() - began

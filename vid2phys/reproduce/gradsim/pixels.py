@@ -158,6 +158,10 @@ class Target:
     pictures: Tensor
     mask: Tensor | None = None
 
+    def first(self, frames: int) -> Target:
+        """Its first frames alone."""
+        return Target(self.pictures[:frames], None if self.mask is None else self.mask[:frames])
+
     def error(self, pictures: Tensor) -> Tensor:
         """Mean squared difference over what counts: gradSim's loss. Raises InputError for pictures of another size."""
         return (self.differences(pictures) ** 2).mean()
