@@ -101,7 +101,7 @@ def test_told_the_middle_it_meets_the_middle_and_not_the_picture(throwing: Task)
 
 
 def test_random_keeps_the_best_of_as_many_rollouts(throwing: Task) -> None:
-    start = throwing.drawn(np.random.default_rng(2))
+    start = throwing.drawn(np.random.default_rng(2))[None]
     curve = reach(throwing, "random", start, 3, np.random.default_rng(0), lengths=2).curve
     assert [each["rollouts"] for each in curve] == [1, 4, 7, 10]
     errors = [each["image_error"] for each in curve]
@@ -120,7 +120,7 @@ def _elsewhere(task: Task, metres: float) -> Task:
 def test_a_goal_that_the_body_never_overlaps_is_refused(walking: Task) -> None:
     away = _elsewhere(walking, 1.7)  # walker and goal are 1.5 m wide, both in the picture
     with pytest.raises(InputError, match="no gradient"):
-        reach(away, "pixel", np.zeros(len(walking.drawn(np.random.default_rng(0)))), 1, np.random.default_rng(0))
+        reach(away, "pixel", np.zeros((1, len(walking.drawn(np.random.default_rng(0))))), 1, np.random.default_rng(0))
 
 
 def test_out_of_the_picture_is_no_way_to_the_goal(walking: Task) -> None:
@@ -154,9 +154,18 @@ def test_a_loss_without_gradient_ends_the_descent() -> None:
 def test_a_start_is_the_best_of_a_few(throwing: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reaching, "_TRIES", 3)
     rng = np.random.default_rng(4)
-    drawn = np.stack([throwing.drawn(rng) for _ in range(3)])
+    drawn = np.stack([throwing.drawn(rng) for _ in range(6)])
     errors = [throwing.measured(each)["image_error"] for each in throwing.states(torch.from_numpy(drawn))]
-    np.testing.assert_array_equal(throwing.begin(np.random.default_rng(4)), drawn[int(np.argmin(errors))])
+    np.testing.assert_array_equal(throwing.begin(np.random.default_rng(4), 2), drawn[np.argsort(errors)[:2]])
+
+
+def test_of_several_starts_the_one_that_comes_nearest_counts(throwing: Task) -> None:
+    starts = throwing.begin(np.random.default_rng(2), 2)
+    one, other, both = (
+        reach(throwing, "pixel", each, 2, np.random.default_rng(0), lengths=4)
+        for each in (starts[:1], starts[1:], starts)
+    )
+    assert both.curve[-1]["image_error"] == min(each.curve[-1]["image_error"] for each in (one, other))
 
 
 def test_steps_to_goal_are_those_until_the_middle_is_near() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -96,12 +96,13 @@ class Task:
         """See `Motion.loss`."""
         return self.seen_error if method == "pixel" else self.middle_error
 
-    def begin(self, rng: np.random.Generator) -> Array:
-        """What descents begin with, [U]: of a few random unknowns those that end nearest to the goal's picture."""
-        drawn = np.stack([self.drawn(rng) for _ in range(_TRIES)])
+    def begin(self, rng: np.random.Generator, count: int = 1) -> Array:
+        """What descents begin with, [count, U]: one in eight of random unknowns, those that end nearest to the goal's
+        picture."""
+        drawn = np.stack([self.drawn(rng) for _ in range(_TRIES * count)])
         with torch.no_grad():
             errors = [float(self.seen_error(each)) for each in self.states(torch.from_numpy(drawn))]
-        return np.asarray(drawn[int(np.argmin(errors))])
+        return np.asarray(drawn[np.argsort(errors)[:count]])
 
     @cached_property
     def target(self) -> Target:
@@ -166,17 +167,22 @@ class Reached:
 
 
 def reach(
-    task: Task, method: str, start: Array, steps: int, rng: np.random.Generator, *, lengths: int = LENGTHS
+    task: Task, method: str, starts: Array, steps: int, rng: np.random.Generator, *, lengths: int = LENGTHS
 ) -> Reached:
-    """What a method comes to in so many steps from unknowns [U], trying so many lengths a step.
+    """What a method comes to in so many steps from unknowns [B, U], trying so many lengths a step.
 
-    Raises InputError where the motion that `pixel` starts from ends off the goal's picture: nothing pulls it there.
+    Descents go on from all starts; it is the one that comes to the least loss, with the time of all. Raises InputError
+    where the motion that `pixel` starts from first ends off the goal's picture: nothing pulls it there.
     """
     if method == "random":
-        return drawn_best(task, start, steps, rng, lengths)
+        return drawn_best(task, starts[0], steps, rng, (lengths + 1) * len(starts))
     if method == "pixel":
-        task.target.require_overlap(task.shot.stage, task.states(torch.from_numpy(start[None]))[0, -1:])
-    return descended(task, method, start, steps, lengths)
+        states = task.states(torch.from_numpy(starts))
+        task.target.require_overlap(task.shot.stage, states[0, -1:])
+        starts = starts[[bool(task.seen_error(each).isfinite()) for each in states]]
+    found = [descended(task, method, start, steps, lengths) for start in starts]
+    best = min(found, key=lambda each: each.curve[-1]["loss"])
+    return replace(best, seconds=sum(each.seconds for each in found))
 
 
 def descended(task: Motion, method: str, start: Array, steps: int, lengths: int = LENGTHS) -> Reached:
@@ -246,18 +252,18 @@ def _best(task: Motion, loss: Loss, candidates: Array, below: float) -> Array | 
     return None
 
 
-def drawn_best(task: Motion, start: Array, steps: int, rng: np.random.Generator, lengths: int = LENGTHS) -> Reached:
-    """The start, then for each step as many random unknowns as a step of `descended` rolls out; the best so far."""
+def drawn_best(task: Motion, start: Array, steps: int, rng: np.random.Generator, draws: int = LENGTHS + 1) -> Reached:
+    """The start, then for each step so many random unknowns; the best so far."""
     began, best = time.monotonic(), start
     measured = task.measured(task.states(torch.from_numpy(start[None]))[0])
     curve = [{**measured, "loss": measured["image_error"], "rollouts": 1}]
     for step in range(steps):
-        candidates = np.stack([task.drawn(rng) for _ in range(lengths + 1)])
+        candidates = np.stack([task.drawn(rng) for _ in range(draws)])
         found = [task.measured(states) for states in task.states(torch.from_numpy(candidates))]
         first = int(np.argmin([each["image_error"] for each in found]))
         if found[first]["image_error"] < measured["image_error"]:
             best, measured = candidates[first], found[first]
-        curve.append({**measured, "loss": measured["image_error"], "rollouts": 1 + (step + 1) * (lengths + 1)})
+        curve.append({**measured, "loss": measured["image_error"], "rollouts": 1 + (step + 1) * draws})
     return Reached(best, curve, time.monotonic() - began)
 
 
