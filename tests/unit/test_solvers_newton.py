@@ -27,13 +27,15 @@ class Judge:
         return 0.5 * self.residuals(states).square().sum()
 
 
-def solved(of: Callable[[Tensor], Tensor], start: list[float], limits: tuple[list[float], list[float]]) -> newton.Found:
+def solved(
+    of: Callable[[Tensor], Tensor], start: list[float], limits: tuple[list[float], list[float]], *others: list[float]
+) -> newton.Found:
     low, high = (np.array(end) for end in limits)
 
     def roll(values: Array) -> Array:
         return np.clip(values, low, high)[:, None]  # as parameters are: beyond their ends nothing changes
 
-    return newton.solve(roll, Judge(of), np.array([start]), np.ones(len(start)), limits=(low, high))
+    return newton.solve(roll, Judge(of), np.array([start, *others]), np.ones(len(start)), limits=(low, high))
 
 
 def test_an_unknown_comes_back_from_its_end() -> None:
@@ -53,3 +55,15 @@ def test_what_is_pulled_beyond_its_end_stays_there_and_the_others_make_the_best_
 def test_starts_beyond_the_ends_are_put_there() -> None:
     found = solved(lambda x: x - 1.5, [7.0], ([1.0], [2.0]))
     assert found.values == pytest.approx([1.5])
+
+
+def test_where_descents_disagree_more_starts_are_refined() -> None:
+    def valleys(x: Tensor) -> Tensor:  # minima at about -1.9 and at 2
+        return torch.stack([x[0] ** 2 - 4.0, 0.5 * (x[0] - 2.0)])
+
+    ends = ([-9.0], [9.0])
+    near = [[-1.2], [-1.3], [-1.4], [-1.5]]
+    beyond = [6.0]  # costs most of all starts
+    assert solved(valleys, near[0], ends).values[0] < -1.0
+    assert solved(valleys, near[0], ends, [-1.25], beyond).values == pytest.approx([2.0], abs=1e-4)
+    assert solved(valleys, near[0], ends, *near[1:], beyond).values[0] < -1.0  # three came to the same

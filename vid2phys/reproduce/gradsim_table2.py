@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,8 +39,8 @@ _NOTES = [
     "are a quasi-Newton descent of the loss (L-BFGS-B); where it is caught on its way, so that more than rounding is "
     f"left, it begins again from the best point so far, moved by up to {_MOVED[0]:g}, later {_MOVED[-1]:g} of a "
     f"logarithm, and then from about the given start, {len(_MOVED)} times at most (`starts`: how often it began). Ours "
-    f"begins with the best of {_CANDIDATES} starts drawn about the given one. `random` draws from the ranges of the "
-    "truths.",
+    f"goes on from the best three of {_CANDIDATES} starts drawn about the given one, and from more until the least "
+    "optimum was come to twice. `random` draws from the ranges of the truths.",
     "A few motions decide the means: those at whose end the body still slides show nothing of k_f, which then stays "
     "where it began (ours says so), and some descents are caught for good: `..._median` is what the others come to.",
     "Without the known push mass, k_d, k_e and k_f would show as ratios only: all of them are forces per mass.",
@@ -90,7 +91,7 @@ def _outcome(setting: Setting, method: str, index: int) -> Outcome:
     drawn = rng_of(setting, _STARTS, index).uniform(-1.0, 1.0, (_CANDIDATES, len(RANGES))) * np.log(1.5)
     starts = body.start + drawn
     moves = _MOVED[:, None] * rng_of(setting, _MOVES, index).uniform(-1.0, 1.0, (len(_MOVED), len(RANGES)))
-    how = {"rate": _RATE, "iterations": _ITERATIONS, "optimizer": "lbfgs", "moves": moves}
+    how: dict[str, Any] = {"rate": _RATE, "iterations": _ITERATIONS, "optimizer": "lbfgs", "moves": moves}
     return outcome_of(body, method, rng_of(setting, _NOISE, index), starts, **how)
 
 

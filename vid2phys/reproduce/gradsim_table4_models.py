@@ -53,7 +53,7 @@ TEST, QUICK = 90, 3  # objects
 VERSION = 1  # raise when outcomes are made in another way
 _TESTED, _NOISE = 1, 2  # streams of random numbers
 _CANDIDATES = 9  # starts of ours, evenly between the bounds
-_HOW = {"rate": 0.1, "iterations": 20, "optimizer": "lbfgs"}
+_HOW: dict[str, Any] = {"rate": 0.1, "iterations": 20, "optimizer": "lbfgs"}
 _NO_MITSUBA = "needs Mitsuba and LLVM: see `vid2phys doctor`"
 _NOTES = [
     "Errors of the mass relative to the true one, means over objects. A third of them are rigid, a third soft (up to "

@@ -58,11 +58,11 @@ def run(setting: Setting) -> Table:
         task=lambda index: task(walker, QUICK if quick else PAPER),
         count=1 if quick else 3,
         size_m=float(np.ptp(walker.rest_m[:, 0])),
-        steps=3,
+        steps=4,
         notes=_NOTES,
         paper={"steps_to_goal": 3.0},
         starts=4,
-        version=3,
+        version=4,
     )
     return control.table(setting)
 

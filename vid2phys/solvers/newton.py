@@ -1,8 +1,8 @@
 """Levenberg and Marquardt's descent when the first state is known: by any loss with residuals, from several starts.
 
 Few unknowns decide a whole motion, so all derivatives are differences whose rollouts run in one batch. The starts are
-rolled out first, in one batch too, and the best few are refined: far from the truth a swinging or a bouncing body is
-out of step, and costs have many minima.
+rolled out first, in one batch too, and the best few are refined, more where they disagree: far from the truth a
+swinging or a bouncing body is out of step, and costs have many minima.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
 _STEP = 1e-3  # of differences, in units of the unknowns
-_GAIN = 1e-5  # share of the cost below which a step ends the descent
+_GAIN = 1e-5  # share of the cost (of what is above `_NOTHING` the same) below which a step ends the descent
+_NOTHING = 1e3  # cost beside which noise of many residuals hides what a step gains
 _MOST_DAMPING = 1e8
 
-_REFINED, _RIVAL = 3, 4.0  # of several starts, at most; of those whose cost is at most so many times the least
+_REFINED = (3, 12)  # least and most of several starts; between them until the best optimum was come to twice
+_SAME = 0.05  # by which the costs of two descents to one optimum differ at most: a tenth of a deviation
 
 Motions = Callable[[Array], Array]
 """Unknowns [B, U] to states at the frames [B, F, N]; raises SimulationError where it cannot."""
@@ -120,8 +122,15 @@ def solve(
     costs = _costs(search, starts)
     if not np.isfinite(costs).any():
         raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
-    order = [i for i in np.argsort(costs, kind="stable")[:_REFINED] if costs[i] <= _RIVAL * costs.min()]
-    ends = [_descend(search, starts[i], float(costs[i]), iterations) for i in order]
+    ends: list[Found] = []
+    for i in np.argsort(costs, kind="stable")[: _REFINED[1]]:
+        if not np.isfinite(costs[i]):
+            break
+        ends.append(_descend(search, starts[i], float(costs[i]), iterations))
+        least = min(end.loss for end in ends)
+        twice = len(ends) >= _REFINED[0] and sum(end.loss - least <= _SAME for end in ends) > 1
+        if twice or least <= _SAME:
+            break
     return min(ends, key=lambda end: end.loss)
 
 
@@ -147,7 +156,7 @@ def _descend(search: _Search, start: Array, cost: float, iterations: int) -> Fou
             converged = True
             continue
         gain, values, cost, damping = cost - new_cost, candidate, new_cost, max(0.1 * damping, 1e-9)
-        converged = gain <= _GAIN * max(cost, 1.0)
+        converged = gain <= _GAIN * min(max(cost, 1.0), _NOTHING)
     _, jacobian, states = _linearized(search, values)
     information = (jacobian.T @ jacobian) / np.outer(units, units)
     return Found(values, states, information, cost, used, converged)

@@ -16,6 +16,7 @@ import numpy as np
 
 from vid2phys.io.files import write_text
 from vid2phys.reproduce.cells import Rows
+from vid2phys.reproduce.gradsim import newton
 from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.risp.networks.threads import one_thread
 
@@ -43,7 +44,8 @@ class Cell:
     @property
     def _facts(self) -> dict[str, Any]:
         """What outcomes follow from: those of other facts are not taken for its own."""
-        return {"seed": self.setting.seed, "version": self.version}
+        facts = {"seed": self.setting.seed, "version": self.version}
+        return facts | {"newton": newton.VERSION} if self.method == "ours" else facts
 
     @property
     def name(self) -> str:
