@@ -40,11 +40,12 @@ def run(setting: Setting) -> Table:
         task=lambda index: task(gear, *GOALS[index], seconds=1.0 if quick else GRADSIM_GEAR.seconds),
         count=1 if quick else len(GOALS),
         size_m=2.0 * GRADSIM_GEAR.tip_m,
-        steps=4 if quick else 12,
+        steps=4 if quick else 5,
         notes=_NOTES,
         paper={},
         lengths=4,
-        version=3,
+        starts=1 if quick else 4,
+        version=4,
     )
     return control.table(setting)
 

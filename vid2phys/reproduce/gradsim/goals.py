@@ -161,9 +161,9 @@ _NOTES = (
     "Control to one picture of a goal (gradSim, section 4.3). `pixel` compares the motion's last picture with it; "
     "`diffphysics` is told the goal's centre of mass and pulls the body's there; `random` is the best, by the picture, "
     "of as many motions as a step of the others rolls out. All begin with the same random unknowns, those of eight "
-    "that end nearest to the picture; walkers with the best four of 32, and the one that comes to the least loss "
-    "counts, with the time of all. What is sought, the goals and the bodies' constants are ours: the paper publishes "
-    "pictures only.",
+    "that end nearest to the picture; walkers and gears with the best four of 32, and the one that comes to the least "
+    "loss counts, with the time of all. What is sought, the goals and the bodies' constants are ours: the paper "
+    "publishes pictures only.",
     "A step goes the way of L-BFGS, as far as the best of a few lengths that are rolled out together. "
     "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
     "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "
