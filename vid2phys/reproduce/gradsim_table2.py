@@ -62,7 +62,7 @@ def _rows(cell: Cell) -> Rows:
     for name in RANGES:
         paper = {"paper": PAPER_PIXEL[name]} if cell.method == "pixel" else {}
         rows.append(cell.row(f"{name}_error", f"error_{name}", "1", **paper))
-        errors = [outcome[f"error_{name}"] for outcome in cell.outcomes()]
+        errors = _errors(cell, name)
         if errors:
             rows.append(
                 row(cell.body, cell.method, f"{name}_error_median", float(np.median(errors)), "1", n=len(errors))

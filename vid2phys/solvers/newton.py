@@ -22,12 +22,12 @@ from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
 _STEP = 1e-3  # of differences, in units of the unknowns
-_GAIN = 1e-5  # share of the cost (of what is above `_NOTHING` the same) below which a step ends the descent
-_NOTHING = 1e3  # cost beside which noise of many residuals hides what a step gains
+_GAIN = 1e-5  # share of the cost below which a step ends the descent
+_COUNTED = (1.0, 1e3)  # least and most cost that a gain is held against: the noise of many pixels is no reason to end
 _MOST_DAMPING = 1e8
 
 _REFINED = (3, 12)  # least and most of several starts; between them until the best optimum was come to twice
-_SAME = 0.05  # by which the costs of two descents to one optimum differ at most: a tenth of a deviation
+_SAME = 0.05  # by which the costs of two descents to one optimum differ at most: a third of a deviation
 
 Motions = Callable[[Array], Array]
 """Unknowns [B, U] to states at the frames [B, F, N]; raises SimulationError where it cannot."""
@@ -120,12 +120,11 @@ def solve(
     search = _Search(roll, loss, units, prior or Prior.none(size), lower, upper)
     starts = np.clip(starts, lower, upper)
     costs = _costs(search, starts)
-    if not np.isfinite(costs).any():
+    finite = int(np.isfinite(costs).sum())
+    if not finite:
         raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
     ends: list[Found] = []
-    for i in np.argsort(costs, kind="stable")[: _REFINED[1]]:
-        if not np.isfinite(costs[i]):
-            break
+    for i in np.argsort(costs, kind="stable")[: min(finite, _REFINED[1])]:
         ends.append(_descend(search, starts[i], float(costs[i]), iterations))
         least = min(end.loss for end in ends)
         twice = len(ends) >= _REFINED[0] and sum(end.loss - least <= _SAME for end in ends) > 1
@@ -156,7 +155,7 @@ def _descend(search: _Search, start: Array, cost: float, iterations: int) -> Fou
             converged = True
             continue
         gain, values, cost, damping = cost - new_cost, candidate, new_cost, max(0.1 * damping, 1e-9)
-        converged = gain <= _GAIN * min(max(cost, 1.0), _NOTHING)
+        converged = gain <= _GAIN * float(np.clip(cost, *_COUNTED))
     _, jacobian, states = _linearized(search, values)
     information = (jacobian.T @ jacobian) / np.outer(units, units)
     return Found(values, states, information, cost, used, converged)

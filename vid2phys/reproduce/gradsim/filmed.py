@@ -160,10 +160,11 @@ def _descend(
         return tries[-1]
 
     best = go(filmed.start)
-    for number, move in enumerate([] if moves is None else moves):
+    shifts = [] if moves is None else list(moves)
+    for number, move in enumerate(shifts):
         if best.loss <= _EXACT * tries[0].losses[:1].sum():
             break
-        origin = best.values if moves is not None and number < len(moves) // 2 else filmed.start
+        origin = best.values if number < len(shifts) // 2 else filmed.start
         best = min(best, go(origin + move), key=lambda found: found.loss)
     return replace(best, seconds=sum(found.seconds for found in tries), starts=len(tries))
 

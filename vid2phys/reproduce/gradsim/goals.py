@@ -65,10 +65,8 @@ class Control:
     def _work(self, cell: Cell) -> Callable[[int], Outcome]:
         def outcome(index: int) -> Outcome:
             task = self.task(index)
-            starts, draws = (
-                task.begin(rng_of(cell.setting, _START, index), self.starts),
-                rng_of(cell.setting, _DRAWS, index),
-            )
+            starts = task.begin(rng_of(cell.setting, _START, index), self.starts)
+            draws = rng_of(cell.setting, _DRAWS, index)
             got = reach(task, cell.method, starts, self.steps, draws, lengths=self.lengths)
             ends = task.states(torch.from_numpy(np.stack([starts[0], got.unknowns])))[:, -1].numpy()
             return {
