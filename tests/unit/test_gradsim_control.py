@@ -152,7 +152,7 @@ def test_a_loss_without_gradient_ends_the_descent() -> None:
 
 
 def test_a_start_is_the_best_of_a_few(throwing: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaching, "_TRIES", 3)
+    monkeypatch.setattr(reaching, "TRIES", 3)
     rng = np.random.default_rng(4)
     drawn = np.stack([throwing.drawn(rng) for _ in range(6)])
     errors = [throwing.measured(each)["image_error"] for each in throwing.states(torch.from_numpy(drawn))]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from vid2phys.reproduce.gradsim.cells import Cell, Outcome, rng_of, tabulated
-from vid2phys.reproduce.gradsim.reach import LENGTHS, METHODS, REACHED, Task, reach, steps_to_goal
+from vid2phys.reproduce.gradsim.reach import LENGTHS, METHODS, REACHED, TRIES, Task, reach, steps_to_goal
 from vid2phys.reproduce.panels import figure_at
 from vid2phys.reproduce.table import Setting, Table, row, short
 from vid2phys.solvers.scene import encoded
@@ -52,7 +52,24 @@ class Control:
         cells = [Cell(self.name, self.body, method, self.count, setting, self.version) for method in METHODS]
         quick = "fewer goals and steps, and shorter motions"
         return tabulated(
-            cells, self._work, self._rows, [*_NOTES, *self.notes], self._draw_cells, quick, film=self._film_of
+            cells,
+            self._work,
+            self._rows,
+            [*_NOTES, self._begun, *self.notes],
+            self._draw_cells,
+            quick,
+            film=self._film_of,
+        )
+
+    @property
+    def _begun(self) -> str:
+        """A note on the starts."""
+        drawn = f"All begin with the same of {TRIES * self.starts} random unknowns, "
+        if self.starts == 1:
+            return f"{drawn}those that end nearest to the picture."
+        return (
+            f"{drawn}the {self.starts} that end nearest to the picture: the descent that comes to the least loss "
+            "counts, with the time of all."
         )
 
     def _draw_cells(self, cells: list[Cell], path: Path) -> None:
@@ -158,10 +175,8 @@ class Control:
 _NOTES = (
     "Control to one picture of a goal (gradSim, section 4.3). `pixel` compares the motion's last picture with it; "
     "`diffphysics` is told the goal's centre of mass and pulls the body's there; `random` is the best, by the picture, "
-    "of as many motions as a step of the others rolls out. All begin with the same random unknowns, those of eight "
-    "that end nearest to the picture; walkers and gears with the best four of 32, and the one that comes to the least "
-    "loss counts, with the time of all. What is sought, the goals and the bodies' constants are ours: the paper "
-    "publishes pictures only.",
+    "of as many motions as a step of the others rolls out. What is sought, the goals and the bodies' constants are "
+    "ours: the paper publishes pictures only.",
     "A step goes the way of L-BFGS, as far as the best of a few lengths that are rolled out together. "
     "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
     "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "

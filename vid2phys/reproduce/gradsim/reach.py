@@ -26,7 +26,7 @@ from vid2phys.types import Array
 
 METHODS = ("random", "diffphysics", "pixel")
 LENGTHS = 8  # of steps that are tried along a gradient
-_TRIES = 8  # random unknowns that a start is the best of
+TRIES = 8  # random unknowns that a start is the best of
 _SHRUNK = 3  # times that all of them may be too long
 REACHED = 0.05  # of the body's size: the middle this near to the goal's
 
@@ -99,7 +99,7 @@ class Task:
     def begin(self, rng: np.random.Generator, count: int = 1) -> Array:
         """What descents begin with, [count, U]: one in eight of random unknowns, those that end nearest to the goal's
         picture."""
-        drawn = np.stack([self.drawn(rng) for _ in range(_TRIES * count)])
+        drawn = np.stack([self.drawn(rng) for _ in range(TRIES * count)])
         with torch.no_grad():
             errors = [float(self.seen_error(each)) for each in self.states(torch.from_numpy(drawn))]
         return np.asarray(drawn[np.argsort(errors)[:count]])
