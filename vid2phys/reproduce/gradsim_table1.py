@@ -39,8 +39,8 @@ _MOVES = np.log(2.0) * np.array([[1.0], [-1.0], [0.5], [-0.5]])  # of descents t
 _CANDIDATES = 17  # starts of ours, evenly between the bounds
 _SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
 _SETTLED = 0.95  # share of objects
-# objects, every so manieth of the frames, epochs: about 3 h and 2 h on an idle core (1.2 and 9.5 ms a picture)
-_TRAININGS = {"convlstm": (TRAINING, 1, 200), "efficientnet": (TRAINING, 4, 60)}
+# objects, every so manieth of the frames, epochs: about an hour each on an idle core (1.2 and 9.5 ms a picture)
+_TRAININGS = {"convlstm": (TRAINING, 2, 100), "efficientnet": (TRAINING, 6, 50)}
 _QUICK_TRAININGS = {"convlstm": (64, 4, 8), "efficientnet": (64, 12, 5)}
 _NOTES = [
     f"Errors of the mass relative to the true one, means over objects; densities {DENSITIES[0]:g} to {DENSITIES[1]:g} "
@@ -54,9 +54,9 @@ _NOTES = [
     f"goes by Levenberg and Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of "
     f"{TRAINING} other objects, `random` that of a density drawn evenly.",
     "`convlstm` and `efficientnet` are trained here, from random weights, on exact renders of those other objects, one "
-    "in eleven of them held out; `convlstm` sees all frames, `efficientnet` every fourth (quick runs: every fourth and "
-    "every twelfth). Both are given the way of the known impulse with the pictures. The paper's ConvLSTM row, beside "
-    "both, is of the second kind of network: EfficientNet-B0 on every frame, maps of 4 x 4 x 32, four linear "
+    "in eleven of them held out; `convlstm` sees every second frame, `efficientnet` every sixth (in quick runs every "
+    "fourth, every twelfth). Both are given the way of the known impulse with the pictures. The paper's ConvLSTM row, "
+    "beside both, is of the second kind of network: EfficientNet-B0 on every frame, maps of 4 x 4 x 32, four linear "
     "layers. 'Not converged': the error on held-out objects was not flat at the end, or too few pictures were seen.",
     "`reinforce`: the score function's gradient of the same error of pictures, through MuJoCo, as a black box; "
     f"{_SAMPLES} samples a step, whose deviation goes from {_DEVIATIONS[0]:g} to {_DEVIATIONS[1]:g} of the density in "

@@ -216,15 +216,23 @@ def outcome_of(
     **how: Any,
 ) -> dict[str, Any]:
     """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
-    from noisy pictures, with what their 95 % intervals hold. parts: of descents (`in_parts`)."""
+    from noisy pictures, with what their 95 % intervals hold. starts: of ours, [B, U]; none (B = 0): where the pixels'
+    descent ends. parts: of descents (`in_parts`)."""
     if method != "ours":
         descent = by_states if method == "diffphysics" else by_pixels
         return outcome_of_descent(filmed, in_parts(descent, filmed, parts, **how))
     began = time.monotonic()
-    clean = by_newton(filmed, starts)
+    clean = _ours(filmed, starts, parts, how)
     seconds = time.monotonic() - began
-    real = by_newton(filmed, starts, noisy(filmed.target, rng))
+    real = _ours(replace(filmed, seen=noisy(filmed.target, rng)), starts, parts, how)
     return _found(filmed, clean.values) | {"seconds": seconds} | _of_intervals(filmed, real)
+
+
+def _ours(filmed: Filmed, starts: Array, parts: Sequence[tuple[int, int]], how: dict[str, Any]) -> Fit:
+    if len(starts):
+        return by_newton(filmed, starts)
+    descended = in_parts(by_pixels, filmed, parts, **how)
+    return by_newton(replace(filmed, unknown=filmed.unknown.fitted_at(descended.values)), starts)
 
 
 def outcome_of_descent(filmed: Filmed, descended: Descended) -> dict[str, Any]:
