@@ -40,7 +40,7 @@ _CANDIDATES = 17  # starts of ours, evenly between the bounds
 _SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
 _SETTLED = 0.95  # share of objects
 # objects, every so manieth of the frames, epochs: about an hour each on an idle core (1.2 and 9.5 ms a picture)
-_TRAININGS = {"convlstm": (TRAINING, 2, 100), "efficientnet": (TRAINING, 6, 50)}
+_TRAININGS = {"convlstm": (TRAINING, 2, 100), "efficientnet": (TRAINING, 6, 40)}
 _QUICK_TRAININGS = {"convlstm": (64, 4, 8), "efficientnet": (64, 12, 5)}
 _NOTES = [
     f"Errors of the mass relative to the true one, means over objects; densities {DENSITIES[0]:g} to {DENSITIES[1]:g} "
