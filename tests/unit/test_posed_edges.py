@@ -15,6 +15,7 @@ from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.posed.bodies import body_of_model
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.edges import fit_posture
+from vid2phys.risp.posed.fit import Postures
 from vid2phys.rotations import invert_transform, look_at
 from vid2phys.types import Array, Camera
 
@@ -44,6 +45,13 @@ def photograph(body: PosedBody, camera: Camera, posture: Array) -> np.ndarray:
     return np.clip(np.round(display[..., None] + noise), 0, 255).astype(np.uint8)
 
 
+def minima(*postures: Array, std: Array) -> Postures:
+    """As read, equally likely, with standard deviations [D] of the points and of the prior together."""
+    count, size = len(postures), len(std)
+    covariance = np.tile(np.diag(std**2), (count, 1, 1))
+    return Postures(np.stack(postures), covariance, np.zeros(count), np.zeros(count), np.ones((count, size), bool))
+
+
 @pytest.mark.parametrize("name", ["rod", "hand"])
 def test_a_posture_is_moved_to_the_edges(name: str) -> None:
     body, camera = body_and_camera(name)
@@ -52,8 +60,7 @@ def test_a_posture_is_moved_to_the_edges(name: str) -> None:
     picture = photograph(body, camera, truth)
     off = 0.15 * body.spread * rng.normal(size=len(truth))
     start = np.clip(truth + off, body.lower, body.upper)
-    covariance = np.diag((0.1 * body.spread) ** 2)
-    found = fit_posture(picture, camera, body, Solid.of(body.mesh), start, covariance)
+    found = fit_posture(picture, camera, body, Solid.of(body.mesh), minima(start, std=0.04 * body.spread))
 
     def apart(posture: Array) -> float:
         return float(np.linalg.norm(body.vertices(posture) - body.vertices(truth), axis=-1).mean())
@@ -63,8 +70,21 @@ def test_a_posture_is_moved_to_the_edges(name: str) -> None:
     assert (found <= body.upper).all()
 
 
-def test_without_edges_a_posture_stays() -> None:
+def test_of_several_readings_the_one_counts_that_explains_the_edges() -> None:
+    body, camera = body_and_camera("hand")
+    truth = body.sample(np.random.default_rng(4))
+    picture, other = photograph(body, camera, truth), np.clip(truth + 1.2 * body.spread, body.lower, body.upper)
+    for order in ((other, truth), (truth, other)):
+        read = minima(*order, std=0.05 * body.spread)
+        found = fit_posture(picture, camera, body, Solid.of(body.mesh), read)
+        assert np.abs(found - truth).mean() < 0.1 * np.abs(other - truth).mean()
+
+
+def test_without_edges_points_and_prior_say_where_it_is() -> None:
+    """Fifty times less sure of the points, it lies where both pull alike: the rest is what the points moved it by."""
     body, camera = body_and_camera("rod")
     flat = np.full((240, 320, 3), 90, np.uint8)
-    found = fit_posture(flat, camera, body, Solid.of(body.mesh), body.rest, np.diag((0.01 * body.spread) ** 2))
-    np.testing.assert_allclose(found, body.rest, atol=1e-6)
+    std = body.spread / np.sqrt(51.0)  # points know 50 times more than the prior
+    seen = body.middle + 0.2 * body.spread
+    found = fit_posture(flat, camera, body, Solid.of(body.mesh), minima(seen, std=std))
+    np.testing.assert_allclose(found - body.middle, 0.51 * (seen - body.middle), rtol=1e-6)

@@ -16,7 +16,8 @@ class Entry:
     """A body of the tables before anything is made for it.
 
     model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
-    the body, given a folder to keep things in; raises InputError when its mesh is not there.
+    the body, given a folder to keep things in; raises InputError when its mesh is not there. reading: raise when its
+    keypoints are read another way.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Entry:
     training_command: str
     view_size: int
     make: Callable[[Path], Subject]
+    reading: int = 4
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -70,7 +72,7 @@ def _posed(name: str, paper: float) -> Entry:
 
         return PosedSubject(name, get(name), paper, command, folder)
 
-    return Entry(name, name, command, 128, make)
+    return Entry(name, name, command, 128, make, reading=5)
 
 
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).

@@ -25,7 +25,7 @@ from vid2phys.reproduce.methods import (
     model_folder,
     training_seconds,
 )
-from vid2phys.reproduce.stage import READING, VERSION
+from vid2phys.reproduce.stage import VERSION
 from vid2phys.reproduce.table import Setting, Table, row
 
 Rows = list[dict[str, Any]]
@@ -58,7 +58,7 @@ class Cell:
             "quick": self.setting.quick,
             "seed": self.setting.seed,
             "version": self.version,
-            **({"reading": READING} if self.method.startswith("ours") else {}),
+            **({"reading": self.entry.reading} if self.method.startswith("ours") else {}),
         }
         return f"{self.entry.name}-{digest_of(facts)}"
 

@@ -126,10 +126,11 @@ class PosedSubject(Subject):
         calibration, solid, found = first_calibration(body), Solid.of(self.mesh), []
         for picture, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, body, model.view_size)
-            read = look(model, body, window, [picture], calibration).postures[0]
-            found.append(
-                fit_posture(picture, camera, self.body, solid, read.posture, read.covariance) if edges else read.posture
-            )
+            seen = look(model, body, window, [picture], calibration)
+            if edges:
+                found.append(fit_posture(picture, camera, self.body, solid, seen.minima[0]))
+            else:
+                found.append(seen.postures.posture[0])
         vectors = posture_vectors(body, np.stack(found)) / np.array(self.codes.scale)
         return Reading(vectors)
 

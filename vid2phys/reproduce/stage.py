@@ -28,7 +28,6 @@ from vid2phys.types import Array, Camera, Mesh
 
 WIDTH, HEIGHT, FOCAL_PX, PIECE_PX = 640, 480, 450.0, 160
 VERSION = 2  # raise when pictures change
-READING = 4  # raise when keypoints are read another way
 _NOISE, _SHARD, _LUMINANCE = 1.5, 10, np.array([0.2126, 0.7152, 0.0722])
 _STATES, _GRAIN = 1, 2  # streams of random numbers
 

@@ -15,18 +15,14 @@ from numpy.typing import NDArray
 from vid2phys.risp.pixels.align import MODES, moved
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour, fit_contour
-from vid2phys.risp.pixels.creases import Solid, crease_lines
-from vid2phys.risp.pixels.edge_lines import crease_evidence, outline_evidence
-from vid2phys.risp.pixels.outline import outline_of
-from vid2phys.risp.pixels.silhouette import draw
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.evidence import edge_evidence
 from vid2phys.types import Array, Camera
 
 _PASSES = 2  # the second about the best of the first
 _TILTS = np.deg2rad([22.0, 45.0])
 _DIRECTIONS = 8
 _ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
-_REACH_PX = 5.0
-_ALIKE_PX = 5.0  # of an edge's length that count as one piece of evidence
 _DEGREES = 6.0  # of freedom of keypoints' errors
 
 
@@ -46,7 +42,8 @@ def settle(
     def nats(fit: Contour) -> float:
         off = difference(rotation, translation, fit.rotation, fit.translation)
         unlikely = 0.5 * (_DEGREES + MODES) * np.log1p(float(off @ prior @ off) / _DEGREES)
-        return evidence(frame, camera, solid, fit.rotation, fit.translation) / _ALIKE_PX - unlikely
+        posed = solid.mesh.vertices @ fit.rotation.T + fit.translation
+        return edge_evidence(frame, camera, solid, posed) - unlikely
 
     most, around = nats(best), (rotation, translation)
     for _ in range(_PASSES):
@@ -71,14 +68,3 @@ def others(rotation: Array, translation: Array) -> Iterator[Array]:
         for angle in 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
             axis = np.array([np.cos(angle), np.sin(angle)]) @ aside
             yield moved(rotation, translation, np.array([*(tilt * axis), 0.0, 0.0, 0.0]))[0]
-
-
-def evidence(frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array) -> float:
-    """How much the edges of a pose stand out in a frame, nats: above those of chance, summed over their lengths."""
-    posed = solid.mesh.vertices @ rotation.T + translation
-    drawing = draw(posed, solid.mesh.faces)
-    outline = None if drawing is None else outline_of(drawing, camera)
-    if drawing is None or outline is None:
-        return -np.inf
-    creases = crease_lines(solid, posed, drawing, camera, _REACH_PX)
-    return outline_evidence(frame, outline) + (0.0 if creases is None else crease_evidence(frame, creases))

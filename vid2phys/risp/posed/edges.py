@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.edge_fit import fit_edges
+from vid2phys.risp.pixels.evidence import edge_evidence
 from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.fit import Postures
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
 _MOST_STEP = 0.5  # standard deviations of the posture's prior
 _DIFFERENCE = 1e-5  # of a posture, in standard deviations of its prior
 _OVERCONFIDENT = 50.0  # points of a frame err together: what they state of the posture is off by more
+_SAME = 0.05  # standard deviations of the prior between minima that are one
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,30 @@ class _Posed:
         return np.asarray((np.stack(ahead) - np.stack(behind)) / (2.0 * steps.sum(axis=1)[:, None, None]))
 
 
-def fit_posture(
-    frame: NDArray[np.uint8], camera: Camera, body: PosedBody, solid: Solid, posture: Array, covariance: Array
-) -> Array:
-    """A posture [D], read with a covariance [D, D] by the points of a frame [H, W, 3], moved to the frame's edges.
+def fit_posture(frame: NDArray[np.uint8], camera: Camera, body: PosedBody, solid: Solid, minima: Postures) -> Array:
+    """The posture [D] of one frame [H, W, 3], moved to its edges, of the minima [S] that its points leave open.
 
-    camera: has a pose. solid: of the body's mesh. The posture itself where too few edges are seen.
+    camera: has a pose. solid: of the body's mesh. Points that err together state too much: with as much less of what
+    they say the body's weak prior has its share. Of several minima the one is taken that explains most edges.
     """
     assert camera.camera_to_world is not None
-    start = _Posed(body, invert_transform(np.asarray(camera.camera_to_world, dtype=float)), posture)
-    prior = np.asarray(np.linalg.inv(_OVERCONFIDENT * covariance), dtype=float)
-    found = fit_edges(frame, camera, solid, start, prior, _MOST_STEP * body.spread)
-    return posture if found is None else found[0].posture
+    base = invert_transform(np.asarray(camera.camera_to_world, dtype=float))
+    best, most = minima.posture[0], -np.inf
+    for read in minima.distinct(_SAME * body.spread):
+        begin, prior = _believed_less(body, read)
+        start = _Posed(body, base, begin)
+        found = fit_edges(frame, camera, solid, start, prior, _MOST_STEP * body.spread)
+        at = start if found is None else found[0]
+        nats = edge_evidence(frame, camera, solid, at.vertices()) - float(read.cost) / _OVERCONFIDENT
+        if nats >= most:
+            best, most = at.posture, nats
+    return best
+
+
+def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:
+    """Where a posture [D] lies when its points say `_OVERCONFIDENT` times less of it, and the information [D, D]."""
+    weak = np.diag(body.spread**-2.0)
+    points = np.linalg.inv(read.covariance) - weak
+    prior = points / _OVERCONFIDENT + weak
+    pulled = (points @ read.posture + weak @ (read.posture - body.middle)) / _OVERCONFIDENT + weak @ body.middle
+    return np.clip(np.linalg.solve(prior, pulled), body.lower, body.upper), prior

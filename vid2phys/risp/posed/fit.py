@@ -42,6 +42,14 @@ class Postures:
         """Of S minima a frame the one of least cost, [N, S] -> [N]."""
         return self[np.arange(len(self.cost)), self.cost.argmin(axis=1)]
 
+    def distinct(self, apart: Array) -> list[Postures]:
+        """Of minima [S] of one frame those that differ by more than `apart` [D] in some coordinate, the best first."""
+        kept: list[Postures] = []
+        for i in np.argsort(self.cost, kind="stable"):
+            if all((np.abs(self.posture[i] - other.posture) > apart).any() for other in kept):
+                kept.append(self[i])
+        return kept
+
     @staticmethod
     def join(parts: Sequence[Postures], axis: int = 0) -> Postures:
         """Several as one."""
