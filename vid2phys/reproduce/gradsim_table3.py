@@ -31,7 +31,7 @@ SCENES: dict[str, tuple[Callable[[np.random.Generator], Filmed], tuple[str, ...]
 }
 BODIES = tuple(SCENES)
 TEST, QUICK = 33, 1  # objects of each kind: a hundred beams, balls and cloths
-MANY_TEST = 5  # of those with unknowns of all particles, for ours: several minutes each
+MANY_TEST = 3  # of those with unknowns of all particles, for ours: several minutes each
 PAPER_PIXEL = {"mass": 0.048, "lame_mu": 0.0054, "lame_lambda": 0.0056, "velocity": 0.026}
 """gradSim's table 3."""
 VERSIONS = {"mass": 3, "moduli": 2, "cloth": 2}  # raise when outcomes are made in another way
