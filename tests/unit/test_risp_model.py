@@ -63,6 +63,10 @@ def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
     assert not (tmp_path / "hand" / "coarse.safetensors").exists()
     again = Model.load(tmp_path / "hand")
     assert again.coarse is None
+    assert again.fine.front is None  # it has no branches to tell apart: its map, which the file still has, is flat
+    images = np.random.default_rng(0).integers(0, 255, (2, 128, 128, 3), dtype=np.uint8)
+    np.testing.assert_allclose(again.read(images).front_logprob, -2.0 * np.log(32.0), rtol=1e-6)
+    np.testing.assert_allclose(again.read(images).points_px, model.read(images).points_px, atol=0.1)  # half precision
     assert again.shape.kind == "joints"
     assert again.shape.cameras == hand.cameras
     assert body_of_model(again, get("hand")).points_body == pytest.approx(hand.points_body)

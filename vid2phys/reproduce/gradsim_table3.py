@@ -66,13 +66,11 @@ _NOTES = [
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled."""
-    count = QUICK if setting.quick else TEST
     cells = [
-        Cell(NAME, body, method, min(count, MANY_TEST) if method == "ours" and _is_many(body) else count, setting,
-             VERSIONS[_kind(body)])
+        Cell(NAME, body, method, _count(setting, body, method), setting, VERSIONS[_kind(body)])
         for body in BODIES
         for method in METHODS
-    ]  # fmt: skip
+    ]
     quick = f"{QUICK} object of each kind instead of {TEST}"
     return tabulated(
         cells, lambda cell: partial(_outcome, setting, cell.body, cell.method), _rows, _NOTES, draw, quick, said=_said
@@ -106,6 +104,13 @@ def _rows(cell: Cell) -> Rows:
 def _kind(body: str) -> str:
     """What is unknown of it: mass, moduli, or a cloth's velocities."""
     return body.split("-")[-1]
+
+
+def _count(setting: Setting, body: str, method: str) -> int:
+    """Of objects."""
+    if setting.quick:
+        return QUICK
+    return MANY_TEST if method == "ours" and _is_many(body) else TEST
 
 
 def _is_many(body: str) -> bool:

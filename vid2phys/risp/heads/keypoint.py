@@ -39,7 +39,7 @@ class KeypointHead(Head):
 
     def network(self) -> KeypointNetwork:
         """See `Head.network`; its output is [B, K + 1, V/4, V/4]."""
-        return KeypointNetwork(len(self.body.points), **self.size)
+        return KeypointNetwork(len(self.body.points), **self.size, front=self.body.front is not None)
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         """See `Head.loss`."""

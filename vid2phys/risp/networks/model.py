@@ -217,7 +217,7 @@ class Model:
         config = read_config(folder)
         try:
             shape, sizes = _shape_of(config), config["networks"]
-            fine = KeypointNetwork(len(shape.points_body), **sizes["fine"])
+            fine = KeypointNetwork(len(shape.points_body), **sizes["fine"], front=shape.front is not None)
             coarse = LocatorNetwork(**sizes["coarse"]) if shape.kind == "rigid" else None
             view_size, calibration = int(config["view_size"]), config.get("calibration")
             Calibration.from_dict(calibration)
