@@ -31,7 +31,8 @@ SCENES: dict[str, tuple[Callable[[np.random.Generator], Filmed], tuple[str, ...]
 }
 BODIES = tuple(SCENES)
 TEST, QUICK = 33, 1  # objects of each kind: a hundred beams, balls and cloths
-MANY_TEST = 3  # of those with unknowns of all particles, for ours: several minutes each
+MANY = {"beam-mass": 3, "ball-mass": 1, "cloth": 3}
+"""Those with unknowns of all particles, and of how many objects ours finds them: up to a quarter of an hour each."""
 PAPER_PIXEL = {"mass": 0.048, "lame_mu": 0.0054, "lame_lambda": 0.0056, "velocity": 0.026}
 """gradSim's table 3."""
 VERSIONS = {"mass": 3, "moduli": 2, "cloth": 2}  # raise when outcomes are made in another way
@@ -56,7 +57,7 @@ _NOTES = [
     "`gradsim-cloth` (by Adam without that, masses stayed 5 to 9 % off and velocities a quarter); masses fit the first "
     "7, 9, 11 and 13 of 16 frames before all (else one ball in five was caught, twice as heavy here and half there). "
     "`ours` goes by Levenberg and Marquardt with differences by every unknown: of moduli from the best of "
-    f"{_CANDIDATES} starts within a factor of 3, of all particles (the first {MANY_TEST} objects of a kind) from where "
+    f"{_CANDIDATES} starts within a factor of 3, of all particles (of a few objects: minutes each) from where "
     f"`pixel` is after {_BEFORE_NEWTON} evaluations of all frames.",
     f"`noisy_error_...`: ours from pictures with noise of {SIGMA:g} of full light, `interval_coverage_...` the share "
     "of its 95 % intervals that hold the truth, `interval_width_...` their mean width over the root mean square of the "
@@ -110,19 +111,14 @@ def _count(setting: Setting, body: str, method: str) -> int:
     """Of objects."""
     if setting.quick:
         return QUICK
-    return MANY_TEST if method == "ours" and _is_many(body) else TEST
-
-
-def _is_many(body: str) -> bool:
-    """Whether every particle has unknowns of its own."""
-    return _kind(body) != "moduli"
+    return MANY.get(body, TEST) if method == "ours" else TEST
 
 
 def _outcome(setting: Setting, name: str, method: str, index: int) -> Outcome:
     stream = BODIES.index(name)
     filmed = SCENES[name][0](rng_of(setting, _TESTED, stream, index))
     how, starts = _HOW[_kind(name)], np.empty((0, len(filmed.truth)))
-    if not _is_many(name):
+    if name not in MANY:
         within = rng_of(setting, _STARTS, stream, index).uniform(-1.0, 1.0, (_CANDIDATES, len(filmed.truth)))
         starts = filmed.start + np.log(3.0) * within
     elif method == "ours":
