@@ -112,3 +112,14 @@ def test_a_body_of_the_system_has_its_own_size(option: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"given": {}, "fit": (), "beliefs": Beliefs(), **option}
     with pytest.raises(UsageError, match="the scale of 'hand'"):
         known_of_posed(get("hand"), **asked)
+
+
+def test_of_a_crowd_that_is_not_told_apart_some_are_named() -> None:
+    names = tuple(f"mass_{i}" for i in range(20))
+    null = np.random.default_rng(0).normal(size=(3, 20)) * (np.arange(20) < 12)
+    assert intervals.identifiability(names, null, ()) == [
+        "mass_0, mass_1, mass_2 and 9 more can be changed together, in 3 ways, without changing the fit. "
+        + intervals.REMEDY
+    ]
+    (line,) = intervals.identifiability(names, null[:1], ())
+    assert "in one way" in line

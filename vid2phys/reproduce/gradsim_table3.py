@@ -79,7 +79,9 @@ def run(setting: Setting) -> Table:
 
 
 def _said(cells: list[Cell]) -> list[str]:
-    said = sorted({f"{cell.body}: {line}" for cell in cells for o in cell.outcomes() for line in o.get("said", ())})
+    """Of few unknowns, which are said by name."""
+    few = [cell for cell in cells if cell.body not in MANY]
+    said = sorted({f"{cell.body}: {line}" for cell in few for o in cell.outcomes() for line in o.get("said", ())})
     return [f"Said by ours of noisy pictures: {line}" for line in said[:6]]
 
 

@@ -12,6 +12,7 @@ from vid2phys.types import Array, Estimate, Parameter, Parameters, Posterior
 NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt from the clip
 REMEDY = "give one of them with --set"
 _INVOLVED = 1e-3  # part of a unit direction
+_SPELLED_OUT, _SHOWN = 6, 3  # parameters of a direction that are named with their powers; of more, how many are named
 WEAK_STD = 1.0  # in solver coordinates (natural logarithm): wider than a factor e either way says nothing
 SETTLES = {
     "mass": "mass does not show in free flight: give recorded --actions, or a clip with contact",
@@ -113,12 +114,20 @@ def identifiability(
     """
     lines = []
     alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
+    crowds: list[list[str]] = []  # of too many to spell out
     for direction in null_directions:
         involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > _INVOLVED]
         if len(involved) == 1:
             alone.setdefault(SETTLES.get(involved[0][0], REMEDY), []).append(involved[0][0])
+        elif len(involved) > _SPELLED_OUT:
+            crowds.append([name for name, _ in involved])
         elif involved:
             lines.append(_combination(involved, parameters))
+    if crowds:
+        several = [name for name in names if any(name in crowd for crowd in crowds)]
+        ways = "one way" if len(crowds) == 1 else f"{len(crowds)} ways"
+        some = f"{', '.join(several[:_SHOWN])} and {len(several) - _SHOWN} more"
+        lines.append(f"{some} can be changed together, in {ways}, without changing the fit. {REMEDY}")
     for remedy, several in alone.items():
         lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
     for estimate in found:
