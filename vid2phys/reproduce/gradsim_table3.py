@@ -61,7 +61,8 @@ _NOTES = [
     f"`pixel` is after {_BEFORE_NEWTON} evaluations of all frames.",
     f"`noisy_error_...`: ours from pictures with noise of {SIGMA:g} of full light, `interval_coverage_...` the share "
     "of its 95 % intervals that hold the truth, `interval_width_...` their mean width over the root mean square of the "
-    "truth, nothing where one is infinite; `unidentifiable`: the share of objects of which it said that something is not determined.",
+    "truth, nothing where one is infinite; `unidentifiable`: the share of objects of which it said that something is "
+    "not determined.",
 ]
 
 
