@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -99,8 +100,8 @@ def test_a_wrong_model_is_said_by_its_misfit() -> None:
     rng, found = np.random.default_rng(0), {}
     for name in ("perfect", "no-friction"):
         believed = believing(MODELS[name], partial(np.random.default_rng, 5), 1, size_px=16)
-        target = noisy(believed.target, rng)
-        found[name] = by_newton(believed, np.linspace(*believed.bounds, 3), target)
+        seen = replace(believed, seen=noisy(believed.target, rng))
+        found[name] = by_newton(seen, np.linspace(*believed.bounds, 3))
     low, high = found["perfect"].estimates[0].ci95
     assert low < believed.truth[0] < high
     assert found["perfect"].misfit == pytest.approx(1.0, abs=0.05)

@@ -124,10 +124,7 @@ def identifiability(
         elif involved:
             lines.append(_combination(involved, parameters))
     if crowds:
-        several = [name for name in names if any(name in crowd for crowd in crowds)]
-        ways = "one way" if len(crowds) == 1 else f"{len(crowds)} ways"
-        some = f"{', '.join(several[:_SHOWN])} and {len(several) - _SHOWN} more"
-        lines.append(f"{some} can be changed together, in {ways}, without changing the fit. {REMEDY}")
+        lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds)))
     for remedy, several in alone.items():
         lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
     for estimate in found:
@@ -149,9 +146,19 @@ def _listed(names: list[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
 
 
+def _remedy(names: list[str]) -> str:
+    return next((SETTLES[name] for name in names if name in SETTLES), REMEDY)
+
+
+def _crowded(names: list[str], ways: int) -> str:
+    some = f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
+    how = "one way" if ways == 1 else f"{ways} ways"
+    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names)}"
+
+
 def _combination(involved: list[tuple[str, float]], parameters: Parameters | None) -> str:
     names = [name for name, _ in involved]
-    remedy = next((SETTLES[name] for name in names if name in SETTLES), REMEDY)
+    remedy = _remedy(names)
     relative = [_relative(name, change, parameters) for name, change in involved]
     if not np.isfinite(relative).all():  # of angles and places no power means anything
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"

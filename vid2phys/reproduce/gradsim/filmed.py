@@ -181,9 +181,9 @@ def _descend_smoothly(filmed: Filmed, loss: Callable[[Tensor], Tensor], how: dic
     return replace(found, values=free(torch.from_numpy(found.values)).numpy(), path=path)
 
 
-def by_newton(filmed: Filmed, starts: Array, target: Target | None = None) -> Fit:
+def by_newton(filmed: Filmed, starts: Array) -> Fit:
     """Ours: Levenberg and Marquardt's descent on pictures, from the best of starts [B, U] and the given one."""
-    stage, aim = filmed.shot.stage, filmed.target if target is None else target
+    stage, aim = filmed.shot.stage, filmed.target
     judge = PictureJudge(lambda states: aim.differences(stage.pictures(states)))
     roll: Motions = filmed.roll
     return fit(roll, judge, filmed.unknown, np.vstack([filmed.start, starts]))

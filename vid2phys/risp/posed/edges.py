@@ -65,16 +65,28 @@ def fit_posture(frame: NDArray[np.uint8], camera: Camera, body: PosedBody, solid
     """
     assert camera.camera_to_world is not None
     base = invert_transform(np.asarray(camera.camera_to_world, dtype=float))
-    best, most = minima.posture[0], -np.inf
-    for read in minima.distinct(_SAME * body.spread):
-        begin, prior = _believed_less(body, read)
-        start = _Posed(body, base, begin)
-        found = fit_edges(frame, camera, solid, start, prior, _MOST_STEP * body.spread)
-        at = start if found is None else found[0]
-        nats = edge_evidence(frame, camera, solid, at.vertices()) - float(read.cost) / _OVERCONFIDENT
-        if nats >= most:
-            best, most = at.posture, nats
-    return best
+    found = [
+        (float(read.cost), _moved_to_edges(frame, camera, body, solid, base, read))
+        for read in minima.distinct(_SAME * body.spread)
+    ]
+    if len(found) == 1:
+        return found[0][1].posture
+
+    def nats(one: tuple[float, _Posed]) -> float:
+        cost, at = one
+        return edge_evidence(frame, camera, solid, at.vertices()) - cost / _OVERCONFIDENT
+
+    return max(found, key=nats)[1].posture
+
+
+def _moved_to_edges(
+    frame: NDArray[np.uint8], camera: Camera, body: PosedBody, solid: Solid, base: Array, read: Postures
+) -> _Posed:
+    """base: camera_from_base [4, 4]."""
+    begin, prior = _believed_less(body, read)
+    start = _Posed(body, base, begin)
+    found = fit_edges(frame, camera, solid, start, prior, _MOST_STEP * body.spread)
+    return start if found is None else found[0]
 
 
 def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:
