@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vid2phys.errors import Vid2PhysError
-from vid2phys.reproduce.experiments import Experiment
+from vid2phys.reproduce.experiments import Experiment, Plan
 from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.sights import observation_of, scene_of, views_of
 from vid2phys.risp.networks.model import Model
@@ -96,7 +96,10 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
     judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
     roll, units = newton.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
     limits = problem.parameters.free_bounds
-    found = newton.solve(roll, judged, candidates(experiment, problem), units, limits=limits)
+    found = newton.solve(roll, judged, candidates(plan, problem.parameters.free_vector(), units), units, limits=limits)
+    if plan.looked_at > 1:  # contacts make kinks, which catch a descent within a step of the looks of the best
+        near = candidates(plan, found.values, 2.0 / (plan.looked_at - 1) * units)
+        found = newton.solve(roll, judged, near, units, limits=limits)
     if loss == "keypoint":
         for _ in range(_ROUNDS):
             whole = ClipResiduals.about(problem, found.states)
@@ -104,13 +107,12 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
     return _in_papers_units(experiment, problem, found.values)
 
 
-def candidates(experiment: Experiment, problem: Problem) -> Array:
-    """Starts [B, U] in solver coordinates: the given one, and others about it (`experiments.Plan`)."""
-    start = problem.parameters.free_vector()
-    if experiment.plan.looked_at == 1:
-        return start[None]
-    reach = experiment.plan.decades * experiment.plan.unknown.units(problem.parameters)
-    return np.asarray(start + np.linspace(-1.0, 1.0, experiment.plan.looked_at)[:, None] * reach)
+def candidates(plan: Plan, about: Array, units: Array) -> Array:
+    """Starts [B, U] in solver coordinates: the given one [U], or those that `plan` looks at about it, a decade being
+    `units` [U]."""
+    if plan.looked_at == 1:
+        return about[None]
+    return np.asarray(about + np.linspace(-plan.decades, plan.decades, plan.looked_at)[:, None] * units)
 
 
 def _by_descent(case: Case, loss: str, network: Network) -> Array:

@@ -26,7 +26,7 @@ FRAMES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "first + last": lambda count: (0, count - 1),
     "first + middle": lambda count: (0, count // 2),
 }
-VERSION = 1  # raise when rows are made in another way
+VERSION = 2  # raise when rows are made in another way
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red")
 _NOTES = [
     "Errors of `risp-table2` with the paper's truth, by which frames methods are shown (`frames`). The first state is "

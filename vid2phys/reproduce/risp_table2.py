@@ -35,7 +35,7 @@ METHODS = (
     *("pixel", "perceptual", "random", "paper-no-grad", "paper", "ours-no-grad", "ours", "oracle", "oracle-newton"),
 )
 TRUTHS = ("paper", "random")
-VERSION = 1  # raise when rows are made in another way
+VERSION = 2  # raise when rows are made in another way
 _BLIND = ("random", "oracle", "oracle-newton")  # methods that do not look
 _RANDOM_TRUTH = "_random_truth"
 _DRAWS = 1000  # of `random`
