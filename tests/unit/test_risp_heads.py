@@ -155,7 +155,7 @@ def test_heads_train_with_every_loss(data: TrainingData, tmp_path: Path, spec: s
 def test_the_papers_schedule() -> None:
     schedule = paper_schedule()
     assert (schedule.epochs, schedule.batch, schedule.learning_rate, schedule.weight_decay) == (100, 16, 1e-2, 1e-6)
-    assert not schedule.decoupled
+    assert schedule.optimizer is torch.optim.Adam
     assert schedule.average == 0.0
 
 

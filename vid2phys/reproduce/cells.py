@@ -53,7 +53,7 @@ class Cell:
             "table": self.table,
             "method": self.method,
             "label": self.label,
-            "recipe": None if self.recipe is None else self.recipe.facts,
+            "recipe": None if self.recipe is None or self.model is not None else self.recipe.facts,
             "model": None if self.model is None else sha256(self.model / "fine.safetensors"),
             "quick": self.setting.quick,
             "seed": self.setting.seed,

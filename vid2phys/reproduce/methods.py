@@ -65,8 +65,9 @@ class Recipe:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What hashes are made of; ablations came later."""
-        return {name: value for name, value in asdict(self).items() if value != ()}
+        """What hashes are made of; ablations came later, and so did the optimiser of our heads."""
+        ours = {} if self.is_paper else {"optimizer": "muon"}
+        return {name: value for name, value in asdict(self).items() if value != ()} | ours
 
     @property
     def digest(self) -> str:

@@ -84,7 +84,7 @@ def paper_schedule(epochs: int = 100, workers: int = 1) -> Schedule:
         workers=workers,
         clip_norm=float("inf"),
         rise=0.0,
-        decoupled=False,
+        optimizer=torch.optim.Adam,
     )
 
 

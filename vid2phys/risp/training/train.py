@@ -1,8 +1,8 @@
 """The training loop that both networks share: resumable after every epoch, validated after every epoch.
 
-Adam with decoupled weight decay, a one-cycle learning rate, and an exponential average of the weights, which is what is
-kept. On one device with a fixed number of threads the result depends on the seed alone, interrupted or not; several
-processes (`together`) find nearly the same.
+Muon (RISP's network: Adam), a one-cycle learning rate, and an exponential average of the weights, which is what is kept.
+On one device with a fixed number of threads the result depends on the seed alone, interrupted or not; several processes
+(`together`) find nearly the same.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from vid2phys.risp.renders.stream import BatchStream, Plan, StreamSettings
 from vid2phys.risp.training import together
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
 from vid2phys.risp.training.memory import Batch, Pieces, StepLoss
+from vid2phys.risp.training.muon import Muon
 
 Validate = Callable[[nn.Module], dict[str, float]]
 
@@ -40,8 +41,8 @@ class Reporter(Protocol):
 class Schedule:
     """How long and how fast. average: of the weights, per step, once warm. workers: processes that develop pictures.
 
-    rise: share of the training over which the learning rate rises, before half a cosine. decoupled: weight decay beside
-    the gradient (AdamW), not in it (Adam).
+    rise: share of the training over which the learning rate rises, before half a cosine. optimizer: a class of
+    PyTorch's kind.
     """
 
     epochs: int
@@ -52,7 +53,7 @@ class Schedule:
     workers: int = 1
     clip_norm: float = 2.0
     rise: float = 0.06
-    decoupled: bool = True
+    optimizer: type[torch.optim.Adam] = Muon
 
 
 def learning_rate_factor(fraction: float, rise: float = 0.06) -> float:
@@ -94,19 +95,19 @@ def train_network(
     together.require_work(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
     network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = {k: v.detach().clone() for k, v in network.state_dict().items()}
-    method = torch.optim.AdamW if schedule.decoupled else torch.optim.Adam
-    optimizer = method(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+    optimizer = schedule.optimizer(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
     identity: dict[str, Any] = {
         "name": name,
         "epochs": schedule.epochs,
         "seed": plan.seed,
         "renders": len(plan.indices),
+        "optimizer": schedule.optimizer.__name__,
     }
     identity["without"] = list(pictures.varied.off)
     notes: dict[str, Any] = {"identity": identity, "epoch": 0, "history": [], "seconds": 0.0}
     found = read_notes(checkpoint) if resume else None
     if found is not None:
-        _require_same({"without": [], **found["identity"]}, identity, checkpoint)
+        _require_same({"without": [], "optimizer": "Adam", **found["identity"]}, identity, checkpoint)
         notes = found
         load_checkpoint(checkpoint, network, average, optimizer)
         reporter.note(f"{name}: going on after epoch {notes['epoch']} of {schedule.epochs}")
