@@ -1,7 +1,7 @@
 """The training loop that both networks share: resumable after every epoch, validated after every epoch.
 
-Muon (RISP's network: Adam), a one-cycle learning rate, and an exponential average of the weights, which is what is kept.
-On one device with a fixed number of threads the result depends on the seed alone, interrupted or not; several processes
+Muon (for RISP's network, Adam), a one-cycle learning rate, and an exponential average of the weights, which is kept. On
+one device with a fixed number of threads the result depends on the seed alone, interrupted or not; several processes
 (`together`) find nearly the same.
 """
 
