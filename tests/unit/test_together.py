@@ -37,17 +37,24 @@ class Quiet:
 
 
 def train(renders: Path, folder: Path) -> None:
-    """Two epochs, plain pictures and pictures with derivatives, of a loss that is a mean over pictures."""
+    """Two slow epochs, plain pictures and pictures with derivatives, of a loss that is a mean over pictures."""
     torch.set_num_threads(1)
     body = square_body()
     data = training_data(renders, body) if renders.exists() else training_data(write_renders(renders, body, 40), body)
     head = head_of(data, "state@w8")
     folder.mkdir(exist_ok=True)
     sitting = Sitting(folder, "cpu", Quiet())
-    trained = train_head(data, head, Schedule(2, batch=6, workers=0), sitting, gamma=1.0, seed=3, gradient_every=2)
+    slow = Schedule(2, batch=6, workers=0, learning_rate=2e-4)  # ten times faster, rounding grows to a hundredth
+    torch.manual_seed(3)
+    begun = weights_of(head.network())
+    trained = train_head(data, head, slow, sitting, gamma=1.0, seed=3, gradient_every=2)
     if together.leads():
-        torch.save([p.detach() for p in trained.network.parameters()], folder / "weights.pt")
+        torch.save(weights_of(trained.network) - begun, folder / "way.pt")
         (folder / "history.json").write_text(json.dumps(trained.history))
+
+
+def weights_of(network: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
 def start(count: int, renders: Path, folder: Path) -> None:
@@ -75,16 +82,10 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
     """Batches of 6 and 8 pictures: three and four a process; unequal thirds are in the next test."""
     train(tmp_path / "renders", tmp_path / "one")
     start(2, tmp_path / "renders", tmp_path / "two")
-    one, two = (torch.load(tmp_path / name / "weights.pt") for name in ("one", "two"))
-    change, size = (
-        torch.cat([a.flatten() for a in weights]).norm()
-        for weights in ([a - b for a, b in zip(one, two, strict=True)], one)
-    )
-    assert (
-        change < 0.02 * size
-    )  # rounding grows to 0.4 % on some processors; gradients that are not joined make it 17 %
+    one, two = (torch.load(tmp_path / name / "way.pt") for name in ("one", "two"))
+    assert (two - one).norm() < 0.01 * one.norm()  # 0.0002 measured; gradients that are not joined make it 1.03
     one, two = (json.loads((tmp_path / name / "history.json").read_text()) for name in ("one", "two"))
-    assert two[0] == pytest.approx(one[0], rel=0.05)  # later, rounding grows
+    assert two[0] == pytest.approx(one[0], rel=0.05)
 
 
 def test_unequal_shares_count_by_their_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
