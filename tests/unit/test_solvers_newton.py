@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from vid2phys.errors import SimulationError
 from vid2phys.solvers import newton
 from vid2phys.types import Array
 
@@ -67,3 +68,21 @@ def test_where_descents_disagree_more_starts_are_refined() -> None:
     assert solved(valleys, near[0], ends).values[0] < -1.0
     assert solved(valleys, near[0], ends, [-1.25], beyond).values == pytest.approx([2.0], abs=1e-4)
     assert solved(valleys, near[0], ends, *near[1:], beyond).values[0] < -1.0  # three came to the same
+
+
+def test_a_look_along_each_unknown_finds_the_valley_that_a_descent_misses() -> None:
+    """Two unknowns, each with a minimum at 0.1 and a deeper one at 1; what exceeds 1.5 cannot be rolled out."""
+    low, high = np.zeros(2), np.full(2, 2.0)
+
+    def roll(values: Array) -> Array:
+        if (values > 1.5).any():
+            raise SimulationError("too stiff", "less")
+        return values[:, None]
+
+    judge = Judge(lambda x: (1.0 - x) * torch.clamp((x - 0.1).abs(), min=0.02) + 0.1 * (x < 0.5))
+    start, steps = np.array([0.12, 0.08]), np.linspace(-1.0, 1.0, 21)[:, None]
+    caught = newton.solve(roll, judge, start[None], np.ones(2), limits=(low, high))
+    assert (caught.values < 0.3).all()
+    begun = newton.look(roll, judge, start, steps, (low, high))
+    found = newton.solve(roll, judge, begun[None], np.ones(2), limits=(low, high))
+    assert found.values == pytest.approx([1.0, 1.0], abs=1e-4)

@@ -46,8 +46,8 @@ FINGER_STEPS = 40  # of RISP's torques
 @dataclass(frozen=True)
 class Plan:
     """How a body moves. actions: [S, M] over steps of `step_s`, or None. every: steps a frame. max_step_s: longest step
-    of the integration. looked_at: how many starts our fit tries first, evenly over `decades` to both sides of the one
-    that it is given: a stiff bounce is no small change of a soft one.
+    of the integration. looked_at: how many values of each unknown our fit tries first, evenly over `reach`, in the
+    paper's numbers, to both sides of the one that it is given: a stiff bounce is no small change of a soft one.
     """
 
     system: System
@@ -60,7 +60,7 @@ class Plan:
     every: int
     max_step_s: float
     looked_at: int = 1
-    decades: float = 0.0
+    reach: float = 0.0
 
     @property
     def times_s(self) -> Array:
@@ -120,7 +120,8 @@ def _hand(_: Array, frames: int) -> Plan:
     amplitude, delay = torch.tensor([[0.9, 0.75, 1.0, 0.8, 0.95], [0.0, 10.0, 25.0, 5.0, 40.0]], dtype=torch.float64)
     steps = 2 * frames
     actions = finger_torques(amplitude, delay, steps, finger_of_joints(system)).numpy()
-    return Plan(system, system.parameters(), JOINTS, system.rest_state(), actions, RISP_HAND.step_s, steps, 2, 0.01)
+    initial, step_s = system.rest_state(), RISP_HAND.step_s
+    return Plan(system, system.parameters(), JOINTS, initial, actions, step_s, steps, 2, 0.01, 21, 1.0)
 
 
 def _rod(truth: Array, frames: int) -> Plan:

@@ -1,7 +1,7 @@
 """One identification of RISP's table 2 by one method: from a video, forces and the first state to parameters.
 
 The papers' methods move parameters by RMSProp as RISP has it, in the paper's units; ours reads keypoints and descends
-by Levenberg and Marquardt, from the best of starts around the one that is given (`candidates`).
+by Levenberg and Marquardt, from the best of starts about the one that is given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vid2phys.errors import Vid2PhysError
-from vid2phys.reproduce.experiments import Experiment, Plan
+from vid2phys.reproduce.experiments import Experiment
 from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.sights import observation_of, scene_of, views_of
 from vid2phys.risp.networks.model import Model
@@ -96,23 +96,22 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
     judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
     roll, units = newton.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
     limits = problem.parameters.free_bounds
-    found = newton.solve(roll, judged, candidates(plan, problem.parameters.free_vector(), units), units, limits=limits)
+
+    def best_about(values: Array, reach: float) -> newton.Found:
+        if plan.looked_at == 1:
+            return newton.solve(roll, judged, values[None], units, limits=limits)
+        steps = np.linspace(-reach, reach, plan.looked_at)[:, None] * units
+        starts = values + steps if len(units) == 1 else newton.look(roll, judged, values, steps, limits)[None]
+        return newton.solve(roll, judged, starts, units, limits=limits)
+
+    found = best_about(problem.parameters.free_vector(), plan.reach)
     if plan.looked_at > 1:  # contacts make kinks, which catch a descent within a step of the looks of the best
-        near = candidates(plan, found.values, 2.0 / (plan.looked_at - 1) * units)
-        found = newton.solve(roll, judged, near, units, limits=limits)
+        found = best_about(found.values, 2.0 * plan.reach / (plan.looked_at - 1))
     if loss == "keypoint":
         for _ in range(_ROUNDS):
             whole = ClipResiduals.about(problem, found.states)
             found = newton.solve(roll, whole, found.values[None], units, limits=limits)
     return _in_papers_units(experiment, problem, found.values)
-
-
-def candidates(plan: Plan, about: Array, units: Array) -> Array:
-    """Starts [B, U] in solver coordinates: the given one [U], or those that `plan` looks at about it, a decade being
-    `units` [U]."""
-    if plan.looked_at == 1:
-        return about[None]
-    return np.asarray(about + np.linspace(-plan.decades, plan.decades, plan.looked_at)[:, None] * units)
 
 
 def _by_descent(case: Case, loss: str, network: Network) -> Array:

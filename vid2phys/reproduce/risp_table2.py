@@ -51,9 +51,9 @@ _NOTES = [
     "is empty.",
     f"Methods of the papers use RMSProp as RISP has it: rate {RATES['rmsprop']:g} in the paper's units, momentum "
     f"{MOMENTUM:g}, {ITERATIONS} iterations. `ours` and `ours-no-grad` read keypoints, correct them by outlines and "
-    "descend by Levenberg and Marquardt, where a logarithm is sought from the best of starts a decade about the one "
-    "given. `oracle` sees true positions and angles and uses the papers' optimiser, `oracle-newton` sees them and uses "
-    "ours.",
+    "descend by Levenberg and Marquardt: logarithms and the hand's stiffnesses from the best of starts within one of "
+    "the given one. `oracle` sees true positions and angles and uses the papers' optimiser, `oracle-newton` sees them "
+    "and uses ours.",
     "First state, forces, camera and, for `pixel`, `perceptual` and `paper`, what is behind the body are known. All "
     "methods that look are shown the same views: of rigid bodies about the true place with a tracker's errors (3 % of "
     "the view sideways, 6 % in size), of hand and rod the known workspace. Colours of the simulated body are fitted in "

@@ -27,6 +27,7 @@ _COUNTED = (1.0, 1e3)  # least and most cost that a gain is held against: the no
 _MOST_DAMPING = 1e8
 
 _REFINED = (3, 12)  # least and most of several starts; between them until the best optimum was come to twice
+_LOOKS = 2
 _SAME = 0.05  # by which the costs of two descents to one optimum differ at most: a third of a deviation
 
 Motions = Callable[[Array], Array]
@@ -131,6 +132,21 @@ def solve(
         if twice or least <= _SAME:
             break
     return min(ends, key=lambda end: end.loss)
+
+
+def look(roll: Motions, loss: Judge, start: Array, steps: Array, limits: tuple[Array, Array]) -> Array:
+    """A start [U] that is better than the given one [U]: unknown after unknown, the best of what is looked at, twice.
+
+    steps: [N, U], what is looked at of each unknown, from where it is. limits: lower and upper [U] ends.
+    """
+    search = _Search(roll, loss, np.ones(len(start)), Prior.none(len(start)), *limits)
+    best = np.array(start, dtype=float)
+    seen = np.clip(best + steps, *limits)
+    for unknown in [*range(len(best))] * _LOOKS:
+        rows = np.repeat(best[None], 1 + len(seen), axis=0)
+        rows[1:, unknown] = seen[:, unknown]
+        best = rows[np.argmin(_costs(search, rows))]
+    return best
 
 
 def _descend(search: _Search, start: Array, cost: float, iterations: int) -> Found:

@@ -13,7 +13,7 @@ from vid2phys.engine.system import Integrator, System
 from vid2phys.io.robot import Robot
 from vid2phys.types import Array, Parameter, Parameters
 
-_LIMIT_RATE = 100.0  # rad/s, the frequency of a joint against its stop
+_LIMIT_RATE = 300.0  # rad/s, the frequency of a joint against its stop
 _WIDEST_SAMPLE = {"revolute": 0.5 * np.pi, "prismatic": 0.1}  # rad, m, for joints without limits
 _FASTEST_SAMPLE = {"revolute": 4.0, "prismatic": 1.0}  # rad/s, m/s
 _REMEMBERED = 4

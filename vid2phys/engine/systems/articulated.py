@@ -49,7 +49,7 @@ class Articulated(JointTree):
 
     `stiffness` k, `damping` b and dry `friction` c, smoothed over w_c = 0.05 rad/s or m/s, are each joint's own; a
     link's inertia scales with its `mass`. A joint beyond its limits meets a spring on which, with the others free,
-    it would swing at 100 rad/s; between its limits it feels nothing. q_s and the inertia of drives (`armature`)
+    it would swing at 300 rad/s; between its limits it feels nothing. q_s and the inertia of drives (`armature`)
     are the file's. Composite-rigid-body algorithm (Featherstone, "Rigid Body Dynamics Algorithms", 2008).
 
     Points and meshes are given in the base's axes (on a fixed base: the world's) with every joint as the file draws it,
