@@ -22,8 +22,8 @@ TRUTH = matrix_from_rotvec(np.array([0.5, 0.4, 0.3])), np.array([0.05, 0.02, 1.0
 PRIOR = np.diag(np.array([0.08, 0.08, 0.08, 3e-3, 3e-3, 0.03]) ** -2.0)
 
 
-def photograph() -> np.ndarray:
-    raster = rasterize_camera(CORNERS @ TRUTH[0].T + TRUTH[1], FACES, CAMERA)
+def photograph(rotation: Array = TRUTH[0], translation: Array = TRUTH[1]) -> np.ndarray:
+    raster = rasterize_camera(CORNERS @ rotation.T + translation, FACES, CAMERA)
     shades = np.array([[0.5], [0.15], [0.3], [0.45], [0.1], [0.25]]) * np.array([1.0, 0.8, 0.6])
     light = np.where(raster.mask[..., None], shades[raster.face_id // 2], np.array([0.3, 0.4, 0.45]))
     display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)

@@ -1,7 +1,8 @@
-"""Readings of a tracked clip, corrected frame by frame by the body's outline (`contour`).
+"""Readings of a tracked clip, corrected by the body's outline (`contour`) and by their neighbours (`neighbours`).
 
 What a frame's readings are off as a whole, as coefficients of the six pose modes, is replaced by what keypoints and
-outline say together; what points err by on their own stays. Small bodies are left as they are: below some 40 pixels
+outline say together; what points err by on their own stays. A frame that its neighbours put right is as they and the
+outline say. Small bodies are left as they are: below some 40 pixels
 outlines add nothing (`benchmarks/contour`).
 """
 
@@ -17,7 +18,8 @@ from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour, fit_contour
 from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes
+from vid2phys.risp.pixels.neighbours import Neighbours
+from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes, project_points
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.sight import Image, direction_and_size, in_frame_diameter
@@ -41,33 +43,39 @@ def outlined(
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
     solid, radius_m = Solid.of(mesh), float(np.linalg.norm(mesh.vertices, axis=1).max())
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
-
-    def fit(frame: tuple[int, Image]) -> tuple[Array, Contour] | None:
-        i, picture = frame
-        place, angle = direction_and_size(translation[i], radius_m)
-        if float(in_frame_diameter(camera, place, angle)) < LEAST_PX:
-            return None
-        modes = pose_modes(rotation[i], translation[i], seen.points_body)
-        shared = np.diag(_shared_std(basis[i], modes) ** 2)
-        prior = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
-        contour = fit_contour(picture, camera, solid, rotation[i], translation[i], prior=np.asarray(prior))
-        return None if contour is None else (modes, contour)
-
-    fitted = False
-    found = side_by_side(fit, ((int(i), frames[int(i)]) for i in known))
-    for done, (i, fit_of_frame) in enumerate(zip(known, found, strict=True)):
-        if progress is not None:
-            progress(done / len(known))
-        if fit_of_frame is None:
+    prior = np.zeros((len(translation), 6, 6))
+    large: list[int] = []
+    for i in map(int, known):
+        if float(in_frame_diameter(camera, *direction_and_size(translation[i], radius_m))) < LEAST_PX:
             continue
-        modes, contour = fit_of_frame
-        bearings[i] += modes @ difference(rotation[i], translation[i], contour.rotation, contour.translation)
+        shared = np.diag(_shared_std(basis[i], pose_modes(rotation[i], translation[i], seen.points_body)) ** 2)
+        prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
+        large.append(i)
+
+    def fit(frame: tuple[int, Image]) -> Contour | None:
+        i, picture = frame
+        return fit_contour(picture, camera, solid, rotation[i], translation[i], prior=prior[i])
+
+    fitted: dict[int, Contour] = {}
+    fits = side_by_side(fit, ((i, frames[i]) for i in large))
+    for done, (i, found) in enumerate(zip(large, fits, strict=True)):
+        if progress is not None:
+            progress(done / len(large))
+        if found is not None:
+            modes = pose_modes(rotation[i], translation[i], seen.points_body)
+            bearings[i] += modes @ difference(rotation[i], translation[i], found.rotation, found.translation)
+            fitted[i] = found
+    for i, contour in fitted.items():
         rotation[i], translation[i] = contour.rotation, contour.translation
+    beside = Neighbours(frames, camera, solid, seen.times_s, poses, prior, rotation, translation, large)
+    for i, contour in beside.settle().items():
+        bearings[i] = project_points(contour.rotation, contour.translation, seen.points_body)  # what was read is wrong
+        fitted[i] = contour
+    for i, contour in fitted.items():
         std = np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale
         basis[i] = pose_modes(rotation[i], translation[i], seen.points_body) * std
-        fitted = True
     # outlines mistake the same look for the same thing for longer than the network does
-    correlation_s = np.maximum(seen.correlation_time_s, fitted * np.array(calibration.contour_correlation_s))
+    correlation_s = np.maximum(seen.correlation_time_s, bool(fitted) * np.array(calibration.contour_correlation_s))
     better = replace(seen, bearings=bearings, shared_basis=basis, correlation_time_s=correlation_s)
     return better, replace(poses, rotation=rotation, translation=translation)
 

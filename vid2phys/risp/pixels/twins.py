@@ -22,7 +22,7 @@ from vid2phys.types import Array, Camera
 _PASSES = 2  # the second about the best of the first
 _TILTS = np.deg2rad([22.0, 45.0])
 _DIRECTIONS = 8
-_ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
+ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
 _DEGREES = 6.0  # of freedom of keypoints' errors
 
 
@@ -37,13 +37,12 @@ def settle(
     best = fit_contour(frame, camera, solid, rotation, translation, prior=prior)
     if best is None:
         return None
-    rough = np.diag(_ROUGH_STD**-2.0)
+    rough = np.diag(ROUGH_STD**-2.0)
 
     def nats(fit: Contour) -> float:
         off = difference(rotation, translation, fit.rotation, fit.translation)
-        unlikely = 0.5 * (_DEGREES + MODES) * np.log1p(float(off @ prior @ off) / _DEGREES)
         posed = solid.mesh.vertices @ fit.rotation.T + fit.translation
-        return edge_evidence(frame, camera, solid, posed) - unlikely
+        return edge_evidence(frame, camera, solid, posed) - unlikely(off, prior)
 
     most, around = nats(best), (rotation, translation)
     for _ in range(_PASSES):
@@ -56,6 +55,11 @@ def settle(
             break
         around = best.rotation, best.translation
     return best
+
+
+def unlikely(off: Array, prior: Array) -> float:
+    """Nats that a pose loses which is `off` [6] in modes from the one that was read with `prior` [6, 6] information."""
+    return float(0.5 * (_DEGREES + MODES) * np.log1p(float(off @ prior @ off) / _DEGREES))
 
 
 def others(rotation: Array, translation: Array) -> Iterator[Array]:
