@@ -25,7 +25,7 @@ class Entry:
     training_command: str
     view_size: int
     make: Callable[[Path], Subject]
-    reading: int = 4
+    reading: int = 5
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -72,7 +72,7 @@ def _posed(name: str, paper: float) -> Entry:
 
         return PosedSubject(name, get(name), paper, command, folder)
 
-    return Entry(name, name, command, 128, make, reading=5)
+    return Entry(name, name, command, 128, make)
 
 
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
