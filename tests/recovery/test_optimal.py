@@ -43,7 +43,7 @@ def test_least_effort_is_that_of_the_closed_form() -> None:
     to_end = 1.0 - (np.arange(steps) + 0.5) * dt
     effect = np.stack([to_end * dt / mass, np.full(steps, dt / mass)])  # of a force on place and speed at the end
     best = np.linalg.pinv(effect) @ np.stack([distance, np.zeros(3)])
-    np.testing.assert_allclose(found.actions[:, :3], best, atol=0.01 * np.abs(best).max())
+    np.testing.assert_allclose(found.actions[:, :3], best, atol=0.02 * np.abs(best).max())
     assert np.abs(found.actions[:, 3:]).max() < 1e-3 * np.abs(best).max()
     assert found.there()
     assert found.converged
@@ -63,6 +63,19 @@ def test_what_limits_do_not_allow_is_missed_by_what_is_left() -> None:
     assert found.miss_m == pytest.approx(2.0 - 0.5 * 1.0 / 0.5 * (1.0 + 1.0 / 200), rel=1e-3)
     np.testing.assert_allclose(found.actions[:, 0], 1.0, atol=1e-9)
     assert found.at_limit > 0.16
+
+
+def test_where_the_nearest_optimum_is_not_the_goal_other_starts_find_it() -> None:
+    """A ball that rests on the ground, whose friction holds it against small pushes, is to lie elsewhere."""
+    system = RigidContact((Sphere(0.1),))
+    parameters = system.parameters().with_values({"mass": 0.5}).vector
+    start = system.rest_state()
+    start[:3] = [0.0, 0.0, 0.5]
+    free = moved(np.zeros(3))
+    goal = system.keypoints(start[None], POINTS)[0] + [0.2, 0.1, -0.3]
+    low = np.full(6, -10.0)
+    aim = replace(free, system=system, parameters=parameters, start=start, goal=goal, lower=low, upper=-low)
+    assert optimal.solve(aim).there()
 
 
 def test_derivatives_by_recursion_are_those_of_differences() -> None:

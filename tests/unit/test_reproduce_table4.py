@@ -11,7 +11,7 @@ import pytest
 
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.reproduce import driving, reproduce, risp_fig6b, sights
-from vid2phys.reproduce.aiming import bring, final_distance_mm, final_l1
+from vid2phys.reproduce.aiming import bring, final_distance_mm, final_l1, nearest_alike
 from vid2phys.reproduce.bodies import entries
 from vid2phys.reproduce.drives import drive_of
 from vid2phys.reproduce.experiments import Experiment
@@ -19,7 +19,7 @@ from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.identification import Case, identify, true_states
 from vid2phys.reproduce.imitation import followed
 from vid2phys.reproduce.sights import observation_of, views_of
-from vid2phys.rotations import quat_from_rotvec, quat_multiply
+from vid2phys.rotations import make_transform, matrix_from_quat, quat_from_rotvec, quat_multiply
 from vid2phys.types import Observation
 
 
@@ -63,6 +63,26 @@ def test_of_a_rod_its_sensors_heights_count() -> None:
     heights = rod.keypoints(lifted[None], rod.spine_m)[0, :, 2] - rod.keypoints(rest[None], rod.spine_m)[0, :, 2]
     assert final_l1(Pushed, lifted[None]) == pytest.approx(heights.sum() / 0.2)  # type: ignore[arg-type]
     assert heights.max() == pytest.approx(0.01)
+
+
+def test_a_plain_cube_is_judged_by_the_nearest_pose_that_looks_alike() -> None:
+    (entry,) = entries(("cube-plain",))
+    drive = drive_of("cube-plain", 3)
+    experiment = drive.experiment(entry, Path(), drive.draw(np.random.default_rng(0)))
+    assert experiment.alike.shape == (24, 4, 4)
+    states = experiment.states.copy()
+    quarter = quat_from_rotvec(np.array([0.0, np.pi / 2.0, 0.0]))
+    off = quat_from_rotvec(np.array([0.1, 0.0, 0.0]))
+    states[-1, 3:7] = quat_multiply(quat_multiply(states[-1, 3:7], quarter), off)
+    assert final_l1(experiment, states) == pytest.approx(0.1, abs=1e-9)
+    assert final_distance_mm(experiment, states) == pytest.approx(
+        1e3 * 0.1 * np.sqrt(2.0 / 3.0) * experiment.radius_m, rel=0.01
+    )
+    pose = make_transform(matrix_from_quat(experiment.states[-1, 3:7]), experiment.states[-1, :3])
+    turned = pose @ experiment.alike[7]
+    nearest = nearest_alike(experiment, turned)
+    np.testing.assert_allclose(nearest, pose, atol=1e-9)
+    assert len(flight()[0].alike) == 1
 
 
 def test_true_targets_are_reached_by_gentle_actions() -> None:

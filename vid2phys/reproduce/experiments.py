@@ -221,6 +221,15 @@ class Experiment:
         """The stage's unit of length."""
         return self.scale * self.subject.radius_m
 
+    @cached_property
+    def alike(self) -> Array:
+        """Turns [G, 4, 4] of the body, m, that no picture tells, the first none at all."""
+        if not isinstance(self.subject, RigidSubject) or self.subject.labelled:
+            return np.eye(4)[None]
+        turns = self.subject.known.turns.copy()
+        turns[:, :3, 3] *= self.scale
+        return turns
+
     @property
     def shown(self) -> NDArray[np.int64]:
         """Which frames methods may look at, [n]."""

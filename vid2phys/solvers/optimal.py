@@ -6,7 +6,8 @@ descent; derivatives of the end by all actions through the engine: a linear recu
 backwards from the end, and for bodies of many vertices differences of rollouts in one batch. Limits hold by projection:
 actions at a limit that the step would pass stay there (Bertsekas, "Projected Newton methods", 1982).
 
-Limits: the nearest optimum of what may be several; a body that has to let go of something first may not be found.
+Where the nearest optimum is not the goal, other starts are tried. Limits: of what has to let go of something first, the
+way may not be found.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from vid2phys.types import Array
 
 REACHED, _OF_THE_WAY = 0.05, 0.1  # of the body's size, and of the way: points off their goal by less are there
 _TOLERANCE = 0.01  # of the body's size, that a residual of 1 is
-_EFFORT = 1e-2  # residual of an action as large as moves the body by its size, alone
+_EFFORTS = 0.1, 0.01  # residuals of an action as large as moves the body by its size, alone: first gentle ones
 _SETTLING = 0.2  # share of the time in which what still moves would move on, for residuals of speeds
 _MOST_STATES = 60  # whose Jacobians are exact
-_STEP = 1e-3  # of differences, in units of the actions
+_STEP = 1e-4  # of differences, in units of the actions
 _STABLE_SHARE = 0.4  # of the longest stable step
-_LONGEST_STEP_S = 5e-3  # of explicit integrators
 _MOST_DAMPING = 1e8
-_GAIN, _NOTHING = 1e-3, 0.05  # hoped-for share of the cost that a descent ends at; a cost that is as good as none
+_OTHER_STARTS = 6  # that are tried where the nearest optimum is not the goal
+_GAIN, _NOTHING = 1e-3, 0.01  # hoped-for share of the cost that a descent ends at; a cost that is as good as none
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Aim:
 
     parameters: [P] SI. start: [N]. step_s: [S] of the intervals. hold: [A] actions that hold the body at rest. lower,
     upper: [A] limits of the actions. points_body [K, 3] m and goal [K, 3] m, where they should be at the end.
-    size_m: of the body. at_rest: whether it is to have come to rest there.
+    size_m: of the body. at_rest: whether it is to have come to rest there. max_step_s: longest step of explicit
+    integrators, which contacts want shorter.
     """
 
     system: System
@@ -54,6 +56,7 @@ class Aim:
     goal: Array
     size_m: float
     at_rest: bool = True
+    max_step_s: float = 5e-3
 
     @property
     def rates(self) -> NDArray[np.int64]:
@@ -93,15 +96,42 @@ def solve(aim: Aim, *, iterations: int = 100) -> Reached:
     actions = np.tile(hold, (len(aim.step_s), 1))
     substeps = _substeps(aim)
     states = _rollout(aim, actions[None], substeps)[0]
-    before = _distance(aim, states[0])
     unit = _units(aim, states, actions, substeps)
-    damping, used, converged = 1e-2, 0, False
+    best = _bring(aim, actions, states, unit, iterations)
+    rng = np.random.default_rng(0)
+    for _ in range(_OTHER_STARTS):
+        if best.there():
+            break
+        push = rng.uniform(-1.0, 1.0, len(hold)) * unit  # all the time: what hangs on a contact comes off
+        start = np.clip(actions + push, aim.lower, aim.upper)
+        pushed = _tried(aim, start, substeps)
+        if pushed is not None:
+            best = min(best, _bring(aim, start, pushed, unit, iterations), key=lambda found: found.miss_m)
+    return best
+
+
+def _bring(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> Reached:
+    """From actions [S, A] and the states [S + 1, N] that they lead through."""
+    before, used, converged = _distance(aim, states[0]), 0, True
+    for effort in _EFFORTS:
+        actions, states, more, converged = _descend(aim, actions, states, unit / effort, iterations)
+        used += more
+    edge = 1e-9 * unit
+    at_limit = (actions <= aim.lower + edge) | (actions >= aim.upper - edge)
+    speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
+    miss = _distance(aim, states[-1])
+    return Reached(actions, states, miss, before, speed, float(at_limit.mean()), used, converged, aim.size_m)
+
+
+def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> tuple[Array, Array, int, bool]:
+    """Actions and states at the nearest optimum, after how many iterations, and whether it was come to. unit: [A] of
+    actions, whose residual it is to be so far from rest."""
+    hold, substeps, damping = np.clip(aim.hold, aim.lower, aim.upper), _substeps(aim), 1e-2
     cost = _cost(aim, states[-1], actions, hold, unit)
-    for _ in range(iterations):
-        used += 1
+    for used in range(iterations):
         slope = _slopes_at(aim, states, actions, substeps, unit)
         if slope is None:  # so near to where nothing can be computed that even small changes lead there
-            break
+            return actions, states, used, False
         moved = None
         while damping < _MOST_DAMPING:
             candidate, hoped = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
@@ -111,18 +141,13 @@ def solve(aim: Aim, *, iterations: int = 100) -> Reached:
                 break
             damping, moved = damping * 5.0, None
         if moved is None or hoped < _GAIN * max(cost, _NOTHING):
-            converged = True
-            break
+            return actions, states, used, True
         gain, actions, states, cost = cost - new_cost, candidate, moved, new_cost
         if gain < 0.25 * hoped:
             damping *= 4.0
         elif gain > 0.75 * hoped:
             damping = max(damping / 5.0, 1e-9)
-    edge = 1e-9 * unit
-    at_limit = (actions <= aim.lower + edge) | (actions >= aim.upper - edge)
-    speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
-    miss = _distance(aim, states[-1])
-    return Reached(actions, states, miss, before, speed, float(at_limit.mean()), used, converged, aim.size_m)
+    return actions, states, iterations, False
 
 
 def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
@@ -133,7 +158,7 @@ def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
 def _substeps(aim: Aim) -> int:
     longest = FINE_STEP_S
     if check_scheme(aim.system, None, 1) != "implicit_euler":
-        longest = min(_LONGEST_STEP_S, _STABLE_SHARE * aim.system.longest_step_s(aim.parameters))
+        longest = min(aim.max_step_s, _STABLE_SHARE * aim.system.longest_step_s(aim.parameters))
     return max(1, int(np.ceil(float(aim.step_s.max()) / longest - 1e-6)))
 
 
@@ -177,7 +202,7 @@ def _rate_weights(aim: Aim) -> Array:
 
 
 def _cost(aim: Aim, state: Array, actions: Array, hold: Array, unit: Array) -> float:
-    left, effort = _residuals(aim, state[None])[0], _EFFORT * (actions - hold) / unit
+    left, effort = _residuals(aim, state[None])[0], (actions - hold) / unit
     return 0.5 * float((left**2).sum() + (effort**2).sum())
 
 
@@ -235,15 +260,15 @@ def _stepped(
     pushes on stay there."""
     jacobian = slope.reshape(len(slope), -1)
     flat = ((actions - hold) / unit).ravel()
-    gradient = jacobian.T @ _residuals(aim, state[None])[0] + _EFFORT**2 * flat
+    gradient = jacobian.T @ _residuals(aim, state[None])[0] + flat
     at_lower, at_upper = (actions <= aim.lower).ravel(), (actions >= aim.upper).ravel()
     free = ~((at_lower & (gradient > 0.0)) | (at_upper & (gradient < 0.0)))
     matrix = jacobian[:, free].T @ jacobian[:, free]
     scale = np.maximum(np.diagonal(matrix), 1e-6 * max(float(np.diagonal(matrix).max(initial=0.0)), 1e-12))
-    matrix[np.diag_indices(len(matrix))] += _EFFORT**2 + damping * scale
+    matrix[np.diag_indices(len(matrix))] += 1.0 + damping * scale
     step = np.zeros(len(flat))
     step[free] = -np.linalg.solve(matrix, gradient[free])
     moved = np.clip(actions + step.reshape(actions.shape) * unit, aim.lower, aim.upper)
     step = ((moved - actions) / unit).ravel()
     along = jacobian @ step
-    return moved, -float(gradient @ step + 0.5 * (along @ along + _EFFORT**2 * (step @ step)))
+    return moved, -float(gradient @ step + 0.5 * (along @ along + step @ step))
