@@ -60,7 +60,7 @@ def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = 
 
         return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make)
+    return Entry(name, Path(path).parent.name, command, 96, make, reading=6)
 
 
 def _posed(name: str, paper: float) -> Entry:

@@ -25,9 +25,10 @@ from vid2phys.risp.tracking.sight import Image
 from vid2phys.rotations import matrix_from_quat, quat_from_matrix, slerp
 from vid2phys.types import Array, Camera
 
-_WORSE = 0.85  # of what its neighbours' edges are explained: a frame in doubt
+_WORSE = 0.3  # than its neighbours, as a share of what they explain: a frame in doubt
+_CLEARLY = 10.0  # nats, and by so much at least
 _BESIDE = 2  # frames to both sides
-_TURNED_RAD = 0.1  # from what they say
+_TURNED_RAD = 0.2  # from what they say
 _NATS = 3.0  # that another pose has to explain more
 _SAME = np.array([0.05, 0.05, 0.05, 0.005, 0.005, 0.01])  # modes: a start so near to another leads where that does
 
@@ -56,22 +57,30 @@ class Neighbours:
         nats = np.full(len(self.times_s), -np.inf)
         shown = ((i, self.frames[i]) for i in self.known)
         nats[list(self.known)] = list(side_by_side(lambda frame: self._nats(*frame, *self._pose(frame[0])), shown))
+        unseen = set(self.known)  # frames whose neighbours have changed since they were looked at
         for order in (self.known, self.known[::-1]):
-            for i in order:
+            for i in (i for i in order if i in unseen):
+                unseen.remove(i)
                 best = np.max(nats[max(0, i - _BESIDE) : i + _BESIDE + 1])
                 starts = list(self._starts(i))
-                if nats[i] >= _WORSE * best and not self._stands_out(i, starts):
+                if nats[i] >= best - max(_WORSE * abs(best), _CLEARLY) and not self._stands_out(i, starts):
                     continue
-                picture, rough = self.frames[i], np.diag(ROUGH_STD**-2.0)
-                for start in starts:
-                    fit = fit_contour(picture, self.camera, self.solid, *start, prior=rough)
-                    if fit is None:
-                        continue
-                    better = self._nats(i, picture, fit.rotation, fit.translation)
+                for better, fit in self._fits(i, starts):
                     if better > nats[i] + _NATS:
                         nats[i], found[i] = better, fit
                         self.rotation[i], self.translation[i] = fit.rotation, fit.translation
+                        unseen |= {k for k in self.known if 0 < abs(k - i) <= _BESIDE}
         return found
+
+    def _fits(self, i: int, starts: list[tuple[Array, Array]]) -> Iterator[tuple[float, Contour]]:
+        """Edges fitted from several poses, and how well they are explained."""
+        picture, rough = self.frames[i], np.diag(ROUGH_STD**-2.0)
+
+        def fit(start: tuple[Array, Array]) -> tuple[float, Contour] | None:
+            found = fit_contour(picture, self.camera, self.solid, *start, prior=rough)
+            return None if found is None else (self._nats(i, picture, found.rotation, found.translation), found)
+
+        yield from (found for found in side_by_side(fit, starts) if found is not None)
 
     def _stands_out(self, i: int, starts: list[tuple[Array, Array]]) -> bool:
         """Whether a frame's orientation is far from all that its neighbours say."""
