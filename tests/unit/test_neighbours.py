@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.unit.test_twins import CAMERA, PRIOR, SOLID, TRUTH, photograph
 from vid2phys.risp.pixels.neighbours import Neighbours
+from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.tracking.pose import known_pose
 from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.types import Array
@@ -25,9 +26,13 @@ def settled(misread: list[int], pictures: list[np.ndarray]) -> tuple[Neighbours,
     rotation = ROTATION.copy()
     rotation[misread] = WRONG @ rotation[misread]
     read = known_pose(rotation.copy(), TRANSLATION)
-    priors, known = np.broadcast_to(PRIOR, (COUNT, 6, 6)), list(range(COUNT))
+
+    def reading(i: int, picture: np.ndarray) -> Reading:
+        return Reading(picture, CAMERA, SOLID, read.rotation[i], read.translation[i], PRIOR)
+
+    nats: Array = np.array([reading(i, pictures[i]).nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
     times: Array = np.linspace(0.0, 0.6, COUNT)
-    beside = Neighbours(pictures, CAMERA, SOLID, times, read, priors, rotation, TRANSLATION.copy(), known)
+    beside = Neighbours(pictures, times, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats)
     return beside, sorted(beside.settle())
 
 

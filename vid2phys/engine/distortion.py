@@ -66,20 +66,25 @@ def valid_radius(camera: Camera) -> float:
 
 def _coefficients(camera: Camera) -> Array:
     """The camera's coefficients padded to eight (four for equidistant, five for omni)."""
-    if camera.model not in _COUNTS:
-        raise InputError(
-            f"camera model '{camera.model}'", f"one of {', '.join(sorted(_COUNTS))}", "convert the calibration"
-        )
-    given = np.atleast_1d(np.asarray(camera.distortion, dtype=float))
+    return _padded(camera.model, tuple(np.ravel(camera.distortion).tolist()))
+
+
+@lru_cache
+def _padded(model: str, given: tuple[float, ...]) -> Array:
+    if model not in _COUNTS:
+        raise InputError(f"camera model '{model}'", f"one of {', '.join(sorted(_COUNTS))}", "convert the calibration")
     # trailing zeros say nothing: files pad to what their writer likes
-    used = np.trim_zeros(given, "b").size
-    allowed = max(_COUNTS[camera.model])
-    if used > allowed:
+    used = np.trim_zeros(given, "b")
+    allowed = max(_COUNTS[model])
+    if len(used) > allowed:
         raise InputError(
-            f"{used} distortion coefficients for model '{camera.model}'", f"at most {allowed}", "check the camera file"
+            f"{len(used)} distortion coefficients for model '{model}'",
+            f"at most {allowed}",
+            "check the camera file",
         )
-    padded = np.zeros({"equidistant": 4, "omni": 5}.get(camera.model, 8))
-    padded[:used] = given[:used]
+    padded = np.zeros({"equidistant": 4, "omni": 5}.get(model, 8))
+    padded[: len(used)] = used
+    padded.setflags(write=False)
     return padded
 
 

@@ -128,7 +128,7 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
     actions, whose residual it is to be so far from rest."""
     hold, substeps, damping = np.clip(aim.hold, aim.lower, aim.upper), _substeps(aim), 1e-2
     cost = _cost(aim, states[-1], actions, hold, unit)
-    for used in range(iterations):
+    for used in range(1, iterations + 1):
         slope = _slopes_at(aim, states, actions, substeps, unit)
         if slope is None:  # so near to where nothing can be computed that even small changes lead there
             return actions, states, used, False

@@ -87,11 +87,13 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
 
 
 def difference(rotation: Array, translation: Array, other_rotation: Array, other_translation: Array) -> Array:
-    """The step [6] that moves the first pose to the other, to first order in its sideways part."""
-    growth = np.log(other_translation[2] / translation[2])
-    sideways = (other_translation / np.exp(growth) - translation)[:2] / np.linalg.norm(translation)
-    turn = rotvec_from_quat(quat_from_matrix(other_rotation @ rotation.T))
-    return np.array([*turn, *sideways, growth])
+    """The step [..., 6] that moves poses (rotations [..., 3, 3], translations [..., 3]) to others, to first order in
+    its sideways part."""
+    growth = np.log(other_translation[..., 2:] / translation[..., 2:])
+    sideways = (other_translation / np.exp(growth) - translation)[..., :2]
+    turn = rotvec_from_quat(quat_from_matrix(other_rotation @ np.swapaxes(rotation, -1, -2)))
+    away = sideways / np.linalg.norm(translation, axis=-1, keepdims=True)
+    return np.concatenate([turn, away, np.broadcast_to(growth, (*turn.shape[:-1], 1))], axis=-1)
 
 
 def fit(errors: AlignErrors) -> tuple[Array, Array]:

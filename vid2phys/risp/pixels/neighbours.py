@@ -8,22 +8,20 @@ explains most is taken. What is put right helps the next frame, forwards and bac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.contour import Contour, fit_contour
-from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.evidence import edge_evidence
-from vid2phys.risp.pixels.twins import ROUGH_STD, unlikely
+from vid2phys.risp.pixels.contour import Contour
+from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.tracking.motion import Indexed
-from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.sight import Image
 from vid2phys.rotations import matrix_from_quat, quat_from_matrix, slerp
-from vid2phys.types import Array, Camera
+from vid2phys.types import Array
 
 _WORSE = 0.3  # than its neighbours, as a share of what they explain: a frame in doubt
 _CLEARLY = 10.0  # nats, and by so much at least
@@ -37,82 +35,72 @@ _SAME = np.array([0.05, 0.05, 0.05, 0.005, 0.005, 0.01])  # modes: a start so ne
 class Neighbours:
     """Poses of the T frames of a clip at times_s [T].
 
-    read: [T] what the network says, with prior [T, 6, 6], information about it in its modes. rotation, translation:
-    [T] camera_from_body as outlines have it, which `settle` changes. known: the frames that were read, in their order.
+    reading: what was read in a frame, from its index and its picture. known: [T], whether anything was. rotation,
+    translation: [T] camera_from_body as outlines have it, and nats [T], how well that explains them (`Reading.nats`);
+    `settle` changes all three.
     """
 
     frames: Indexed
-    camera: Camera
-    solid: Solid
     times_s: Array
-    read: Pose
-    prior: Array
+    reading: Callable[[int, Image], Reading]
+    known: NDArray[np.bool_]
     rotation: Array
     translation: Array
-    known: Sequence[int]
+    nats: Array
 
     def settle(self) -> dict[int, Contour]:
         """New poses of the frames that were put right."""
         found: dict[int, Contour] = {}
-        nats = np.full(len(self.times_s), -np.inf)
-        shown = ((i, self.frames[i]) for i in self.known)
-        nats[list(self.known)] = list(side_by_side(lambda frame: self._nats(*frame, *self._pose(frame[0])), shown))
-        unseen = set(self.known)  # frames whose neighbours have changed since they were looked at
-        for order in (self.known, self.known[::-1]):
+        indices = np.flatnonzero(self.known).tolist()
+        unseen = set(indices)  # frames whose neighbours have changed since they were looked at
+        for order in (indices, indices[::-1]):
             for i in (i for i in order if i in unseen):
                 unseen.remove(i)
-                best = np.max(nats[max(0, i - _BESIDE) : i + _BESIDE + 1])
-                starts = list(self._starts(i))
-                if nats[i] >= best - max(_WORSE * abs(best), _CLEARLY) and not self._stands_out(i, starts):
-                    continue
-                for better, fit in self._fits(i, starts):
-                    if better > nats[i] + _NATS:
-                        nats[i], found[i] = better, fit
-                        self.rotation[i], self.translation[i] = fit.rotation, fit.translation
-                        unseen |= {k for k in self.known if 0 < abs(k - i) <= _BESIDE}
+                for fitted in self._fits(i):
+                    if fitted is not None and fitted[0] > self.nats[i] + _NATS:
+                        self.nats[i], found[i] = fitted
+                        self.rotation[i], self.translation[i] = found[i].rotation, found[i].translation
+                        unseen.update(self._beside(i))
         return found
 
-    def _fits(self, i: int, starts: list[tuple[Array, Array]]) -> Iterator[tuple[float, Contour]]:
-        """Edges fitted from several poses, and how well they are explained."""
-        picture, rough = self.frames[i], np.diag(ROUGH_STD**-2.0)
+    def _fits(self, i: int) -> Iterator[tuple[float, Contour] | None]:
+        """What a frame's edges say from where its neighbours say that the body is; nothing of a frame without doubt."""
+        rotation, translation = self._expected(i)
+        off = difference(rotation[:, None], translation[:, None], rotation, translation)  # the first is the pose itself
+        far = np.linalg.norm(off[0, 1:, :3], axis=-1) > _TURNED_RAD
+        if not self._explains_little(i) and not (far.size and far.all()):
+            return
+        new: NDArray[np.bool_] = np.any(np.abs(off) > _SAME, axis=-1)
+        starts = [k for k in range(1, len(rotation)) if np.all(new[k, :k])]
+        read = self.reading(i, self.frames[i])
+        yield from side_by_side(lambda k: read.fitted_from(rotation[k], translation[k]), starts)
 
-        def fit(start: tuple[Array, Array]) -> tuple[float, Contour] | None:
-            found = fit_contour(picture, self.camera, self.solid, *start, prior=rough)
-            return None if found is None else (self._nats(i, picture, found.rotation, found.translation), found)
+    def _explains_little(self, i: int) -> bool:
+        """Whether a frame's pose explains clearly less of it than poses of its neighbours explain of theirs."""
+        best = np.max(self.nats[max(0, i - _BESIDE) : i + _BESIDE + 1])
+        return bool(self.nats[i] < best - max(_WORSE * abs(best), _CLEARLY))
 
-        yield from (found for found in side_by_side(fit, starts) if found is not None)
+    def _beside(self, i: int) -> list[int]:
+        """Frames near a frame in which the body was read, without itself."""
+        near = range(max(0, i - _BESIDE), min(len(self.known), i + _BESIDE + 1))
+        return [k for k in near if k != i and self.known[k]]
 
-    def _stands_out(self, i: int, starts: list[tuple[Array, Array]]) -> bool:
-        """Whether a frame's orientation is far from all that its neighbours say."""
-        off = [difference(*self._pose(i), *start)[:3] for start in starts]
-        return bool(off) and min(float(np.linalg.norm(each)) for each in off) > _TURNED_RAD
-
-    def _pose(self, i: int) -> tuple[Array, Array]:
-        return self.rotation[i], self.translation[i]
-
-    def _nats(self, i: int, picture: Image, rotation: Array, translation: Array) -> float:
-        off = difference(self.read.rotation[i], self.read.translation[i], rotation, translation)
-        posed = self.solid.mesh.vertices @ rotation.T + translation
-        return edge_evidence(picture, self.camera, self.solid, posed) - unlikely(off, self.prior[i])
-
-    def _starts(self, i: int) -> Iterator[tuple[Array, Array]]:
-        """Where the frames beside a frame say that the body is: between them, going on from
-        two of them, or turned as one of them."""
-        before = [k for k in self.known if i - _BESIDE <= k < i]
-        after = [k for k in self.known if i < k <= i + _BESIDE]
+    def _expected(self, i: int) -> tuple[Array, Array]:
+        """A frame's pose, and where the frames beside it say that the body is: between them, going on from two of
+        them, or turned as one of them. Rotations [N, 3, 3], translations [N, 3]."""
+        beside = self._beside(i)
+        before, after = [k for k in beside if k < i], [k for k in beside if k > i]
         pairs = [(before[-1:], after[:1]), (before[-2:-1], before[-1:]), (after[1:2], after[:1])]
-        starts = [self._along(first[0], second[0], i) for first, second in pairs if first and second]
-        starts += [(self.rotation[k], self.translation[i]) for k in (*before[-1:], *after[:1])]
-        tried = [self._pose(i)]
-        for start in starts:
-            if all((np.abs(difference(*other, *start)) > _SAME).any() for other in tried):
-                tried.append(start)
-                yield start
+        ends = np.array([(*first, *second) for first, second in pairs if first and second], int).reshape(-1, 2)
+        moved, place = self._along(ends[:, 0], ends[:, 1], i)
+        turned = [*before[-1:], *after[:1]]
+        rotation = np.concatenate([self.rotation[[i]], moved, self.rotation[turned]])
+        return rotation, np.concatenate([self.translation[[i]], place, self.translation[[i] * len(turned)]])
 
-    def _along(self, first: int, second: int, i: int) -> tuple[Array, Array]:
-        """Where a body is at frame i that moves evenly from its pose in one frame to that in another."""
+    def _along(self, first: NDArray[np.int64], second: NDArray[np.int64], i: int) -> tuple[Array, Array]:
+        """Where bodies are at frame i that move evenly from their poses in frames first [N] to those in second [N]."""
         times = self.times_s
         share = (times[i] - times[first]) / (times[second] - times[first])
-        start, end = (quat_from_matrix(self.rotation[k]) for k in (first, second))
-        place = self.translation[first] + share * (self.translation[second] - self.translation[first])
-        return matrix_from_quat(slerp(start, end, np.asarray(share))), place
+        start, end = quat_from_matrix(self.rotation[np.stack([first, second])])
+        place = self.translation[first] + share[:, None] * (self.translation[second] - self.translation[first])
+        return matrix_from_quat(slerp(start, end, share)), place

@@ -19,6 +19,7 @@ from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour, fit_contour
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.neighbours import Neighbours
+from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes, project_points
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.pose import Pose
@@ -52,13 +53,19 @@ def outlined(
         prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
         large.append(i)
 
-    def fit(frame: tuple[int, Image]) -> Contour | None:
-        i, picture = frame
-        return fit_contour(picture, camera, solid, rotation[i], translation[i], prior=prior[i])
+    def reading(i: int, picture: Image) -> Reading:
+        return Reading(picture, camera, solid, poses.rotation[i], poses.translation[i], prior[i])
 
+    def fit(frame: tuple[int, Image]) -> tuple[Contour | None, float]:
+        i, picture = frame
+        pose = poses.rotation[i], poses.translation[i]
+        found = fit_contour(picture, camera, solid, *pose, prior=prior[i])
+        return found, reading(*frame).nats(*(pose if found is None else (found.rotation, found.translation)))
+
+    nats = np.full(len(translation), -np.inf)
     fitted: dict[int, Contour] = {}
     fits = side_by_side(fit, ((i, frames[i]) for i in large))
-    for done, (i, found) in enumerate(zip(large, fits, strict=True)):
+    for done, (i, (found, nats[i])) in enumerate(zip(large, fits, strict=True)):
         if progress is not None:
             progress(done / len(large))
         if found is not None:
@@ -67,7 +74,8 @@ def outlined(
             fitted[i] = found
     for i, contour in fitted.items():
         rotation[i], translation[i] = contour.rotation, contour.translation
-    beside = Neighbours(frames, camera, solid, seen.times_s, poses, prior, rotation, translation, large)
+    shown = np.isin(np.arange(len(translation)), large)
+    beside = Neighbours(frames, seen.times_s, reading, shown, rotation, translation, nats)
     for i, contour in beside.settle().items():
         bearings[i] = project_points(contour.rotation, contour.translation, seen.points_body)  # what was read is wrong
         fitted[i] = contour

@@ -8,6 +8,7 @@ taken whose outline and creases show the most edges and the fewest places where 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,33 @@ from vid2phys.types import Array, Camera
 _PASSES = 2  # the second about the best of the first
 _TILTS = np.deg2rad([22.0, 45.0])
 _DIRECTIONS = 8
-ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
+_ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
 _DEGREES = 6.0  # of freedom of keypoints' errors
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A pose camera_from_body that was read in a frame [H, W, 3]. prior: [6, 6] information about it in its modes."""
+
+    frame: NDArray[np.uint8]
+    camera: Camera
+    solid: Solid
+    rotation: Array
+    translation: Array
+    prior: Array
+
+    def nats(self, rotation: Array, translation: Array) -> float:
+        """How well a pose explains the frame's edges; far from the one that was read it loses, as by Student's t."""
+        off = difference(self.rotation, self.translation, rotation, translation)
+        unlikely = 0.5 * (_DEGREES + MODES) * np.log1p(float(off @ self.prior @ off) / _DEGREES)
+        posed = self.solid.mesh.vertices @ rotation.T + translation
+        return edge_evidence(self.frame, self.camera, self.solid, posed) - float(unlikely)
+
+    def fitted_from(self, rotation: Array, translation: Array) -> tuple[float, Contour] | None:
+        """Edges fitted from another pose, which is hardly believed, and its nats; None where no outline is seen."""
+        rough = np.diag(_ROUGH_STD**-2.0)
+        fit = fit_contour(self.frame, self.camera, self.solid, rotation, translation, prior=rough)
+        return None if fit is None else (self.nats(fit.rotation, fit.translation), fit)
 
 
 def settle(
@@ -37,29 +63,18 @@ def settle(
     best = fit_contour(frame, camera, solid, rotation, translation, prior=prior)
     if best is None:
         return None
-    rough = np.diag(ROUGH_STD**-2.0)
-
-    def nats(fit: Contour) -> float:
-        off = difference(rotation, translation, fit.rotation, fit.translation)
-        posed = solid.mesh.vertices @ fit.rotation.T + fit.translation
-        return edge_evidence(frame, camera, solid, posed) - unlikely(off, prior)
-
-    most, around = nats(best), (rotation, translation)
+    read = Reading(frame, camera, solid, rotation, translation, prior)
+    most, around = read.nats(best.rotation, best.translation), (rotation, translation)
     for _ in range(_PASSES):
         before = best
         for other in others(*around):
-            found = fit_contour(frame, camera, solid, other, around[1], prior=rough)
-            if found is not None and (score := nats(found)) > most:
-                best, most = found, score
+            found = read.fitted_from(other, around[1])
+            if found is not None and found[0] > most:
+                most, best = found
         if best is before:
             break
         around = best.rotation, best.translation
     return best
-
-
-def unlikely(off: Array, prior: Array) -> float:
-    """Nats that a pose loses which is `off` [6] in modes from the one that was read with `prior` [6, 6] information."""
-    return float(0.5 * (_DEGREES + MODES) * np.log1p(float(off @ prior @ off) / _DEGREES))
 
 
 def others(rotation: Array, translation: Array) -> Iterator[Array]:
