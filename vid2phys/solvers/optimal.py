@@ -140,9 +140,12 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
             if new_cost < cost:
                 break
             damping, moved = damping * 5.0, None
-        if moved is None or hoped < _GAIN * max(cost, _NOTHING):
+        if moved is None:
             return actions, states, used, True
+        there = hoped < _GAIN * max(cost, _NOTHING)
         gain, actions, states, cost = cost - new_cost, candidate, moved, new_cost
+        if there:
+            return actions, states, used, True
         if gain < 0.25 * hoped:
             damping *= 4.0
         elif gain > 0.75 * hoped:
