@@ -16,6 +16,7 @@ from vid2phys.risp.posed.bodies import body_of_model
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.edges import fit_posture
 from vid2phys.risp.posed.fit import Postures
+from vid2phys.risp.posed.sight import Window
 from vid2phys.rotations import invert_transform, look_at
 from vid2phys.types import Array, Camera
 
@@ -45,6 +46,10 @@ def photograph(body: PosedBody, camera: Camera, posture: Array) -> np.ndarray:
     return np.clip(np.round(display[..., None] + noise), 0, 255).astype(np.uint8)
 
 
+def window(camera: Camera, body: PosedBody) -> Window:
+    return Window.of(camera, body, 128)
+
+
 def minima(*postures: Array, std: Array) -> Postures:
     """As read, equally likely, with standard deviations [D] of the points and of the prior together."""
     count, size = len(postures), len(std)
@@ -60,7 +65,7 @@ def test_a_posture_is_moved_to_the_edges(name: str) -> None:
     picture = photograph(body, camera, truth)
     off = 0.15 * body.spread * rng.normal(size=len(truth))
     start = np.clip(truth + off, body.lower, body.upper)
-    found = fit_posture(picture, camera, body, Solid.of(body.mesh), minima(start, std=0.04 * body.spread))
+    found = fit_posture(picture, window(camera, body), body, Solid.of(body.mesh), minima(start, std=0.04 * body.spread))
 
     def apart(posture: Array) -> float:
         return float(np.linalg.norm(body.vertices(posture) - body.vertices(truth), axis=-1).mean())
@@ -76,7 +81,7 @@ def test_of_several_readings_the_one_counts_that_explains_the_edges() -> None:
     picture, other = photograph(body, camera, truth), np.clip(truth + 1.2 * body.spread, body.lower, body.upper)
     for order in ((other, truth), (truth, other)):
         read = minima(*order, std=0.05 * body.spread)
-        found = fit_posture(picture, camera, body, Solid.of(body.mesh), read)
+        found = fit_posture(picture, window(camera, body), body, Solid.of(body.mesh), read)
         assert np.abs(found - truth).mean() < 0.1 * np.abs(other - truth).mean()
 
 
@@ -86,5 +91,5 @@ def test_without_edges_points_and_prior_say_where_it_is() -> None:
     flat = np.full((240, 320, 3), 90, np.uint8)
     std = body.spread / np.sqrt(51.0)  # points know 50 times more than the prior
     seen = body.middle + 0.2 * body.spread
-    found = fit_posture(flat, camera, body, Solid.of(body.mesh), minima(seen, std=std))
+    found = fit_posture(flat, window(camera, body), body, Solid.of(body.mesh), minima(seen, std=std))
     np.testing.assert_allclose(found - body.middle, 0.51 * (seen - body.middle), rtol=1e-6)

@@ -25,7 +25,7 @@ class Entry:
     training_command: str
     view_size: int
     make: Callable[[Path], Subject]
-    reading: int = 5
+    reading: int = 6
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -60,7 +60,7 @@ def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = 
 
         return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make, reading=6)
+    return Entry(name, Path(path).parent.name, command, 96, make)
 
 
 def _posed(name: str, paper: float) -> Entry:

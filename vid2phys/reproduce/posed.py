@@ -128,7 +128,7 @@ class PosedSubject(Subject):
             window = Window.of(camera, body, model.view_size)
             seen = look(model, body, window, [picture], calibration)
             if edges:
-                found.append(fit_posture(picture, camera, self.body, solid, seen.minima[0]))
+                found.append(fit_posture(picture, window, self.body, solid, seen.minima[0]))
             else:
                 found.append(seen.postures.posture[0])
         vectors = posture_vectors(body, np.stack(found)) / np.array(self.codes.scale)

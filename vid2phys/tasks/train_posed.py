@@ -23,6 +23,8 @@ from vid2phys.tasks.training import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.state_model import StateModel
@@ -195,10 +197,12 @@ def _calibrated(
     model: Model, body: PosedBody, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model."""
-    from vid2phys.risp.posed.calibrate import calibrate_postures
+    from vid2phys.risp.posed.calibrate import calibrate_edges, calibrate_postures
 
-    calibration = calibrate_postures(
-        model, body, renders, options.seed, lambda share: progress.step("calibration", round(100 * share), 100)
-    )
+    def share_of(what: str) -> Callable[[float], None]:
+        return lambda share: progress.step(what, round(100 * share), 100)
+
+    calibration = calibrate_postures(model, body, renders, options.seed, share_of("calibration"))
+    calibration = calibrate_edges(calibration, model, body, renders, options.seed, share_of("fitting edges"))
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())

@@ -7,7 +7,7 @@ near 1). What is kept is fitted to all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
 from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.pixels import align_errors, contour_errors
+from vid2phys.risp.pixels.align_errors import POSE_MODES, AlignErrors, pose_sizes
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
 from vid2phys.risp.tracking.branch import front_evidence
@@ -38,7 +39,7 @@ _QUALITY_SHARE = 0.02  # of true sightings may be missed
 _STILL_SHARE = 0.01  # of searches of an empty picture may end with a sighting
 _PLACES = 6
 _MOST_LOOKS = 120
-_LEAST_LOOKS = 8  # to say what outlines are worth
+LEAST_LOOKS = 8  # to say what outlines are worth
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def calibrate_aligning(
 ) -> Calibration:
     """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
     errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
-    scale, correlation_s, numbers = _worth(errors, "align")
+    scale, correlation_s, numbers = worth(errors, "align", sizes=pose_sizes)
     numbers = calibration.normalised | numbers
     return replace(calibration, align_scale=scale, align_correlation_s=correlation_s, normalised=numbers)
 
@@ -104,25 +105,29 @@ def calibrate_contour(
 ) -> Calibration:
     """The calibration with what poses fitted to outlines (`contour`) are worth; unchanged where no clip shows one."""
     errors = contour_errors.measure(mesh, model, calibration, renders, seed=seed, progress=progress)
-    if len(np.unique(errors.look)) < _LEAST_LOOKS:
+    if len(np.unique(errors.look)) < LEAST_LOOKS:
         return calibration
-    scale, correlation_s, numbers = _worth(errors, "contour")
+    scale, correlation_s, numbers = worth(errors, "contour", sizes=pose_sizes)
     numbers = calibration.normalised | numbers
     return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
 
 
-def _worth(
-    errors: align_errors.AlignErrors, prefix: str
+def worth(
+    errors: AlignErrors,
+    prefix: str,
+    names: Sequence[str] = POSE_MODES,
+    sizes: Callable[[AlignErrors], dict[str, float]] = lambda errors: {},
 ) -> tuple[tuple[float, ...], tuple[float, ...], dict[str, float]]:
-    """Scale and correlation times [s] of poses from pixels, [6] each, and by what they were judged (`normalised`)."""
-    numbers = cross_validated(
-        np.unique(errors.look),
-        lambda fitting, checking: align_errors.normalised(
-            errors.of_looks(checking), align_errors.fit(errors.of_looks(fitting))[0], prefix
-        ),
-    )
+    """Scale and correlation times [s] of what was fitted to pixels, [6] each, and by what they were judged: numbers of
+    `normalised` by names of the modes and `sizes`, all with the prefix."""
+
+    def judge(fitting: NDArray[np.int64], checking: NDArray[np.int64]) -> dict[str, float]:
+        checked = errors.of_looks(checking)
+        found = align_errors.normalised(checked, align_errors.fit(errors.of_looks(fitting))[0], names)
+        return {f"{prefix}_{name}": value for name, value in (found | sizes(checked)).items()}
+
     scale, correlation_s = align_errors.fit(errors)
-    return tuple(scale.tolist()), tuple(correlation_s.tolist()), numbers
+    return tuple(scale.tolist()), tuple(correlation_s.tolist()), cross_validated(np.unique(errors.look), judge)
 
 
 def cross_validated(

@@ -36,7 +36,8 @@ class Calibration:
     the clip's median. evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and
     align_correlation_s: [6] their correlation times; contour_scale, contour_correlation_s: the same for poses fitted
-    to outlines (`contour`), by default as found for three bodies. normalised: residuals on
+    to outlines (`contour`), by default as found for three bodies; of bodies on a known base one number a coordinate of
+    the posture (`posed.outlined`). normalised: residuals on
     looks not used for the fit over what the model expects; 1 is honest.
     """
 

@@ -6,7 +6,7 @@ frames err alike. Its stated covariance is scaled, mode by mode, to the errors f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,12 +28,13 @@ _TRIM_SIGMA = 5.0
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
 _TIMES_S = np.exp(np.linspace(np.log(0.01), np.log(5.0), 60))
 _LEAST_SCALE = 0.25
+POSE_MODES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
 
 
 @dataclass(frozen=True)
 class AlignErrors:
-    """Aligned minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
-    time_s [N] within a look, by the `clock` of errors."""
+    """Fitted minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
+    time_s [N] within a look, by the `clock` of errors. Of postures: their D coordinates instead."""
 
     error: Array
     std: Array
@@ -103,7 +104,7 @@ def fit(errors: AlignErrors) -> tuple[Array, Array]:
     kept = np.abs(normal) < _TRIM_SIGMA * robust
     scale = np.sqrt((normal**2 * kept).sum(axis=0) / np.maximum(kept.sum(axis=0), 1))
     scale = np.maximum(scale, _LEAST_SCALE)
-    return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(MODES)])
+    return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(len(scale))])
 
 
 def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) -> float:
@@ -118,19 +119,17 @@ def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) 
     return float(_TIMES_S[np.argmin(cost)])
 
 
-def normalised(errors: AlignErrors, scale: Array, prefix: str) -> dict[str, float]:
-    """Root mean square error over what is stated after scaling, and root mean square errors; 5 sigma is left out.
-
-    prefix: of the numbers' names.
-    """
+def normalised(errors: AlignErrors, scale: Array, names: Sequence[str]) -> dict[str, float]:
+    """Root mean square error over what is stated after scaling, by names of the modes; 5 sigma is left out."""
     normal = errors.error / (errors.std * scale)
     kept = np.abs(normal) < _TRIM_SIGMA
-    names = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
-    numbers = {}
-    for m, name in enumerate(names):
-        rows = kept[:, m]
-        numbers[f"{prefix}_{name}"] = float(np.sqrt((normal[rows, m] ** 2).mean()))
-    numbers[f"{prefix}_rotation_deg"] = float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1))))
-    numbers[f"{prefix}_depth_percent"] = float(100.0 * np.median(np.abs(errors.error[:, 5])))
-    numbers[f"{prefix}_outlier_share"] = float(1.0 - kept.all(axis=1).mean())
-    return {name: round(value, 4) for name, value in numbers.items()}
+    numbers = {name: float(np.sqrt((normal[kept[:, m], m] ** 2).mean())) for m, name in enumerate(names)}
+    return numbers | {"outlier_share": float(1.0 - kept.all(axis=1).mean())}
+
+
+def pose_sizes(errors: AlignErrors) -> dict[str, float]:
+    """Median errors of poses, in the units that people know."""
+    return {
+        "rotation_deg": float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1)))),
+        "depth_percent": float(100.0 * np.median(np.abs(errors.error[:, 5]))),
+    }

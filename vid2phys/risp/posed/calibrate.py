@@ -12,26 +12,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.io.photographs import photographs
-from vid2phys.risp.calibration.calibrate import cross_validated, sighting_threshold
+from vid2phys.risp.calibration.calibrate import LEAST_LOOKS, cross_validated, sighting_threshold, worth
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
-from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.posed import edge_errors
 from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.heldout import clips, count_of
 from vid2phys.risp.posed.sight import PostureSightings, Window, look, posture_modes
-from vid2phys.risp.posed.views import VIEW_PX
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.tracking.view import bearings_to_view, in_frame, view_to_bearings
-from vid2phys.rotations import invert_transform, make_transform
 from vid2phys.types import Array
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
-_BANK = 64
 _MOST_LOOKS = 120
 _SHIFT = 0.003  # first guess of the sideways error, bearings
+_EDGES = 2.0  # first guess of errors of postures fitted to edges, over what they state
 _ANGLE = 0.05  # of the posture's errors, in standard deviations of the prior
 
 
@@ -48,6 +45,8 @@ def first_calibration(body: PosedBody) -> Calibration:
         mode_exponent=(0.5,) * count,
         mode_doubt=(4.0,) * count,
         correlation_time_s=(0.2,) * count,
+        contour_scale=(_EDGES,) * len(body.names),
+        contour_correlation_s=(0.2,) * len(body.names),
     )
 
 
@@ -60,22 +59,15 @@ def calibrate_postures(
 ) -> Calibration:
     """The calibration of a trained model from a sequence dataset of looks that it was not trained on."""
     start = first_calibration(body)
-    bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
-    count = min(len(renders) // FRAMES_PER_SEQUENCE, _MOST_LOOKS)
-    truth = renders.postures()
-    parts, empty, errors = [], [], []
-    for sequence in range(count):
-        clip = make_clip(
-            renders, sequence, body.radius_m, bank, seed=seed, in_frame_px=(VIEW_PX[0], VIEW_PX[2]), speed_px=0.0
-        )
-        window = window_of(clip, body, model.view_size)
-        postures = truth[sequence * FRAMES_PER_SEQUENCE : (sequence + 1) * FRAMES_PER_SEQUENCE]
+    parts, empty, errors, count = [], [], [], count_of(renders, _MOST_LOOKS)
+    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed):
+        clip, window = known.clip, known.window
         seen = look(model, body, window, clip.frames, start)
-        parts.append(_residuals(body, window, seen, postures, sequence, clip.times_s))
-        errors.append(np.abs(seen.postures.posture - postures))
+        parts.append(_residuals(body, window, seen, known.postures, known.sequence, clip.times_s))
+        errors.append(np.abs(seen.postures.posture - known.postures))
         empty.append(float(look(model, body, window, [clip.background], start).quality[0]))
         if progress is not None:
-            progress((sequence + 1) / count)
+            progress((known.sequence + 1) / count)
     residuals = Residuals(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Residuals)})
     quality = sighting_threshold(residuals.quality, np.array(empty))
     start = replace(start, min_quality=quality, still_quality=quality)
@@ -94,10 +86,22 @@ def calibrate_postures(
     return replace(fit(seen_residuals, start), evidence_divisor=1.0, normalised=numbers)
 
 
-def window_of(clip: HeldOutClip, body: PosedBody, size: int) -> Window:
-    """The window of a held-out clip, whose base and camera stand still."""
-    pose = make_transform(clip.rotation[0], clip.translation[0])
-    return Window.of(replace(clip.cameras[0], camera_to_world=invert_transform(pose)), body, size)
+def calibrate_edges(
+    calibration: Calibration,
+    model: Model,
+    body: PosedBody,
+    renders: RenderSet,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Calibration:
+    """The calibration with what postures fitted to edges are worth; unchanged where no clip shows one."""
+    errors = edge_errors.measure(model, body, calibration, renders, seed=seed, progress=progress)
+    if len(np.unique(errors.look)) < LEAST_LOOKS:
+        return calibration
+
+    scale, correlation_s, numbers = worth(errors, "contour", body.names)
+    numbers = calibration.normalised | numbers
+    return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
 
 
 def _residuals(

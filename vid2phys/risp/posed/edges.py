@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.edge_fit import fit_edges
+from vid2phys.risp.pixels.edge_fit import OVERCONFIDENT, fit_edges
 from vid2phys.risp.pixels.evidence import edge_evidence
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.fit import Postures
-from vid2phys.rotations import invert_transform
-from vid2phys.types import Array, Camera
+from vid2phys.risp.posed.sight import Window
+from vid2phys.types import Array
 
 _MOST_STEP = 0.5  # standard deviations of the posture's prior
 _DIFFERENCE = 1e-5  # of a posture, in standard deviations of its prior
@@ -57,36 +57,42 @@ class _Posed:
         return np.asarray((np.stack(ahead) - np.stack(behind)) / (2.0 * steps.sum(axis=1)[:, None, None]))
 
 
-def fit_posture(frame: NDArray[np.uint8], camera: Camera, body: PosedBody, solid: Solid, minima: Postures) -> Array:
+def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid: Solid, minima: Postures) -> Array:
     """The posture [D] of one frame [H, W, 3], moved to its edges, of the minima [S] that its points leave open.
 
-    camera: has a pose. solid: of the body's mesh. Points that err together state too much: with as much less of what
-    they say the body's weak prior has its share. Of several minima the one is taken that explains most edges.
+    solid: of the body's mesh. Points that err together state too much: with as much less of what they say the body's
+    weak prior has its share. Of several minima the one is taken that explains most edges.
     """
-    assert camera.camera_to_world is not None
-    base = invert_transform(np.asarray(camera.camera_to_world, dtype=float))
-    found = [
-        (float(read.cost), _moved_to_edges(frame, camera, body, solid, base, read))
-        for read in minima.distinct(_SAME * body.spread)
-    ]
-    if len(found) == 1:
-        return found[0][1].posture
+    postures, costs = [], []
+    for read in minima.distinct(_SAME * body.spread):
+        begin, prior = _believed_less(body, read)
+        found = fit_about(frame, window, body, solid, begin, prior)
+        postures.append(begin if found is None else found[0])
+        costs.append(float(read.cost))
+    if len(postures) == 1:
+        return postures[0]
 
-    def nats(one: tuple[float, _Posed]) -> float:
-        cost, at = one
-        return edge_evidence(frame, camera, solid, at.vertices()) - cost / _OVERCONFIDENT
+    def nats(posture: Array, cost: float) -> float:
+        vertices = _Posed(body, window.camera_from_base, posture).vertices()
+        return edge_evidence(frame, window.camera, solid, vertices) - cost / _OVERCONFIDENT
 
-    return max(found, key=nats)[1].posture
+    return postures[int(np.argmax([nats(*each) for each in zip(postures, costs, strict=True)]))]
 
 
-def _moved_to_edges(
-    frame: NDArray[np.uint8], camera: Camera, body: PosedBody, solid: Solid, base: Array, read: Postures
-) -> _Posed:
-    """base: camera_from_base [4, 4]."""
-    begin, prior = _believed_less(body, read)
-    start = _Posed(body, base, begin)
-    found = fit_edges(frame, camera, solid, start, prior, _MOST_STEP * body.spread)
-    return start if found is None else found[0]
+def fit_about(
+    frame: NDArray[np.uint8], window: Window, body: PosedBody, solid: Solid, posture: Array, prior: Array
+) -> tuple[Array, Array] | None:
+    """The posture [D] that edges and what was known before say, and its covariance [D, D] before it is scaled.
+
+    prior: [D, D] information about the posture [D] given. None where too few lines of the outline say where the edge
+    is.
+    """
+    start = _Posed(body, window.camera_from_base, posture)
+    found = fit_edges(frame, window.camera, solid, start, prior, _MOST_STEP * body.spread)
+    if found is None:
+        return None
+    at, information = found
+    return at.posture, np.asarray(np.linalg.inv(information / OVERCONFIDENT + prior))
 
 
 def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:

@@ -1,4 +1,5 @@
-"""From a clip to observations of a body on a known base: read every frame in one window, join the frames, label errors.
+"""From a clip to observations of a body on a known base: read every frame in one window, join the frames, fit edges,
+label errors.
 
 A frame alone may leave open to which side a joint is bent that points at the camera. Each frame keeps the minima that
 its starts led to, and the clip takes the path through them that is likely and does not jump (Viterbi); what was chosen
@@ -18,6 +19,7 @@ from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.fit import Postures, find_minima
+from vid2phys.risp.posed.outlined import Outlined, of_postures, outlined
 from vid2phys.risp.posed.sight import PostureSightings, Window, agreement, look, posture_modes
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.types import Array, Camera, Clip, Observation
@@ -70,7 +72,8 @@ def track_postures(
     if calibration is None:
         calibration = Calibration.from_dict(model.calibration)
     window = Window.of(camera, body, model.view_size)
-    seen = _read(clip, model, body, window, calibration, progress)
+    frames = FrameStore(clip.frames, clip.width, clip.height)
+    seen = _read(frames, model, body, window, calibration, progress)
     found = _joined(body, window, seen, clip.times_s)
     quality = agreement(body, window, found, seen.bearings, seen.peak * seen.inside)
     tracked = (quality >= calibration.min_quality) & (found.inliers.sum(axis=1) >= _LEAST_POINTS)
@@ -80,11 +83,12 @@ def track_postures(
             "a clip that shows it where the camera's pose says, with its base at the world's origin",
             "check camera_to_world, or train longer",
         )
-    observation = _observe(clip.times_s, body, window, seen, found, quality, tracked, calibration)
+    better = outlined(frames, body, window, found, quality, calibration, np.flatnonzero(tracked))
+    observation = _observe(clip.times_s, body, window, seen, found, better, quality, tracked, calibration)
     return PostureTrack(
         observation,
-        np.where(tracked[:, None], found.posture, np.nan),
-        np.where(tracked[:, None, None], found.covariance, np.nan),
+        np.where(tracked[:, None], better.posture, np.nan),
+        np.where(tracked[:, None, None], better.covariance, np.nan),
         tracked,
         quality,
         window.notes(body),
@@ -92,7 +96,7 @@ def track_postures(
 
 
 def _read(
-    clip: Clip,
+    frames: FrameStore,
     model: Model,
     body: PosedBody,
     window: Window,
@@ -100,7 +104,7 @@ def _read(
     progress: Callable[[float], None] | None,
 ) -> PostureSightings:
     """All frames, each by itself."""
-    frames, parts = FrameStore(clip.frames, clip.width, clip.height), []
+    parts = []
     for start in range(0, len(frames), _BATCH):
         pictures = [frames[i] for i in range(start, min(start + _BATCH, len(frames)))]
         parts.append(look(model, body, window, pictures, calibration))
@@ -145,19 +149,26 @@ def _observe(
     window: Window,
     seen: PostureSightings,
     found: Postures,
+    better: Outlined,
     quality: Array,
     tracked: NDArray[np.bool_],
     calibration: Calibration,
 ) -> Observation:
     """Lost frames hold harmless numbers and are not visible."""
-    scale = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
-    modes = posture_modes(body, window, found.posture) * scale[:, None, None, :]
+    size, correlation_s = better.posture.shape[1], np.array(calibration.correlation_time_s)
+    std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
+    apart = std[:, :, None] * np.eye(std.shape[1])
+    apart[better.moved, :size, :size] = (better.columns * of_postures(calibration.contour_scale, size))[better.moved]
+    if better.moved.any():  # edges mistake the same look for the same thing for longer than the network does
+        correlation_s[:size] = np.maximum(correlation_s[:size], of_postures(calibration.contour_correlation_s, size))
+    modes = posture_modes(body, window, better.posture) @ apart[:, None]
+    moved = window.project(body.points(better.posture)) - window.project(body.points(found.posture))
     return Observation(
         times_s,
-        np.where(tracked[:, None, None], seen.bearings, 0.0),
+        np.where(tracked[:, None, None], seen.bearings + moved, 0.0),
         np.where(tracked[:, None, None, None], seen.covariance, np.eye(2)),
         np.where(tracked[:, None, None, None], modes, 0.0),
-        np.array(calibration.correlation_time_s),
+        correlation_s,
         tracked[:, None] & found.inliers & seen.inside,
         body.points_body,
     )

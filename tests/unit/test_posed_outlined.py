@@ -1,0 +1,78 @@
+"""Postures of a clip moved to the body's edges, and what they state afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
+from vid2phys.risp.posed.calibrate import first_calibration
+from vid2phys.risp.posed.outlined import Outlined, of_postures, outlined
+from vid2phys.risp.posed.sight import PostureSightings, posture_modes
+from vid2phys.risp.posed.track import _observe
+from vid2phys.types import Array
+
+
+@pytest.mark.parametrize("name", ["rod", "hand"])
+def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
+    body, camera = body_and_camera(name)
+    rng = np.random.default_rng(5)
+    truth = np.stack([body.sample(rng) for _ in range(3)])
+    flat = np.full((240, 320, 3), 90, np.uint8)
+    pictures = [photograph(body, camera, truth[0]), photograph(body, camera, truth[1]), flat]
+    off = 0.1 * body.spread * rng.normal(size=truth.shape)
+    read = minima(*np.clip(truth + off, body.lower, body.upper), std=0.02 * body.spread)
+    calibration = first_calibration(body)
+    calibration = replace(
+        calibration, mode_std=(*(0.3 * body.spread), 0.003, 0.003), mode_exponent=(0.0,) * (len(off[0]) + 2)
+    )
+    found = outlined(pictures, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]))
+
+    def apart(posture: Array) -> float:  # as the camera sees it
+        seen, true = (window(camera, body).project(body.vertices(each)) for each in (posture, truth[0]))
+        return float(np.linalg.norm(seen - true, axis=-1).mean())
+
+    assert apart(found.posture[0]) < 0.7 * apart(read.posture[0])
+    np.testing.assert_array_equal(found.moved, [True, False, False], "not asked for, and without edges")
+    np.testing.assert_array_equal(found.posture[1:], read.posture[1:])
+    np.testing.assert_allclose(found.columns @ np.swapaxes(found.columns, 1, 2), found.covariance, rtol=1e-9)
+    shrunk = np.linalg.det(found.covariance) / np.linalg.det(found.covariance[1])
+    assert shrunk[0] < 0.1 * shrunk[1] == pytest.approx(0.1), "edges make it surer"
+
+
+def test_observations_follow_the_edges_and_state_what_they_tell_together() -> None:
+    """Errors of bearings that the observation states are the postures' covariance, scaled, through the body."""
+    body, camera = body_and_camera("rod")
+    here, size = window(camera, body), len(body.rest)
+    rng = np.random.default_rng(6)
+    read = minima(body.sample(rng), std=0.02 * body.spread)
+    mixed = rng.normal(size=(size, size)) * 0.01 * body.spread[:, None]
+    better = Outlined(read.posture + 0.05 * body.spread, (mixed @ mixed.T)[None], np.array([True]))
+    scale = rng.uniform(0.5, 2.0, size)
+    calibration = replace(
+        first_calibration(body), contour_scale=tuple(scale), contour_correlation_s=(0.5,) + (0.05,) * (size - 1)
+    )
+    bearings = here.project(body.points(read.posture))
+    count = bearings.shape[1]
+    point = np.broadcast_to(np.eye(2) * 1e-8, (1, count, 2, 2))
+    there = np.ones((1, count), bool)
+    seen = PostureSightings(bearings, there, point, point, there, read, read, np.ones(1))
+    read = replace(read, inliers=there)
+    observed = _observe(np.zeros(1), body, here, seen, read, better, np.ones(1), np.array([True]), calibration)
+    np.testing.assert_allclose(observed.bearings, here.project(body.points(better.posture)))
+    basis = observed.shared_basis.reshape(2 * count, -1)[:, :size]
+    through = posture_modes(body, here, better.posture).reshape(2 * count, -1)[:, :size]
+    columns = np.linalg.cholesky(mixed @ mixed.T) * scale
+    np.testing.assert_allclose(basis @ basis.T, through @ columns @ columns.T @ through.T, rtol=1e-9, atol=1e-18)
+    longer = [0.5, *(0.2,) * (size + 1)]
+    np.testing.assert_allclose(observed.correlation_time_s, longer, err_msg="the longer of both, the shift as it was")
+    nowhere = replace(better, moved=np.array([False]))
+    stays = _observe(np.zeros(1), body, here, seen, read, nowhere, np.ones(1), np.array([True]), calibration)
+    np.testing.assert_allclose(stays.correlation_time_s, 0.2)
+
+
+def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:
+    np.testing.assert_array_equal(of_postures((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
+    np.testing.assert_array_equal(of_postures((1.0, 3.0, 2.0), 4), [3.0] * 4)

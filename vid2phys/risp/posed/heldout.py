@@ -1,0 +1,46 @@
+"""Short clips of bodies on a known base, in looks held out from training: what models are calibrated by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from vid2phys.io.photographs import photographs
+from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.sight import Window
+from vid2phys.risp.posed.views import VIEW_PX
+from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.rotations import invert_transform, make_transform
+from vid2phys.types import Array
+
+_BANK = 64
+
+
+@dataclass(frozen=True)
+class PosedClip:
+    """sequence: its number. window: through which it is looked at. postures: [T, D], the true ones."""
+
+    sequence: int
+    clip: HeldOutClip
+    window: Window
+    postures: Array
+
+
+def clips(renders: RenderSet, body: PosedBody, view_size: int, most: int, seed: int) -> Iterator[PosedClip]:
+    """At most so many, in sizes that the tracker meets."""
+    bank, truth = make_bank(photographs(), count=_BANK, seed=seed + 1), renders.postures()
+    for sequence in range(count_of(renders, most)):
+        clip = make_clip(
+            renders, sequence, body.radius_m, bank, seed=seed, in_frame_px=(VIEW_PX[0], VIEW_PX[2]), speed_px=0.0
+        )
+        pose = make_transform(clip.rotation[0], clip.translation[0])  # base and camera stand still
+        window = Window.of(replace(clip.cameras[0], camera_to_world=invert_transform(pose)), body, view_size)
+        first = sequence * FRAMES_PER_SEQUENCE
+        yield PosedClip(sequence, clip, window, truth[first : first + FRAMES_PER_SEQUENCE])
+
+
+def count_of(renders: RenderSet, most: int) -> int:
+    """How many clips there are."""
+    return min(len(renders) // FRAMES_PER_SEQUENCE, most)

@@ -1,0 +1,77 @@
+"""Postures of a tracked clip corrected by the body's edges (`edges`), as `pixels.outlined` corrects rigid ones.
+
+What the points of a frame err by together, as changes of the posture, is replaced by what points and edges say
+together; what each errs by on its own, and the frame's shift, stay. Networks bend a body too little where they are not
+sure, edges do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.threads import side_by_side
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.edges import fit_about
+from vid2phys.risp.posed.fit import Postures
+from vid2phys.risp.posed.sight import Window
+from vid2phys.risp.tracking.motion import Indexed
+from vid2phys.risp.tracking.sight import Image
+from vid2phys.types import Array
+
+
+@dataclass(frozen=True)
+class Outlined:
+    """Of N frames. posture: [N, D]. covariance: [N, D, D], of edges and points together, before it is scaled to what
+    held-out looks showed. moved: [N], whether edges were seen; what was read stays where they were not."""
+
+    posture: Array
+    covariance: Array
+    moved: NDArray[np.bool_]
+
+    @property
+    def columns(self) -> Array:
+        """Independent errors of a frame as changes of the coordinates: lower triangles L [N, D, D], covariance L L'.
+
+        A camera may tell little of two coordinates, but much of what they show together: errors of both hang together.
+        """
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=float)
+
+
+def of_postures(values: tuple[float, ...], size: int) -> Array:
+    """Numbers of a calibration, one a coordinate [size]; for models that were calibrated without edges the largest."""
+    return np.array(values) if len(values) == size else np.full(size, max(values))
+
+
+def outlined(
+    frames: Indexed,
+    body: PosedBody,
+    window: Window,
+    read: Postures,
+    quality: Array,
+    calibration: Calibration,
+    which: NDArray[np.int64],
+) -> Outlined:
+    """Postures at the edges of the frames `which` [M] of N, each from what was read in it.
+
+    read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together.
+    """
+    solid, size = Solid.of(body.mesh), read.posture.shape[-1]
+    shared = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)[:, :size]
+    known = read.covariance + shared[:, :, None] ** 2 * np.eye(size)
+    posture, covariance, moved = read.posture.copy(), known.copy(), np.zeros(len(known), dtype=bool)
+
+    def fit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
+        i, picture = shown
+        return fit_about(picture, window, body, solid, read.posture[i], np.linalg.inv(known[i]))
+
+    fits = side_by_side(fit, ((i, frames[i]) for i in which.tolist()))
+    for i, fitted in zip(which.tolist(), fits, strict=True):
+        if fitted is not None:
+            posture[i], covariance[i] = fitted
+            moved[i] = True
+    return Outlined(posture, covariance, moved)
