@@ -76,3 +76,14 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:
     np.testing.assert_array_equal(of_postures((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
     np.testing.assert_array_equal(of_postures((1.0, 3.0, 2.0), 4), [3.0] * 4)
+
+
+@pytest.mark.parametrize("name", ["rod", "hand"])
+def test_slopes_of_vertices_are_those_of_differences(name: str) -> None:
+    body, _ = body_and_camera(name)
+    rng = np.random.default_rng(7)
+    posture, which = body.sample(rng), rng.integers(len(body.mesh.vertices), size=40)
+    steps = 1e-6 * np.diag(body.spread)
+    ahead, behind = (np.stack([body.vertices(posture + sign * s)[which] for s in steps], axis=-1) for sign in (1, -1))
+    slopes = body.vertex_slopes(posture, which)
+    np.testing.assert_allclose(slopes, (ahead - behind) / (2e-6 * body.spread), rtol=1e-5, atol=1e-7)

@@ -89,6 +89,10 @@ class PosedBody(ABC):
         """The mesh's vertices [V, 3] m in a posture [D]."""
 
     @abstractmethod
+    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
+        """d vertices / d posture of the vertices `which` [N] in a posture [D], [N, 3, D]."""
+
+    @abstractmethod
     def points(self, postures: Array) -> Array:
         """Where the keypoints are, [..., D] -> [..., K, 3] m."""
 

@@ -20,7 +20,6 @@ from vid2phys.risp.posed.sight import Window
 from vid2phys.types import Array
 
 _MOST_STEP = 0.5  # standard deviations of the posture's prior
-_DIFFERENCE = 1e-5  # of a posture, in standard deviations of its prior
 _OVERCONFIDENT = 50.0  # points of a frame err together: what they state of the posture is off by more
 _SAME = 0.05  # standard deviations of the prior between minima that are one
 
@@ -44,17 +43,11 @@ class _Posed:
         x, y, z = points.T
         u, v = along.T / z
         normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ self.camera_from_base[:3, :3]
-        return np.asarray(np.einsum("nj,dnj->nd", normal, self._vertex_slopes()[:, nearest]))
+        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.vertex_slopes(self.posture, nearest)))
 
     def moved(self, step: Array) -> tuple[_Posed, Array]:
         within = np.clip(self.posture + step, self.body.lower, self.body.upper)
         return _Posed(self.body, self.camera_from_base, within), within - self.posture
-
-    def _vertex_slopes(self) -> Array:
-        """d vertices / d posture, [D, V, 3], in the base's axes."""
-        steps = _DIFFERENCE * np.diag(self.body.spread)
-        ahead, behind = ([self.body.vertices(self.posture + sign * step) for step in steps] for sign in (1.0, -1.0))
-        return np.asarray((np.stack(ahead) - np.stack(behind)) / (2.0 * steps.sum(axis=1)[:, None, None]))
 
 
 def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid: Solid, minima: Postures) -> Array:

@@ -53,18 +53,29 @@ class PosedJoints(PosedBody):
 
     def vertices(self, posture: Array) -> Array:
         """See `PosedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
-        return self.system.keypoints_on(self.states(posture, np.zeros_like(posture)), self.mesh.vertices, self._links)
+        return self._placed(posture, *self._vertices_in_links)
+
+    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
+        """See `PosedBody.vertex_slopes`."""
+        links, points = self._vertices_in_links
+        return self._slopes(posture, links[which], points[which])
 
     def points(self, postures: Array) -> Array:
         """See `PosedBody.points`."""
-        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
-        links, points = self._carried
-        return np.asarray((turned[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
+        return self._placed(postures, *self._points_in_links)
 
     def jacobian(self, postures: Array) -> Array:
-        """See `PosedBody.jacobian`; of points and joints only the pairs in which the joint moves the point."""
+        """See `PosedBody.jacobian`."""
+        return self._slopes(postures, *self._points_in_links)
+
+    def _placed(self, postures: Array, links: NDArray[np.int64], points: Array) -> Array:
+        """Where points [K, 3] in the axes of links [K] are, [..., K, 3]."""
         turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
-        links, points = self._carried
+        return np.asarray((turned[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
+
+    def _slopes(self, postures: Array, links: NDArray[np.int64], points: Array) -> Array:
+        """d placed / d posture, [..., K, 3, D]; computed for the pairs of point and joint that moves it."""
+        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
         point, joint = np.nonzero(self.system.ancestry()[links][:, 1:])
         x = (turned[..., links[point], :, :] @ points[point][..., None])[..., 0] + placed[..., links[point], :]
         axes = (turned[..., joint + 1, :, :] @ self.system.robot.axes[joint + 1][..., None])[..., 0]
@@ -100,17 +111,20 @@ class PosedJoints(PosedBody):
         return np.clip(postures, self.lower, self.upper)
 
     @cached_property
-    def _carried(self) -> tuple[NDArray[np.int64], Array]:
+    def _points_in_links(self) -> tuple[NDArray[np.int64], Array]:
         """The link that carries each keypoint [K], as the system has it, and where it is in that link's axes [K, 3]."""
-        links = self.system.links_of(self.points_body)
-        turned, placed = self.system.frames(self.system.drawn_state())
-        return links, np.einsum("kji,kj->ki", turned[links], self.points_body - placed[links])
+        return self._in_links(self.system.links_of(self.points_body), self.points_body)
 
     @cached_property
-    def _links(self) -> NDArray[np.int64]:
+    def _vertices_in_links(self) -> tuple[NDArray[np.int64], Array]:
+        """The same of the mesh's vertices [V]."""
         links = np.zeros(len(self.mesh.vertices), dtype=np.int64)
         links[self.mesh.faces.ravel()] = np.repeat(self.mesh.part, 3)
-        return links
+        return self._in_links(links, self.mesh.vertices)
+
+    def _in_links(self, links: NDArray[np.int64], drawn: Array) -> tuple[NDArray[np.int64], Array]:
+        turned, placed = self.system.frames(self.system.drawn_state())
+        return links, np.einsum("kji,kj->ki", turned[links], drawn - placed[links])
 
 
 def link_points(system: JointTree) -> Array:

@@ -110,6 +110,10 @@ class PosedModes(PosedBody):
         """See `PosedBody.vertices`."""
         return np.asarray(self.system.rest_m + np.tensordot(posture, self._vertex_modes, 1))
 
+    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
+        """See `PosedBody.vertex_slopes`; the same for all postures."""
+        return np.moveaxis(self._vertex_modes[:, which], 0, -1)
+
     def points(self, postures: Array) -> Array:
         """See `PosedBody.points`."""
         return np.asarray(self.points_body + np.tensordot(postures, self._point_modes, 1))
