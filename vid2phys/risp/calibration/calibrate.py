@@ -90,7 +90,7 @@ def calibrate_aligning(
 ) -> Calibration:
     """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
     errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
-    scale, correlation_s, numbers = worth(errors, "align", sizes=pose_sizes)
+    scale, correlation_s, numbers = worth(errors, "align")
     numbers = calibration.normalised | numbers
     return replace(calibration, align_scale=scale, align_correlation_s=correlation_s, normalised=numbers)
 
@@ -107,7 +107,7 @@ def calibrate_contour(
     errors = contour_errors.measure(mesh, model, calibration, renders, seed=seed, progress=progress)
     if len(np.unique(errors.look)) < LEAST_LOOKS:
         return calibration
-    scale, correlation_s, numbers = worth(errors, "contour", sizes=pose_sizes)
+    scale, correlation_s, numbers = worth(errors, "contour")
     numbers = calibration.normalised | numbers
     return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
 
@@ -116,17 +116,20 @@ def worth(
     errors: AlignErrors,
     prefix: str,
     names: Sequence[str] = POSE_MODES,
-    sizes: Callable[[AlignErrors], dict[str, float]] = lambda errors: {},
+    sizes: Callable[[AlignErrors], dict[str, float]] = pose_sizes,
+    *,
+    trimmed: bool = True,
 ) -> tuple[tuple[float, ...], tuple[float, ...], dict[str, float]]:
-    """Scale and correlation times [s] of what was fitted to pixels, [6] each, and by what they were judged: numbers of
-    `normalised` by names of the modes and `sizes`, all with the prefix."""
+    """Scale and correlation times [s] of what was fitted to pixels, one a mode, and by what they were judged: numbers
+    of `normalised` by names of the modes and `sizes`, all with the prefix. trimmed: see `align_errors.fit`."""
 
     def judge(fitting: NDArray[np.int64], checking: NDArray[np.int64]) -> dict[str, float]:
         checked = errors.of_looks(checking)
-        found = align_errors.normalised(checked, align_errors.fit(errors.of_looks(fitting))[0], names)
+        scale, _ = align_errors.fit(errors.of_looks(fitting), trimmed=trimmed)
+        found = align_errors.normalised(checked, scale, names, trimmed=trimmed)
         return {f"{prefix}_{name}": value for name, value in (found | sizes(checked)).items()}
 
-    scale, correlation_s = align_errors.fit(errors)
+    scale, correlation_s = align_errors.fit(errors, trimmed=trimmed)
     return tuple(scale.tolist()), tuple(correlation_s.tolist()), cross_validated(np.unique(errors.look), judge)
 
 

@@ -97,14 +97,23 @@ def difference(rotation: Array, translation: Array, other_rotation: Array, other
     return np.concatenate([turn, away, np.broadcast_to(growth, (*turn.shape[:-1], 1))], axis=-1)
 
 
-def fit(errors: AlignErrors) -> tuple[Array, Array]:
-    """By how much the stated standard deviations must be scaled, and the correlation times [s], [6] each."""
+def fit(errors: AlignErrors, *, trimmed: bool = True) -> tuple[Array, Array]:
+    """By how much the stated standard deviations must be scaled, and the correlation times [s], [6] each.
+
+    trimmed: errors above 5 sigma are left out; else they count as 5 sigma, where nothing puts such frames right later.
+    """
     normal = errors.error / errors.std
     robust = np.sqrt(np.median(normal**2, axis=0) / _CHI2_MEDIAN)
     kept = np.abs(normal) < _TRIM_SIGMA * robust
-    scale = np.sqrt((normal**2 * kept).sum(axis=0) / np.maximum(kept.sum(axis=0), 1))
-    scale = np.maximum(scale, _LEAST_SCALE)
+    scale = np.maximum(_root_mean_square(normal, _TRIM_SIGMA * robust, trimmed), _LEAST_SCALE)
     return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(len(scale))])
+
+
+def _root_mean_square(values: Array, most: Array | float, trimmed: bool) -> Array:
+    """Of the columns of values [N, D], without those above `most` or with these as large as that."""
+    kept = np.abs(values) < most
+    squares = np.where(kept, values**2, 0.0 if trimmed else np.square(most))
+    return np.sqrt(squares.sum(axis=0) / np.maximum(kept.sum(axis=0) if trimmed else len(values), 1))
 
 
 def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) -> float:
@@ -119,12 +128,11 @@ def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) 
     return float(_TIMES_S[np.argmin(cost)])
 
 
-def normalised(errors: AlignErrors, scale: Array, names: Sequence[str]) -> dict[str, float]:
-    """Root mean square error over what is stated after scaling, by names of the modes; 5 sigma is left out."""
+def normalised(errors: AlignErrors, scale: Array, names: Sequence[str], *, trimmed: bool = True) -> dict[str, float]:
+    """Root mean square error over what is stated after scaling, by names of the modes. trimmed: as for `fit`."""
     normal = errors.error / (errors.std * scale)
-    kept = np.abs(normal) < _TRIM_SIGMA
-    numbers = {name: float(np.sqrt((normal[kept[:, m], m] ** 2).mean())) for m, name in enumerate(names)}
-    return numbers | {"outlier_share": float(1.0 - kept.all(axis=1).mean())}
+    numbers = dict(zip(names, _root_mean_square(normal, _TRIM_SIGMA, trimmed).tolist(), strict=True))
+    return numbers | {"outlier_share": float(1.0 - (np.abs(normal) < _TRIM_SIGMA).all(axis=1).mean())}
 
 
 def pose_sizes(errors: AlignErrors) -> dict[str, float]:

@@ -99,7 +99,7 @@ def calibrate_edges(
     if len(np.unique(errors.look)) < LEAST_LOOKS:
         return calibration
 
-    scale, correlation_s, numbers = worth(errors, "contour", body.names)
+    scale, correlation_s, numbers = worth(errors, "contour", body.names, lambda _: {}, trimmed=False)
     numbers = calibration.normalised | numbers
     return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
 
