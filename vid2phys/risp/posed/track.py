@@ -37,13 +37,12 @@ _JUMP_NATS = 12.0  # at most, for what changes however much
 class PostureTrack:
     """What was seen of a body on a known base in a clip of T frames.
 
-    postures: [T, D] of each frame by itself and covariance: [T, D, D], as if errors were independent; NaN where lost.
-    tracked: [T]. quality: [T] in 0..1. notes: what a reader should know.
+    postures: [T, D] of the frames, at their edges; NaN where lost. tracked: [T]. quality: [T] in 0..1. notes: what a
+    reader should know.
     """
 
     observation: Observation
     postures: Array
-    covariance: Array
     tracked: NDArray[np.bool_]
     quality: Array
     notes: tuple[str, ...]
@@ -88,7 +87,6 @@ def track_postures(
     return PostureTrack(
         observation,
         np.where(tracked[:, None], better.posture, np.nan),
-        np.where(tracked[:, None, None], better.covariance, np.nan),
         tracked,
         quality,
         window.notes(body),
