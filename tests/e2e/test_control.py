@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,9 @@ from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_trajectory
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
+from vid2phys.reproduce.experiments import nothing_seen
 from vid2phys.risp.posed.joints import PosedJoints
+from vid2phys.risp.posed.track import PostureTrack
 from vid2phys.rotations import look_at
 from vid2phys.tasks import control as task
 from vid2phys.tasks.control import Target, control
@@ -126,13 +127,8 @@ def test_a_body_on_a_base_takes_a_pictured_posture(tmp_path: Path, monkeypatch: 
     )
     posture = np.zeros(13)
     posture[[1, 5]] = 0.3, -0.2
-    seen = SimpleNamespace(
-        postures=posture[None],
-        covariance=1e-4 * np.eye(13)[None],
-        tracked=np.ones(1, bool),
-        quality=np.ones(1),
-        notes=(),
-    )
+    nothing = nothing_seen(np.zeros(1), np.zeros((1, 3)))
+    seen = PostureTrack(nothing, posture[None], 1e-4 * np.eye(13)[None], np.ones(1, bool), np.ones(1), ())
     monkeypatch.setattr("vid2phys.tasks.identify.track_posture", lambda *_: seen)
     found, folder = control(
         picture(tmp_path / "t.png", 0), camera=tmp_path / "c.yaml", system="hand", model=ROOT / "models" / "hand",

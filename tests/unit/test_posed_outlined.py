@@ -71,6 +71,8 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     nowhere = replace(better, moved=np.array([False]))
     stays = _observe(np.zeros(1), body, here, seen, read, nowhere, np.ones(1), np.array([True]), calibration)
     np.testing.assert_allclose(stays.correlation_time_s, 0.2)
+    np.testing.assert_allclose(better.errors(calibration)[0], columns)
+    np.testing.assert_allclose(nowhere.errors(calibration)[0] * scale, columns, err_msg="without edges not scaled")
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:

@@ -41,6 +41,11 @@ class Outlined:
         """
         return np.asarray(np.linalg.cholesky(self.covariance), dtype=float)
 
+    def errors(self, calibration: Calibration) -> Array:
+        """The columns, those of edges scaled to what held-out looks showed, [N, D, D]."""
+        scale = np.where(self.moved[:, None], of_postures(calibration.contour_scale, self.posture.shape[1]), 1.0)
+        return self.columns * scale[:, None]
+
 
 def of_postures(values: tuple[float, ...], size: int) -> Array:
     """Numbers of a calibration, one a coordinate [size]; for models that were calibrated without edges the largest."""

@@ -37,12 +37,13 @@ _JUMP_NATS = 12.0  # at most, for what changes however much
 class PostureTrack:
     """What was seen of a body on a known base in a clip of T frames.
 
-    postures: [T, D] of the frames, at their edges; NaN where lost. tracked: [T]. quality: [T] in 0..1. notes: what a
-    reader should know.
+    postures: [T, D] of the frames, at their edges, and covariance [T, D, D]; NaN where lost. tracked: [T]. quality: [T]
+    in 0..1. notes: what a reader should know.
     """
 
     observation: Observation
     postures: Array
+    covariance: Array
     tracked: NDArray[np.bool_]
     quality: Array
     notes: tuple[str, ...]
@@ -84,9 +85,11 @@ def track_postures(
         )
     better = outlined(frames, body, window, found, quality, calibration, np.flatnonzero(tracked))
     observation = _observe(clip.times_s, body, window, seen, found, better, quality, tracked, calibration)
+    errors = better.errors(calibration)
     return PostureTrack(
         observation,
         np.where(tracked[:, None], better.posture, np.nan),
+        np.where(tracked[:, None, None], errors @ np.swapaxes(errors, -1, -2), np.nan),
         tracked,
         quality,
         window.notes(body),
@@ -156,7 +159,7 @@ def _observe(
     size, correlation_s = better.posture.shape[1], np.array(calibration.correlation_time_s)
     std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
     apart = std[:, :, None] * np.eye(std.shape[1])
-    apart[better.moved, :size, :size] = (better.columns * of_postures(calibration.contour_scale, size))[better.moved]
+    apart[better.moved, :size, :size] = better.errors(calibration)[better.moved]
     if better.moved.any():  # edges mistake the same look for the same thing for longer than the network does
         correlation_s[:size] = np.maximum(correlation_s[:size], of_postures(calibration.contour_correlation_s, size))
     modes = posture_modes(body, window, better.posture) @ apart[:, None]
