@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
@@ -14,9 +17,10 @@ from vid2phys.risp.posed.joints import PosedJoints
 from vid2phys.risp.posed.modes import Motions, PosedModes
 from vid2phys.rotations import invert_transform
 from vid2phys.solvers import posed
+from vid2phys.solvers.bound import noisy
 from vid2phys.solvers.problem import Problem
 from vid2phys.tasks.simulation_inputs import own_actions
-from vid2phys.types import Array, Observation, Parameters
+from vid2phys.types import Actions, Array, Observation, Parameters
 
 FRAMES, FPS, NOISE = 20, 60.0, 1e-3
 CAMERA = invert_transform(
@@ -29,10 +33,7 @@ def problem_of(
 ) -> Problem:
     """Keypoints of a motion from `start`, each frame with noise; parameters begin where the system's are."""
     times = np.arange(FRAMES) / FPS
-    actions = own_actions(system, system.parameters())
-    controls = np.zeros((1, FRAMES - 1, len(system.control_names)))
-    controls[..., : actions.values.shape[1]] = actions.values[0]
-    states = simulate(system, start[None], controls, truth.vector, 1.0 / FPS, substeps=substeps)[0]
+    actions, states = motion_of(system, truth, start, substeps)
     rng = np.random.default_rng(0)
     bearings = observe(system, states, points, CAMERA)[0]
     bearings += NOISE * rng.normal(size=bearings.shape)
@@ -40,6 +41,14 @@ def problem_of(
     nothing = np.zeros((*bearings.shape, 0))
     seen = Observation(times, bearings, covariance, nothing, np.zeros(0), np.ones(bearings.shape[:2], bool), points)
     return Problem(system, system.parameters().with_free(fit), seen, CAMERA, actions)
+
+
+def motion_of(system: System, truth: Parameters, start: Array, substeps: int) -> tuple[Actions, Array]:
+    """What drives the system, and the states [F, N] that it passes."""
+    actions = own_actions(system, system.parameters())
+    controls = np.zeros((1, FRAMES - 1, len(system.control_names)))
+    controls[..., : actions.values.shape[1]] = actions.values[0]
+    return actions, simulate(system, start[None], controls, truth.vector, 1.0 / FPS, substeps=substeps)[0]
 
 
 def check(problem: Problem, body: PosedBody, start: Array, rates: Array, truth: Parameters, within: float) -> None:
@@ -63,6 +72,28 @@ def test_stiffness_of_a_finger() -> None:
     start = body.states(posture, np.zeros(13))
     problem = problem_of(hand, body.points_body, truth, start, ("stiffness_1", "damping_1"), 16)
     check(problem, body, 0.9 * posture, np.zeros(13), truth, 0.05)
+
+
+def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All points of a frame err as if every joint were turned by 0.05 rad, for half a second."""
+    hand = get("hand")
+    body = PosedJoints(hand)
+    truth = hand.parameters().with_values({"stiffness_1": 0.55})
+    posture = np.zeros(13)
+    posture[[1, 2, 3, 0, 5]] = 0.6, 0.4, 0.3, -0.3, 0.2
+    start = body.states(posture, np.zeros(13))
+    problem = problem_of(hand, body.points_body, truth, start, ("stiffness_1",), 16)
+    _, states = motion_of(hand, truth, start, 16)
+    turns = 0.05 * observe(hand, states, body.points_body, CAMERA)[1][..., :13]
+    blurred = replace(problem.observation, shared_basis=turns, correlation_time_s=np.full(13, 0.5))
+    problem = noisy(replace(problem, observation=blurred), states, np.random.default_rng(1))
+    found = posed.solve(problem, body, 0.9 * posture, np.zeros(13))
+    error = found.parameters["stiffness_1"].value / 0.55 - 1.0
+    std = float(found.theta_covariance[0, 0]) ** 0.5
+    assert abs(error) < 3.0 * std < 0.1
+    monkeypatch.setattr(posed, "_ROUNDS", 0)
+    apart = posed.solve(problem, body, 0.9 * posture, np.zeros(13))
+    assert std < 0.5 * float(apart.theta_covariance[0, 0]) ** 0.5, "frames by themselves throw most of it away"
 
 
 def small_rod() -> tuple[Rod, PosedModes]:

@@ -17,6 +17,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.files import sha256, write_text
 from vid2phys.reproduce.bodies import Entry
 from vid2phys.reproduce.methods import (
+    MODEL_PLACES,
     QUICK_RENDERS,
     RENDER_MS,
     RENDERS,
@@ -49,12 +50,13 @@ class Cell:
     @property
     def key(self) -> str:
         """Body, and a hash of what its rows follow from."""
+        shipped = self.model is not None and self.model.parent == MODEL_PLACES[0]  # others may be trained again
         facts = {
             "table": self.table,
             "method": self.method,
             "label": self.label,
-            "recipe": None if self.recipe is None or self.model is not None else self.recipe.facts,
-            "model": None if self.model is None else sha256(self.model / "fine.safetensors"),
+            "recipe": None if self.recipe is None or shipped else self.recipe.facts,
+            "model": sha256(self.model / "fine.safetensors") if self.model is not None and shipped else None,
             "quick": self.setting.quick,
             "seed": self.setting.seed,
             "version": self.version,

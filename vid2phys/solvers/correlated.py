@@ -44,7 +44,11 @@ class ClipResiduals:
 
     def residuals(self, states: Tensor) -> Tensor:
         """See `newton.Judge.residuals`; not differentiable."""
-        problem = self._problem
-        off = bearings(problem, problem.parameters, states.numpy()) - problem.observation.bearings
-        scaled = self._scale * np.nan_to_num(off.ravel()[self._kept], nan=1.0)
-        return torch.from_numpy(solve_triangular(self._root, scaled, lower=True, check_finite=False))
+        predicted = bearings(self._problem, self._problem.parameters, states.numpy())
+        return torch.from_numpy(self.whitened(predicted[None])[0])
+
+    def whitened(self, predicted: Array) -> Array:
+        """Residuals [B, R] of unit variance of predicted bearings [B, F, K, 2]."""
+        off = (predicted - self._problem.observation.bearings).reshape(len(predicted), -1)[:, self._kept]
+        scaled = self._scale * np.nan_to_num(off, nan=1.0)
+        return np.asarray(solve_triangular(self._root, scaled.T, lower=True, check_finite=False).T)

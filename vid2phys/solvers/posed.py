@@ -3,12 +3,14 @@
 Unknown are the posture at the first frame, how fast it changes, and the parameters asked for: as many numbers as the
 posture has coordinates, twice, however many vertices the body has. All derivatives are differences, their rollouts in
 one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows from a tenth of the clip to all of it.
+The last descents see the clip as a whole (`correlated`): errors of a frame that last count once, and what swings faster
+than they change is told apart from it, where frames by themselves leave several optima alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.solvers import view
+from vid2phys.solvers.correlated import ClipResiduals
 from vid2phys.solvers.joint import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, solved, whitening
@@ -25,6 +28,8 @@ _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the posture
 _STEP = 1e-3  # of differences: in spreads of the posture, and of the parameters' solver coordinates
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
+_ROUNDS = 3  # of descents to the clip as a whole, each weighing points by the one before
+_MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame counts, or every third ...
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class _Setup:
     roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
     substeps: int
     scale: Array  # [U] of a unit of the unknowns: posture, rates, parameters in solver coordinates
+    whole: ClipResiduals | None = None  # instead of frames by themselves
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,11 @@ def solve_clips(
     for share in _SHARES:
         point, steps, converged = _descend(setups, point, share, iterations)
         used += steps
-    return _solutions(setups, point, used, converged)
+    for _ in range(_ROUNDS):
+        setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(setups)]
+        point, steps, converged = _descend(setups, point, 1.0, iterations)
+        used += steps
+    return _solutions(_stable(setups, point), point, used, converged)
 
 
 def _setup(problem: Problem, body: PosedBody) -> _Setup:
@@ -105,6 +115,25 @@ def _setup(problem: Problem, body: PosedBody) -> _Setup:
     scale = np.concatenate([body.spread, _RATE * body.spread, np.ones(free)])
     controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
     return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
+
+
+def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
+    """With points weighed by how well they agree with the motion that follows from the unknowns [U]."""
+    problem, seen = setup.problem, setup.problem.observation
+    every = int(np.ceil(2.0 * seen.visible.sum() / _MOST_NUMBERS))
+    counted = np.arange(len(seen.times_s)) % max(1, every) == 0
+    parameters = problem.parameters.fitted_at(unknowns[2 * len(setup.body.rest) :])
+    thinned = replace(seen, visible=seen.visible & counted[:, None])
+    states = _rollouts(setup, unknowns[None], len(seen.times_s))[0][setup.knots.frame_knot]
+    whole = ClipResiduals.about(replace(problem, parameters=parameters, observation=thinned), states)
+    return replace(setup, whole=whole)
+
+
+def _stable(setups: Sequence[_Setup], point: _Point) -> list[_Setup]:
+    """With steps as short as the parameters want, which may have come far from those that the fit began with."""
+    parameters = setups[0].problem.parameters.fitted_at(point.theta)
+    wanted = [stable_substeps(replace(s.problem, parameters=parameters), s.knots) for s in setups]
+    return [replace(s, substeps=n) if n > s.substeps else s for s, n in zip(setups, wanted, strict=True)]
 
 
 def _frames(setup: _Setup, share: float) -> int:
@@ -124,18 +153,23 @@ def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
 
 
 def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
-    """Whitened predicted minus read, [B, F, 2 K], of unknowns [B, U] and their states at the knots [B, T, N]."""
+    """Whitened predicted minus read, [B, F, 2 K], of unknowns [B, U] and their states at the knots [B, T, N]; of a clip
+    as a whole [B, 1, R]."""
     problem, size = setup.problem, 2 * len(setup.body.rest)
     seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
     fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
     bearings = np.stack([view.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)])
+    if setup.whole is not None:
+        return setup.whole.whitened(bearings)[:, None]
     residual = (bearings - seen.bearings[:frames]) * seen.visible[:frames, :, None]
     flat = np.nan_to_num(residual.reshape(len(states), frames, -1), nan=1.0)
     return np.einsum("fij,bfj->bfi", setup.roots[:frames], flat)
 
 
 def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
-    """Student-t weight of each frame [F], and the cost without priors."""
+    """Student-t weight of each frame [F], and the cost without priors; a clip as a whole has weighed its points."""
+    if setup.whole is not None:
+        return np.ones(1), 0.5 * float((white**2).sum())
     count = np.maximum(2.0 * setup.problem.observation.visible[:frames].sum(axis=1), 1.0)
     share = (white**2).sum(axis=-1) / count
     cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
@@ -187,6 +221,8 @@ def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Linear:
     information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
     squares = float((weights[:, None] * white[0] ** 2).sum())
     count = 2.0 * float(setup.problem.observation.visible[:frames].sum())
+    if setup.whole is not None:
+        count = float(white.shape[-1])
     return _Linear(gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
 
 
@@ -201,12 +237,15 @@ def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Linear]) -
 
 
 def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: int) -> tuple[_Point, int, bool]:
-    damping, cost = 1e-3, _cost(setups, point, share)
+    damping, cost = 1e-3, np.inf
     for iteration in range(iterations):
+        finer = _stable(setups, point)
+        if iteration == 0 or any(a is not b for a, b in zip(finer, setups, strict=True)):
+            setups, cost = finer, _cost(finer, point, share)
         dense = _joined(setups, point, [_linearized(s, point.of(g), share) for g, s in enumerate(setups)])
         while True:
             candidate = _moved(setups[0], point, _damped_step(dense.information, dense.gradient, damping))
-            new_cost = _safely(lambda moved=candidate: _cost(setups, moved, share))  # type: ignore[misc]
+            new_cost = _safely(lambda each=setups, moved=candidate: _cost(each, moved, share))  # type: ignore[misc]
             if new_cost <= cost:
                 break
             damping *= 10.0
