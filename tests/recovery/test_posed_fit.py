@@ -12,6 +12,7 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
+from vid2phys.errors import UsageError
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.joints import PosedJoints
 from vid2phys.risp.posed.modes import Motions, PosedModes
@@ -72,6 +73,21 @@ def test_stiffness_of_a_finger() -> None:
     start = body.states(posture, np.zeros(13))
     problem = problem_of(hand, body.points_body, truth, start, ("stiffness_1", "damping_1"), 16)
     check(problem, body, 0.9 * posture, np.zeros(13), truth, 0.05)
+
+
+def test_steps_follow_a_stiffness_far_above_where_the_fit_began() -> None:
+    hand = get("hand")
+    body = PosedJoints(hand)
+    start, free = body.states(np.zeros(13), np.zeros(13)), ("stiffness_1",)
+    problem = problem_of(hand, body.points_body, hand.parameters(), start, free, 16)
+    setup = posed._setup(problem, body)
+    stiff = problem.parameters.with_values({"stiffness_1": 300.0}).free_vector()
+    point = posed._Point(start[None], stiff)
+    (finer,) = posed._stable([setup], point)
+    assert finer.substeps > setup.substeps
+    assert posed._as_a_whole(finer, point.of(0)).whole is not None
+    with pytest.raises(UsageError, match="a step of"):
+        posed._as_a_whole(setup, point.of(0))
 
 
 def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def solve_clips(
         point, steps, converged = _descend(setups, point, share, iterations)
         used += steps
     for _ in range(_ROUNDS):
-        setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(setups)]
+        setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(_stable(setups, point))]
         point, steps, converged = _descend(setups, point, 1.0, iterations)
         used += steps
     return _solutions(_stable(setups, point), point, used, converged)
