@@ -60,7 +60,18 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     there = np.ones((1, count), bool)
     seen = PostureSightings(bearings, there, point, point, there, read, read, np.ones(1))
     read = replace(read, inliers=there)
-    observed = _observe(np.zeros(1), body, here, seen, read, better, np.ones(1), np.array([True]), calibration)
+    observed = _observe(
+        np.zeros(1),
+        body,
+        here,
+        seen,
+        read,
+        better,
+        better.errors(calibration),
+        np.ones(1),
+        np.array([True]),
+        calibration,
+    )
     np.testing.assert_allclose(observed.bearings, here.project(body.points(better.posture)))
     basis = observed.shared_basis.reshape(2 * count, -1)[:, :size]
     through = posture_modes(body, here, better.posture).reshape(2 * count, -1)[:, :size]
@@ -69,7 +80,18 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     longer = [0.5, *(0.2,) * (size + 1)]
     np.testing.assert_allclose(observed.correlation_time_s, longer, err_msg="the longer of both, the shift as it was")
     nowhere = replace(better, moved=np.array([False]))
-    stays = _observe(np.zeros(1), body, here, seen, read, nowhere, np.ones(1), np.array([True]), calibration)
+    stays = _observe(
+        np.zeros(1),
+        body,
+        here,
+        seen,
+        read,
+        nowhere,
+        nowhere.errors(calibration),
+        np.ones(1),
+        np.array([True]),
+        calibration,
+    )
     np.testing.assert_allclose(stays.correlation_time_s, 0.2)
     np.testing.assert_allclose(better.errors(calibration)[0], columns)
     np.testing.assert_allclose(nowhere.errors(calibration)[0] * scale, columns, err_msg="without edges not scaled")

@@ -39,7 +39,7 @@ _QUALITY_SHARE = 0.02  # of true sightings may be missed
 _STILL_SHARE = 0.01  # of searches of an empty picture may end with a sighting
 _PLACES = 6
 _MOST_LOOKS = 120
-LEAST_LOOKS = 8  # to say what outlines are worth
+_LEAST_LOOKS = 8  # to say what outlines are worth
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def calibrate_aligning(
 ) -> Calibration:
     """The calibration with what poses aligned to pixels (`align`) are worth for this mesh."""
     errors = align_errors.measure(mesh, renders, seed=seed, progress=progress)
-    scale, correlation_s, numbers = worth(errors, "align")
+    scale, correlation_s, numbers = _worth(errors, "align", POSE_MODES, pose_sizes)
     numbers = calibration.normalised | numbers
     return replace(calibration, align_scale=scale, align_correlation_s=correlation_s, normalised=numbers)
 
@@ -105,29 +105,44 @@ def calibrate_contour(
 ) -> Calibration:
     """The calibration with what poses fitted to outlines (`contour`) are worth; unchanged where no clip shows one."""
     errors = contour_errors.measure(mesh, model, calibration, renders, seed=seed, progress=progress)
-    if len(np.unique(errors.look)) < LEAST_LOOKS:
+    return with_contour(calibration, errors, POSE_MODES, pose_sizes)
+
+
+def with_contour(
+    calibration: Calibration,
+    errors: AlignErrors,
+    names: Sequence[str],
+    sizes: Callable[[AlignErrors], dict[str, float]] | None = None,
+    *,
+    trimmed: bool = True,
+) -> Calibration:
+    """The calibration with what was found of fits to outlines; unchanged where too few looks show one.
+
+    names: of the modes. sizes: what is said of the errors besides. trimmed: see `align_errors.fit`.
+    """
+    if len(np.unique(errors.look)) < _LEAST_LOOKS:
         return calibration
-    scale, correlation_s, numbers = worth(errors, "contour")
+    scale, correlation_s, numbers = _worth(errors, "contour", names, sizes, trimmed)
     numbers = calibration.normalised | numbers
     return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
 
 
-def worth(
+def _worth(
     errors: AlignErrors,
     prefix: str,
-    names: Sequence[str] = POSE_MODES,
-    sizes: Callable[[AlignErrors], dict[str, float]] = pose_sizes,
-    *,
+    names: Sequence[str],
+    sizes: Callable[[AlignErrors], dict[str, float]] | None,
     trimmed: bool = True,
 ) -> tuple[tuple[float, ...], tuple[float, ...], dict[str, float]]:
     """Scale and correlation times [s] of what was fitted to pixels, one a mode, and by what they were judged: numbers
-    of `normalised` by names of the modes and `sizes`, all with the prefix. trimmed: see `align_errors.fit`."""
+    of `normalised` and `sizes`, all with the prefix."""
 
     def judge(fitting: NDArray[np.int64], checking: NDArray[np.int64]) -> dict[str, float]:
         checked = errors.of_looks(checking)
         scale, _ = align_errors.fit(errors.of_looks(fitting), trimmed=trimmed)
         found = align_errors.normalised(checked, scale, names, trimmed=trimmed)
-        return {f"{prefix}_{name}": value for name, value in (found | sizes(checked)).items()}
+        found |= sizes(checked) if sizes is not None else {}
+        return {f"{prefix}_{name}": value for name, value in found.items()}
 
     scale, correlation_s = align_errors.fit(errors, trimmed=trimmed)
     return tuple(scale.tolist()), tuple(correlation_s.tolist()), cross_validated(np.unique(errors.look), judge)

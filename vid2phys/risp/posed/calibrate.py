@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.risp.calibration.calibrate import LEAST_LOOKS, cross_validated, sighting_threshold, worth
+from vid2phys.risp.calibration.calibrate import cross_validated, sighting_threshold, with_contour
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
 from vid2phys.risp.posed import edge_errors
 from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.heldout import clips, count_of
+from vid2phys.risp.posed.heldout import clips
 from vid2phys.risp.posed.sight import PostureSightings, Window, look, posture_modes
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.tracking.view import bearings_to_view, in_frame, view_to_bearings
@@ -59,15 +59,13 @@ def calibrate_postures(
 ) -> Calibration:
     """The calibration of a trained model from a sequence dataset of looks that it was not trained on."""
     start = first_calibration(body)
-    parts, empty, errors, count = [], [], [], count_of(renders, _MOST_LOOKS)
-    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed):
+    parts, empty, errors = [], [], []
+    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
         clip, window = known.clip, known.window
         seen = look(model, body, window, clip.frames, start)
         parts.append(_residuals(body, window, seen, known.postures, known.sequence, clip.times_s))
         errors.append(np.abs(seen.postures.posture - known.postures))
         empty.append(float(look(model, body, window, [clip.background], start).quality[0]))
-        if progress is not None:
-            progress((known.sequence + 1) / count)
     residuals = Residuals(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Residuals)})
     quality = sighting_threshold(residuals.quality, np.array(empty))
     start = replace(start, min_quality=quality, still_quality=quality)
@@ -96,12 +94,7 @@ def calibrate_edges(
 ) -> Calibration:
     """The calibration with what postures fitted to edges are worth; unchanged where no clip shows one."""
     errors = edge_errors.measure(model, body, calibration, renders, seed=seed, progress=progress)
-    if len(np.unique(errors.look)) < LEAST_LOOKS:
-        return calibration
-
-    scale, correlation_s, numbers = worth(errors, "contour", body.names, lambda _: {}, trimmed=False)
-    numbers = calibration.normalised | numbers
-    return replace(calibration, contour_scale=scale, contour_correlation_s=correlation_s, normalised=numbers)
+    return with_contour(calibration, errors, body.names, trimmed=False)
 
 
 def _residuals(

@@ -10,7 +10,7 @@ import numpy as np
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align_errors import AlignErrors
 from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.heldout import clips, count_of
+from vid2phys.risp.posed.heldout import clips
 from vid2phys.risp.posed.outlined import outlined
 from vid2phys.risp.posed.sight import look
 from vid2phys.risp.renders.dataset import RenderSet
@@ -31,15 +31,13 @@ def measure(
     progress: Callable[[float], None] | None = None,
 ) -> AlignErrors:
     """Reads at most 60 clips, each frame by itself, and fits their edges. Errors are shares of `Outlined.columns`."""
-    parts, count = [], count_of(renders, _MOST_LOOKS)
-    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed):
+    parts = []
+    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
         clip, window = known.clip, known.window
         seen = look(model, body, window, clip.frames, calibration)
         sighted = np.flatnonzero(seen.quality >= calibration.min_quality)
         better = outlined(clip.frames, body, window, seen.postures, seen.quality, calibration, sighted)
         off = np.linalg.solve(better.columns, (better.posture - known.postures)[..., None])[..., 0]
         parts.append((off[better.moved], clip.times_s[better.moved], np.full(better.moved.sum(), known.sequence)))
-        if progress is not None:
-            progress((known.sequence + 1) / count)
     error, times_s, look_of = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return AlignErrors(error, np.ones_like(error), look_of, times_s)

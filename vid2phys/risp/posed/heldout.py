@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from vid2phys.io.photographs import photographs
@@ -28,10 +28,18 @@ class PosedClip:
     postures: Array
 
 
-def clips(renders: RenderSet, body: PosedBody, view_size: int, most: int, seed: int) -> Iterator[PosedClip]:
-    """At most so many, in sizes that the tracker meets."""
+def clips(
+    renders: RenderSet,
+    body: PosedBody,
+    view_size: int,
+    most: int,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
+) -> Iterator[PosedClip]:
+    """At most so many, in sizes that the tracker meets. progress: is told the share that is done with."""
     bank, truth = make_bank(photographs(), count=_BANK, seed=seed + 1), renders.postures()
-    for sequence in range(count_of(renders, most)):
+    count = min(len(renders) // FRAMES_PER_SEQUENCE, most)
+    for sequence in range(count):
         clip = make_clip(
             renders, sequence, body.radius_m, bank, seed=seed, in_frame_px=(VIEW_PX[0], VIEW_PX[2]), speed_px=0.0
         )
@@ -39,8 +47,5 @@ def clips(renders: RenderSet, body: PosedBody, view_size: int, most: int, seed: 
         window = Window.of(replace(clip.cameras[0], camera_to_world=invert_transform(pose)), body, view_size)
         first = sequence * FRAMES_PER_SEQUENCE
         yield PosedClip(sequence, clip, window, truth[first : first + FRAMES_PER_SEQUENCE])
-
-
-def count_of(renders: RenderSet, most: int) -> int:
-    """How many clips there are."""
-    return min(len(renders) // FRAMES_PER_SEQUENCE, most)
+        if progress is not None:
+            progress((sequence + 1) / count)

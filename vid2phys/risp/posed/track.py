@@ -84,8 +84,8 @@ def track_postures(
             "check camera_to_world, or train longer",
         )
     better = outlined(frames, body, window, found, quality, calibration, np.flatnonzero(tracked))
-    observation = _observe(clip.times_s, body, window, seen, found, better, quality, tracked, calibration)
     errors = better.errors(calibration)
+    observation = _observe(clip.times_s, body, window, seen, found, better, errors, quality, tracked, calibration)
     return PostureTrack(
         observation,
         np.where(tracked[:, None], better.posture, np.nan),
@@ -151,15 +151,16 @@ def _observe(
     seen: PostureSightings,
     found: Postures,
     better: Outlined,
+    errors: Array,
     quality: Array,
     tracked: NDArray[np.bool_],
     calibration: Calibration,
 ) -> Observation:
-    """Lost frames hold harmless numbers and are not visible."""
+    """Lost frames hold harmless numbers and are not visible. errors: [T, D, D], of `better`."""
     size, correlation_s = better.posture.shape[1], np.array(calibration.correlation_time_s)
     std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
     apart = std[:, :, None] * np.eye(std.shape[1])
-    apart[better.moved, :size, :size] = better.errors(calibration)[better.moved]
+    apart[better.moved, :size, :size] = errors[better.moved]
     if better.moved.any():  # edges mistake the same look for the same thing for longer than the network does
         correlation_s[:size] = np.maximum(correlation_s[:size], of_postures(calibration.contour_correlation_s, size))
     modes = posture_modes(body, window, better.posture) @ apart[:, None]
