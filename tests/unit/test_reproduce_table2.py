@@ -234,16 +234,16 @@ def test_networks_are_those_of_table_1(tmp_path: Path, monkeypatch: pytest.Monke
     setting = Setting(False, tmp_path, tmp_path / "work", TrainingProgress(quiet=True))
     monkeypatch.setattr(weights, "MODEL_PLACES", ())
     for method, looks_with in (("paper", "paper"), ("perceptual", "ours"), ("ours", "ours")):
-        reason = weights.source_of(method, entry, setting).reason
-        assert reason is not None
-        assert f"vid2phys reproduce risp-table1 --body quadrotor --method {looks_with}`" in reason
-    assert weights.source_of("pixel", entry, setting).reason is None
-    assert weights.source_of("paper", entry, replace(setting, quick=True)).reason is None  # it trains a tiny one
+        source = weights.source_of(method, entry, setting)
+        assert source.recipe == weights.recipes(False)[looks_with]
+        assert source.training_s > 600.0
+    assert weights.source_of("pixel", entry, setting).training_s == 0.0
+    assert weights.source_of("paper", entry, replace(setting, quick=True)).training_s == 0.0  # seconds
     recipe = weights.recipes(False)["ours-no-grad"]
     folder = setting.work / "quadrotor" / recipe.digest
     folder.mkdir(parents=True)
     (folder / "recipe.json").write_text("{}")
-    assert weights.source_of("ours-no-grad", entry, setting).reason is None
+    assert weights.source_of("ours-no-grad", entry, setting).training_s == 0.0
 
 
 def test_oracles_see_no_velocities() -> None:

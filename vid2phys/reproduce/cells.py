@@ -124,11 +124,11 @@ def report_estimate(cells: list[Cell]) -> None:
         setting.progress.note("everything asked for is finished")
         return
     for cell in todo:
-        setting.progress.note(f"to do: {cell.name}" + (f", about {_duration(cell.seconds)}" if cell.seconds else ""))
+        setting.progress.note(f"to do: {cell.name}" + (f", about {duration(cell.seconds)}" if cell.seconds else ""))
     renders = _render_seconds(todo, setting)
     total = renders + sum(cell.seconds for cell in todo)
-    rendering = f", {_duration(renders)} of them rendering" if renders else ""
-    setting.progress.note(f"about {_duration(total)} in all on two idle cores without a GPU{rendering}")
+    rendering = f", {duration(renders)} of them rendering" if renders else ""
+    setting.progress.note(f"about {duration(total)} in all on two idle cores without a GPU{rendering}")
 
 
 def filled_on_stages(
@@ -177,7 +177,7 @@ def assembled(
 
 def missing_row(cell: Cell, metric: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
     """The row of a cell that no sitting has filled."""
-    about = f" (about {_duration(cell.seconds)})" if cell.seconds else ""
+    about = f" (about {duration(cell.seconds)})" if cell.seconds else ""
     return row(cell.entry.name, cell.method, metric, None, "1", reason=reason or f"not run yet{about}", **more)
 
 
@@ -188,7 +188,7 @@ def missing_note(cells: list[Cell]) -> list[str]:
         return []
     names = "; ".join(cell.name for cell in empty)
     seconds = sum(cell.seconds for cell in empty)
-    total = f", about {_duration(seconds)} of training in all" if seconds else ""
+    total = f", about {duration(seconds)} of training in all" if seconds else ""
     command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
     return [f"Not run yet{total}: {names}. {command} fills a cell."]
 
@@ -208,6 +208,7 @@ def _render_seconds(todo: list[Cell], setting: Setting) -> float:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In words."""
     minutes = seconds / 60.0
     return f"{minutes / 60.0:.1f} h" if minutes >= 100.0 else f"{max(1, round(minutes))} min"

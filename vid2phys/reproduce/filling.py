@@ -1,5 +1,5 @@
-"""How tables 2 to 4 and figure 6b are filled: cells of all bodies and methods, those that are asked for and that what
-they look with is there for."""
+"""How tables 2 to 4 and figure 6b are filled: cells of all bodies and methods. What they look with is trained first
+where it is not there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from vid2phys.errors import InputError
 from vid2phys.reproduce import footage
 from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, Rows, assembled, missing_row
+from vid2phys.reproduce.cells import Cell, Rows, assembled, duration, missing_row
 from vid2phys.reproduce.table import Setting, Table
 from vid2phys.reproduce.weights import Source, source_of
 
@@ -42,11 +42,13 @@ def fill(form: Form, setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
     began = time.monotonic()
     cells = _cells(form, setting)
-    reasons = {cell.path: source.reason for cell, source in cells if source.reason}
+    reasons = {cell.path: f"not run yet ({_first_trains(source)})" for cell, source in cells if source.training_s}
     for cell, source in cells:
-        if not cell.is_asked or cell.rows() is not None or cell.path in reasons:
+        if not cell.is_asked or cell.rows() is not None:
             continue
         setting.progress.note(cell.name)
+        if source.training_s:
+            setting.progress.note(_first_trains(source))
         try:
             cell.keep(form.rows(cell, source))
         except InputError as error:
@@ -57,6 +59,10 @@ def fill(form: Form, setting: Setting) -> Table:
         return {**missing_row(cell, form.metric(cell), reasons.get(cell.path), **said), "method": form.title(cell)}
 
     return assembled([cell for cell, _ in cells], form.notes, empty, form.draw, began)
+
+
+def _first_trains(source: Source) -> str:
+    return f"its network is trained first, about {duration(source.training_s)} on two cores after its renders"
 
 
 def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:

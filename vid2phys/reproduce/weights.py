@@ -1,7 +1,5 @@
-"""The networks that tables 2 and 3 look with: those that table 1 trained, and for `ours` the project's own model.
-
-Nothing is trained here in a full run. Quick ones train tiny networks, as table 1's quick run does.
-"""
+"""The networks that tables 2 to 4 look with: those of table 1, trained if they are not there, and for `ours` the
+project's own model."""
 
 from __future__ import annotations
 
@@ -10,8 +8,17 @@ from pathlib import Path
 
 from vid2phys.io.files import sha256
 from vid2phys.reproduce.bodies import Entry
-from vid2phys.reproduce.methods import MODEL_PLACES, RATES, RENDERS, Learnt, Recipe, model_in, settled, train
-from vid2phys.reproduce.risp_table1 import NAME as TABLE1
+from vid2phys.reproduce.methods import (
+    MODEL_PLACES,
+    RATES,
+    RENDERS,
+    Learnt,
+    Recipe,
+    model_in,
+    settled,
+    train,
+    training_seconds,
+)
 from vid2phys.reproduce.risp_table1 import recipes
 from vid2phys.reproduce.subject import Subject
 from vid2phys.reproduce.table import Setting
@@ -25,11 +32,11 @@ _LOOKS_WITH = {"perceptual": "ours"}
 @dataclass(frozen=True)
 class Source:
     """Where a method's network comes from. recipe: of table 1, or None for a method without a network. folder: of a
-    model that is taken instead. reason: why there is none, or None."""
+    model that is taken instead. training_s: about how long its training takes on two cores, 0 if it is there."""
 
     recipe: Recipe | None
     folder: Path | None = None
-    reason: str | None = None
+    training_s: float = 0.0
 
     @property
     def digest(self) -> str | None:
@@ -49,10 +56,8 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
         for place in MODEL_PLACES:
             if (place / entry.model / "fine.safetensors").is_file():
                 return Source(recipe, place / entry.model)
-    if not _is_trained(recipe, setting.work / entry.name):
-        reason = f"not trained yet: run `vid2phys reproduce {TABLE1} --body {entry.name} --method {name}`"
-        return Source(recipe, reason=reason)
-    return Source(recipe)
+    there = _is_trained(recipe, setting.work / entry.name)
+    return Source(recipe, training_s=0.0 if there else training_seconds(recipe, entry.view_size))
 
 
 def _is_trained(recipe: Recipe, folder: Path) -> bool:
@@ -68,7 +73,7 @@ def _is_trained(recipe: Recipe, folder: Path) -> bool:
 
 
 def load(source: Source, subject: Subject, setting: Setting) -> Model | StateModel | None:
-    """The network; a quick run trains it. Raises InputError for a model of another shape."""
+    """The network, trained if it is not there. Raises InputError for a model of another shape."""
     if source.recipe is None:
         return None
     if source.folder is not None:
