@@ -17,16 +17,20 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Networks on one thread: ones as small as ours, on as few pictures as tracking reads at once, are slower on two.
+    """Networks and matrices on one thread: ones as small as ours, on as few pictures as tracking reads at once, are
+    slower on two.
 
-    As a decorator, too. On two cores the sample is tracked at 26 instead of 15 frames a second.
+    As a decorator, too. On two cores the sample is tracked at 26 instead of 15 frames a second; threads of BLAS that
+    wait for work took a fourth of a frame's time.
     """
     import torch
+    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
 
