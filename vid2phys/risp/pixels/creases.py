@@ -6,6 +6,7 @@ all of boxes, whose outline hardly moves with small turns of a face seen head on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numba
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.io.faces import first_alike
-from vid2phys.risp.pixels.outline import inverse, unit
+from vid2phys.risp.pixels.outline import lines_across
 from vid2phys.risp.pixels.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh
 
@@ -68,38 +69,64 @@ def crease_lines(solid: Solid, posed: Array, drawing: Drawing, camera: Camera, r
 
     posed: [V, 3] m, the mesh's vertices in camera axes. drawing: of them. None where no crease shows as much.
     """
-    ends, faces = posed[solid.edges], solid.mesh.faces[solid.sides]
-    normals = face_normals(posed, faces.reshape(-1, 3)).reshape(-1, 2, 3)
-    facing = (np.einsum("ekj,ej->ek", normals, ends[:, 0]) < 0.0).all(axis=1)
-    ends, normals = ends[facing], normals[facing]
-    bearings = ends[..., :2] / ends[..., 2:]
-    length = drawing.focal * np.linalg.norm(bearings[:, 1] - bearings[:, 0], axis=-1)
-    total = float(length.sum())
-    if total < 1.0:
+    at, run, points, normals = _along_creases(posed, solid.edges, solid.mesh.faces[solid.sides], drawing.focal, _MOST)
+    if not len(at):
         return None
-    place = np.arange(0.5, min(_MOST, total)) * max(total / _MOST, 1.0)  # along all creases, one after the other
-    crease = np.searchsorted(np.cumsum(length), place)
-    share = (place - (np.cumsum(length) - length)[crease]) / length[crease]
-    run = (bearings[:, 1] - bearings[:, 0])[crease]
-    near = 1.0 / ends[..., 2]  # linear in the picture
-    at = bearings[crease, 0] + share[:, None] * run
-    nearness = near[crease, 0] + share * (near[:, 1] - near[:, 0])[crease]
-    points = np.concatenate([at, np.ones((len(at), 1))], axis=-1) / nearness[:, None]
     pixels, to_pixels = bearings_to_pixels(camera, at), bearing_jacobian_to_pixels(camera, at)
-    tangent = (to_pixels @ run[..., None])[..., 0]
-    across = unit(np.stack([-tangent[:, 1], tangent[:, 0]], axis=-1))
-    step = (inverse(to_pixels) @ across[..., None])[..., 0]
-    shown = _on_faces(
-        at, step, points, normals[crease], drawing.nearness, drawing.focal, drawing.corner, _CLEAR_PX, reach_px
-    )
+    across, step, along = lines_across(to_pixels, np.stack([-run[:, 1], run[:, 0]], axis=-1))
+    shown = _on_faces(at, step, points, normals, drawing.nearness, drawing.focal, drawing.corner, _CLEAR_PX, reach_px)
     shown &= np.isfinite(pixels).all(axis=-1) & np.isfinite(across).all(axis=-1)
     if not shown.any():
         return None
-    along = (across[:, None] @ to_pixels)[:, 0]
     return CreaseLines(points[shown], pixels[shown], across[shown], along[shown])
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+_compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
+
+
+@_compiled
+def _along_creases(
+    posed: Array, edges: NDArray[np.int64], faces: NDArray[np.int64], focal: float, most: int
+) -> tuple[Array, Array, Array, Array]:
+    """At most so many places, a drawn pixel or more apart, along creases whose two faces are turned to the camera.
+
+    posed: [V, 3] m. edges: [E, 2], faces: [E, 2, 3] of vertices. Returns bearings [N, 2], what leads from end to end
+    of their creases [N, 2], points [N, 3] m and normals of the faces [N, 2, 3] of any length.
+    """
+    count = len(edges)
+    normals, length = np.empty((count, 2, 3)), np.zeros(count)
+    for e in range(count):
+        a, b = posed[edges[e, 0]], posed[edges[e, 1]]
+        facing = True
+        for f in range(2):
+            corner = posed[faces[e, f, 0]]
+            normals[e, f] = np.cross(posed[faces[e, f, 1]] - corner, posed[faces[e, f, 2]] - corner)
+            facing &= (normals[e, f] * a).sum() < 0.0
+        if facing:
+            length[e] = focal * math.hypot(b[0] / b[2] - a[0] / a[2], b[1] / b[2] - a[1] / a[2])
+    total = length.sum()
+    spacing = max(total / most, 1.0)
+    number = math.ceil(min(most, total) - 0.5) if total >= 1.0 else 0
+    at, run = np.empty((number, 2)), np.empty((number, 2))
+    points, of_faces = np.empty((number, 3)), np.empty((number, 2, 3))
+    e, passed = 0, 0.0
+    for i in range(number):
+        place = (i + 0.5) * spacing
+        while passed + length[e] < place and e < count - 1:
+            passed += length[e]
+            e += 1
+        share = (place - passed) / length[e]
+        a, b = posed[edges[e, 0]], posed[edges[e, 1]]
+        for k in range(2):
+            run[i, k] = b[k] / b[2] - a[k] / a[2]
+            at[i, k] = a[k] / a[2] + share * run[i, k]
+        depth = 1.0 / (1.0 / a[2] + share * (1.0 / b[2] - 1.0 / a[2]))  # its inverse is linear in the picture
+        points[i, 0], points[i, 1], points[i, 2] = at[i, 0] * depth, at[i, 1] * depth, depth
+        of_faces[i] = normals[e]
+    return at, run, points, of_faces
+
+
+@_compiled
 def _on_faces(
     at: Array,
     step: Array,

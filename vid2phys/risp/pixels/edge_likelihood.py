@@ -212,6 +212,38 @@ def posterior(logs: Array, step: float, within: float, least_gain: float) -> tup
 
 
 @_compiled
+def side_ratio(seen: Array, cover: Array, other: float, least: int, noise: float) -> tuple[Array, NDArray[np.bool_]]:
+    """log(standard deviation of a line / that within its sides) [N], and where both sides have `least` pixels.
+
+    seen: [N, R, 3]. cover: [N, R] of a side. other: share of the other side that a pixel of a side may have.
+    """
+    lines, length, channels = seen.shape
+    ratio, shown = np.empty(lines), np.empty(lines, np.bool_)
+    for i in range(lines):
+        whole, within, total, fewest = 0.0, 0.0, 0.0, float(length)
+        together = np.zeros((2, channels))  # sums, and sums of squares
+        for side in range(2):
+            count, sums = 0.0, np.zeros((2, channels))
+            for r in range(length):
+                if cover[i, r] < other if side else cover[i, r] > 1.0 - other:
+                    count += 1.0
+                    for c in range(channels):
+                        sums[0, c] += seen[i, r, c]
+                        sums[1, c] += seen[i, r, c] ** 2
+            for c in range(channels):
+                within += sums[1, c] - sums[0, c] ** 2 / max(count, 1.0)
+            together += sums
+            total += count
+            fewest = min(fewest, count)
+        for c in range(channels):
+            whole += together[1, c] - together[0, c] ** 2 / max(total, 1.0)
+        share = channels * max(total, 1.0)
+        ratio[i] = 0.5 * math.log((max(whole / share, 0.0) + noise**2) / (max(within / share, 0.0) + noise**2))
+        shown[i] = fewest >= least
+    return ratio, shown
+
+
+@_compiled
 def alike(normal: Array, most: int) -> float:
     """How many neighbours in a row count as one: the sum of residuals' [N] autocorrelation while above chance."""
     count = len(normal)

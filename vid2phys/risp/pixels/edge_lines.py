@@ -133,17 +133,10 @@ def _evidence(frame: NDArray[np.uint8], pixels: Array, normals: Array, cover: Ar
     A line's sides differ by r = log(std of the line / std within its sides), in display values; the log-odds of an edge
     are linear in r, bounded, and zero at `even`, as held-out looks showed.
     """
-    from vid2phys.risp.pixels.edge_likelihood import read_lines
+    from vid2phys.risp.pixels.edge_likelihood import read_lines, side_ratio
 
     seen, inside = read_lines(frame, _DISPLAY, pixels - _SIDE_PX * normals, normals, 1.0, 2 * _SIDE_PX + 1, 1)
-    sides = np.stack([cover > 1.0 - _SIDE, cover < _SIDE], axis=1).astype(float)  # [N, 2, R]
-    count = sides.sum(axis=-1)
-    inside &= (count >= _LEAST_SIDE).all(axis=1)
-    squares, sums = np.einsum("nsr,nrc->nsc", sides, seen**2), np.einsum("nsr,nrc->nsc", sides, seen)
-    total = np.maximum(count.sum(axis=1), 1.0)
-    whole = (squares.sum(axis=1) - sums.sum(axis=1) ** 2 / total[:, None]).mean(axis=-1) / total
-    within = (squares - sums**2 / np.maximum(count, 1.0)[..., None]).sum(axis=1).mean(axis=-1) / total
-    ratio = 0.5 * np.log((np.maximum(whole, 0.0) + _SIDE_NOISE**2) / (np.maximum(within, 0.0) + _SIDE_NOISE**2))
-    odds = np.where(inside, np.clip(_ODDS_SLOPE * (ratio - even), *_ODDS), 0.0)
+    ratio, shown = side_ratio(seen, cover.astype(float), _SIDE, _LEAST_SIDE, _SIDE_NOISE)
+    odds = np.where(inside & shown, np.clip(_ODDS_SLOPE * (ratio - even), *_ODDS), 0.0)
     apart = np.hypot(*np.diff(pixels, axis=0).T) if len(pixels) > 1 else np.ones(1)
     return float(odds.sum() * np.median(apart))

@@ -6,8 +6,10 @@ about each point. Between drawn pixels the edge is where the blurred silhouette 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ LENS_PX = 0.85  # blur of lens, codec, pixel and reading between pixels
 _EDGE_SIGMA = 1.5  # blur of the drawn silhouette in which edge and normal are measured, drawn pixels
 _LEAST_SLOPE = 0.04  # of that a pixel: less has no direction
 _LEAST_POINTS = 12
+_compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
 
 
 @dataclass(frozen=True)
@@ -66,24 +69,30 @@ def outline_of(drawing: Drawing, camera: Camera, *, most: int = 160) -> Outline 
         return None
     to_pixels, outward, (column, row) = to_pixels[sound], outward[sound], on_edge[sound].T
     points = np.concatenate([at[sound], np.ones((len(row), 1))], axis=-1) / nearness[row, column, None].astype(float)
-    to_bearings = inverse(to_pixels)
-    normals = unit((outward[:, None] @ to_bearings)[:, 0])
-    across = focal * (to_bearings @ normals[..., None])[..., 0]
+    normals, steps, along = lines_across(to_pixels, outward)
+    across = focal * steps
     zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
     coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), LENS_PX * zoom), dtype=np.float32)
-    along = (normals[:, None] @ to_pixels)[:, 0]
     return Outline(points, pixels[sound], normals, along, coverage, drawn[sound], across)
 
 
-def unit(vectors: Array) -> Array:
-    """Vectors [N, 2] at length one."""
-    return np.asarray(vectors / np.hypot(vectors[:, 0], vectors[:, 1])[:, None])
+@_compiled
+def lines_across(to_pixels: Array, outward: Array) -> tuple[Array, Array, Array]:
+    """Across edges whose normals among bearings are outward [N, 2] of any length; to_pixels: [N, 2, 2].
 
-
-def inverse(matrices: Array) -> Array:
-    """Of [N, 2, 2]."""
-    a, b, c, d = matrices.reshape(-1, 4).T
-    return np.asarray((np.stack([d, -b, -c, a]) / (a * d - b * c)).T.reshape(-1, 2, 2))
+    Returns unit normals [N, 2] in the frame, what a pixel along them is in bearings [N, 2], and d (pixel along the
+    normal) / d bearing [N, 2].
+    """
+    normals, steps, along = np.empty_like(outward), np.empty_like(outward), np.empty_like(outward)
+    for i in range(len(outward)):
+        (a, b), (c, d) = to_pixels[i]
+        x, y = outward[i, 0] * d - outward[i, 1] * c, outward[i, 1] * a - outward[i, 0] * b
+        length = math.hypot(x, y)
+        x, y, det = x / length, y / length, a * d - b * c
+        normals[i, 0], normals[i, 1] = x, y
+        steps[i, 0], steps[i, 1] = (d * x - b * y) / det, (a * y - c * x) / det
+        along[i, 0], along[i, 1] = x * a + y * c, x * b + y * d
+    return normals, steps, along
 
 
 def _edge(silhouette: NDArray[np.float32], on_edge: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -94,11 +103,23 @@ def _edge(silhouette: NDArray[np.float32], on_edge: NDArray[np.int64]) -> tuple[
     import cv2
     from scipy.special import ndtri
 
-    soft = cv2.GaussianBlur(silhouette, (0, 0), _EDGE_SIGMA)
-    column, row = on_edge.T
-    across = soft[row, column + 1] - soft[row, column - 1], soft[row + 1, column] - soft[row - 1, column]
-    slope = 0.5 * np.stack(across, axis=-1).astype(float)
-    length = np.linalg.norm(slope, axis=-1, keepdims=True)
-    normal = np.where(length > _LEAST_SLOPE, -slope / np.maximum(length, 1e-9), np.nan)
-    inside = _EDGE_SIGMA * ndtri(np.clip(soft[row, column].astype(float), 0.5, 0.8))
-    return on_edge + inside[:, None] * normal, normal
+    soft = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), _EDGE_SIGMA), dtype=np.float32)
+    normal, height = _slope(soft, on_edge)
+    return on_edge + _EDGE_SIGMA * ndtri(height)[:, None] * normal, normal
+
+
+@_compiled
+def _slope(soft: NDArray[np.float32], at: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Unit vectors [N, 2] down a blurred silhouette at pixels [N, 2], and its height there between a half and what is
+    far from an edge."""
+    normal, height = np.empty((len(at), 2)), np.empty(len(at))
+    for i in range(len(at)):
+        column, row = at[i]
+        x = 0.5 * (soft[row, column - 1] - soft[row, column + 1])
+        y = 0.5 * (soft[row - 1, column] - soft[row + 1, column])
+        length = math.hypot(x, y)
+        normal[i] = np.nan
+        if length > _LEAST_SLOPE:
+            normal[i, 0], normal[i, 1] = x / length, y / length
+        height[i] = min(max(soft[row, column], 0.5), 0.8)
+    return normal, height
