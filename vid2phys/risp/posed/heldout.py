@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from vid2phys.io.photographs import photographs
+from vid2phys.risp.calibration.clock import posture_clock
 from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.sight import Window
@@ -26,6 +27,10 @@ class PosedClip:
     clip: HeldOutClip
     window: Window
     postures: Array
+
+    def clock_s(self, body: PosedBody) -> Array:
+        """The `clock` [T] of a network's errors in its frames."""
+        return posture_clock(self.clip.times_s, self.postures / body.spread)
 
 
 def clips(
