@@ -47,7 +47,7 @@ def fill(form: Form, setting: Setting) -> Table:
         if not cell.is_asked or cell.rows() is not None:
             continue
         setting.progress.note(cell.name)
-        if source.training_s:
+        if source_of(cell.method, cell.entry, setting).training_s:  # no cell before has trained it
             setting.progress.note(_first_trains(source))
         try:
             cell.keep(form.rows(cell, source))
