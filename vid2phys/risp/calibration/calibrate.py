@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.io.photographs import photographs
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
-from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.pixels import align_errors, contour_errors
 from vid2phys.risp.pixels.align_errors import POSE_MODES, AlignErrors, pose_sizes
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.dataset import RenderSet
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
 from vid2phys.risp.tracking.branch import front_evidence
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.risp.tracking.pose import known_pose
@@ -33,7 +31,6 @@ from vid2phys.types import Array, Mesh
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
-_BANK = 64
 _CENTER, _SIZE = 0.02, 0.03  # spread of where the second pass looks: share of the view, log size
 _QUALITY_SHARE = 0.02  # of true sightings may be missed
 _STILL_SHARE = 0.01  # of searches of an empty picture may end with a sighting
@@ -167,14 +164,9 @@ def measure(
     progress: Callable[[float], None] | None = None,
 ) -> Measured:
     """Reads the clips of all looks (at most 120) as the tracker's second pass does."""
-    bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
-    count = min(len(renders) // FRAMES_PER_SEQUENCE, _MOST_LOOKS)
     parts = []
-    for sequence in range(count):
-        clip = make_clip(renders, sequence, model.radius_m, bank, seed=seed)
+    for sequence, clip in make_clips(renders, model.radius_m, _MOST_LOOKS, seed=seed, progress=progress):
         parts.append(_measure_clip(model, clip, sequence, calibration, np.random.default_rng([seed, sequence, 5])))
-        if progress is not None:
-            progress((sequence + 1) / count)
     residuals = Residuals(
         **{f.name: np.concatenate([getattr(p.residuals, f.name) for p in parts]) for f in fields(Residuals)}
     )

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.io.photographs import photographs
-from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.pixels.align import MODES, PRIOR_STD, Stage, align, moved
 from vid2phys.risp.pixels.backdrop import Backdrop
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.dataset import RenderSet
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
 from vid2phys.rotations import quat_from_matrix, rotvec_from_quat
 from vid2phys.types import Array, Mesh
 
-_BANK = 64
 _MOST_LOOKS = 60
 _START = 0.5  # poses start wrong by this share of what aligning allows for
 _TRIM_SIGMA = 5.0
@@ -52,16 +49,11 @@ def measure(
     mesh: Mesh, renders: RenderSet, *, seed: int = 0, progress: Callable[[float], None] | None = None
 ) -> AlignErrors:
     """Aligns held-out clips (at most 60) from poses that are wrong by as much as a first fit's."""
-    bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
-    count = min(len(renders) // FRAMES_PER_SEQUENCE, _MOST_LOOKS)
-    parts = []
-    for sequence in range(count):
-        clip = make_clip(renders, sequence, renders.settings.radius_m, bank, seed=seed)
+    parts, radius_m = [], renders.settings.radius_m
+    for sequence, clip in make_clips(renders, radius_m, _MOST_LOOKS, seed=seed, progress=progress):
         rng = np.random.default_rng([seed, sequence, 9])
         error, std, time_s = _errors(mesh, clip, _START * PRIOR_STD * rng.normal(size=MODES))
         parts.append(AlignErrors(error, std, np.full(len(error), sequence), time_s))
-        if progress is not None:
-            progress((sequence + 1) / count)
     return AlignErrors(
         *(np.concatenate([getattr(part, name) for part in parts]) for name in ("error", "std", "look", "time_s"))
     )

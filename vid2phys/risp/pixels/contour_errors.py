@@ -13,23 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.io.photographs import photographs
 from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.pixels.align import MODES
 from vid2phys.risp.pixels.align_errors import AlignErrors, difference
 from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.outlined import LEAST_PX
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.dataset import RenderSet
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
 from vid2phys.risp.tracking.sight import direction_and_size, look
 from vid2phys.types import Array, Mesh
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
-_BANK = 64
 _MOST_LOOKS = 60
 _IN_FRAME_PX = (LEAST_PX, 200.0)
 _CENTER, _SIZE = 0.06, 0.03  # spread of where the views look: share of the body's size, log size
@@ -74,11 +71,10 @@ def measure(
     progress: Callable[[float], None] | None = None,
 ) -> AlignErrors:
     """Reads held-out clips (at most 60) and fits their outlines."""
-    bank, solid = make_bank(photographs(), count=_BANK, seed=seed + 1), Solid.of(mesh)
-    count = min(len(renders) // FRAMES_PER_SEQUENCE, _MOST_LOOKS)
+    solid = Solid.of(mesh)
     error, std, look_of, time_s = [], [], [], []
-    for sequence in range(count):
-        clip = make_clip(renders, sequence, model.radius_m, bank, seed=seed, in_frame_px=_IN_FRAME_PX)
+    shown = make_clips(renders, model.radius_m, _MOST_LOOKS, seed=seed, in_frame_px=_IN_FRAME_PX, progress=progress)
+    for sequence, clip in shown:
         rng, clock_s = np.random.default_rng([seed, sequence, 11]), clip.clock_s
         for seen in read_clip(model, calibration, clip, rng, range(len(clip.frames))):
             i, prior = seen.frame, np.linalg.inv(seen.covariance)
@@ -90,8 +86,6 @@ def measure(
                 std.append(np.sqrt(np.diag(fit.covariance)))
                 look_of.append(sequence)
                 time_s.append(clock_s[i])
-        if progress is not None:
-            progress((sequence + 1) / count)
     shape = (len(error), MODES)
     looks = np.array(look_of, dtype=np.int64)
     return AlignErrors(np.array(error).reshape(shape), np.array(std).reshape(shape), looks, np.array(time_s))

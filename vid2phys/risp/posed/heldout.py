@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from vid2phys.io.photographs import photographs
 from vid2phys.risp.calibration.clock import posture_clock
-from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.sight import Window
 from vid2phys.risp.posed.views import VIEW_PX
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
 from vid2phys.rotations import invert_transform, make_transform
 from vid2phys.types import Array
-
-_BANK = 64
 
 
 @dataclass(frozen=True)
@@ -42,15 +38,10 @@ def clips(
     progress: Callable[[float], None] | None = None,
 ) -> Iterator[PosedClip]:
     """At most so many, in sizes that the tracker meets. progress: is told the share that is done with."""
-    bank, truth = make_bank(photographs(), count=_BANK, seed=seed + 1), renders.postures()
-    count = min(len(renders) // FRAMES_PER_SEQUENCE, most)
-    for sequence in range(count):
-        clip = make_clip(
-            renders, sequence, body.radius_m, bank, seed=seed, in_frame_px=(VIEW_PX[0], VIEW_PX[2]), speed_px=0.0
-        )
+    truth, sizes = renders.postures(), (VIEW_PX[0], VIEW_PX[2])
+    shown = make_clips(renders, body.radius_m, most, seed=seed, in_frame_px=sizes, speed_px=0.0, progress=progress)
+    for sequence, clip in shown:
         pose = make_transform(clip.rotation[0], clip.translation[0])  # base and camera stand still
         window = Window.of(replace(clip.cameras[0], camera_to_world=invert_transform(pose)), body, view_size)
         first = sequence * FRAMES_PER_SEQUENCE
         yield PosedClip(sequence, clip, window, truth[first : first + FRAMES_PER_SEQUENCE])
-        if progress is not None:
-            progress((sequence + 1) / count)

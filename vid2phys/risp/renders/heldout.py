@@ -7,15 +7,17 @@ tracker.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.io.photographs import photographs
 from vid2phys.risp.calibration.clock import error_clock
 from vid2phys.risp.looks import camera_chain as chain
-from vid2phys.risp.looks.backgrounds import compose_background
+from vid2phys.risp.looks.backgrounds import compose_background, make_bank
 from vid2phys.risp.looks.codec import compress
 from vid2phys.risp.looks.develop import IN_FRAME_PX, body_in_frame
 from vid2phys.risp.looks.shadows import cast_shadow
@@ -24,6 +26,7 @@ from vid2phys.types import Array, Camera
 
 _MARGIN = 1.3  # of the frame around the body, in diameters of its bounding sphere
 _SHADOW = 0.5  # of looks show the body's shadow
+_BANK = 64  # photographs to put clips on
 SPEED_PX = 2.0  # of the body over the background, a frame
 
 
@@ -46,6 +49,29 @@ class HeldOutClip:
     def clock_s(self) -> Array:
         """Its times by the clock of errors, [T]."""
         return error_clock(self.times_s, self.rotation)
+
+
+def make_clips(
+    renders: RenderSet,
+    radius_m: float,
+    most: int,
+    *,
+    seed: int,
+    in_frame_px: tuple[float, float] = IN_FRAME_PX,
+    speed_px: float = SPEED_PX,
+    progress: Callable[[float], None] | None = None,
+) -> Iterator[tuple[int, HeldOutClip]]:
+    """At most so many sequences with their clips, on photographs: see `make_clip`. progress: is told the share that is
+    done with."""
+    bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
+    count = min(len(renders) // FRAMES_PER_SEQUENCE, most)
+    for sequence in range(count):
+        yield (
+            sequence,
+            make_clip(renders, sequence, radius_m, bank, seed=seed, in_frame_px=in_frame_px, speed_px=speed_px),
+        )
+        if progress is not None:
+            progress((sequence + 1) / count)
 
 
 def make_clip(
