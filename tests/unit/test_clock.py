@@ -1,10 +1,10 @@
-"""The clock of errors runs as fast as a body turns or bends."""
+"""The clock of errors runs as fast as a body turns."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from vid2phys.risp.calibration.clock import BEND_RATE, TURN_RATE_RAD_S, error_clock, posture_clock
+from vid2phys.risp.calibration.clock import TURN_RATE_RAD_S, error_clock
 from vid2phys.rotations import matrix_from_rotvec
 
 TIMES = np.arange(90) / 30.0
@@ -29,20 +29,3 @@ def test_frames_in_which_nothing_is_known_lie_between_the_others() -> None:
     np.testing.assert_allclose(error_clock(TIMES, gaps), TIMES, atol=1e-9)
     gaps[1:] = np.nan
     np.testing.assert_array_equal(error_clock(TIMES, gaps), TIMES)
-
-
-def test_it_runs_with_the_bending() -> None:
-    """Of a body of two coordinates that bends evenly, then rests."""
-    bent = 2.0 * BEND_RATE * np.minimum(TIMES, 1.5)[:, None] * np.sqrt(2.0) * np.array([0.6, -0.8])
-    jitter = np.random.default_rng(0).normal(0.0, 0.05, (90, 2))
-    clock = posture_clock(TIMES, bent + jitter)
-    rate = np.diff(clock) / np.diff(TIMES)
-    assert (rate > 0.0).all()
-    np.testing.assert_allclose(rate[8:36], 2.0, rtol=0.1)
-    assert rate[55:-4].max() < 0.2
-    assert clock[0] == TIMES[0]
-    lost = bent + jitter
-    lost[[0, 20, 21, 60]] = np.nan
-    np.testing.assert_allclose(posture_clock(TIMES, lost), clock, atol=0.05)
-    lost[1:] = np.nan
-    np.testing.assert_array_equal(posture_clock(TIMES, lost), TIMES)

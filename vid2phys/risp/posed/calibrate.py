@@ -63,7 +63,7 @@ def calibrate_postures(
     for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
         clip, window = known.clip, known.window
         seen = look(model, body, window, clip.frames, start)
-        parts.append(_residuals(body, window, seen, known.postures, known.sequence, known.clock_s(body)))
+        parts.append(_residuals(body, window, seen, known.postures, known.sequence, clip.times_s))
         errors.append(np.abs(seen.postures.posture - known.postures))
         empty.append(float(look(model, body, window, [clip.background], start).quality[0]))
     residuals = Residuals(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Residuals)})
@@ -98,7 +98,7 @@ def calibrate_edges(
 
 
 def _residuals(
-    body: PosedBody, window: Window, seen: PostureSightings, postures: Array, sequence: int, clock_s: Array
+    body: PosedBody, window: Window, seen: PostureSightings, postures: Array, sequence: int, times_s: Array
 ) -> Residuals:
     """Read minus true in view pixels."""
     truth = window.project(body.points(postures))
@@ -113,5 +113,5 @@ def _residuals(
         np.full(count, window.diameter_px),
         seen.quality,
         np.full(count, sequence, dtype=np.int64),
-        clock_s,
+        times_s,
     )

@@ -38,8 +38,6 @@ def measure(
         sighted = np.flatnonzero(seen.quality >= calibration.min_quality)
         better = outlined(clip.frames, body, window, seen.postures, seen.quality, calibration, sighted)
         off = np.linalg.solve(better.columns, (better.posture - known.postures)[..., None])[..., 0]
-        parts.append(
-            (off[better.moved], known.clock_s(body)[better.moved], np.full(better.moved.sum(), known.sequence))
-        )
-    error, time_s, look_of = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return AlignErrors(error, np.ones_like(error), look_of, time_s)
+        parts.append((off[better.moved], clip.times_s[better.moved], np.full(better.moved.sum(), known.sequence)))
+    error, times_s, look_of = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return AlignErrors(error, np.ones_like(error), look_of, times_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from vid2phys.risp.calibration.clock import posture_clock
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.sight import Window
 from vid2phys.risp.posed.views import VIEW_PX
@@ -23,10 +22,6 @@ class PosedClip:
     clip: HeldOutClip
     window: Window
     postures: Array
-
-    def clock_s(self, body: PosedBody) -> Array:
-        """The `clock` [T] of a network's errors in its frames."""
-        return posture_clock(self.clip.times_s, self.postures / body.spread)
 
 
 def clips(

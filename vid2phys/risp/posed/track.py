@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
-from vid2phys.risp.calibration.clock import posture_clock
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.fit import Postures, find_minima
@@ -174,5 +173,4 @@ def _observe(
         correlation_s,
         tracked[:, None] & found.inliers & seen.inside,
         body.points_body,
-        posture_clock(times_s, np.where(tracked[:, None], better.posture, np.nan) / body.spread),
     )
