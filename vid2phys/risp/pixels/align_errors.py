@@ -25,7 +25,6 @@ _TRIM_SIGMA = 5.0
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
 _TIMES_S = np.exp(np.linspace(np.log(0.01), np.log(5.0), 60))
 _LEAST_SCALE = 0.25
-_ROUNDS = 30
 POSE_MODES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
 
 
@@ -93,14 +92,12 @@ def difference(rotation: Array, translation: Array, other_rotation: Array, other
 def fit(errors: AlignErrors, *, trimmed: bool = True) -> tuple[Array, Array]:
     """By how much the stated standard deviations must be scaled, and the correlation times [s], [6] each.
 
-    trimmed: errors above 5 robust sigma are left out; else, where nothing puts such frames right later, errors count as
-    5 of the sigma that is found.
+    trimmed: errors above 5 sigma are left out; else they count as 5 sigma, where nothing puts such frames right later.
     """
     normal = errors.error / errors.std
-    scale = np.sqrt(np.median(normal**2, axis=0) / _CHI2_MEDIAN)
-    kept = np.abs(normal) < _TRIM_SIGMA * scale
-    for _ in range(1 if trimmed else _ROUNDS):
-        scale = np.maximum(_root_mean_square(normal, _TRIM_SIGMA * scale, trimmed), _LEAST_SCALE)
+    robust = np.sqrt(np.median(normal**2, axis=0) / _CHI2_MEDIAN)
+    kept = np.abs(normal) < _TRIM_SIGMA * robust
+    scale = np.maximum(_root_mean_square(normal, _TRIM_SIGMA * robust, trimmed), _LEAST_SCALE)
     return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(len(scale))])
 
 
