@@ -78,7 +78,7 @@ def train_risp(
         f"--{name} {Path(path).name} " for name, path in (("mesh", mesh), ("body", body)) if path is not None
     )
     command = f"vid2phys train-risp {given}--system {system} --samples {samples} --epochs {epochs}"
-    command += f" --gamma {gamma:g} --seed {seed}"
+    command += f" --gamma {gamma:g}" + (f" --start {start}" if start is not None else "") + f" --seed {seed}"
     if (head, loss) != ("keypoint", "error-gradient"):
         command += f" --head {head} --loss {loss}"
     command += f" --without {','.join(without)}" if without else ""
