@@ -22,9 +22,8 @@ and parameters come from the adjoint of the explicit kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.system import Integrator
+from vid2phys.engine.threads import blas_on_one_thread
 from vid2phys.errors import SimulationError
 from vid2phys.types import Array
 
@@ -281,7 +281,7 @@ def launch_implicit_euler(
     tape, runtime.tape = runtime.tape, None
     try:
         steps, copies = _distinct_steps(body, states, controls, parameters, dt_s, step, fraction)
-        with _blas_on_one_thread():
+        with blas_on_one_thread():
             velocities = np.stack([_solve(s) for s in steps])
         positions = np.stack([s.positions + s.step_s * w for s, w in zip(steps, velocities, strict=True)])
         ends = np.concatenate([positions, velocities], axis=1)
@@ -298,7 +298,7 @@ def launch_implicit_euler(
     def backward() -> None:
         seeds = next_states.grad.numpy().reshape(len(copies), 2, -1)
         by_rate = np.empty_like(seeds[:, 0])  # what the loss gains with v0 + h a
-        with _blas_on_one_thread():
+        with blas_on_one_thread():
             for k, (one, end) in enumerate(zip(steps, ends, strict=True)):
                 rows = np.flatnonzero(copies == k)
                 by_rate[rows] = one.adjoint(end, seeds[rows, 1] + one.step_s * seeds[rows, 0])
@@ -518,19 +518,6 @@ def _kept_factors(step: _Step) -> dict[tuple[float, bytes], Solve]:
 
 def _key(step: _Step) -> tuple[float, bytes]:
     return step.step_s, step.parameters.tobytes()
-
-
-def _blas_on_one_thread() -> AbstractContextManager[Any]:
-    """A band is too narrow for threads to pay, and on a busy machine waiting for them costs ten times the work."""
-    return _thread_pools().limit(limits=1, user_api="blas")
-
-
-@cache
-def _thread_pools() -> Any:
-    import scipy.linalg  # noqa: F401  whose libraries have to be loaded to be found
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _failure(step: _Step, what: str) -> SimulationError:

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+from vid2phys.engine.threads import blas_on_one_thread
+
 _MOST_THREADS = 4  # Python itself runs in one at a time
 
 _Item = TypeVar("_Item")
@@ -24,12 +26,11 @@ def one_thread() -> Iterator[None]:
     wait for work took a fourth of a frame's time.
     """
     import torch
-    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with blas_on_one_thread():
             yield
     finally:
         torch.set_num_threads(before)

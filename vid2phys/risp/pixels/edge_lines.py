@@ -136,7 +136,7 @@ def _evidence(frame: NDArray[np.uint8], pixels: Array, normals: Array, cover: Ar
     from vid2phys.risp.pixels.edge_likelihood import read_lines, side_ratio
 
     seen, inside = read_lines(frame, _DISPLAY, pixels - _SIDE_PX * normals, normals, 1.0, 2 * _SIDE_PX + 1, 1)
-    ratio, shown = side_ratio(seen, cover.astype(float), _SIDE, _LEAST_SIDE, _SIDE_NOISE)
+    ratio, shown = side_ratio(seen, cover, _SIDE, _LEAST_SIDE, _SIDE_NOISE)
     odds = np.where(inside & shown, np.clip(_ODDS_SLOPE * (ratio - even), *_ODDS), 0.0)
     apart = np.hypot(*np.diff(pixels, axis=0).T) if len(pixels) > 1 else np.ones(1)
     return float(odds.sum() * np.median(apart))
