@@ -259,7 +259,8 @@ class Observation:
     coefficients have unit variance. correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process in
     the time error_clock_s [T], times_s by default (`risp.calibration.clock`).
     visible: [T, K] bool; what is False carries no information (outside the frame, covered, frame lost).
-    points_body: [K, 3] m, the keypoints in body axes.
+    points_body: [K, 3] m, the keypoints in body axes. swing_scale: [] by how much a whole clip's motion is misread,
+    over what the errors of its frames amount to (`risp.posed.edge_errors`).
     """
 
     times_s: Array
@@ -270,6 +271,7 @@ class Observation:
     visible: NDArray[np.bool_]
     points_body: Array
     error_clock_s: Array = field(default_factory=lambda: np.zeros(0))
+    swing_scale: Array = field(default_factory=lambda: np.ones(()))
 
     def __post_init__(self) -> None:
         if not len(self.error_clock_s):

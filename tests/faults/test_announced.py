@@ -116,6 +116,7 @@ def test_what_a_header_announces_is_not_believed(tmp_path: Path) -> None:
         ("visible", lambda a: a.astype(float), "'visible' of"),
         ("points_body", lambda a: np.full_like(a, np.nan), "not finite"),
         ("times_s", lambda a: a[::-1], "do not increase"),
+        ("swing_scale", lambda a: np.ones(2), "'swing_scale' of"),
     ],
 )
 def test_an_observation_that_does_not_fit_together_is_refused(

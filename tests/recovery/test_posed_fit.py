@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
-from vid2phys.errors import UsageError
+from vid2phys.errors import SimulationError, UsageError
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.joints import PosedJoints
 from vid2phys.risp.posed.modes import Motions, PosedModes
@@ -90,6 +91,29 @@ def test_steps_follow_a_stiffness_far_above_where_the_fit_began() -> None:
         posed._as_a_whole(setup, point.of(0))
 
 
+def test_steps_that_cannot_be_computed_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    hand = get("hand")
+    body = PosedJoints(hand)
+    start = body.states(np.zeros(13), np.zeros(13))
+    problem = problem_of(hand, body.points_body, hand.parameters(), start, ("stiffness_1",), 16)
+
+    def picky(*args: Any, substeps: int) -> Array:
+        if substeps < least[0]:
+            raise SimulationError("too long a step", "a shorter one")
+        return simulate(*args, substeps=substeps)
+
+    monkeypatch.setattr(posed, "simulate", picky)
+    setup = posed._setup(problem, body)
+    least = [4 * setup.substeps]
+    point = posed._Point(start[None], problem.parameters.free_vector())
+    (finer,), _ = posed._computed([setup], point, 1.0)
+    assert finer.substeps == least[0]
+    assert posed.solve(problem, body, np.zeros(13), np.zeros(13)).converged
+    least[0] = 1_000_000
+    with pytest.raises(SimulationError, match="too long a step"):
+        posed._computed([setup], point, 1.0)
+
+
 def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatch) -> None:
     """All points of a frame err as if every joint were turned by 0.05 rad, for half a second."""
     hand = get("hand")
@@ -129,4 +153,10 @@ def test_stiffness_of_a_rod() -> None:
     truth = rod.parameters().with_values({"young_modulus": 6e5})
     start = body.states(np.array([0.0, 0.03, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0]))
     problem = problem_of(rod, body.points_body, truth, start, ("young_modulus",), 2)
-    check(problem, body, np.array([0.0, 0.02, 0.0, 0.0]), np.zeros(4), truth, 0.05)
+    guess = np.array([0.0, 0.02, 0.0, 0.0]), np.zeros(4)
+    check(problem, body, *guess, truth, 0.05)
+    surer = posed.solve(problem, body, *guess)
+    problem = replace(problem, observation=replace(problem.observation, swing_scale=np.array(2.0)))
+    unsure = posed.solve(problem, body, *guess)
+    assert unsure.parameters == surer.parameters
+    np.testing.assert_allclose(unsure.theta_covariance, 4.0 * surer.theta_covariance, rtol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
 from vid2phys.risp.posed.calibrate import first_calibration
-from vid2phys.risp.posed.outlined import Outlined, of_postures, outlined
+from vid2phys.risp.posed.outlined import Outlined, _smoothed, of_postures, outlined
 from vid2phys.risp.posed.sight import PostureSightings, posture_modes
 from vid2phys.risp.posed.track import _observe
 from vid2phys.types import Array
@@ -28,7 +28,10 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
     calibration = replace(
         calibration, mode_std=(*(0.3 * body.spread), 0.003, 0.003), mode_exponent=(0.0,) * (len(off[0]) + 2)
     )
-    found = outlined(pictures, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]))
+    times_s = 0.05 * np.arange(3)
+    found = outlined(
+        pictures, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]), times_s
+    )
 
     def apart(posture: Array) -> float:  # as the camera sees it
         seen, true = (window(camera, body).project(body.vertices(each)) for each in (posture, truth[0]))
@@ -95,6 +98,16 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     np.testing.assert_allclose(stays.correlation_time_s, 0.2)
     np.testing.assert_allclose(better.errors(calibration)[0], columns)
     np.testing.assert_allclose(nowhere.errors(calibration)[0] * scale, columns, err_msg="without edges not scaled")
+
+
+def test_frames_that_err_alike_state_alike() -> None:
+    """What is stated of neighbours that were seen better and worse is the same, of other moments it is not."""
+    rng = np.random.default_rng(8)
+    root = rng.normal(size=(2, 3, 3))
+    near, far = root @ np.swapaxes(root, 1, 2)
+    times_s = np.array([0.0, 0.001, 9.0])
+    found = _smoothed(np.stack([near, 3.0 * near, far]), times_s)
+    np.testing.assert_allclose(found, [2.0 * near, 2.0 * near, far], rtol=0.01)
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:

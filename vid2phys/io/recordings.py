@@ -83,7 +83,7 @@ def load_observation(path: str | Path) -> Observation:
         if size > _MOST_BYTES:
             raise InputError(f"'{path}' unpacks to {size / 1e9:.0f} GB", f"at most {_MOST_BYTES / 1e9:.0f} GB")
         with np.load(path, allow_pickle=False) as data:
-            arrays = {item.name: data[item.name] for item in fields(Observation)}
+            arrays = {item.name: data[item.name] for item in fields(Observation) if item.name in data.files}
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # files of another kind come as bytes
             raise TypeError
         observation = Observation(**arrays)
@@ -108,6 +108,7 @@ def _check_observation(seen: Observation, path: Path) -> None:
         "visible": (frames, points),
         "points_body": (points, 3),
         "error_clock_s": (frames,),
+        "swing_scale": (),
     }
     for name, shape in shapes.items():
         array = getattr(seen, name)

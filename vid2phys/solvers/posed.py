@@ -29,6 +29,7 @@ _STEP = 1e-3  # of differences: in spreads of the posture, and of the parameters
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
 _ROUNDS = 3  # of descents to the clip as a whole, each weighing points by the one before
+_MOST_HALVINGS = 4  # of steps that cannot be computed
 _MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame counts, or every third ...
 
 
@@ -98,13 +99,13 @@ def solve_clips(
     point = _Point(np.array(starts), problems[0].parameters.free_vector())
     used, converged = 0, True
     for share in _SHARES:
-        point, steps, converged = _descend(setups, point, share, iterations)
+        setups, point, steps, converged = _descend(setups, point, share, iterations)
         used += steps
     for _ in range(_ROUNDS):
         setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(_stable(setups, point))]
-        point, steps, converged = _descend(setups, point, 1.0, iterations)
+        setups, point, steps, converged = _descend(setups, point, 1.0, iterations)
         used += steps
-    return _solutions(_stable(setups, point), point, used, converged)
+    return _solutions(setups, point, used, converged)
 
 
 def _setup(problem: Problem, body: PosedBody) -> _Setup:
@@ -236,13 +237,17 @@ def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Linear]) -
     return dense
 
 
-def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: int) -> tuple[_Point, int, bool]:
+def _descend(
+    setups: list[_Setup], point: _Point, share: float, iterations: int
+) -> tuple[list[_Setup], _Point, int, bool]:
+    """From a point down to where the cost is flat: clips with steps that it takes there, the point, how many iterations
+    that took, and whether they were enough."""
     damping, cost = 1e-3, np.inf
     for iteration in range(iterations):
-        finer = _stable(setups, point)
-        if iteration == 0 or any(a is not b for a, b in zip(finer, setups, strict=True)):
-            setups, cost = finer, _cost(finer, point, share)
-        dense = _joined(setups, point, [_linearized(s, point.of(g), share) for g, s in enumerate(setups)])
+        computed, parts = _computed(_stable(setups, point), point, share)
+        if iteration == 0 or any(a is not b for a, b in zip(computed, setups, strict=True)):
+            setups, cost = computed, _cost(computed, point, share)
+        dense = _joined(setups, point, parts)
         while True:
             candidate = _moved(setups[0], point, _damped_step(dense.information, dense.gradient, damping))
             new_cost = _safely(lambda each=setups, moved=candidate: _cost(each, moved, share))  # type: ignore[misc]
@@ -250,11 +255,27 @@ def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: 
                 break
             damping *= 10.0
             if damping > 1e6:
-                return point, iteration + 1, True
+                return setups, point, iteration + 1, True
         gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
         if gain < _TOLERANCE * max(1.0, cost):
-            return point, iteration + 1, True
-    return point, iterations, False
+            return setups, point, iteration + 1, True
+    return setups, point, iterations, False
+
+
+def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Linear]]:
+    """Linearised clips, with steps as short as it takes to compute them: a stiff body that is read a little wrong
+    swings faster than it ever did. Raises SimulationError where even much shorter steps do not help."""
+    finer, parts = list(setups), []
+    for clip in range(len(finer)):
+        for halved in range(_MOST_HALVINGS + 1):
+            try:
+                parts.append(_linearized(finer[clip], point.of(clip), share))
+                break
+            except SimulationError:
+                if halved == _MOST_HALVINGS:
+                    raise
+                finer[clip] = replace(finer[clip], substeps=2 * finer[clip].substeps)
+    return finer, parts
 
 
 def _safely(cost: Callable[[], float]) -> float:
@@ -278,13 +299,14 @@ def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
 
 
 def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool) -> list[PosedSolution]:
-    parts = [_linearized(setup, point.of(clip), 1.0) for clip, setup in enumerate(setups)]
+    setups, parts = _computed(_stable(setups, point), point, 1.0)
     dense, parameters = _joined(setups, point, parts), setups[0].problem.parameters
     null, full = solved(dense, setups[0].problem.prior_precision(parameters.free_names))
     loss, size = _cost(setups, point, 1.0), point.starts.shape[1]
     unknown = sum(each.count for each in parts) - len(dense.gradient)
-    # what the model does not explain is no less uncertain for that
-    spread = max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
+    # what the model does not explain is no less uncertain for that, nor what a whole clip shows wrongly
+    lasting = max(float(setup.problem.observation.swing_scale) for setup in setups)
+    spread = lasting**2 * max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
     solutions = []
     for clip, (setup, part) in enumerate(zip(setups, parts, strict=True)):
         knots, covariance = setup.knots, None

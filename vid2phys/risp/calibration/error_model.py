@@ -37,7 +37,8 @@ class Calibration:
     evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and
     align_correlation_s: [6] their correlation times; contour_scale, contour_correlation_s: the same for poses fitted
     to outlines (`contour`), by default as found for three bodies; of bodies on a known base one number a coordinate of
-    the posture (`posed.outlined`). normalised: residuals on
+    the posture (`posed.outlined`), and swing_scale: by how much a clip's motion is misread over
+    what errors of its frames amount to (`posed.edge_errors`). normalised: residuals on
     looks not used for the fit over what the model expects; 1 is honest.
     """
 
@@ -55,6 +56,7 @@ class Calibration:
     align_correlation_s: tuple[float, ...] = (0.5,) * 6
     contour_scale: tuple[float, ...] = (1.7, 1.4, 1.2, 1.5, 1.6, 1.6)
     contour_correlation_s: tuple[float, ...] = (0.1,) * 6
+    swing_scale: float = 1.0
     normalised: dict[str, float] = field(default_factory=dict)
 
     @staticmethod

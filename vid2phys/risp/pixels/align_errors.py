@@ -95,10 +95,15 @@ def fit(errors: AlignErrors, *, trimmed: bool = True) -> tuple[Array, Array]:
     trimmed: errors above 5 sigma are left out; else they count as 5 sigma, where nothing puts such frames right later.
     """
     normal = errors.error / errors.std
-    robust = np.sqrt(np.median(normal**2, axis=0) / _CHI2_MEDIAN)
+    robust = robust_size(normal)
     kept = np.abs(normal) < _TRIM_SIGMA * robust
     scale = np.maximum(_root_mean_square(normal, _TRIM_SIGMA * robust, trimmed), _LEAST_SCALE)
     return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(len(scale))])
+
+
+def robust_size(values: Array) -> Array:
+    """Standard deviation about 0 of the columns of values [N, ...], by their median squares."""
+    return np.asarray(np.sqrt(np.median(values**2, axis=0) / _CHI2_MEDIAN))
 
 
 def _root_mean_square(values: Array, most: Array | float, trimmed: bool) -> Array:

@@ -23,11 +23,14 @@ from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.sight import Image
 from vid2phys.types import Array
 
+_ALIKE_S = 0.2  # frames so near err alike: errors of the hand and the rod are correlated over 0.15 to 0.5 s
+
 
 @dataclass(frozen=True)
 class Outlined:
-    """Of N frames. posture: [N, D]. covariance: [N, D, D], of edges and points together, before it is scaled to what
-    held-out looks showed. moved: [N], whether edges were seen; what was read stays where they were not."""
+    """Of N frames. posture: [N, D]. covariance: [N, D, D], of edges and points together, as frames near it have it on
+    average, before it is scaled to what held-out looks showed. moved: [N], whether edges were seen; what was read stays
+    where they were not."""
 
     posture: Array
     covariance: Array
@@ -60,10 +63,11 @@ def outlined(
     quality: Array,
     calibration: Calibration,
     which: NDArray[np.int64],
+    times_s: Array,
 ) -> Outlined:
     """Postures at the edges of the frames `which` [M] of N, each from what was read in it.
 
-    read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together.
+    read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together. times_s: [N].
     """
     solid, size = Solid.of(body.mesh), read.posture.shape[-1]
     shared = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)[:, :size]
@@ -79,4 +83,15 @@ def outlined(
         if fitted is not None:
             posture[i], covariance[i] = fitted
             moved[i] = True
+    covariance[moved] = _smoothed(covariance[moved], times_s[moved])
     return Outlined(posture, covariance, moved)
+
+
+def _smoothed(covariance: Array, times_s: Array) -> Array:
+    """Means of covariances [M, D, D] over frames that err alike.
+
+    Errors last longer than a frame. With columns that change from one frame to the next the same error would be many
+    numbers that change: unlikely ones, so that a fit would be far too sure that there is none.
+    """
+    weight = np.exp(-np.abs(times_s[:, None] - times_s) / _ALIKE_S)
+    return np.einsum("mn,nij->mij", weight / weight.sum(axis=1, keepdims=True), covariance, optimize=True)

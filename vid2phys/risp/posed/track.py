@@ -83,7 +83,8 @@ def track_postures(
             "a clip that shows it where the camera's pose says, with its base at the world's origin",
             "check camera_to_world, or train longer",
         )
-    better = outlined(frames, body, window, found, quality, calibration, np.flatnonzero(tracked))
+    shown = np.flatnonzero(tracked)
+    better = outlined(frames, body, window, found, quality, calibration, shown, clip.times_s)
     errors = better.errors(calibration)
     observation = _observe(clip.times_s, body, window, seen, found, better, errors, quality, tracked, calibration)
     return PostureTrack(
@@ -173,4 +174,5 @@ def _observe(
         correlation_s,
         tracked[:, None] & found.inliers & seen.inside,
         body.points_body,
+        swing_scale=np.array(calibration.swing_scale if better.moved.any() else 1.0),
     )

@@ -1,0 +1,60 @@
+"""What errors of postures come to over a whole clip, against what is stated of its frames."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.posed.edge_errors import Misread, of_frames, swing_scale
+from vid2phys.types import Array
+
+FRAMES, SIZE, TAU_S = 16, 3, 0.2
+TIMES_S = np.arange(FRAMES) / 30.0
+STATED = replace(
+    Calibration(),
+    contour_scale=(2.0, 0.5, 1.0),
+    contour_correlation_s=(TAU_S,) * SIZE,
+    correlation_time_s=(0.01,) * (SIZE + 2),
+)
+
+
+def clips(rng: np.random.Generator, gain: float) -> list[Misread]:
+    """Clips whose frames err as is stated, and whose swings are read too large by `gain` standard deviations' worth."""
+    alike = np.linalg.cholesky(np.exp(-np.abs(TIMES_S[:, None] - TIMES_S) / TAU_S) + 1e-9 * np.eye(FRAMES))
+    found = []
+    for sequence in range(300):
+        postures = np.cumsum(rng.normal(size=(FRAMES, SIZE)), axis=0)
+        columns = np.broadcast_to(np.linalg.cholesky(np.cov(rng.normal(size=(SIZE, 9)))), (FRAMES, SIZE, SIZE))
+        drawn = alike @ rng.normal(size=(FRAMES, SIZE)) * STATED.contour_scale
+        error = np.einsum("mij,mj->mi", columns, drawn)
+        error += gain * rng.normal(size=SIZE) * (postures - postures.mean(axis=0))
+        found.append(Misread(error, columns, postures, TIMES_S, sequence))
+    return found
+
+
+def test_swings_of_clips_that_err_as_stated_are_as_uncertain_as_stated() -> None:
+    assert swing_scale(clips(np.random.default_rng(0), 0.0), STATED) == pytest.approx(1.0, abs=0.1)
+
+
+def test_swings_that_are_misread_for_a_whole_clip_are_found() -> None:
+    rng = np.random.default_rng(1)
+    assert 2.0 < swing_scale(clips(rng, 0.5), STATED) < swing_scale(clips(rng, 1.0), STATED)
+
+
+def test_short_clips_tell_nothing_of_swings_but_of_frames() -> None:
+    rng = np.random.default_rng(2)
+
+    def first(values: Array) -> Array:
+        return values[:4]
+
+    short = [
+        Misread(first(c.error), first(c.columns), first(c.postures), first(c.times_s), c.sequence)
+        for c in clips(rng, 1.0)
+    ]
+    assert swing_scale(short, STATED) == 1.0
+    frames = of_frames(short)
+    assert frames.error.shape == (1200, SIZE)
+    np.testing.assert_allclose(short[3].columns[0] @ frames.error[12], short[3].error[0])
