@@ -270,3 +270,15 @@ def test_a_clip_as_a_whole_is_weighed_by_its_covariance() -> None:
     misread = replace(problem, observation=replace(seen, bearings=bearings(problem, problem.parameters, states) + wild))
     assert float(ClipResiduals.about(misread, states).value(torch.from_numpy(states))) < 20.0
     assert float(ClipResiduals(misread, np.ones((3, 2))).value(torch.from_numpy(states))) > 1e4
+
+
+def test_many_motions_are_judged_at_once_as_one_by_one() -> None:
+    problem = rising(sight(np.array([0.0, 0.04, 0.2]), 2e-3, 0.1, np.eye(3)[:2] * 0.1))
+    rng = np.random.default_rng(1)
+    motions = np.tile(problem.system.rest_state(), (4, 3, 1))
+    motions[..., :7] += rng.normal(scale=0.02, size=(4, 3, 7))
+    for judge in (losses.get("keypoint", problem), ClipResiduals(problem, np.ones((3, 2)))):
+        many = torch.from_numpy(motions)
+        np.testing.assert_allclose(judge.residuals_of_all(many), torch.stack([judge.residuals(m) for m in many]))
+        np.testing.assert_allclose(judge.values(many), torch.stack([judge.value(m) for m in many]), rtol=1e-12)
+        assert judge.values(many).std() > 0.0

@@ -16,7 +16,7 @@ from vid2phys.types import Array
 
 
 @dataclass(frozen=True)
-class Judge:
+class Judge(newton.Judge):
     """Residuals of the unknowns, which are taken for the one state of a motion."""
 
     of: Callable[[Tensor], Tensor]

@@ -113,7 +113,7 @@ def markdown(document: dict[str, Any], quick: str = Table.quick) -> str:
     lines = [f"# {document['name']}", ""]
     if document["quick"]:
         lines += [f"**A quick run: {quick}.**", ""]
-    lines += [f"`{document['command']}`, {document['seconds']:.0f} s on {document['machine']}.", ""]
+    lines += [f"`{document['command']}`, the last sitting {document['seconds']:.0f} s on {document['machine']}.", ""]
     metrics = list(dict.fromkeys((row["metric"], row["unit"]) for row in rows if row["value"] is not None))
     lines.append("| system | method | " + " | ".join(f"{m} [{u}]" if u != "1" else m for m, u in metrics) + " |")
     lines.append("|" + "---|" * (2 + len(metrics)))

@@ -12,14 +12,15 @@ from scipy.linalg import solve_triangular
 from torch import Tensor
 
 from vid2phys.solvers.bound import error_covariance
+from vid2phys.solvers.newton import Judge
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.shooting import STUDENT_DOF
 from vid2phys.solvers.view import bearings
 from vid2phys.types import Array
 
 
-class ClipResiduals:
-    """Predicted minus read bearings, whitened by their covariance over all frames (a `newton.Judge`)."""
+class ClipResiduals(Judge):
+    """Predicted minus read bearings, whitened by their covariance over all frames."""
 
     def __init__(self, problem: Problem, weights: Array) -> None:
         """weights: [F, K], by which the information of each point is multiplied."""
@@ -44,8 +45,15 @@ class ClipResiduals:
 
     def residuals(self, states: Tensor) -> Tensor:
         """See `newton.Judge.residuals`; not differentiable."""
-        predicted = bearings(self._problem, self._problem.parameters, states.numpy())
-        return torch.from_numpy(self.whitened(predicted[None])[0])
+        return self.residuals_of_all(states[None])[0]
+
+    def values(self, motions: Tensor) -> Tensor:
+        """See `newton.Judge.values`."""
+        return 0.5 * self.residuals_of_all(motions).square().sum(-1)
+
+    def residuals_of_all(self, motions: Tensor) -> Tensor:
+        """See `newton.Judge.residuals_of_all`."""
+        return torch.from_numpy(self.whitened(bearings(self._problem, self._problem.parameters, motions.numpy())))
 
     def whitened(self, predicted: Array) -> Array:
         """Residuals [B, R] of unit variance of predicted bearings [B, F, K, 2]."""

@@ -7,9 +7,9 @@ swinging or a bouncing body is out of step, and costs have many minima.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -34,16 +34,24 @@ Motions = Callable[[Array], Array]
 """Unknowns [B, U] to states at the frames [B, F, N]; raises SimulationError where it cannot."""
 
 
-class Judge(Protocol):
+class Judge(ABC):
     """How far states [F, N] are from what was seen: any `losses.Loss` with residuals."""
 
+    @abstractmethod
     def value(self, states: Tensor) -> Tensor:
         """What is minimised, about half the sum of squares of the residuals."""
-        ...
 
+    @abstractmethod
     def residuals(self, states: Tensor) -> Tensor:
         """[R], of unit variance."""
-        ...
+
+    def values(self, motions: Tensor) -> Tensor:
+        """Of several motions [B, F, N], [B]. To be overridden where all at once is faster."""
+        return torch.stack([self.value(states) for states in motions])
+
+    def residuals_of_all(self, motions: Tensor) -> Tensor:
+        """Of several motions [B, F, N], [B, R], as `values`."""
+        return torch.stack([self.residuals(states) for states in motions])
 
 
 @dataclass(frozen=True)
@@ -186,7 +194,7 @@ def _costs(search: _Search, values: Array) -> Array:
             return np.array([np.inf])
         return np.concatenate([_costs(search, row[None]) for row in values])
     with torch.no_grad():
-        costs = [float(search.loss.value(torch.from_numpy(np.ascontiguousarray(states)))) for states in rolled]
+        costs = search.loss.values(torch.from_numpy(np.ascontiguousarray(rolled))).double().numpy()
     before = np.array([0.5 * float((search.prior.residuals(row) ** 2).sum()) for row in values])
     return np.where(np.isfinite(costs), costs + before, np.inf)
 
@@ -198,7 +206,7 @@ def _linearized(search: _Search, values: Array) -> tuple[Array, Array, Array]:
     widths = np.maximum(np.diagonal(above - below) / search.units, 1e-300)  # of one that cannot change
     states = search.roll(np.concatenate([values[None], above, below]))
     with torch.no_grad():
-        off = [search.loss.residuals(torch.from_numpy(np.ascontiguousarray(each))).numpy() for each in states]
+        off = search.loss.residuals_of_all(torch.from_numpy(np.ascontiguousarray(states))).numpy()
     size = len(values)
     slopes = [(off[1 + i] - off[1 + size + i]) / widths[i] for i in range(size)]
     residuals = np.concatenate([off[0], search.prior.residuals(values)])

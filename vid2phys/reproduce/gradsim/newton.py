@@ -22,8 +22,8 @@ SIGMA = 0.01  # of a pixel's linear light, full scale 1
 
 
 @dataclass(frozen=True)
-class PictureJudge:
-    """How far pictures are from a target, in deviations of its noise: a `newton.Judge`.
+class PictureJudge(newton.Judge):
+    """How far pictures are from a target, in deviations of its noise.
 
     differences: of states [F, N] to what is left of their pictures, linear light [R].
     """

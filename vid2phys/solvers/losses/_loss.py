@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vid2phys.errors import UsageError
+from vid2phys.solvers.newton import Judge
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.reader import Reader
 from vid2phys.solvers.scene import Scene
@@ -32,7 +33,7 @@ class Evidence:
     reader: Reader | None = None
 
 
-class Loss(ABC):
+class Loss(Judge):
     """A loss of the states at all frames of a clip, [F, N] float64, in PyTorch.
 
     Where a loss has residuals in units of their errors, a fit has intervals (`residuals`, `variance`).
@@ -78,7 +79,7 @@ def misfit(residuals: Array) -> float:
 
 
 def robust(white: Tensor, count: Tensor) -> Tensor:
-    """Residuals [F, R] of unit variance, scaled so that half their squares add up to a Student-t cost of each frame.
+    """Residuals [..., F, R] of unit variance, scaled so that half their squares are a Student-t cost of each frame.
 
     count: [F], how many of them there are. As in shooting: a frame that was misread counts little.
     """
@@ -87,4 +88,4 @@ def robust(white: Tensor, count: Tensor) -> Tensor:
     small = share < 1e-8
     safe = torch.where(small, torch.ones_like(share), share)
     weight = torch.where(small, 1.0 - 0.5 * share, torch.log1p(safe) / safe) * (STUDENT_DOF + 1.0) / STUDENT_DOF
-    return white * weight.sqrt()[:, None]
+    return white * weight.sqrt()[..., None]

@@ -43,12 +43,20 @@ class KeypointLoss(Loss):
 
     def residuals(self, states: Tensor) -> Tensor:
         """See `Loss.residuals`."""
-        points = world_points(self.problem.system, states, self.problem.observation.points_body)
-        camera = points @ self._to_camera[:3, :3].T + self._to_camera[:3, 3]
+        return self.residuals_of_all(states[None])[0]
+
+    def values(self, motions: Tensor) -> Tensor:
+        """See `Judge.values`."""
+        return 0.5 * self.residuals_of_all(motions).square().sum(-1)
+
+    def residuals_of_all(self, motions: Tensor) -> Tensor:
+        """See `Judge.residuals_of_all`."""
+        points = world_points(self.problem.system, motions.flatten(0, 1), self.problem.observation.points_body)
+        camera = points.unflatten(0, motions.shape[:2]) @ self._to_camera[:3, :3].T + self._to_camera[:3, 3]
         bearings = camera[..., :2] / camera[..., 2:].clamp(min=_NEAREST_M)
         off = torch.where(self._visible[..., None], bearings - self._seen, torch.zeros_like(bearings))
-        white = (self._roots @ off.flatten(1)[..., None])[..., 0]
-        return robust(white, 2.0 * self._visible.sum(1)).flatten()
+        white = (self._roots @ off.flatten(2)[..., None])[..., 0]
+        return robust(white, 2.0 * self._visible.sum(1)).flatten(1)
 
     def variance(self, residuals: Array) -> float:
         """See `Loss.variance`: of those of points that were seen."""
