@@ -55,7 +55,7 @@ class KeypointLoss(Loss):
         camera = points.unflatten(0, motions.shape[:2]) @ self._to_camera[:3, :3].T + self._to_camera[:3, 3]
         bearings = camera[..., :2] / camera[..., 2:].clamp(min=_NEAREST_M)
         off = torch.where(self._visible[..., None], bearings - self._seen, torch.zeros_like(bearings))
-        white = (self._roots @ off.flatten(2)[..., None])[..., 0]
+        white = (self._roots @ off.flatten(2).permute(1, 2, 0)).permute(2, 0, 1)  # roots are not copied for each
         return robust(white, 2.0 * self._visible.sum(1)).flatten(1)
 
     def variance(self, residuals: Array) -> float:
