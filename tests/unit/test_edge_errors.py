@@ -44,6 +44,13 @@ def test_swings_that_are_misread_for_a_whole_clip_are_found() -> None:
     assert 2.0 < swing_scale(clips(rng, 0.5), STATED) < swing_scale(clips(rng, 1.0), STATED)
 
 
+def test_a_coordinate_that_rests_tells_nothing() -> None:
+    (clip, *_) = clips(np.random.default_rng(3), 1.0)
+    resting = replace(clip, postures=clip.postures * [1.0, 1.0, 0.0])
+    assert np.isfinite(resting.swings(np.ones(SIZE), np.full(SIZE, TAU_S))).tolist() == [True, True, False]
+    assert swing_scale([resting], STATED) == swing_scale([resting, resting], STATED) > 1.0
+
+
 def test_short_clips_tell_nothing_of_swings_but_of_frames() -> None:
     rng = np.random.default_rng(2)
 

@@ -108,6 +108,11 @@ def test_frames_that_err_alike_state_alike() -> None:
     times_s = np.array([0.0, 0.001, 9.0])
     found = _smoothed(np.stack([near, 3.0 * near, far]), times_s)
     np.testing.assert_allclose(found, [2.0 * near, 2.0 * near, far], rtol=0.01)
+    times_s = np.cumsum(rng.uniform(0.0, 0.2, 20))
+    many = rng.normal(size=(20, 3, 3))
+    weight = np.exp(-np.abs(times_s[:, None] - times_s) / 0.2)
+    means = np.einsum("mn,nij->mij", weight, many) / weight.sum(axis=1)[:, None, None]
+    np.testing.assert_allclose(_smoothed(many, times_s), means, rtol=1e-9, atol=1e-12)
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:

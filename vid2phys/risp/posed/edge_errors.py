@@ -42,9 +42,10 @@ class Misread:
         return np.asarray(np.linalg.solve(self.columns, self.error[..., None])[..., 0])
 
     def swings(self, scale: Array, correlation_s: Array) -> Array:
-        """By how much each coordinate's swing is misread, in standard deviations of its best estimate, [D].
+        """By how much each coordinate's swing is misread, in what is stated of that, [D]; NaN for one that rests.
 
-        scale, correlation_s: [D] of the columns. By generalised least squares, errors being so often the swing.
+        scale, correlation_s: [D] of the columns. The errors are taken for a multiple of how far the coordinate is from
+        its mean; given is that multiple, by generalised least squares, over its standard deviation.
         """
         moving = self.postures - self.postures.mean(axis=0)
         told = np.linalg.inv(self.columns * scale) * moving[:, None]  # [M, D columns, D coordinates]
@@ -52,7 +53,8 @@ class Misread:
         alike = np.exp(-apart / correlation_s[:, None, None]) + _WHITE * np.eye(len(apart))
         weighed = np.einsum("cmn,ncd->mcd", np.linalg.inv(alike), told, optimize=True)
         along = np.einsum("mcd,mc->d", weighed, self.shares / scale)
-        return np.asarray(along / np.sqrt(np.einsum("mcd,mcd->d", weighed, told)))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(along / np.sqrt(np.einsum("mcd,mcd->d", weighed, told)))
 
 
 def measure(
@@ -93,5 +95,6 @@ def swing_scale(clips: Sequence[Misread], calibration: Calibration) -> float:
     """
     scale = np.array(calibration.contour_scale)
     correlation_s = np.maximum(calibration.contour_correlation_s, calibration.correlation_time_s[: len(scale)])
-    found = [c.swings(scale, correlation_s) for c in clips if len(c.times_s) >= _LEAST_FRAMES]
-    return max(1.0, float(robust_size(np.concatenate(found)))) if found else 1.0
+    swings = [c.swings(scale, correlation_s) for c in clips if len(c.times_s) >= _LEAST_FRAMES]
+    found = np.concatenate([each[np.isfinite(each)] for each in swings] or [np.zeros(0)])
+    return max(1.0, float(robust_size(found))) if len(found) else 1.0

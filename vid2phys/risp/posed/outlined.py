@@ -93,5 +93,14 @@ def _smoothed(covariance: Array, times_s: Array) -> Array:
     Errors last longer than a frame. With columns that change from one frame to the next the same error would be many
     numbers that change: unlikely ones, so that a fit would be far too sure that there is none.
     """
-    weight = np.exp(-np.abs(times_s[:, None] - times_s) / _ALIKE_S)
-    return np.einsum("mn,nij->mij", weight / weight.sum(axis=1, keepdims=True), covariance, optimize=True)
+    keep = np.exp(-np.diff(times_s) / _ALIKE_S)
+
+    def summed(values: Array) -> Array:
+        """Of all frames, each by exp(-|time between| / _ALIKE_S)."""
+        before, after = values.copy(), values.copy()
+        for m in range(1, len(values)):
+            before[m] += keep[m - 1] * before[m - 1]
+            after[-1 - m] += keep[-m] * after[-m]
+        return np.asarray(before + after - values)
+
+    return summed(covariance) / summed(np.ones((len(covariance), 1, 1)))
