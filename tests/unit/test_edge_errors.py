@@ -9,7 +9,6 @@ import pytest
 
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.posed.edge_errors import Misread, of_frames, swing_scale
-from vid2phys.types import Array
 
 FRAMES, SIZE, TAU_S = 16, 3, 0.2
 TIMES_S = np.arange(FRAMES) / 30.0
@@ -52,14 +51,9 @@ def test_a_coordinate_that_rests_tells_nothing() -> None:
 
 
 def test_short_clips_tell_nothing_of_swings_but_of_frames() -> None:
-    rng = np.random.default_rng(2)
-
-    def first(values: Array) -> Array:
-        return values[:4]
-
     short = [
-        Misread(first(c.error), first(c.columns), first(c.postures), first(c.times_s), c.sequence)
-        for c in clips(rng, 1.0)
+        Misread(c.error[:4], c.columns[:4], c.postures[:4], c.times_s[:4], c.sequence)
+        for c in clips(np.random.default_rng(2), 1.0)
     ]
     assert swing_scale(short, STATED) == 1.0
     frames = of_frames(short)

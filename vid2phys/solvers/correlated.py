@@ -12,14 +12,14 @@ from scipy.linalg import solve_triangular
 from torch import Tensor
 
 from vid2phys.solvers.bound import error_covariance
-from vid2phys.solvers.newton import Judge
+from vid2phys.solvers.newton import JudgeOfAll
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.shooting import STUDENT_DOF
 from vid2phys.solvers.view import bearings
 from vid2phys.types import Array
 
 
-class ClipResiduals(Judge):
+class ClipResiduals(JudgeOfAll):
     """Predicted minus read bearings, whitened by their covariance over all frames."""
 
     def __init__(self, problem: Problem, weights: Array) -> None:
@@ -39,20 +39,8 @@ class ClipResiduals(Judge):
         share = 0.5 * np.einsum("fki,fki->fk", off, np.linalg.solve(total, off[..., None])[..., 0])
         return ClipResiduals(problem, np.minimum(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)))
 
-    def value(self, states: Tensor) -> Tensor:
-        """See `newton.Judge.value`."""
-        return 0.5 * self.residuals(states).square().sum()
-
-    def residuals(self, states: Tensor) -> Tensor:
-        """See `newton.Judge.residuals`; not differentiable."""
-        return self.residuals_of_all(states[None])[0]
-
-    def values(self, motions: Tensor) -> Tensor:
-        """See `newton.Judge.values`."""
-        return 0.5 * self.residuals_of_all(motions).square().sum(-1)
-
     def residuals_of_all(self, motions: Tensor) -> Tensor:
-        """See `newton.Judge.residuals_of_all`."""
+        """See `newton.Judge.residuals_of_all`; not differentiable."""
         return torch.from_numpy(self.whitened(bearings(self._problem, self._problem.parameters, motions.numpy())))
 
     def whitened(self, predicted: Array) -> Array:

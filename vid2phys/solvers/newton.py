@@ -46,12 +46,37 @@ class Judge(ABC):
         """[R], of unit variance."""
 
     def values(self, motions: Tensor) -> Tensor:
-        """Of several motions [B, F, N], [B]. To be overridden where all at once is faster."""
+        """Of several motions [B, F, N], [B]."""
         return torch.stack([self.value(states) for states in motions])
 
     def residuals_of_all(self, motions: Tensor) -> Tensor:
-        """Of several motions [B, F, N], [B, R], as `values`."""
-        return torch.stack([self.residuals(states) for states in motions])
+        """Of several motions [B, F, N], [B, R]."""
+        first = self.residuals(motions[0])
+        found = first.new_empty((len(motions), len(first)))  # once in memory: many unknowns, many pixels
+        found[0] = first
+        for b in range(1, len(motions)):
+            found[b] = self.residuals(motions[b])
+        return found
+
+
+class JudgeOfAll(Judge):
+    """What judges several motions at once, by half the sum of squares of residuals."""
+
+    @abstractmethod
+    def residuals_of_all(self, motions: Tensor) -> Tensor:
+        """See `Judge.residuals_of_all`."""
+
+    def residuals(self, states: Tensor) -> Tensor:
+        """See `Judge.residuals`."""
+        return self.residuals_of_all(states[None])[0]
+
+    def values(self, motions: Tensor) -> Tensor:
+        """See `Judge.values`."""
+        return 0.5 * self.residuals_of_all(motions).square().sum(-1)
+
+    def value(self, states: Tensor) -> Tensor:
+        """See `Judge.value`."""
+        return self.values(states[None])[0]
 
 
 @dataclass(frozen=True)
@@ -208,6 +233,6 @@ def _linearized(search: _Search, values: Array) -> tuple[Array, Array, Array]:
     with torch.no_grad():
         off = search.loss.residuals_of_all(torch.from_numpy(np.ascontiguousarray(states))).numpy()
     size = len(values)
-    slopes = [(off[1 + i] - off[1 + size + i]) / widths[i] for i in range(size)]
+    slopes = (off[1 : 1 + size] - off[1 + size :]) / widths[:, None]
     residuals = np.concatenate([off[0], search.prior.residuals(values)])
-    return residuals, np.vstack([np.stack(slopes, axis=1), search.prior.root * search.units]), states[0]
+    return residuals, np.vstack([slopes.T, search.prior.root * search.units]), states[0]

@@ -93,9 +93,9 @@ def calibrate_edges(
     progress: Callable[[float], None] | None = None,
 ) -> Calibration:
     """The calibration with what postures fitted to edges are worth; unchanged where no clip shows one."""
-    clips = edge_errors.measure(model, body, calibration, renders, seed=seed, progress=progress)
-    found = with_contour(calibration, edge_errors.of_frames(clips), body.names, trimmed=False)
-    return found if found is calibration else replace(found, swing_scale=edge_errors.swing_scale(clips, found))
+    misread = edge_errors.measure(model, body, calibration, renders, seed=seed, progress=progress)
+    found = with_contour(calibration, edge_errors.of_frames(misread), body.names, trimmed=False)
+    return found if found is calibration else replace(found, swing_scale=edge_errors.swing_scale(misread, found))
 
 
 def _residuals(

@@ -12,7 +12,7 @@ from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align_errors import AlignErrors, robust_size
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.heldout import clips
-from vid2phys.risp.posed.outlined import outlined
+from vid2phys.risp.posed.outlined import lasting_s, outlined
 from vid2phys.risp.posed.sight import look
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.types import Array
@@ -80,21 +80,21 @@ def measure(
     return found
 
 
-def of_frames(clips: Sequence[Misread]) -> AlignErrors:
+def of_frames(misread: Sequence[Misread]) -> AlignErrors:
     """The errors of all frames, as shares of their columns."""
-    error, times_s = (np.concatenate([getattr(c, name) for c in clips]) for name in ("shares", "times_s"))
-    look_of = np.concatenate([np.full(len(c.times_s), c.sequence) for c in clips])
+    error, times_s = (np.concatenate([getattr(each, name) for each in misread]) for name in ("shares", "times_s"))
+    look_of = np.concatenate([np.full(len(each.times_s), each.sequence) for each in misread])
     return AlignErrors(error, np.ones_like(error), look_of, times_s)
 
 
-def swing_scale(clips: Sequence[Misread], calibration: Calibration) -> float:
+def swing_scale(misread: Sequence[Misread], calibration: Calibration) -> float:
     """By how much swings are misread over what errors of frames amount to, at least 1.
 
     Errors come back with the posture, and more so than any correlation time says: what looks like more or less
     of the clip's own motion, as parameters do, is not averaged out. Robust: frames may show another posture altogether.
     """
     scale = np.array(calibration.contour_scale)
-    correlation_s = np.maximum(calibration.contour_correlation_s, calibration.correlation_time_s[: len(scale)])
-    swings = [c.swings(scale, correlation_s) for c in clips if len(c.times_s) >= _LEAST_FRAMES]
+    correlation_s = lasting_s(calibration, len(scale))
+    swings = [each.swings(scale, correlation_s) for each in misread if len(each.times_s) >= _LEAST_FRAMES]
     found = np.concatenate([each[np.isfinite(each)] for each in swings] or [np.zeros(0)])
     return max(1.0, float(robust_size(found))) if len(found) else 1.0

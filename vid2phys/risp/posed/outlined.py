@@ -55,6 +55,13 @@ def of_postures(values: tuple[float, ...], size: int) -> Array:
     return np.array(values) if len(values) == size else np.full(size, max(values))
 
 
+def lasting_s(calibration: Calibration, size: int) -> Array:
+    """Correlation times [size] of postures fitted to edges, which mistake the same look for the same thing for longer
+    than the network does."""
+    read = np.array(calibration.correlation_time_s[:size])
+    return np.maximum(read, of_postures(calibration.contour_correlation_s, size))
+
+
 def outlined(
     frames: Indexed,
     body: PosedBody,

@@ -19,7 +19,7 @@ from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.fit import Postures, find_minima
-from vid2phys.risp.posed.outlined import Outlined, of_postures, outlined
+from vid2phys.risp.posed.outlined import Outlined, lasting_s, outlined
 from vid2phys.risp.posed.sight import PostureSightings, Window, agreement, look, posture_modes
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.types import Array, Camera, Clip, Observation
@@ -162,8 +162,8 @@ def _observe(
     std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
     apart = std[:, :, None] * np.eye(std.shape[1])
     apart[better.moved, :size, :size] = errors[better.moved]
-    if better.moved.any():  # edges mistake the same look for the same thing for longer than the network does
-        correlation_s[:size] = np.maximum(correlation_s[:size], of_postures(calibration.contour_correlation_s, size))
+    if better.moved.any():
+        correlation_s[:size] = lasting_s(calibration, size)
     modes = posture_modes(body, window, better.posture) @ apart[:, None]
     moved = window.project(body.points(better.posture)) - window.project(body.points(found.posture))
     return Observation(

@@ -60,10 +60,6 @@ class Loss(Judge):
         """Raises InputError for states [F, N] to start from at which the loss has nothing to go by."""
 
     @abstractmethod
-    def value(self, states: Tensor) -> Tensor:
-        """What is minimised, a number."""
-
-    @abstractmethod
     def residuals(self, states: Tensor) -> Tensor:
         """What a Gauss-Newton step would square and add, [R]; empty for a loss that has none."""
 

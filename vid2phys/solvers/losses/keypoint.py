@@ -10,13 +10,14 @@ from vid2phys.engine.points import world_points
 from vid2phys.errors import InputError
 from vid2phys.rotations import invert_transform
 from vid2phys.solvers.losses._loss import Loss, misfit, robust
+from vid2phys.solvers.newton import JudgeOfAll
 from vid2phys.solvers.shooting import whitening
 from vid2phys.types import Array
 
 _NEAREST_M = 1e-6
 
 
-class KeypointLoss(Loss):
+class KeypointLoss(JudgeOfAll, Loss):
     """Bearings of keypoints, whitened by the error model, under a Student-t cost a frame."""
 
     name = "keypoint"
@@ -36,18 +37,6 @@ class KeypointLoss(Loss):
 
     def check(self, states: Tensor) -> None:
         """See `Loss.check`: keypoints pull from everywhere."""
-
-    def value(self, states: Tensor) -> Tensor:
-        """See `Loss.value`."""
-        return 0.5 * self.residuals(states).square().sum()
-
-    def residuals(self, states: Tensor) -> Tensor:
-        """See `Loss.residuals`."""
-        return self.residuals_of_all(states[None])[0]
-
-    def values(self, motions: Tensor) -> Tensor:
-        """See `Judge.values`."""
-        return 0.5 * self.residuals_of_all(motions).square().sum(-1)
 
     def residuals_of_all(self, motions: Tensor) -> Tensor:
         """See `Judge.residuals_of_all`."""
