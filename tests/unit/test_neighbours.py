@@ -30,9 +30,10 @@ def settled(misread: list[int], pictures: list[np.ndarray]) -> tuple[Neighbours,
     def reading(i: int, picture: np.ndarray) -> Reading:
         return Reading(picture, CAMERA, SOLID, read.rotation[i], read.translation[i], PRIOR)
 
-    nats: Array = np.array([reading(i, pictures[i]).nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
+    nats: Array = np.array([reading(i, pictures[i]).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
     times: Array = np.linspace(0.0, 0.6, COUNT)
-    beside = Neighbours(pictures, times, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats)
+    known = np.ones(COUNT, bool)
+    beside = Neighbours(pictures, times, reading, known, rotation, TRANSLATION.copy(), nats)
     return beside, sorted(beside.settle())
 
 

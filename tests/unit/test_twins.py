@@ -1,4 +1,4 @@
-"""Poses that look alike at first sight are told apart by the edges that they explain."""
+"""Poses that look alike at first sight are told apart by what they explain."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.evidence import edge_evidence
-from vid2phys.risp.pixels.twins import others, settle
+from vid2phys.risp.pixels.evidence import Evidence
+from vid2phys.risp.pixels.twins import Reading, others, settle
 from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.types import Array, Camera, Mesh
 
@@ -31,10 +31,6 @@ def photograph(rotation: Array = TRUTH[0], translation: Array = TRUTH[1]) -> np.
     return np.clip(np.round(display + noise), 0, 255).astype(np.uint8)
 
 
-def posed(rotation: Array, translation: Array) -> Array:
-    return np.asarray(SOLID.mesh.vertices @ rotation.T + translation)
-
-
 def degrees_off(rotation: Array) -> float:
     """Up to the half turns of a box."""
     turns = np.stack([np.diag(d) for d in ([1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0])])
@@ -51,8 +47,8 @@ def test_the_mirror_twin_and_a_tilted_reading_are_settled() -> None:
         assert found is not None
         assert degrees_off(found.rotation) < 1.0
         np.testing.assert_allclose(found.translation, TRUTH[1], rtol=0.01, atol=1e-3)
-        settled, read = posed(found.rotation, found.translation), posed(start, TRUTH[1])
-        assert edge_evidence(picture, CAMERA, SOLID, settled) > edge_evidence(picture, CAMERA, SOLID, read)
+        reading = Reading(picture, CAMERA, SOLID, start, TRUTH[1], PRIOR)
+        assert reading.nats(found.rotation, found.translation) > reading.nats(start, TRUTH[1])
 
 
 def test_a_right_reading_stays() -> None:
@@ -63,4 +59,5 @@ def test_a_right_reading_stays() -> None:
 
 def test_nothing_to_see_is_none() -> None:
     assert settle(photograph(), CAMERA, SOLID, TRUTH[0], np.array([0.0, 0.0, -1.0]), PRIOR) is None
-    assert edge_evidence(photograph(), CAMERA, SOLID, posed(TRUTH[0], np.array([0.0, 0.0, -1.0]))) == -np.inf
+    behind = SOLID.mesh.vertices - [0.0, 0.0, 1.0]
+    assert Evidence(photograph(), CAMERA, SOLID, np.zeros(2), 0.1).nats(behind) == -np.inf

@@ -127,17 +127,18 @@ class RigidSubject(Subject):
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
-        """Points, pose by PnP and edges (`twins.settle`), the branch of a symmetric body by front map and paint."""
+        """Points, pose by PnP and edges (`twins.settle`), its branch by front map, paint and shape (`turns`)."""
         from vid2phys.risp.calibration.error_model import Calibration
         from vid2phys.risp.pixels.creases import Solid
         from vid2phys.risp.pixels.outlined import LEAST_PX
         from vid2phys.risp.pixels.paint import Paint
+        from vid2phys.risp.pixels.turns import turn_evidence
         from vid2phys.risp.pixels.twins import settle
         from vid2phys.risp.tracking.branch import front_evidence
         from vid2phys.risp.tracking.pose import known_pose
         from vid2phys.risp.tracking.sight import look
 
-        calibration, shape = Calibration(), model.shape
+        calibration, shape = Calibration.from_dict(model.calibration), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
         paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
 
@@ -154,6 +155,8 @@ class RigidSubject(Subject):
             found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
             if paint is not None:
                 found = found + paint.evidence(seen, [picture], camera)
+            if edges:
+                found = found + turn_evidence([picture], [0], seen, camera, solid, shape)
             turn = shape.rotations[int(np.argmax(found[0, 0]))].T
             pose = make_transform(rotation, translation)
             return pose @ make_transform(turn, shape.center - turn @ shape.center)

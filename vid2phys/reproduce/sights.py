@@ -19,8 +19,10 @@ from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.rigid import ASIDE, SIZE
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.model import Model
+from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
+from vid2phys.risp.pixels.turns import turn_evidence
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.calibrate import first_calibration
 from vid2phys.risp.posed.sight import Window
@@ -132,9 +134,9 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     good = enough & (seen.quality[:, 0] >= calibration.min_quality)
     if not good.any():
         raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
-    found = label(
-        *(times, np.flatnonzero(good), seen.select(good), painted[good]), camera, model, calibration, tilt_std_rad=None
-    )
+    read, indices = seen.select(good), np.flatnonzero(good)
+    told = painted[good] + turn_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
+    found = label(times, indices, read, told, camera, model, calibration, tilt_std_rad=None)
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
     better, poses = outlined(store, camera, mesh, found.observation, found.poses, calibration)

@@ -28,8 +28,9 @@ class Calibration:
 
     A point's covariance is (point_scale^2 * raw + point_floor_px^2) * (REFERENCE_PX / diameter)^(2 point_exponent), in
     view px^2, raw being the heat map's spread and diameter the in-frame diameter of the bounding sphere [px].
-    mode_std: [6] standard deviations at REFERENCE_PX and REFERENCE_QUALITY: rotations [rad], sideways [fraction of the
-    sphere's radius], log depth; times (REFERENCE_PX / diameter)^mode_exponent[i] and, for a reading of another quality,
+    mode_std: [6] standard deviations at REFERENCE_PX and REFERENCE_QUALITY, by default as found for three bodies:
+    rotations [rad], sideways [fraction of the sphere's radius], log depth; times
+    (REFERENCE_PX / diameter)^mode_exponent[i] and, for a reading of another quality,
     exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6], by a
     `clock` of errors, as all correlation times. min_quality: a reading below it is
     not the object (`sight.Sightings.quality`), still_quality: nor one below this where the picture does not differ from
@@ -45,7 +46,7 @@ class Calibration:
     point_scale: float = 0.5
     point_floor_px: float = 0.7
     point_exponent: float = 0.0
-    mode_std: tuple[float, ...] = (0.02, 0.02, 0.02, 0.01, 0.01, 0.02)
+    mode_std: tuple[float, ...] = (0.09, 0.15, 0.04, 0.025, 0.025, 0.04)
     mode_exponent: tuple[float, ...] = (0.5,) * 6
     mode_doubt: tuple[float, ...] = (4.0,) * 6
     correlation_time_s: tuple[float, ...] = (0.2,) * 6

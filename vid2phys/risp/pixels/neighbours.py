@@ -1,14 +1,15 @@
 """Frames that were misread, put right by the frames about them.
 
 A network reads single pictures of plain bodies as a pose that looks alike, with a shadow for a face, or with a side
-left out, and outlines fitted from there stay there. In a clip the frames beside it tell: where a frame's edges are
-explained much worse than theirs, edges are fitted again from where they say that the body is, and the pose that
-explains most is taken. What is put right helps the next frame, forwards and back.
+left out, and outlines fitted from there stay there. In a clip the frames beside it tell: where a frame is explained
+much worse than they are, or not turned as they say, edges are fitted again from where they say that the body is, and
+the pose that explains most is taken. What is put right helps the next frame, forwards and back. A frame that has none
+beside it is fitted from poses that its own may be taken for (`twins`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ _WORSE = 0.3  # than its neighbours, as a share of what they explain: a frame in
 _CLEARLY = 10.0  # nats, and by so much at least
 _BESIDE = 2  # frames to both sides
 _TURNED_RAD = 0.2  # from what they say
-_NATS = 3.0  # that another pose has to explain more
+_NATS = 10.0  # that another pose has to explain more
 _SAME = np.array([0.05, 0.05, 0.05, 0.005, 0.005, 0.01])  # modes: a start so near to another leads where that does
 
 
@@ -36,8 +37,8 @@ class Neighbours:
     """Poses of the T frames of a clip at times_s [T].
 
     reading: what was read in a frame, from its index and its picture. known: [T], whether anything was. rotation,
-    translation: [T] camera_from_body as outlines have it, and nats [T], how well that explains them (`Reading.nats`);
-    `settle` changes all three.
+    translation: [T] camera_from_body as outlines have it, and nats [T], how well that explains their edges
+    (`Reading.edge_nats`); `settle` changes all three.
     """
 
     frames: Indexed
@@ -56,27 +57,37 @@ class Neighbours:
         for order in (indices, indices[::-1]):
             for i in (i for i in order if i in unseen):
                 unseen.remove(i)
-                for fitted in self._fits(i):
-                    if fitted is not None and fitted[0] > self.nats[i] + _NATS:
-                        self.nats[i], found[i] = fitted
-                        self.rotation[i], self.translation[i] = found[i].rotation, found[i].translation
-                        unseen.update(self._beside(i))
+                better = self._better(i)
+                if better is not None:
+                    self.nats[i], found[i] = better
+                    self.rotation[i], self.translation[i] = found[i].rotation, found[i].translation
+                    unseen.update(self._beside(i))
         return found
 
-    def _fits(self, i: int) -> Iterator[tuple[float, Contour] | None]:
-        """What a frame's edges say from where its neighbours say that the body is; nothing of a frame without doubt."""
+    def _better(self, i: int) -> tuple[float, Contour] | None:
+        """What explains a frame in doubt clearly better than its pose does, and its nats of edges: from where its
+        neighbours say that the body is; without neighbours from what the pose may be taken for."""
         rotation, translation = self._expected(i)
         off = difference(rotation[:, None], translation[:, None], rotation, translation)  # the first is the pose itself
         far = np.linalg.norm(off[0, 1:, :3], axis=-1) > _TURNED_RAD
-        if not self._explains_little(i) and not (far.size and far.all()):
-            return
+        if far.size and not far.any() and not self._explains_little(i):
+            return None
         new: NDArray[np.bool_] = np.any(np.abs(off) > _SAME, axis=-1)
         starts = [k for k in range(1, len(rotation)) if np.all(new[k, :k])]
         read = self.reading(i, self.frames[i])
-        yield from side_by_side(lambda k: read.fitted_from(rotation[k], translation[k]), starts)
+        least = read.nats(rotation[0], translation[0]) + _NATS
+        if far.size:
+            fits = side_by_side(lambda k: read.fitted_from(rotation[k], translation[k]), starts)
+        else:
+            fits = read.fitted_about(rotation[0], translation[0])
+        better = [fit for fit in fits if fit is not None and fit[0] > least]
+        if not better:
+            return None
+        best = max(better, key=lambda fit: fit[0])[1]
+        return read.edge_nats(best.rotation, best.translation), best
 
     def _explains_little(self, i: int) -> bool:
-        """Whether a frame's pose explains clearly less of it than poses of its neighbours explain of theirs."""
+        """Whether a frame's pose explains clearly fewer of its edges than poses of its neighbours explain of theirs."""
         best = np.max(self.nats[max(0, i - _BESIDE) : i + _BESIDE + 1])
         return bool(self.nats[i] < best - max(_WORSE * abs(best), _CLEARLY))
 

@@ -58,9 +58,11 @@ def outlined(
 
     def fit(frame: tuple[int, Image]) -> tuple[Contour | None, float]:
         i, picture = frame
-        pose = poses.rotation[i], poses.translation[i]
+        pose, read = (poses.rotation[i], poses.translation[i]), reading(*frame)
         found = fit_contour(picture, camera, solid, *pose, prior=prior[i])
-        return found, reading(*frame).nats(*(pose if found is None else (found.rotation, found.translation)))
+        if found is not None:
+            pose = found.rotation, found.translation
+        return found, read.edge_nats(*pose)
 
     nats = np.full(len(translation), -np.inf)
     fitted: dict[int, Contour] = {}

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.edge_fit import OVERCONFIDENT, fit_edges
-from vid2phys.risp.pixels.evidence import edge_evidence
+from vid2phys.risp.pixels.evidence import Evidence
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.fit import Postures
 from vid2phys.risp.posed.sight import Window
+from vid2phys.risp.tracking.sight import direction_and_size
 from vid2phys.types import Array
 
 _MOST_STEP = 0.5  # standard deviations of the posture's prior
@@ -54,7 +55,7 @@ def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid
     """The posture [D] of one frame [H, W, 3], moved to its edges, of the minima [S] that its points leave open.
 
     solid: of the body's mesh. Points that err together state too much: with as much less of what they say the body's
-    weak prior has its share. Of several minima the one is taken that explains most edges.
+    weak prior has its share. Of several minima the one is taken that explains the frame best.
     """
     postures, costs = [], []
     for read in minima.distinct(_SAME * body.spread):
@@ -65,9 +66,13 @@ def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid
     if len(postures) == 1:
         return postures[0]
 
+    pose = window.camera_from_base
+    center, radius = direction_and_size(pose[:3, :3] @ body.center_m + pose[:3, 3], body.radius_m)
+    evidence = Evidence(frame, window.camera, solid, center, float(radius))
+
     def nats(posture: Array, cost: float) -> float:
         vertices = _Posed(body, window.camera_from_base, posture).vertices()
-        return edge_evidence(frame, window.camera, solid, vertices) - cost / _OVERCONFIDENT
+        return evidence.nats(vertices) - cost / _OVERCONFIDENT
 
     return postures[int(np.argmax([nats(*each) for each in zip(postures, costs, strict=True)]))]
 

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.threads import one_thread, side_by_side
+from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.painted import painted
+from vid2phys.risp.pixels.turns import turn_evidence
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.tracking.branch import front_evidence, join
 from vid2phys.risp.tracking.follow import Follower, FrameStore, smooth_path
@@ -84,9 +86,10 @@ def track(
             "a view like those the model was trained on",
             "train longer",
         )
-    found = label(
-        *(clip.times_s, indices[good], sightings.select(good), turns[good]), camera, model, calibration, tilt_std_rad
-    )
+    indices, sightings, turns = indices[good], sightings.select(good), turns[good]
+    if mesh is not None:
+        turns = turns + turn_evidence(frames, indices, sightings, camera, Solid.of(mesh), model.shape)
+    found = label(clip.times_s, indices, sightings, turns, camera, model, calibration, tilt_std_rad)
     found = filled(found, watch, frames)
     if mesh is None:
         return found.clocked()

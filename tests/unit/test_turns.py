@@ -1,0 +1,53 @@
+"""Orientations in which a body looks nearly the same are told apart by what its silhouette and edges show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
+from vid2phys.risp.networks.model import Shape
+from vid2phys.risp.pixels.turns import turn_evidence
+from vid2phys.risp.shape.groups import cyclic
+from vid2phys.risp.tracking.pose import known_pose
+from vid2phys.risp.tracking.sight import Sightings
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Array
+
+POINTS = SOLID.mesh.vertices
+SHAPE = Shape("rigid", None, POINTS, cyclic(4), np.zeros((4, 8), dtype=np.int64), 0)  # type: ignore[arg-type]
+
+
+def seen_as(rotation: Array, count: int = 1, diameter_px: float = 100.0) -> Sightings:
+    """Readings of `count` frames with two hypotheses each, the first of which is looked at."""
+    other = matrix_from_rotvec(np.array([1.0, 0.0, 0.0])) @ rotation
+    poses = known_pose(
+        np.broadcast_to(np.stack([rotation, other]), (count, 2, 3, 3)), np.broadcast_to(TRUTH[1], (count, 2, 3))
+    )
+    blank = np.zeros(count)
+    arrays = [blank] * 8
+    return Sightings([], blank, np.full(count, diameter_px), *arrays[:6], poses, np.ones((count, 2)))  # type: ignore[arg-type]
+
+
+def test_a_box_read_a_quarter_turn_off_is_told() -> None:
+    for element, turn in enumerate(cyclic(4)):
+        nats = turn_evidence([photograph()], [0], seen_as(TRUTH[0] @ turn), CAMERA, SOLID, SHAPE)
+        right = [element, (element + 2) % 4]  # the box looks the same after half a turn
+        wrong = [(element + 1) % 4, (element + 3) % 4]
+        assert nats[0, 0, right].min() > 0.5
+        assert nats[0, 0, wrong].max() < -1.0
+        np.testing.assert_allclose(np.exp(nats[0, 0]).mean(), 1.0)
+        np.testing.assert_array_equal(nats[0, 1], 0.0)
+
+
+def test_some_frames_of_a_long_clip_are_looked_at() -> None:
+    nats = turn_evidence([photograph()] * 40, list(range(40)), seen_as(TRUTH[0], 40), CAMERA, SOLID, SHAPE)
+    assert 8 <= np.any(nats[:, 0] != 0.0, axis=-1).sum() <= 12
+
+
+def test_exact_symmetries_and_small_bodies_are_not_looked_at() -> None:
+    exact = replace(SHAPE, front=None)
+    for shape, diameter_px in ((exact, 100.0), (SHAPE, 30.0)):
+        seen = seen_as(TRUTH[0], diameter_px=diameter_px)
+        assert not turn_evidence([photograph()], [0], seen, CAMERA, SOLID, shape).any()
