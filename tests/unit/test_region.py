@@ -58,3 +58,9 @@ def test_one_colour_and_what_is_off_the_frame_say_nothing() -> None:
     nothing = region_of(photograph(), off)
     assert (nothing.colors < 0).all()
     assert nothing.evidence(drawing) == 0.0
+
+
+def test_a_body_whose_middle_the_lens_does_not_show_is_looked_at_all_the_same() -> None:
+    lens = Camera(CAMERA.K, 640, 480, np.array([-0.4, 0.0, 0.0, 0.0]))
+    region = region_of(photograph(), lens, np.array([3.0, 0.0, 1.0]))
+    assert np.isfinite(region.evidence(drawing_of(*TRUTH)))

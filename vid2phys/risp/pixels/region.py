@@ -44,7 +44,7 @@ class Region:
 
         half = _AROUND * float(np.tan(radius))
         pixel = 1.0 / float(np.sqrt(abs(np.linalg.det(bearing_jacobian_to_pixels(camera, np.asarray(center))))))
-        count = int(np.clip(np.ceil(2.0 * half / pixel), 8, _CELLS))
+        count = int(np.clip(np.nan_to_num(np.ceil(2.0 * half / pixel), nan=_CELLS), 8, _CELLS))  # NaN: beyond the lens
         step = 2.0 * half / count
         along = step * (np.arange(count) + 0.5) - half
         bearings = np.stack(np.meshgrid(along, along), axis=-1)
@@ -113,8 +113,7 @@ def _smoothed(histogram: Array, smooth: Array) -> Array:
             if histogram[k] > 0.0:
                 place = k // stride % _BINS
                 for j in range(-reach, reach + 1):
-                    blurred[k + stride * (min(max(place + j, 0), _BINS - 1) - place)] += (
-                        weights[j + reach] * histogram[k]
-                    )
+                    beside = min(max(place + j, 0), _BINS - 1)
+                    blurred[k + stride * (beside - place)] += weights[j + reach] * histogram[k]
         histogram = blurred
     return histogram
