@@ -38,7 +38,6 @@ from vid2phys.types import Actions, Array, Camera, Mesh, Observation, Parameters
 
 ROD_CELLS = (8, 2, 2)  # of the rod that moves: eight times as many take hours a method
 _NEAR, _POSED_NEAR = 10.0, 7.4  # distance of the camera, in radii of the body or of its workspace
-_POSED_AZIMUTH, _POSED_ELEVATION = np.deg2rad(20.0), np.deg2rad(32.0)  # from the middle of what it is filmed from
 _MARGIN, _GRID_PX = 0.6, 16  # of the window about a motion: in diameters of the body; sides are multiples
 FINGER_STEPS = 40  # of RISP's torques
 
@@ -177,12 +176,22 @@ def nothing_seen(times_s: Array, points: Array) -> Observation:
 
 
 @dataclass(frozen=True)
+class Sight:
+    """From where a motion is filmed. azimuth, elevation: rad, of a body on a known base, from the middle of what it is
+    filmed from. far: distance, over the usual one."""
+
+    azimuth: float = float(np.deg2rad(20.0))
+    elevation: float = float(np.deg2rad(32.0))
+    far: float = 1.0
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A plan as it was carried out and filmed.
 
     truth: of the unknowns, the paper's numbers. subject: the body as tables know it. mesh: as it is drawn, in the axes
     of the plan's system. posed: what moves, for a body on a known base. scale: of the mesh over the subject's. only:
-    the frames that are shown, the first among them, if not all.
+    the frames that are shown, the first among them, if not all. sight: of the camera.
     """
 
     name: str
@@ -193,6 +202,7 @@ class Experiment:
     scale: float
     posed: PosedBody | None
     only: tuple[int, ...] | None = None
+    sight: Sight = Sight()
 
     @staticmethod
     def of(entry: Entry, folder: Path, truth: Array, frames: int | None = None) -> Experiment:
@@ -276,17 +286,17 @@ class Experiment:
     def _sight(self) -> tuple[Array, Array]:
         """Direction [3] in which the camera looks, and its place [3] m."""
         if self.posed is not None:
-            angle = np.deg2rad(self.posed.cameras.azimuth[0]) + _POSED_AZIMUTH
-            flat, up = np.cos(_POSED_ELEVATION), np.sin(_POSED_ELEVATION)
+            angle = np.deg2rad(self.posed.cameras.azimuth[0]) + self.sight.azimuth
+            flat, up = np.cos(self.sight.elevation), np.sin(self.sight.elevation)
             towards = np.array([flat * np.cos(angle), flat * np.sin(angle), up])
-            return -towards, self.posed.center_m + _POSED_NEAR * self.posed.radius_m * towards
+            return -towards, self.posed.center_m + self.sight.far * _POSED_NEAR * self.posed.radius_m * towards
         middle = self.vertices.mean(axis=(0, 1))
         height = 3.0 if isinstance(self.plan.system, RigidContact) else 0.0
-        place = self.radius_m * np.array([-_NEAR, 0.0, height]) + [0.0, middle[1], 0.0]
+        place = self.sight.far * self.radius_m * np.array([-_NEAR, 0.0, height]) + [0.0, middle[1], 0.0]
         return middle - place, place
 
-    def shot(self, look: int, spp: int, seed: int) -> Shot:
-        """The true motion on the stage, with a look of `unseen`."""
+    def shot(self, look: int, spp: int, seed: int, variant: int = 0) -> Shot:
+        """The true motion on the stage, with a look of `unseen`; variant: of its materials."""
         camera = self.camera
         assert camera.camera_to_world is not None
         if self.posed is not None:
@@ -294,13 +304,16 @@ class Experiment:
             move = self.subject.stage_from_world(camera)
         else:  # what it lands on is the floor that is seen
             on_floor = isinstance(self.plan.system, RigidContact)
-            move = make_transform(np.eye(3), self.radius_m * np.array([_NEAR, 0.0, FLOOR if on_floor else 0.0]))
+            away = self.sight.far * _NEAR
+            move = make_transform(np.eye(3), self.radius_m * np.array([away, 0.0, FLOOR if on_floor else 0.0]))
         vertices = self.vertices @ move[:3, :3].T + move[:3, 3]
         moved = replace(camera, camera_to_world=move @ camera.camera_to_world)
-        return Shot(self.mesh, self.radius_m, vertices, moved, look, spp, seed)
+        return Shot(self.mesh, self.radius_m, vertices, moved, look, spp, seed, variant)
 
-    def footage(self, look: int, spp: int, seed: int, folder: Path, progress: TrainingProgress) -> Footage:
+    def footage(
+        self, look: int, spp: int, seed: int, folder: Path, progress: TrainingProgress, variant: int = 0
+    ) -> Footage:
         """The frames that are shown of the video, which is made or taken from `folder`."""
-        shot = self.shot(look, spp, seed)
+        shot = self.shot(look, spp, seed, variant)
         whole = film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
         return replace(whole, frames=whole.frames[self.shown])

@@ -31,7 +31,7 @@ _GRAIN = 5  # stream of random numbers
 class Shot:
     """What is filmed, all on the stage: vertices [T, V, 3] m of a mesh, a camera with a pose, and a look.
 
-    radius_m: the stage's unit of length. look: index of a configuration of `unseen`.
+    radius_m: the stage's unit of length. look: index of a configuration of `unseen`; variant: of its materials.
     """
 
     mesh: Mesh
@@ -41,6 +41,7 @@ class Shot:
     look: int
     spp: int
     seed: int
+    variant: int = 0
 
     @property
     def digest(self) -> str:
@@ -54,6 +55,7 @@ class Shot:
             self.radius_m,
             camera.width,
             camera.height,
+            *([self.variant] if self.variant else []),
         ]
         return digest_of(facts, self.mesh, self.vertices, [camera])
 
@@ -107,7 +109,7 @@ def _light(shot: Shot, some: Sequence[int | None]) -> list[NDArray[np.float32]]:
     from vid2phys.engine.render.pathtraced import PathTracer, surfaces
 
     look = CONFIGURATIONS[shot.look]
-    materials = look.materials([surface.color for surface in surfaces(shot.mesh)])
+    materials = look.materials([surface.color for surface in surfaces(shot.mesh)], shot.variant)
     tracer = PathTracer(shot.mesh, materials, look.surroundings(), shot.radius_m)
     return [
         tracer.frame(None if i is None else shot.vertices[i], shot.camera, spp=shot.spp, seed=0 if i is None else i)

@@ -39,9 +39,9 @@ class Configuration:
     material: Callable[[np.random.Generator, Scene | None], Scene]
     exposure: float
 
-    def materials(self, colors: Sequence[Scene | None]) -> list[Scene]:
-        """The same for every frame; one for each surface, whose picture or None is given."""
-        seed = [ord(letter) for letter in self.name]
+    def materials(self, colors: Sequence[Scene | None], variant: int = 0) -> list[Scene]:
+        """The same for every frame; one for each surface, whose picture or None is given. Other variants, others."""
+        seed = [*(ord(letter) for letter in self.name), *([variant] if variant else [])]
         return [self.material(np.random.default_rng([*seed, index]), color) for index, color in enumerate(colors)]
 
 

@@ -17,6 +17,7 @@ from vid2phys.types import Array
 SURE = 1e-3  # probability that white residuals would look like this
 LASTING = 2.0  # correlation time in frames from which intervals that take frames for independent are far too narrow
 MOST_LAGS = 20
+UNFIT = "the model does not fit"  # how the warning begins
 _LEAST_FRAMES = 10
 
 
@@ -44,7 +45,7 @@ class Whiteness:
         if self.white:
             return None
         return (
-            f"the model does not fit: what it leaves unexplained is not noise (a residual is {self.correlation[0]:.2f} "
+            f"{UNFIT}: what it leaves unexplained is not noise (a residual is {self.correlation[0]:.2f} "
             f"correlated with the next and lasts some {self.frames:.0f} frames; white ones would look so with "
             f"probability {self.p_value:.0e}). Intervals that count each frame are about {np.sqrt(self.frames):.1f} "
             "times too narrow, and a value may be off by more: is something missing in the model, or in --actions?"

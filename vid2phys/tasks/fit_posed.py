@@ -29,6 +29,7 @@ COARSE_ROD = (
     "and of `simulate`, but several times too small for the material"
 )
 HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
+UNFIT = "the motion is not what the system would do"  # how that warning begins
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
@@ -165,7 +166,7 @@ def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:
         notes.append("the network hardly recognised the body: check camera_to_world and look at the overlay")
     if solution.misfit > _WELL:
         notes.append(
-            f"the motion is not what the system would do (misfit {solution.misfit:.1f}, 1 is good): the intervals are "
+            f"{UNFIT} (misfit {solution.misfit:.1f}, 1 is good): the intervals are "
             "widened by as much; are all --actions and the other parameters right?"
         )
     return notes

@@ -170,7 +170,7 @@ def read_inputs(
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = _actions(options)
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
-    system = _system(options["system"], mesh, actions)
+    system = system_of(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
@@ -230,7 +230,7 @@ def read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Cam
     return camera, pose, clip
 
 
-def _system(name: str, mesh: Mesh, actions: Actions | None) -> System:
+def system_of(name: str, mesh: Mesh, actions: Actions | None) -> System:
     """The system as it is fitted to a clip. Raises UsageError for an unknown name and actions that it does not take.
 
     A rigid body is fitted free, with an unknown force and torque on it: contacts come out as forces.
