@@ -185,26 +185,29 @@ class Bench:
     def _scored(self, trials: list[Trial]) -> Rows:
         """Rows of all trials."""
         good = [trial for trial in trials if trial.failure is None]
-        said = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good)}
-        said |= {"failures": sorted({trial.failure for trial in trials if trial.failure})}
+        failures = sorted({trial.failure for trial in trials if trial.failure})
+        said = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good), "failures": failures}
         unknown, rows = unknown_of(self.entry.name), Rows()
 
-        def add(metric: str, value: float, unit: str = "1", **more: Any) -> None:
+        def add(metric: str, value: float | None, unit: str = "1", **more: Any) -> None:
             rows.append(row(self.entry.name, _title(self.cell), metric, value, unit, **{**said, **more}))
 
         errors, stated = (np.array([getattr(t, name) for t in good], dtype=float) for name in ("errors", "stated"))
         if errors.size:
             held, told = np.array([trial.held for trial in good]), np.isfinite(stated)
             add("held_share", float(held.mean()), n=held.size, told_nothing=int((~told).sum()))
-            size = {"bias": short(errors[told].mean()), "spread": short(errors[told].std())}
-            size["stated"] = short(float(np.median(stated[told])))
-            add(unknown.metric + "_rms", float(np.sqrt(np.mean(errors[told] ** 2))), unknown.unit, **size)
-            add("over_stated", float(np.median(np.abs(errors[told]) / stated[told])))
+            if told.any():
+                off, size = errors[told], stated[told]
+                shares = {"bias": short(off.mean()), "spread": short(off.std()), "stated": short(np.median(size))}
+                add(unknown.metric + "_rms", float(np.sqrt(np.mean(off**2))), unknown.unit, **shares)
+                add("over_stated", float(np.median(np.abs(off) / size)))
         poses = np.array([trial.poses_held for trial in good if trial.poses_held is not None])
         if poses.size:
             add("poses_held_share", float(poses.mean()), std=short(float(poses.std())))
         if good:
             add("warned_share", float(np.mean([trial.warned for trial in good])))
+        else:
+            add("held_share", None, reason="; ".join(failures))
         return rows
 
 
