@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
 from vid2phys.risp.posed.calibrate import first_calibration
-from vid2phys.risp.posed.outlined import Outlined, _smoothed, of_postures, outlined
+from vid2phys.risp.posed.outlined import Outlined, of_postures, outlined, smoothed
 from vid2phys.risp.posed.sight import PostureSightings, posture_modes
 from vid2phys.risp.posed.track import _observe
 from vid2phys.types import Array
@@ -106,13 +106,13 @@ def test_frames_that_err_alike_state_alike() -> None:
     root = rng.normal(size=(2, 3, 3))
     near, far = root @ np.swapaxes(root, 1, 2)
     times_s = np.array([0.0, 0.001, 9.0])
-    found = _smoothed(np.stack([near, 3.0 * near, far]), times_s)
+    found = smoothed(np.stack([near, 3.0 * near, far]), times_s)
     np.testing.assert_allclose(found, [2.0 * near, 2.0 * near, far], rtol=0.01)
     times_s = np.cumsum(rng.uniform(0.0, 0.2, 20))
     many = rng.normal(size=(20, 3, 3))
     weight = np.exp(-np.abs(times_s[:, None] - times_s) / 0.2)
     means = np.einsum("mn,nij->mij", weight, many) / weight.sum(axis=1)[:, None, None]
-    np.testing.assert_allclose(_smoothed(many, times_s), means, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(smoothed(many, times_s), means, rtol=1e-9, atol=1e-12)
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:

@@ -64,7 +64,7 @@ class Clip:
             assert isinstance(tracked, Track)
             return fit.solve(self.inputs, tracked, fit=asked, refine=refine)
         assert isinstance(tracked, PostureTrack)
-        return fit_posed.solve_posed(self.inputs, self.body, tracked, fit=asked)
+        return fit_posed.solve_posed(self.inputs, self.body, tracked, fit=asked, refine=refine)
 
     def misread(self, tracked: Track | PostureTrack, rng: np.random.Generator) -> Track | PostureTrack:
         """The true motion with errors drawn from the error model of what was tracked, its branch known."""

@@ -37,12 +37,14 @@ _MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame 
 class PosedSolution:
     """A fit at the frames of the clip.
 
-    states [F, N]; controls [F - 1, M]; parameters: all, with fitted values; theta_covariance [P, P] and null_directions
-    [*, P] in solver coordinates; state_covariance [F, D, D] in the tangent space, None for bodies of many vertices.
-    misfit: root mean square of whitened residuals, 1 where the model explains what was seen.
+    states [F, N]; start [2 D], posture and rates at the first frame; controls [F - 1, M]; parameters: all, with fitted
+    values; theta_covariance [P, P] and null_directions [*, P] in solver coordinates; state_covariance [F, D, D] in the
+    tangent space, None for bodies of many vertices. misfit: root mean square of whitened residuals, 1 where the model
+    explains what was seen.
     """
 
     states: Array
+    start: Array
     controls: Array
     parameters: Parameters
     theta_covariance: Array
@@ -87,18 +89,24 @@ def solve(problem: Problem, body: PosedBody, posture: Array, rates: Array, *, it
 
 
 def solve_clips(
-    problems: Sequence[Problem], body: PosedBody, starts: Sequence[Array], *, iterations: int = 25
+    problems: Sequence[Problem],
+    body: PosedBody,
+    starts: Sequence[Array],
+    *,
+    iterations: int = 25,
+    shares: Sequence[float] = _SHARES,
 ) -> list[PosedSolution]:
     """Fit postures, rates and the parameters that all clips of a body share.
 
-    starts: posture and rates [2 D] at the first frame of each clip. problem.actions: what drives the body. Priors are
-    those of the first problem. Raises UsageError without any actions; SimulationError when the motion cannot be
-    computed where the fit begins.
+    starts: posture and rates [2 D] at the first frame of each clip. shares: of the clip that are fitted one after
+    another, fewer where the motion is nearly right from the first to the last frame. problem.actions: what drives the
+    body. Priors are those of the first problem. Raises UsageError without any actions; SimulationError when the motion
+    cannot be computed where the fit begins.
     """
     setups = [_setup(problem, body) for problem in problems]
     point = _Point(np.array(starts), problems[0].parameters.free_vector())
     used, converged = 0, True
-    for share in _SHARES:
+    for share in shares:
         setups, point, steps, converged = _descend(setups, point, share, iterations)
         used += steps
     for _ in range(_ROUNDS):
@@ -106,6 +114,28 @@ def solve_clips(
         setups, point, steps, converged = _descend(setups, point, 1.0, iterations)
         used += steps
     return _solutions(setups, point, used, converged)
+
+
+def stated_by(problems: Sequence[Problem], body: PosedBody, fitted: Sequence[PosedSolution]) -> list[PosedSolution]:
+    """Fits of all clips with the intervals that other error models of the same frames amount to."""
+    point = _Point(np.stack([each.start for each in fitted]), fitted[0].parameters.free_vector())
+    setups = _stable([_setup(problem, body) for problem in problems], point)
+    setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(setups)]
+    return _solutions(setups, point, fitted[0].iterations, fitted[0].converged)
+
+
+def states_at_frames(problem: Problem, body: PosedBody, unknowns: Array) -> Array:
+    """States [B, F, N] at the frames of motions from postures, their rates and parameters in solver coordinates
+    [B, 2 D + P]; NaN for motions that cannot be computed."""
+    setup, frames = _setup(problem, body), len(problem.observation.times_s)
+    each = []
+    for row in unknowns:
+        point = _Point(row[None, : 2 * len(body.rest)], row[2 * len(body.rest) :])
+        try:
+            each.append(_rollouts(_stable([setup], point)[0], row[None], frames)[0][setup.knots.frame_knot])
+        except (SimulationError, UsageError):
+            each.append(np.full((frames, len(problem.system.state_names)), np.nan))
+    return np.array(each)
 
 
 def _setup(problem: Problem, body: PosedBody) -> _Setup:
@@ -317,6 +347,7 @@ def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converg
         solutions.append(
             PosedSolution(
                 part.states[knots.frame_knot],
+                point.starts[clip],
                 knots.frame_means(setup.controls),
                 parameters.fitted_at(point.theta),
                 spread * null.covariance,

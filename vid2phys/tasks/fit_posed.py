@@ -52,10 +52,16 @@ def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...]
 
 
 def solve_posed(
-    inputs: Inputs, body: PosedBody, tracked: PostureTrack, *, fit: tuple[str, ...], progress: Progress = silent
+    inputs: Inputs,
+    body: PosedBody,
+    tracked: PostureTrack,
+    *,
+    fit: tuple[str, ...],
+    refine: bool = True,
+    progress: Progress = silent,
 ) -> Result:
     """Fit the system to the postures that were read; the status of the result says how that went."""
-    return solve_posed_clips([inputs], body, [tracked], fit=fit, progress=progress)[0]
+    return solve_posed_clips([inputs], body, [tracked], fit=fit, refine=refine, progress=progress)[0]
 
 
 def solve_posed_clips(
@@ -64,12 +70,14 @@ def solve_posed_clips(
     tracked: Sequence[PostureTrack],
     *,
     fit: tuple[str, ...],
+    refine: bool = True,
     progress: Progress = silent,
 ) -> list[Result]:
     """Fit one or more clips that share the parameters, each with a start of its own; those that were lost are left
-    out, and say so."""
+    out, and say so. refine: read frames again from the motion that was found (`look_again`)."""
     from vid2phys.solvers import posed
     from vid2phys.solvers.problem import Problem
+    from vid2phys.tasks.look_again import Shown, look_again
     from vid2phys.tasks.simulation_inputs import own_actions
 
     problems = [
@@ -80,6 +88,7 @@ def solve_posed_clips(
         )
         for inputs, track in zip(each, tracked, strict=True)
     ]
+    tracked = list(tracked)
     found = [g for g, track in enumerate(tracked) if enough(track)]
     results = {g: _lost(problems[g], tracked[g]) for g in range(len(problems)) if g not in found}
     if found:
@@ -89,6 +98,12 @@ def solve_posed_clips(
             posture, rates = first_posture(problems[g].observation.times_s, tracked[g])
             starts.append(np.concatenate([np.clip(posture, body.lower, body.upper), rates]))
         solutions = posed.solve_clips([problems[g] for g in found], body, starts)
+        if refine:
+            progress("looking again")
+            shown = [Shown.of(each[g], body) for g in found]
+            tracks, solutions = look_again(shown, [problems[g] for g in found], [tracked[g] for g in found], solutions)
+            for g, track in zip(found, tracks, strict=True):
+                tracked[g], problems[g] = track, replace(problems[g], observation=track.observation)
         seen = sum(float(problems[g].observation.visible.sum()) for g in found)
         freedom = max(1.0, 2.0 * seen - len(starts) * len(starts[0]) - len(problems[0].parameters.free_names))
         for g, solution in zip(found, solutions, strict=True):

@@ -122,7 +122,7 @@ def identify(
         if len(several) > 1:
             result = joined(fit_several(several, options, progress))
         elif inputs.model is not None and inputs.model.shape.kind != "rigid":
-            result = _identify_posed(inputs, fit, progress)
+            result = _identify_posed(inputs, fit, refine, progress)
         else:
             if observation is None:
                 tracked = track_clip(inputs, progress)
@@ -269,12 +269,13 @@ def _read_posed(
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
 
 
-def _identify_posed(inputs: Inputs, fit: tuple[str, ...], progress: Progress) -> Result:
+def _identify_posed(inputs: Inputs, fit: tuple[str, ...], refine: bool, progress: Progress) -> Result:
     from vid2phys.risp.posed.bodies import body_of_model
     from vid2phys.tasks.fit_posed import solve_posed
 
     body = body_of_model(inputs.network, inputs.system)
-    return solve_posed(inputs, body, track_posture(inputs, body, progress), fit=fit, progress=progress)
+    tracked = track_posture(inputs, body, progress)
+    return solve_posed(inputs, body, tracked, fit=fit, refine=refine, progress=progress)
 
 
 def track_posture(inputs: Inputs, body: PosedBody, progress: Progress = silent) -> PostureTrack:

@@ -70,7 +70,8 @@ def fit_several(each: Sequence[Inputs], options: dict[str, Any], progress: Progr
 
         body = body_of_model(each[0].network, each[0].system)
         postures = [track_posture(one, body, _of(g, each, progress)) for g, one in enumerate(each)]
-        return solve_posed_clips(each, body, postures, fit=tuple(options["fit"]), progress=progress)
+        fit, refine = tuple(options["fit"]), bool(options["refine"])
+        return solve_posed_clips(each, body, postures, fit=fit, refine=refine, progress=progress)
     return _fit_rigid(each, options, progress)
 
 

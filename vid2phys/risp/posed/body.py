@@ -112,6 +112,10 @@ class PosedBody(ABC):
     def states(self, postures: Array, rates: Array) -> Array:
         """States [..., N] of the system in postures that change at `rates` per second, [..., D] each."""
 
+    @abstractmethod
+    def postures(self, states: Array) -> Array:
+        """The postures [..., D] of states [..., N], as near as they come."""
+
 
 def bounding_sphere(points: Array) -> tuple[Array, float]:
     """Middle [3] of the box about points [..., 3] and the distance of the farthest one from it."""

@@ -66,15 +66,25 @@ def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid
     if len(postures) == 1:
         return postures[0]
 
+    shown = evidence_of(frame, window, body, solid)
+    nats = [
+        nats_of(shown, window, body, posture) - cost / _OVERCONFIDENT
+        for posture, cost in zip(postures, costs, strict=True)
+    ]
+    return postures[int(np.argmax(nats))]
+
+
+def evidence_of(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid: Solid) -> Evidence:
+    """What a frame [H, W, 3] shows of the body, wherever in its workspace it is."""
     pose = window.camera_from_base
     center, radius = direction_and_size(pose[:3, :3] @ body.center_m + pose[:3, 3], body.radius_m)
-    evidence = Evidence(frame, window.camera, solid, center, float(radius))
+    return Evidence(frame, window.camera, solid, center, float(radius))
 
-    def nats(posture: Array, cost: float) -> float:
-        vertices = _Posed(body, window.camera_from_base, posture).vertices()
-        return evidence.nats(vertices) - cost / _OVERCONFIDENT
 
-    return postures[int(np.argmax([nats(*each) for each in zip(postures, costs, strict=True)]))]
+def nats_of(shown: Evidence, window: Window, body: PosedBody, posture: Array, *, colors_alone: bool = False) -> float:
+    """How well a posture [D] explains what a frame shows."""
+    vertices = _Posed(body, window.camera_from_base, posture).vertices()
+    return shown.color_nats(vertices) if colors_alone else shown.nats(vertices)
 
 
 def fit_about(
@@ -91,6 +101,22 @@ def fit_about(
         return None
     at, information = found
     return at.posture, np.asarray(np.linalg.inv(information / OVERCONFIDENT + prior))
+
+
+def seen_about(
+    frame: NDArray[np.uint8], window: Window, body: PosedBody, solid: Solid, posture: Array, kept: float
+) -> tuple[Array, Array] | None:
+    """What edges say near a posture [D]: `fit_about` with the body's weak prior about it, of which a share is kept.
+
+    The rest is taken out again, so that what edges do not tell stays near but is stated to be anywhere.
+    """
+    start, weak = _Posed(body, window.camera_from_base, posture), np.diag(body.spread**-2.0)
+    found = fit_edges(frame, window.camera, solid, start, weak, _MOST_STEP * body.spread)
+    if found is None:
+        return None
+    at, information = found
+    covariance = np.linalg.inv(information / OVERCONFIDENT + kept * weak)
+    return at.posture + (1.0 - kept) * covariance @ weak @ (at.posture - posture), np.asarray(covariance)
 
 
 def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:

@@ -107,6 +107,10 @@ class PosedJoints(PosedBody):
         """See `PosedBody.states`."""
         return np.concatenate([postures, rates], axis=-1)
 
+    def postures(self, states: Array) -> Array:
+        """See `PosedBody.postures`."""
+        return np.asarray(states[..., : len(self.names)])
+
     def _within(self, postures: Array) -> Array:
         return np.clip(postures, self.lower, self.upper)
 

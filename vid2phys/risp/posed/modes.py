@@ -143,6 +143,12 @@ class PosedModes(PosedBody):
         positions = self.system.rest_m + np.tensordot(postures, self._vertex_modes, 1)
         return self.system.state(positions, np.tensordot(rates, self._vertex_modes, 1))
 
+    def postures(self, states: Array) -> Array:
+        """See `PosedBody.postures`: by least squares over the vertices."""
+        moved = self.system.positions(states) - self.system.rest_m
+        modes = self._vertex_modes.reshape(len(self.names), -1)
+        return np.asarray(moved.reshape(*moved.shape[:-2], -1) @ np.linalg.pinv(modes))
+
     def _modes_at(self, points: Array) -> Array:
         """Modes [D, P, 3] of points [P, 3] at rest."""
         corners, weights = embed(points, self.motions.rest_m, self.motions.elements)

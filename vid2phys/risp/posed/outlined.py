@@ -90,11 +90,11 @@ def outlined(
         if fitted is not None:
             posture[i], covariance[i] = fitted
             moved[i] = True
-    covariance[moved] = _smoothed(covariance[moved], times_s[moved])
+    covariance[moved] = smoothed(covariance[moved], times_s[moved])
     return Outlined(posture, covariance, moved)
 
 
-def _smoothed(covariance: Array, times_s: Array) -> Array:
+def smoothed(covariance: Array, times_s: Array) -> Array:
     """Means of covariances [M, D, D] over frames that err alike.
 
     Errors last longer than a frame. With columns that change from one frame to the next the same error would be many

@@ -1,0 +1,117 @@
+"""Frames read again from where the motion says that the body is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.unit.test_posed_edges import body_and_camera, photograph, window
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.calibrate import first_calibration
+from vid2phys.risp.posed.edges import seen_about
+from vid2phys.risp.posed.reread import Pictures, reread, stated_alike
+from vid2phys.risp.posed.sight import Window, posture_modes
+from vid2phys.risp.posed.track import PostureTrack
+from vid2phys.types import Array, Observation
+
+STD = 0.05  # spreads, of what was read
+
+
+def track_of(body: PosedBody, here: Window, postures: Array) -> PostureTrack:
+    """As it was read, the points of a frame by the errors of the posture alone."""
+    count, size = postures.shape
+    seen = here.project(body.points(postures))
+    modes = posture_modes(body, here, postures)
+    modes[..., :size] *= STD * body.spread
+    modes[..., size:] *= 1e-3
+    covariance = np.tile(np.diag((STD * body.spread) ** 2), (count, 1, 1))
+    observation = Observation(
+        0.05 * np.arange(count),
+        seen,
+        np.broadcast_to(1e-7 * np.eye(2), (*seen.shape, 2)),
+        modes,
+        np.full(size + 2, 0.2),
+        np.ones(seen.shape[:2], dtype=bool),
+        body.points_body,
+    )
+    return PostureTrack(observation, postures, covariance, np.ones(count, bool), np.ones(count), ())
+
+
+def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> None:
+    body, camera = body_and_camera("hand")
+    here, rng = window(camera, body), np.random.default_rng(2)
+    truth = np.stack([0.6 * body.sample(rng) for _ in range(3)])
+    frames = [photograph(body, camera, each) for each in truth]
+    read = truth.copy()
+    read[:, 4:7] = np.where(truth[:, 4:5] > 0.0, -0.7, 0.7)  # the middle finger, bent the other way
+    track = track_of(body, here, read)
+    expected = truth + 0.05 * body.spread * rng.normal(size=truth.shape)
+    expected[2] = body.lower  # of which the motion knows nothing
+    again = reread(frames, here, track, body, expected, first_calibration(body), 1.0)
+
+    def apart(postures: Array, frame: int) -> float:
+        return float(np.linalg.norm(body.vertices(postures[frame]) - body.vertices(truth[frame]), axis=-1).mean())
+
+    for frame in (0, 1):
+        assert apart(again.postures, frame) < 0.25 * apart(read, frame)
+        np.testing.assert_allclose(again.observation.bearings[frame], here.project(body.points(again.postures[frame])))
+    np.testing.assert_array_equal(again.postures[2], read[2], "pictures do not speak for it")
+    np.testing.assert_array_equal(again.covariance[2], track.covariance[2])
+    pictures = Pictures.of(frames, body, here, np.array([0, 1]))
+    assert pictures.nats(truth[:2]) > pictures.nats(read[:2]) + 5.0
+
+
+def test_lost_frames_are_read_where_the_motion_says() -> None:
+    body, camera = body_and_camera("rod")
+    here, truth = window(camera, body), body.sample(np.random.default_rng(1))[None]
+    track = track_of(body, here, truth)
+    lost = replace(
+        track,
+        postures=np.full_like(truth, np.nan),
+        tracked=np.zeros(1, bool),
+        observation=replace(track.observation, visible=np.zeros_like(track.observation.visible)),
+    )
+    found = reread([photograph(body, camera, truth[0])], here, lost, body, truth, first_calibration(body), 1.0)
+    assert found.tracked.all()
+    assert found.observation.visible.all()
+    flat = [np.full((240, 320, 3), 90, np.uint8)]
+    assert reread(flat, here, lost, body, truth, first_calibration(body), 1.0) is lost, "nothing is seen"
+
+
+def test_without_its_prior_a_posture_is_not_pulled_to_what_is_expected() -> None:
+    """Of what edges tell badly more is taken out; covariances say so."""
+    body, camera = body_and_camera("hand")
+    here, solid = window(camera, body), Solid.of(body.mesh)
+    truth = 0.5 * body.sample(np.random.default_rng(7))
+    picture, expected = photograph(body, camera, truth), truth + 0.1 * body.spread
+    pulled, sure = seen_about(picture, here, body, solid, expected, 1.0) or (truth, np.eye(len(truth)))
+    free, unsure = seen_about(picture, here, body, solid, expected, 0.1) or (truth, np.eye(len(truth)))
+    assert (np.diag(unsure) > np.diag(sure)).all()
+    prior = np.diag(body.spread**-2.0)
+    edges = np.linalg.inv(sure) - prior
+    np.testing.assert_allclose(np.linalg.inv(unsure), edges + 0.1 * prior, rtol=1e-6)
+    # the same edges, weighed against a tenth of the prior
+    told = edges @ (pulled - expected) + prior @ (pulled - expected)
+    np.testing.assert_allclose(
+        (edges + 0.1 * prior) @ (free - expected), told, rtol=1e-6, atol=1e-6 * np.abs(told).max()
+    )
+
+
+def test_frames_that_err_alike_state_alike() -> None:
+    body, camera = body_and_camera("rod")
+    here, rng = window(camera, body), np.random.default_rng(3)
+    truth = np.stack([body.sample(rng)] * 3)
+    track = track_of(body, here, truth)
+    covariance = track.covariance * np.array([1.0, 4.0, 1.0])[:, None, None]
+    track = replace(track, covariance=covariance, tracked=np.array([True, True, False]))
+    stated = stated_alike(track, body, here)
+    assert stated.covariance[0, 0, 0] > 1.5 * track.covariance[0, 0, 0]
+    assert stated.covariance[1, 0, 0] < track.covariance[1, 0, 0]
+    np.testing.assert_array_equal(stated.observation.bearings, track.observation.bearings)
+    np.testing.assert_array_equal(stated.observation.shared_basis[2], track.observation.shared_basis[2])
+    size = truth.shape[1]
+    basis = stated.observation.shared_basis[0, ..., :size].reshape(-1, size)
+    modes = posture_modes(body, here, truth[:1])[0, ..., :size].reshape(-1, size)
+    np.testing.assert_allclose(basis @ basis.T, modes @ stated.covariance[0] @ modes.T, rtol=1e-8, atol=1e-18)

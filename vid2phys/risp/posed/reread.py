@@ -1,0 +1,130 @@
+"""Frames read again from where something else says that the body is, as its dynamics do.
+
+A finger taken for the one beside it is taken for it throughout a clip, and edges fitted from there stay there. A motion
+that the system can do, and that the pictures show better, says where to begin instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.threads import side_by_side
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.evidence import Evidence
+from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.posed.edges import evidence_of, nats_of, seen_about
+from vid2phys.risp.posed.outlined import of_postures, smoothed
+from vid2phys.risp.posed.sight import Window, posture_modes
+from vid2phys.risp.posed.track import PostureTrack
+from vid2phys.risp.tracking.motion import Indexed
+from vid2phys.risp.tracking.sight import Image
+from vid2phys.types import Array
+
+_NATS = 5.0  # by which a frame may speak against what the others say
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Some frames of a clip, and what they show of a body. indices: [n]."""
+
+    body: PosedBody
+    window: Window
+    indices: NDArray[np.int64]
+    shown: tuple[Evidence, ...]
+
+    @staticmethod
+    def of(frames: Indexed, body: PosedBody, window: Window, indices: NDArray[np.int64]) -> Pictures:
+        """frames: of the whole clip."""
+        solid = Solid.of(body.mesh)
+        shown = (evidence_of(frames[int(i)], window, body, solid) for i in indices)
+        return Pictures(body, window, indices, tuple(shown))
+
+    def nats(self, postures: Array) -> float:
+        """How well postures [n, D] part the colours of the frames."""
+        each = zip(self.shown, postures, strict=True)
+        return sum(nats_of(shown, self.window, self.body, posture, colors_alone=True) for shown, posture in each)
+
+
+def reread(
+    frames: Indexed,
+    window: Window,
+    track: PostureTrack,
+    body: PosedBody,
+    expected: Array,
+    calibration: Calibration,
+    kept: float,
+) -> PostureTrack:
+    """The track with frames that show the body better, or as well, at what is found from the postures expected [T, D].
+
+    What the network said is forgotten. kept: share of the body's weak prior that pulls towards what is expected.
+    """
+    solid, seen = Solid.of(body.mesh), track.observation
+
+    def look(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
+        i, picture = shown
+        found = seen_about(picture, window, body, solid, expected[i], kept)
+        if found is None or not track.tracked[i]:
+            return found
+        evidence = evidence_of(picture, window, body, solid)
+        now, then = (nats_of(evidence, window, body, each) for each in (found[0], track.postures[i]))
+        return found if now > then - _NATS else None
+
+    found = list(side_by_side(look, ((i, frames[i]) for i in range(len(expected)))))
+    some = np.flatnonzero([each is not None for each in found])
+    if not len(some):
+        return track
+    postures, covariance = (np.stack([found[i][part] for i in some]) for part in (0, 1))  # type: ignore[index]
+    scale = of_postures(calibration.contour_scale, postures.shape[1])
+    put = _Frames(some)
+    bearings = put(seen.bearings, window.project(body.points(postures)))
+    return _stating(
+        replace(
+            track,
+            observation=replace(seen, bearings=bearings, visible=put(seen.visible, True)),
+            postures=put(track.postures, postures),
+            tracked=put(track.tracked, True),
+        ),
+        body,
+        window,
+        some,
+        covariance * scale[:, None] * scale,
+    )
+
+
+def stated_alike(track: PostureTrack, body: PosedBody, window: Window) -> PostureTrack:
+    """The track with covariances that are means over frames that err alike (see `outlined.smoothed`).
+
+    A fit does better by what each frame shows, but is too sure of itself by it.
+    """
+    seen = np.flatnonzero(track.tracked)
+    return _stating(track, body, window, seen, smoothed(track.covariance[seen], track.observation.times_s[seen]))
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """Some frames [n] of a clip."""
+
+    some: NDArray[np.int64]
+
+    def __call__(self, into: NDArray[Any], values: Any) -> NDArray[Any]:
+        """An array [T, ...] with other values [n, ...] in these frames."""
+        out = into.copy()
+        out[self.some] = values
+        return out
+
+
+def _stating(
+    track: PostureTrack, body: PosedBody, window: Window, some: NDArray[np.int64], covariance: Array
+) -> PostureTrack:
+    """The track with another covariance [n, D, D] of the postures of some frames [n]."""
+    seen, put, size = track.observation, _Frames(some), covariance.shape[-1]
+    basis = seen.shared_basis[some]
+    modes = posture_modes(body, window, track.postures[some])
+    basis[..., :size] = modes[..., :size] @ np.linalg.cholesky(covariance)[:, None]
+    observation = replace(seen, shared_basis=put(seen.shared_basis, basis))
+    return replace(track, observation=observation, covariance=put(track.covariance, covariance))
