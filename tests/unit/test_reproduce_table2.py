@@ -20,7 +20,15 @@ from vid2phys.reproduce import reproduce, risp_table2, weights
 from vid2phys.reproduce.bodies import entries
 from vid2phys.reproduce.experiments import Experiment, finger_of_joints, finger_torques, plan_of, unknown_of
 from vid2phys.reproduce.footage import film
-from vid2phys.reproduce.identification import Case, bound_of, identify, repeated, true_states
+from vid2phys.reproduce.identification import (
+    Case,
+    bound_of,
+    by_newton,
+    identify,
+    labelled_by_motion,
+    repeated,
+    true_states,
+)
 from vid2phys.reproduce.rigid import project
 from vid2phys.reproduce.table import Setting
 from vid2phys.reproduce.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
@@ -282,3 +290,31 @@ def test_many_motions_are_judged_at_once_as_one_by_one() -> None:
         np.testing.assert_allclose(judge.residuals_of_all(many), torch.stack([judge.residuals(m) for m in many]))
         np.testing.assert_allclose(judge.values(many), torch.stack([judge.value(m) for m in many]), rtol=1e-12)
         assert judge.values(many).std() > 0.0
+
+
+def test_frames_far_apart_are_named_as_the_motion_has_them(tmp_path: Path) -> None:
+    """A plain cube may be read in any of its 24 orientations; what was seen says which motion it belongs to."""
+    (entry,) = entries(("cube-plain",))
+    experiment = replace(Experiment.of(entry, tmp_path, np.array([6.0])), only=(0, 8, 18))
+    plan, pose = experiment.plan, np.asarray(experiment.camera.camera_to_world)
+    corners = np.array(list(np.ndindex(2, 2, 2))) - 0.5
+    points = np.ptp(experiment.mesh.vertices, axis=0) * corners + experiment.mesh.vertices.mean(axis=0)
+    nothing = sight(plan.times_s, points=points)
+    shown = np.zeros(nothing.visible.shape, dtype=bool)
+    shown[list(experiment.only or ())] = True
+    truth = plan.problem(experiment.truth, replace(nothing, visible=shown), pose)
+    seen = bearings(truth, truth.parameters, experiment.states)
+    mixed = np.stack([
+        each[np.linalg.norm(turn[:3, :3] @ points[:, :, None] + turn[:3, 3:] - points.T, axis=1).argmin(axis=1)]
+        for each, turn in zip(seen, np.roll(experiment.alike, 3, axis=0)[: len(seen)], strict=True)
+    ])  # fmt: skip
+    start = plan.problem(np.array([5.7]), replace(truth.observation, bearings=mixed), pose)
+    assert np.abs(mixed - seen)[shown].max() > 0.01
+    named = labelled_by_motion(experiment, start).observation
+    np.testing.assert_allclose(named.bearings[shown], seen[shown], atol=1e-12)
+    np.testing.assert_array_equal(named.visible, shown)
+    found = by_newton(experiment, replace(start, observation=named), "keypoint")
+    assert found == pytest.approx([6.0], abs=1e-3)
+
+    other = replace(experiment, subject=entries(("quadrotor",))[0].make(tmp_path))
+    assert labelled_by_motion(other, start) is start, "a body that is labelled"

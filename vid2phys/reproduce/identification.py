@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.errors import Vid2PhysError
 from vid2phys.reproduce.experiments import Experiment
@@ -18,7 +20,7 @@ from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.sights import observation_of, scene_of, views_of
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
-from vid2phys.solvers import gradient, losses, newton
+from vid2phys.solvers import gradient, losses, newton, view
 from vid2phys.solvers.bound import cramer_rao, noisy
 from vid2phys.solvers.correlated import ClipResiduals
 from vid2phys.solvers.losses import Evidence
@@ -78,8 +80,9 @@ def _values(case: Case, method: str, network: Network) -> Array:
     if method in LOSSES:
         return _by_descent(case, LOSSES[method], network)
     problem = case.experiment.plan.problem(case.start, seen_in(case, network), pose_of(case))
-    loss = "keypoint" if isinstance(network, Model) else "state"
-    return by_newton(case.experiment, problem, loss)
+    if isinstance(network, Model):
+        return by_newton(case.experiment, labelled_by_motion(case.experiment, problem), "keypoint")
+    return by_newton(case.experiment, problem, "state")
 
 
 def seen_in(case: Case, network: Network) -> Observation:
@@ -88,6 +91,35 @@ def seen_in(case: Case, network: Network) -> Observation:
         return case.experiment.unseen
     assert case.footage is not None
     return observation_of(case.experiment, case.footage, network, case.seed)
+
+
+def labelled_by_motion(experiment: Experiment, problem: Problem) -> Problem:
+    """With the points of each frame named as the motion has them that agrees best, of those that a fit begins with.
+
+    Frames far apart show a body that looks alike in several orientations in any of them: which it is, only a motion
+    says. For other bodies the problem as it is.
+    """
+    plan, seen = experiment.plan, problem.observation
+    if len(experiment.alike) == 1:
+        return problem
+    turns, places = experiment.alike[:, :3, :3], experiment.alike[:, None, :3, 3]
+    turned = np.einsum("gij,kj->gki", turns, seen.points_body) + places
+    order = np.linalg.norm(turned[:, :, None] - seen.points_body, axis=-1).argmin(axis=-1)  # [G, K]
+    steps = np.linspace(-plan.reach, plan.reach, plan.looked_at)[:, None]
+    values = problem.parameters.free_vector() + steps * plan.unknown.units(problem.parameters)
+    predicted = view.bearings(problem, problem.parameters, newton.motions(problem, plan.initial)(values))
+    off = np.full((len(values), len(seen.times_s), len(order)), np.inf)
+    for g, names in enumerate(order):
+        away = np.linalg.norm(seen.bearings[:, names] - predicted, axis=-1)
+        off[..., g] = np.where(seen.visible[:, names], away, 0.0).sum(axis=-1)
+    best = off.min(axis=-1).sum(axis=-1).argmin()
+    names = order[off[best].argmin(axis=-1)]  # [F, K]
+
+    def named(values: NDArray[Any]) -> NDArray[Any]:
+        return np.take_along_axis(values, names.reshape(*names.shape, *(1,) * (values.ndim - 2)), axis=1)
+
+    changed = {n: named(getattr(seen, n)) for n in ("bearings", "covariance", "shared_basis", "visible")}
+    return replace(problem, observation=replace(seen, **changed))
 
 
 def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:

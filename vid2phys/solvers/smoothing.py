@@ -221,7 +221,8 @@ def _marginals(join: Join, chains: Sequence[Chain]) -> tuple[list[Array], list[A
         blocks, _ = arrow.marginals(normal.matrix, factor, null.covariance[np.ix_(columns, columns)])
         layout, count = chain.layout, len(chain.layout.channels)
         covariances.append(blocks[:, : layout.tangent, : layout.tangent].copy())
-        input_stds.append(np.sqrt(np.einsum("tii->ti", blocks)[:, layout.inputs][:, :count]))
+        variances = np.einsum("tii->ti", blocks)[:, layout.inputs][:, :count]
+        input_stds.append(np.sqrt(np.maximum(variances, 0.0)))  # of what is known well rounding may leave less
     return covariances, input_stds, null
 
 
