@@ -10,11 +10,11 @@ import pytest
 
 from tests.flight import POINTS, Flight, fly, watch
 from vid2phys.risp.tracking.pose import solve_poses
-from vid2phys.solvers import assemble, initial, intervals, levels, smoothing
+from vid2phys.solvers import arrow, assemble, initial, intervals, levels, smoothing
 from vid2phys.solvers.joint import Join
 from vid2phys.solvers.problem import Problem, effective_actions
 from vid2phys.solvers.view import with_view
-from vid2phys.types import Observation
+from vid2phys.types import Array, Observation
 
 
 @lru_cache(maxsize=1)
@@ -65,6 +65,20 @@ def test_actions_without_a_recording() -> None:
     assert np.sqrt(((fitted - true)[:, 0] ** 2).mean()) < 0.05 * hover
     for axis in (1, 2):
         assert np.corrcoef(fitted[:, axis], true[:, axis])[0, 1] > 0.3
+
+
+def test_variances_that_rounding_leaves_below_zero_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = arrow.marginals
+
+    def rounded(matrix: arrow.Arrow, factor: arrow.Factor, covariance: Array) -> tuple[Array, Array]:
+        blocks, below = exact(matrix, factor, covariance)
+        return blocks - 1e3 * np.eye(blocks.shape[1]), below
+
+    monkeypatch.setattr(arrow, "marginals", rounded)
+    problem = mass_problem(watch(flight()))
+    fit = smoothing.fit(problem, start(problem), rounds=1)
+    assert (fit.input_std >= 0.0).all()
+    assert fit.input_std.min() == 0.0
 
 
 @pytest.mark.parametrize("kind", ["recorded", "not recorded", "of the picture"])
