@@ -81,7 +81,7 @@ def _values(case: Case, method: str, network: Network) -> Array:
         return _by_descent(case, LOSSES[method], network)
     problem = case.experiment.plan.problem(case.start, seen_in(case, network), pose_of(case))
     if isinstance(network, Model):
-        return by_newton(case.experiment, labelled_by_motion(case.experiment, problem), "keypoint")
+        return by_newton(case.experiment, labelled_by_motion(case.experiment, problem, network.permutation), "keypoint")
     return by_newton(case.experiment, problem, "state")
 
 
@@ -93,18 +93,15 @@ def seen_in(case: Case, network: Network) -> Observation:
     return observation_of(case.experiment, case.footage, network, case.seed)
 
 
-def labelled_by_motion(experiment: Experiment, problem: Problem) -> Problem:
+def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[np.int64]) -> Problem:
     """With the points of each frame named as the motion has them that agrees best, of those that a fit begins with.
 
-    Frames far apart show a body that looks alike in several orientations in any of them: which it is, only a motion
-    says. For other bodies the problem as it is.
+    Frames far apart show a body whose shape is alike in several orientations in any of them: which it is, only a motion
+    says, or paint that may be misread. order: [G, K], the names that its points may have.
     """
     plan, seen = experiment.plan, problem.observation
-    if len(experiment.alike) == 1:
+    if len(order) == 1:
         return problem
-    turns, places = experiment.alike[:, :3, :3], experiment.alike[:, None, :3, 3]
-    turned = np.einsum("gij,kj->gki", turns, seen.points_body) + places
-    order = np.linalg.norm(turned[:, :, None] - seen.points_body, axis=-1).argmin(axis=-1)  # [G, K]
     steps = np.linspace(-plan.reach, plan.reach, plan.looked_at)[:, None]
     values = problem.parameters.free_vector() + steps * plan.unknown.units(problem.parameters)
     predicted = view.bearings(problem, problem.parameters, newton.motions(problem, plan.initial)(values))
