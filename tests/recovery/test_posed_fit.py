@@ -114,6 +114,27 @@ def test_steps_that_cannot_be_computed_are_halved(monkeypatch: pytest.MonkeyPatc
         posed._computed([setup], point, 1.0)
 
 
+def test_shares_that_cannot_be_computed_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hand = get("hand")
+    body = PosedJoints(hand)
+    start = body.states(np.full(13, 0.2), np.zeros(13))
+    problem = problem_of(hand, body.points_body, hand.parameters(), start, ("stiffness_1",), 16)
+    least = [12]  # steps; the first shares have fewer
+
+    def picky(system: System, states: Array, controls: Array, *more: Any, substeps: int) -> Array:
+        if controls.shape[1] < least[0]:
+            raise SimulationError("too stiff", "a longer share")
+        return simulate(system, states, controls, *more, substeps=substeps)
+
+    monkeypatch.setattr(posed, "simulate", picky)
+    found = posed.solve(problem, body, np.full(13, 0.2), np.zeros(13))
+    assert found.converged
+    assert found.parameters["stiffness_1"].value == pytest.approx(hand.parameters()["stiffness_1"].value, rel=0.1)
+    least[0] = 1_000_000
+    with pytest.raises(SimulationError, match="too stiff"):
+        posed.solve(problem, body, np.full(13, 0.2), np.zeros(13))
+
+
 def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatch) -> None:
     """All points of a frame err as if every joint were turned by 0.05 rad, for half a second."""
     hand = get("hand")

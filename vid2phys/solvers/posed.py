@@ -105,15 +105,29 @@ def solve_clips(
     """
     setups = [_setup(problem, body) for problem in problems]
     point = _Point(np.array(starts), problems[0].parameters.free_vector())
-    used, converged = 0, True
-    for share in shares:
-        setups, point, steps, converged = _descend(setups, point, share, iterations)
-        used += steps
+    setups, point, used, converged = _grown(setups, point, shares, iterations)
     for _ in range(_ROUNDS):
         setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(_stable(setups, point))]
         setups, point, steps, converged = _descend(setups, point, 1.0, iterations)
         used += steps
     return _solutions(setups, point, used, converged)
+
+
+def _grown(
+    setups: list[_Setup], begin: _Point, shares: Sequence[float], iterations: int
+) -> tuple[list[_Setup], _Point, int, bool]:
+    """Descents to shares of the clip, one after another; without the shortest where that led to what cannot be
+    computed: a few frames of a body that hardly moves yet make it as stiff as can be. As `_descend`."""
+    point, used, converged = begin, 0, True
+    try:
+        for share in shares:
+            setups, point, steps, converged = _descend(setups, point, share, iterations)
+            used += steps
+    except SimulationError:
+        if len(shares) == 1:
+            raise
+        return _grown(setups, begin, shares[1:], iterations)
+    return setups, point, used, converged
 
 
 def stated_by(problems: Sequence[Problem], body: PosedBody, fitted: Sequence[PosedSolution]) -> list[PosedSolution]:
