@@ -63,21 +63,17 @@ def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> No
     assert pictures.nats(truth[:2]) > pictures.nats(read[:2]) + 5.0
 
 
-def test_lost_frames_are_read_where_the_motion_says() -> None:
+def test_lost_frames_stay_lost() -> None:
     body, camera = body_and_camera("rod")
-    here, truth = window(camera, body), body.sample(np.random.default_rng(1))[None]
-    track = track_of(body, here, truth)
-    lost = replace(
-        track,
-        postures=np.full_like(truth, np.nan),
-        tracked=np.zeros(1, bool),
-        observation=replace(track.observation, visible=np.zeros_like(track.observation.visible)),
-    )
-    found = reread([photograph(body, camera, truth[0])], here, lost, body, truth, first_calibration(body), 1.0)
-    assert found.tracked.all()
-    assert found.observation.visible.all()
-    flat = [np.full((240, 320, 3), 90, np.uint8)]
-    assert reread(flat, here, lost, body, truth, first_calibration(body), 1.0) is lost, "nothing is seen"
+    here, truth = window(camera, body), np.stack([body.sample(np.random.default_rng(1))] * 2)
+    track = replace(track_of(body, here, truth), tracked=np.array([True, False]))
+    pictures = [photograph(body, camera, each) for each in truth]
+    again = reread(pictures, here, track, body, truth, first_calibration(body), 1.0)
+    assert not np.array_equal(again.postures[0], truth[0])
+    np.testing.assert_array_equal(again.postures[1], truth[1])
+    np.testing.assert_array_equal(again.tracked, track.tracked)
+    flat = [np.full((240, 320, 3), 90, np.uint8)] * 2
+    assert reread(flat, here, track, body, truth, first_calibration(body), 1.0) is track, "nothing is seen"
 
 
 def test_without_its_prior_a_posture_is_not_pulled_to_what_is_expected() -> None:

@@ -61,24 +61,29 @@ def reread(
 ) -> PostureTrack:
     """The track with frames that show the body better, or as well, at what is found from the postures expected [T, D].
 
-    What the network said is forgotten. kept: share of the body's weak prior that pulls towards what is expected.
+    What the network said is forgotten, but for the frames in which it saw no body: those stay lost. kept: share of the
+    body's weak prior that pulls towards what is expected.
     """
     solid, seen = Solid.of(body.mesh), track.observation
 
     def look(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
         i, picture = shown
         found = seen_about(picture, window, body, solid, expected[i], kept)
-        if found is None or not track.tracked[i]:
-            return found
+        if found is None:
+            return None
         evidence = evidence_of(picture, window, body, solid)
         now, then = (nats_of(evidence, window, body, each) for each in (found[0], track.postures[i]))
         return found if now > then - _NATS else None
 
-    found = list(side_by_side(look, ((i, frames[i]) for i in range(len(expected)))))
-    some = np.flatnonzero([each is not None for each in found])
-    if not len(some):
+    tried = np.flatnonzero(track.tracked)
+    found = [
+        (i, *each)
+        for i, each in zip(tried, side_by_side(look, ((i, frames[i]) for i in tried.tolist())), strict=True)
+        if each is not None
+    ]
+    if not found:
         return track
-    postures, covariance = (np.stack([found[i][part] for i in some]) for part in (0, 1))  # type: ignore[index]
+    some, postures, covariance = (np.stack(part) for part in zip(*found, strict=True))
     scale = of_postures(calibration.contour_scale, postures.shape[1])
     put = _Frames(some)
     bearings = put(seen.bearings, window.project(body.points(postures)))
@@ -87,7 +92,6 @@ def reread(
             track,
             observation=replace(seen, bearings=bearings, visible=put(seen.visible, True)),
             postures=put(track.postures, postures),
-            tracked=put(track.tracked, True),
         ),
         body,
         window,
