@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.sights import observation_of, scene_of, views_of
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.risp.tracking.branch import named
 from vid2phys.solvers import gradient, losses, newton, view
 from vid2phys.solvers.bound import cramer_rao, noisy
 from vid2phys.solvers.correlated import ClipResiduals
@@ -110,13 +110,7 @@ def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[
         away = np.linalg.norm(seen.bearings[:, names] - predicted, axis=-1)
         off[..., g] = np.where(seen.visible[:, names], away, 0.0).sum(axis=-1)
     best = off.min(axis=-1).sum(axis=-1).argmin()
-    names = order[off[best].argmin(axis=-1)]  # [F, K]
-
-    def named(values: NDArray[Any]) -> NDArray[Any]:
-        return np.take_along_axis(values, names.reshape(*names.shape, *(1,) * (values.ndim - 2)), axis=1)
-
-    changed = {n: named(getattr(seen, n)) for n in ("bearings", "covariance", "shared_basis", "visible")}
-    return replace(problem, observation=replace(seen, **changed))
+    return replace(problem, observation=named(seen, order[off[best].argmin(axis=-1)]))
 
 
 def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:

@@ -104,8 +104,9 @@ def look_again(
         ]
         with suppress(SimulationError):
             again = posed.solve_clips(anew, body, list(starts), shares=(1.0,))
-            if explained(again) >= least:
-                tracks, best, nats = read, again, explained(again)
+            better = explained(again)
+            if better >= least:
+                tracks, best, nats = read, again, better
     if best is fitted:
         return tracks, best
     tracks = [stated_alike(track, body, each.window) for each, track in zip(shown, tracks, strict=True)]

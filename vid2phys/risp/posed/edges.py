@@ -110,13 +110,13 @@ def seen_about(
 
     The rest is taken out again, so that what edges do not tell stays near but is stated to be anywhere.
     """
-    start, weak = _Posed(body, window.camera_from_base, posture), np.diag(body.spread**-2.0)
-    found = fit_edges(frame, window.camera, solid, start, weak, _MOST_STEP * body.spread)
+    weak = np.diag(body.spread**-2.0)
+    found = fit_about(frame, window, body, solid, posture, weak)
     if found is None:
         return None
-    at, information = found
-    covariance = np.linalg.inv(information / OVERCONFIDENT + kept * weak)
-    return at.posture + (1.0 - kept) * covariance @ weak @ (at.posture - posture), np.asarray(covariance)
+    at, known = found
+    covariance = np.linalg.inv(np.linalg.inv(known) - (1.0 - kept) * weak)
+    return at + (1.0 - kept) * covariance @ weak @ (at - posture), np.asarray(covariance)
 
 
 def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ they leave out is known (`left_out_m`). Linear amplitudes keep the reading of a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,12 @@ class PosedModes(PosedBody):
     def postures(self, states: Array) -> Array:
         """See `PosedBody.postures`: by least squares over the vertices."""
         moved = self.system.positions(states) - self.system.rest_m
-        modes = self._vertex_modes.reshape(len(self.names), -1)
-        return np.asarray(moved.reshape(*moved.shape[:-2], -1) @ np.linalg.pinv(modes))
+        return np.asarray(moved.reshape(*moved.shape[:-2], -1) @ self._from_vertices)
+
+    @cached_property
+    def _from_vertices(self) -> Array:
+        """Postures of what all vertices move by, [3 V, D]."""
+        return np.asarray(np.linalg.pinv(self._vertex_modes.reshape(len(self.names), -1)))
 
     def _modes_at(self, points: Array) -> Array:
         """Modes [D, P, 3] of points [P, 3] at rest."""

@@ -85,13 +85,12 @@ def reread(
         return track
     some, postures, covariance = (np.stack(part) for part in zip(*found, strict=True))
     scale = of_postures(calibration.contour_scale, postures.shape[1])
-    put = _Frames(some)
-    bearings = put(seen.bearings, window.project(body.points(postures)))
+    bearings = _put(seen.bearings, some, window.project(body.points(postures)))
     return _stating(
         replace(
             track,
-            observation=replace(seen, bearings=bearings, visible=put(seen.visible, True)),
-            postures=put(track.postures, postures),
+            observation=replace(seen, bearings=bearings, visible=_put(seen.visible, some, True)),
+            postures=_put(track.postures, some, postures),
         ),
         body,
         window,
@@ -109,26 +108,20 @@ def stated_alike(track: PostureTrack, body: PosedBody, window: Window) -> Postur
     return _stating(track, body, window, seen, smoothed(track.covariance[seen], track.observation.times_s[seen]))
 
 
-@dataclass(frozen=True)
-class _Frames:
-    """Some frames [n] of a clip."""
-
-    some: NDArray[np.int64]
-
-    def __call__(self, into: NDArray[Any], values: Any) -> NDArray[Any]:
-        """An array [T, ...] with other values [n, ...] in these frames."""
-        out = into.copy()
-        out[self.some] = values
-        return out
+def _put(into: NDArray[Any], some: NDArray[np.int64], values: NDArray[Any] | bool) -> NDArray[Any]:
+    """An array [T, ...] with other values [n, ...] in some frames [n]."""
+    out = into.copy()
+    out[some] = values
+    return out
 
 
 def _stating(
     track: PostureTrack, body: PosedBody, window: Window, some: NDArray[np.int64], covariance: Array
 ) -> PostureTrack:
     """The track with another covariance [n, D, D] of the postures of some frames [n]."""
-    seen, put, size = track.observation, _Frames(some), covariance.shape[-1]
+    seen, size = track.observation, covariance.shape[-1]
     basis = seen.shared_basis[some]
     modes = posture_modes(body, window, track.postures[some])
     basis[..., :size] = modes[..., :size] @ np.linalg.cholesky(covariance)[:, None]
-    observation = replace(seen, shared_basis=put(seen.shared_basis, basis))
-    return replace(track, observation=observation, covariance=put(track.covariance, covariance))
+    observation = replace(seen, shared_basis=_put(seen.shared_basis, some, basis))
+    return replace(track, observation=observation, covariance=_put(track.covariance, some, covariance))

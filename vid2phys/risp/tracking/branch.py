@@ -13,6 +13,7 @@ frames from the start (45 deg for a cube) cannot be told from what turns the oth
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,6 +186,14 @@ def relabelled(observation: Observation, order: NDArray[np.int64]) -> Observatio
 
     It belongs to the orientations R @ rotations[g]^T.
     """
-    inverse = np.argsort(order)
-    changed = {n: getattr(observation, n)[:, inverse] for n in ("bearings", "covariance", "shared_basis", "visible")}
+    return named(observation, np.broadcast_to(np.argsort(order), observation.visible.shape))
+
+
+def named(observation: Observation, names: NDArray[np.int64]) -> Observation:
+    """The observation with point names[t, k] of frame t as its point k. names: [T, K]."""
+
+    def ordered(values: NDArray[Any]) -> NDArray[Any]:
+        return np.take_along_axis(values, names.reshape(*names.shape, *(1,) * (values.ndim - 2)), axis=1)
+
+    changed = {n: ordered(getattr(observation, n)) for n in ("bearings", "covariance", "shared_basis", "visible")}
     return replace(observation, **changed)
