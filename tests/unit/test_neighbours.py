@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import cast
+
 import numpy as np
+import pytest
 
 from tests.unit.test_twins import CAMERA, PRIOR, SOLID, TRUTH, photograph
+from vid2phys.risp.pixels.contour import Contour
 from vid2phys.risp.pixels.neighbours import Neighbours
 from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.tracking.pose import known_pose
@@ -14,6 +19,7 @@ from vid2phys.types import Array
 COUNT, STEP = 7, np.array([0.04, 0.06, -0.02])
 ROTATION = np.stack([matrix_from_rotvec(k * STEP) @ TRUTH[0] for k in range(COUNT)])
 TRANSLATION = TRUTH[1] + np.arange(COUNT)[:, None] * np.array([0.01, -0.005, 0.01])
+NOTHING = np.zeros((2, 2, 3), np.uint8)
 WRONG = matrix_from_rotvec(np.array([0.3, -0.25, 0.0]))
 
 
@@ -51,4 +57,40 @@ def test_right_frames_and_such_as_show_nothing_stay() -> None:
     pictures[4] = np.full_like(pictures[4], 90)
     beside, changed = settled([], pictures)
     assert not changed
+    np.testing.assert_array_equal(beside.rotation, ROTATION)
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A reading of a frame whose pose and its twin explain it about as well, the twin a little better."""
+
+    truth: Array
+    twin: Array
+    place: Array
+
+    def nats(self, rotation: Array, translation: Array) -> float:
+        return self.edge_nats(rotation, translation)
+
+    def edge_nats(self, rotation: Array, translation: Array) -> float:
+        near = [np.einsum("ij,ij->", rotation, each) for each in (self.truth, self.twin)]
+        return 50.0 if near[0] > near[1] else 53.0
+
+    def fitted_from(self, rotation: Array, translation: Array) -> tuple[float, Contour]:
+        nats = self.nats(rotation, translation)
+        return nats, Contour(self.truth if nats == 50.0 else self.twin, self.place, np.eye(6), PRIOR)
+
+
+@pytest.mark.parametrize("misread", [[2], [2, 3], [1, 5]])
+def test_a_twin_that_explains_as_much_is_told_by_the_frames_about_it(misread: list[int]) -> None:
+    def reading(i: int, _: np.ndarray) -> Reading:
+        return cast(Reading, Torn(ROTATION[i], WRONG @ ROTATION[i], TRANSLATION[i]))
+
+    rotation = ROTATION.copy()
+    rotation[misread] = WRONG @ rotation[misread]
+    nats: Array = np.array([reading(i, NOTHING).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
+    beside = Neighbours(
+        [NOTHING] * COUNT,
+        *(np.arange(COUNT) / 30.0, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats),
+    )
+    assert sorted(beside.settle()) == misread
     np.testing.assert_array_equal(beside.rotation, ROTATION)

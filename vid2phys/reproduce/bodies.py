@@ -10,6 +10,8 @@ from vid2phys.errors import InputError, unknown_name
 from vid2phys.reproduce.subject import Subject
 from vid2phys.types import Mesh
 
+RIGID_READING = 7  # see `Entry`
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -60,7 +62,7 @@ def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = 
 
         return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make)
+    return Entry(name, Path(path).parent.name, command, 96, make, RIGID_READING)
 
 
 def _posed(name: str, paper: float) -> Entry:

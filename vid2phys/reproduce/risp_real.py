@@ -21,7 +21,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import InputError
 from vid2phys.io.files import sha256, write_bytes
 from vid2phys.reproduce import footage
-from vid2phys.reproduce.bodies import Entry
+from vid2phys.reproduce.bodies import RIGID_READING, Entry
 from vid2phys.reproduce.cells import Cell, Rows, assembled, missing_row
 from vid2phys.reproduce.experiments import nothing_seen
 from vid2phys.reproduce.flight_clip import FlightClip
@@ -149,7 +149,7 @@ class Bench:
 
     def cell(self, method: str) -> Cell:
         """Where the rows of a method are kept."""
-        entry = Entry(BODY, BODY, "", _VIEW_PX, lambda folder: self.subject)
+        entry = Entry(BODY, BODY, "", _VIEW_PX, lambda folder: self.subject, RIGID_READING)
         facts = [VERSION, footage.VERSION, self.recipe.digest, sha256(self.log), sha256(recorded(MESH))]
         model = self.model.folder if method == "ours" and self.model is not None else None
         return Cell(NAME, entry, method, None, self.setting, model=model, version=" ".join(map(str, facts)))
@@ -254,13 +254,14 @@ class Bench:
         from vid2phys.tasks.identify import Inputs, track_clip
         from vid2phys.tasks.known_values import INERTIA, known_values, listen
 
-        began, mesh, camera = time.monotonic(), self.subject.mesh, self.clip.film_set.camera
+        mesh, camera = self.subject.mesh, self.clip.film_set.camera
         given = {name: self.parameters[name].value for name in ("mass", *INERTIA)}
         properties, _ = listen(lambda: mass_properties(mesh))
         known = known_values(self.system, properties, given, (), None)
         clip, model = self.clip.footage.clip(self.flight.times_s), self.model or find_model(mesh)
         pose = np.asarray(camera.camera_to_world)
         inputs = Inputs(clip, mesh, camera, pose, self.system, None, model, known, ())
+        began = time.monotonic()
         result = solve(inputs, track_clip(inputs), fit=())
         if result.actions is None:
             raise InputError(result.message, "a clip in which the body is tracked")

@@ -2,15 +2,17 @@
 
 A network reads single pictures of plain bodies as a pose that looks alike, with a shadow for a face, or with a side
 left out, and outlines fitted from there stay there. In a clip the frames beside it tell: where a frame is explained
-much worse than they are, or not turned as they say, edges are fitted again from where they say that the body is, and
-the pose that explains most is taken. What is put right helps the next frame, forwards and back. A frame that has none
-beside it is fitted from poses that its own may be taken for (`twins`).
+much worse than they are, or not turned as they say, edges are fitted again from where they say that the body is. The
+likeliest path is taken through all that is found (`branch.likeliest_path`), by what it explains and by how steadily the
+body turns: the twin of a small body explains a frame about as well as its pose does. What is put right says more of
+the frames about it, in the next round. A frame that has none beside it is fitted from poses that its own may be taken
+for (`twins`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour
 from vid2phys.risp.pixels.twins import Reading
+from vid2phys.risp.tracking.branch import likeliest_path
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.sight import Image
 from vid2phys.rotations import matrix_from_quat, quat_from_matrix, slerp
@@ -28,8 +31,33 @@ _WORSE = 0.3  # than its neighbours, as a share of what they explain: a frame in
 _CLEARLY = 10.0  # nats, and by so much at least
 _BESIDE = 2  # frames to both sides
 _TURNED_RAD = 0.2  # from what they say
-_NATS = 10.0  # that another pose has to explain more
+_NATS = 10.0  # that another pose has to explain more, unless frames about it say so; by so much it may explain less
+_OVERCONFIDENT = 5.0  # by how much nats are too many, as in `turns`
+_NOTHING_SHOWN = 1e6  # cost of a pose that cannot be drawn
+_ROUNDS = 4
 _SAME = np.array([0.05, 0.05, 0.05, 0.005, 0.005, 0.01])  # modes: a start so near to another leads where that does
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pose of one frame. explained: nats of all that the frame shows, edges: of its edges alone (`Reading`). contour:
+    None for the pose that it had."""
+
+    rotation: Array
+    translation: Array
+    explained: float
+    edges: float
+    contour: Contour | None
+
+
+@dataclass
+class Doubt:
+    """A frame in doubt. found: its poses, the one that it had first. taken: which of them it has. tried: from where
+    edges were fitted."""
+
+    found: list[Found]
+    taken: int = 0
+    tried: list[tuple[Array, Array]] = field(default_factory=list)
 
 
 @dataclass
@@ -51,40 +79,58 @@ class Neighbours:
 
     def settle(self) -> dict[int, Contour]:
         """New poses of the frames that were put right."""
-        found: dict[int, Contour] = {}
-        indices = np.flatnonzero(self.known).tolist()
-        unseen = set(indices)  # frames whose neighbours have changed since they were looked at
-        for order in (indices, indices[::-1]):
-            for i in (i for i in order if i in unseen):
-                unseen.remove(i)
-                better = self._better(i)
-                if better is not None:
-                    self.nats[i], found[i] = better
-                    self.rotation[i], self.translation[i] = found[i].rotation, found[i].translation
-                    unseen.update(self._beside(i))
-        return found
+        doubts: dict[int, Doubt] = {}
+        changed = set(np.flatnonzero(self.known).tolist())
+        for _ in range(_ROUNDS):
+            for i in sorted({near for each in changed for near in (each, *self._beside(each))}):
+                self._look_about(i, doubts)
+            changed = set(self._take_likeliest(doubts))
+            if not changed:
+                break
+        taken = {i: doubt.found[doubt.taken].contour for i, doubt in doubts.items()}
+        return {i: contour for i, contour in taken.items() if contour is not None}
 
-    def _better(self, i: int) -> tuple[float, Contour] | None:
-        """What explains a frame in doubt clearly better than its pose does, and its nats of edges: from where its
-        neighbours say that the body is; without neighbours from what the pose may be taken for."""
+    def _look_about(self, i: int, doubts: dict[int, Doubt]) -> None:
+        """Adds what is found of a frame in doubt: from where its neighbours say that the body is, or without them from
+        what its pose may be taken for."""
         rotation, translation = self._expected(i)
-        off = difference(rotation[:, None], translation[:, None], rotation, translation)  # the first is the pose itself
-        far = np.linalg.norm(off[0, 1:, :3], axis=-1) > _TURNED_RAD
+        beside = difference(rotation[0], translation[0], rotation[1:], translation[1:])
+        far = np.linalg.norm(beside[:, :3], axis=-1) > _TURNED_RAD
         if far.size and not far.any() and not self._explains_little(i):
-            return None
-        new: NDArray[np.bool_] = np.any(np.abs(off) > _SAME, axis=-1)
-        starts = [k for k in range(1, len(rotation)) if np.all(new[k, :k])]
+            return
         read = self.reading(i, self.frames[i])
-        least = read.nats(rotation[0], translation[0]) + _NATS
+        if i not in doubts:
+            own = rotation[0], translation[0]
+            doubts[i] = Doubt([Found(*own, read.nats(*own), self.nats[i], None)])
+        doubt = doubts[i]
         if far.size:
-            fits = side_by_side(lambda k: read.fitted_from(rotation[k], translation[k]), starts)
+            starts = [start for start in zip(rotation, translation, strict=True) if _is_new(start, doubt.tried)]
+            fits = side_by_side(lambda start: read.fitted_from(*start), starts)
         else:
             fits = read.fitted_about(rotation[0], translation[0])
-        better = [fit for fit in fits if fit is not None and fit[0] > least]
-        if not better:
-            return None
-        best = max(better, key=lambda fit: fit[0])[1]
-        return read.edge_nats(best.rotation, best.translation), best
+        least = doubt.found[0].explained - _NATS
+        for explained, contour in (fit for fit in fits if fit is not None and fit[0] > least):
+            pose = contour.rotation, contour.translation
+            doubt.found.append(Found(*pose, explained, read.edge_nats(*pose), contour))
+
+    def _take_likeliest(self, doubts: dict[int, Doubt]) -> Iterator[int]:
+        """Moves frames to their poses of the likeliest path; which ones were moved."""
+        indices = np.flatnonzero(self.known)
+        most = max((len(doubt.found) for doubt in doubts.values()), default=1)
+        rotation = np.repeat(self.rotation[indices, None], most, axis=1)
+        cost = np.full((len(indices), most), np.inf)
+        cost[:, 0] = 0.0
+        for row, doubt in ((row, doubts[i]) for row, i in enumerate(indices.tolist()) if i in doubts):
+            count = len(doubt.found)
+            rotation[row, :count] = [pose.rotation for pose in doubt.found]
+            cost[row, :count] = [min(-pose.explained / _OVERCONFIDENT, _NOTHING_SHOWN) for pose in doubt.found]
+            cost[row, 0] -= _NATS / _OVERCONFIDENT
+        path = likeliest_path(cost, rotation, self.times_s[indices])
+        for i, k in zip(indices.tolist(), path.tolist(), strict=True):
+            if i in doubts and doubts[i].taken != k < len(doubts[i].found):
+                doubts[i].taken, pose = k, doubts[i].found[k]
+                self.rotation[i], self.translation[i], self.nats[i] = pose.rotation, pose.translation, pose.edges
+                yield i
 
     def _explains_little(self, i: int) -> bool:
         """Whether a frame's pose explains clearly fewer of its edges than poses of its neighbours explain of theirs."""
@@ -115,3 +161,11 @@ class Neighbours:
         start, end = quat_from_matrix(self.rotation[np.stack([first, second])])
         place = self.translation[first] + share[:, None] * (self.translation[second] - self.translation[first])
         return matrix_from_quat(slerp(start, end, share)), place
+
+
+def _is_new(start: tuple[Array, Array], tried: list[tuple[Array, Array]]) -> bool:
+    """Whether a start, a pose, would not lead where one does that was tried; then it is tried as well."""
+    new = all(np.any(np.abs(difference(*start, *other)) > _SAME) for other in tried)
+    if new:
+        tried.append(start)
+    return new

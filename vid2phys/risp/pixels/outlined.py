@@ -2,8 +2,7 @@
 
 What a frame's readings are off as a whole, as coefficients of the six pose modes, is replaced by what keypoints and
 outline say together; what points err by on their own stays. A frame that its neighbours put right is as they and the
-outline say. Small bodies are left as they are: below some 40 pixels
-outlines add nothing (`benchmarks/contour`).
+outline say. Small bodies are left as they are: at 20 pixels outlines add nothing, at 28 they do (`benchmarks/contour`).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from scipy.ndimage import median_filter
 
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.threads import side_by_side
@@ -26,7 +26,8 @@ from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.sight import Image, direction_and_size, in_frame_diameter
 from vid2phys.types import Array, Camera, Mesh, Observation
 
-LEAST_PX = 40.0  # in-frame diameter of the bounding sphere
+LEAST_PX = 28.0  # in-frame diameter of the bounding sphere
+_FRAMES_ABOUT = 5
 _STD_FLOOR = 1e-5
 
 
@@ -45,13 +46,12 @@ def outlined(
     solid, radius_m = Solid.of(mesh), float(np.linalg.norm(mesh.vertices, axis=1).max())
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
     prior = np.zeros((len(translation), 6, 6))
-    large: list[int] = []
-    for i in map(int, known):
-        if float(in_frame_diameter(camera, *direction_and_size(translation[i], radius_m))) < LEAST_PX:
-            continue
+    sizes = in_frame_diameter(camera, *direction_and_size(translation[known], radius_m))
+    sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
+    large = known[sizes_about >= LEAST_PX].tolist()
+    for i in large:
         shared = np.diag(_shared_std(basis[i], pose_modes(rotation[i], translation[i], seen.points_body)) ** 2)
         prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
-        large.append(i)
 
     def reading(i: int, picture: Image) -> Reading:
         return Reading(picture, camera, solid, poses.rotation[i], poses.translation[i], prior[i])

@@ -16,7 +16,6 @@ from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align import PRIOR_STD
 from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.outlined import LEAST_PX
 from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.tracking.motion import Indexed
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 _MOST, _OVERCONFIDENT = 20.0, 5.0  # nats of a frame, and by how much they are too many: as held-out looks showed
 _FRAMES = 12  # of a clip
+_LEAST_PX = 40.0  # in-frame diameter of the bounding sphere: outlines of smaller ones do not tell
 
 
 def turn_evidence(
@@ -46,7 +46,7 @@ def turn_evidence(
     nats = np.zeros((*seen.poses.cost.shape, len(shape.rotations)))
     if shape.exact or len(shape.rotations) < 2:
         return nats
-    large = np.flatnonzero((seen.diameter_px >= LEAST_PX) & np.isfinite(seen.poses.cost[:, 0]))
+    large = np.flatnonzero((seen.diameter_px >= _LEAST_PX) & np.isfinite(seen.poses.cost[:, 0]))
     some = large[np.unique(np.linspace(0, len(large) - 1, min(_FRAMES, len(large))).round().astype(int))]
 
     def of_frame(shown: tuple[int, NDArray[np.uint8]]) -> Array:
