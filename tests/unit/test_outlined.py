@@ -42,9 +42,10 @@ def test_readings_follow_the_outline(depth: float, changes: bool) -> None:
     rotation, translation = moved(ROTATION, truth, STEP)
     seen, poses = reading(rotation, translation), known_pose(rotation[None], translation[None])
     poses = replace(poses, covariance=np.eye(6)[None] * 1e-10)
-    better, fitted = outlined([picture], CAMERA, MESH, seen, poses, Calibration())
+    better, fitted, nats = outlined([picture], CAMERA, MESH, seen, poses, Calibration())
     exact = project_points(ROTATION, truth, POINTS)
     before, after = (np.abs(s.bearings[0] - exact).max() for s in (seen, better))
+    assert bool(nats[0] > 0.0) == changes
     if not changes:
         np.testing.assert_array_equal(better.bearings, seen.bearings)
         np.testing.assert_array_equal(fitted.translation, poses.translation)

@@ -15,6 +15,7 @@ from vid2phys.risp.pixels.align import moved
 from vid2phys.risp.pixels.painted import painted
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.geometry import project_points
+from vid2phys.risp.tracking.track import corrected
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.rotations import matrix_from_rotvec
 
@@ -40,9 +41,13 @@ def test_colours_mend_find_and_lose_frames() -> None:
         visible=np.broadcast_to(track.tracked[:, None], (6, 8)).copy(),
     )
     frames = FrameStore(HeldFrames(np.stack(pictures)), CAMERA.width, CAMERA.height)
-    found = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, replace(track, observation=observation), Calibration())
-    np.testing.assert_array_equal(found.tracked, [True] * 5 + [False])
-    assert not found.observation.visible[5].any()
+    read = replace(track, observation=observation)
+    found, explained = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, read, Calibration())
+    np.testing.assert_array_equal(explained, [True] * 5 + [False])
+    np.testing.assert_array_equal(found.poses.rotation[5], read.poses.rotation[5])
+    gone = corrected(read, frames, CAMERA, painted_cube(BLOCKS), PAINT, Calibration())
+    np.testing.assert_array_equal(gone.tracked, explained)
+    assert not gone.observation.visible[5].any()
     cosine = 0.5 * (np.einsum("tij,tij->t", found.poses.rotation[:5], true[:5]) - 1.0)
     assert np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))).max() < 1.5
     places = project_points(found.poses.rotation[:5], found.poses.translation[:5], POINTS)

@@ -20,7 +20,6 @@ from vid2phys.reproduce.rigid import ASIDE, SIZE
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.turns import turn_evidence
 from vid2phys.risp.posed.body import PosedBody
@@ -30,7 +29,7 @@ from vid2phys.risp.posed.track import PostureTrack, track_postures
 from vid2phys.risp.tracking.branch import relabelled
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.sight import direction_and_size, look
-from vid2phys.risp.tracking.track import label
+from vid2phys.risp.tracking.track import corrected, label
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.risp.tracking.view import View, in_frame, make_view, view_to_bearings
 from vid2phys.rotations import invert_transform, matrix_from_quat
@@ -139,8 +138,7 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     found = label(times, indices, read, told, camera, model, calibration, tilt_std_rad=None)
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
-    better, poses = outlined(store, camera, mesh, found.observation, found.poses, calibration)
-    return _in_known_branch(experiment, replace(found, observation=better, poses=poses).clocked(), model)
+    return _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)
 
 
 def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:

@@ -115,8 +115,10 @@ class Neighbours:
 
     def _take_likeliest(self, doubts: dict[int, Doubt]) -> Iterator[int]:
         """Moves frames to their poses of the likeliest path; which ones were moved."""
+        if not doubts:
+            return
         indices = np.flatnonzero(self.known)
-        most = max((len(doubt.found) for doubt in doubts.values()), default=1)
+        most = max(len(doubt.found) for doubt in doubts.values())
         rotation = np.repeat(self.rotation[indices, None], most, axis=1)
         cost = np.full((len(indices), most), np.inf)
         cost[:, 0] = 0.0

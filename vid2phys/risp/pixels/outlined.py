@@ -39,8 +39,9 @@ def outlined(
     poses: Pose,
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
-) -> tuple[Observation, Pose]:
-    """Observation and poses [T] (camera_from_body, NaN where lost) after fitting the outlines of all frames."""
+) -> tuple[Observation, Pose, Array]:
+    """Observation and poses [T] (camera_from_body, NaN where lost) after fitting the outlines of all frames, and how
+    well these explain the frames' edges, [T] nats: minus infinity where the body is lost or small."""
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
     solid, radius_m = Solid.of(mesh), float(np.linalg.norm(mesh.vertices, axis=1).max())
@@ -87,7 +88,7 @@ def outlined(
     # outlines mistake the same look for the same thing for longer than the network does
     correlation_s = np.maximum(seen.correlation_time_s, bool(fitted) * np.array(calibration.contour_correlation_s))
     better = replace(seen, bearings=bearings, shared_basis=basis, correlation_time_s=correlation_s)
-    return better, replace(poses, rotation=rotation, translation=translation)
+    return better, replace(poses, rotation=rotation, translation=translation), nats
 
 
 def _shared_std(basis: Array, modes: Array) -> Array:

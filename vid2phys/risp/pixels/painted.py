@@ -116,11 +116,11 @@ def painted(
     track: Track,
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
-) -> Track:
+) -> tuple[Track, NDArray[np.bool_]]:
     """The track with poses and readings of all frames moved to where the paint of the mesh says the body is.
 
-    Frames that were lost are found where a neighbour's pose explains them; those that nothing explains are lost,
-    whatever was read there.
+    Frames that were lost are found where a neighbour's pose explains them. Also which frames [T] the paint explains:
+    the others are as they were read.
     """
     body, count = _Body(frames, camera, paint, Patches(mesh)), len(track.tracked)
     fits: list[_Fit | None] = [None] * count
@@ -130,7 +130,7 @@ def painted(
     _settle_mirrored(body, track.observation.times_s, fits)
     least = _least(fits)
     believed = {i: fit for i, fit in enumerate(fits) if fit is not None and fit.rank >= least}
-    return _moved(track, camera, believed, calibration)
+    return _moved(track, camera, believed, calibration), np.isin(np.arange(count), list(believed))
 
 
 def _settle_mirrored(body: _Body, times_s: Array, fits: list[_Fit | None]) -> None:
@@ -210,10 +210,6 @@ def _moved(track: Track, camera: Camera, fits: dict[int, _Fit], calibration: Cal
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
     covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
     fields = {name: getattr(poses, name).copy() for name in ("rotation", "translation", "covariance", "inliers")}
-    unexplained = np.setdiff1d(np.flatnonzero(tracked), list(fits))
-    tracked[unexplained], quality[unexplained], visible[unexplained] = False, 0.0, False
-    for name in ("rotation", "translation", "covariance"):
-        fields[name][unexplained] = np.nan
     for i, fit in fits.items():
         modes = pose_modes(fit.rotation, fit.translation, seen.points_body)
         bearings[i] = project_points(fit.rotation, fit.translation, seen.points_body)  # readings may be far from it

@@ -41,6 +41,7 @@ _BATCH = 16
 _HYPOTHESES = 3
 _MIN_POINTS = 6
 _TILT_CAP_NATS = 8.0
+_EDGES_SHARE = 0.25  # of what the edges of explained frames tell, that others have to tell
 
 
 @one_thread()
@@ -93,10 +94,30 @@ def track(
     found = filled(found, watch, frames)
     if mesh is None:
         return found.clocked()
+    return corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0))
+
+
+def corrected(
+    found: Track,
+    frames: FrameStore,
+    camera: Camera,
+    mesh: Mesh,
+    paint: Paint | None,
+    calibration: Calibration,
+    progress: Callable[[float], None] | None = None,
+) -> Track:
+    """A labelled track, corrected by what is painted on the object, if anything, and by its outline.
+
+    A frame that the paint does not explain is lost, whatever was read there, unless its edges are seen as they are in
+    frames that it does explain.
+    """
+    explained = found.tracked
     if paint is not None:
-        found = painted(frames, camera, mesh, paint, found, calibration, _part(progress, 0.9, 1.0))
-    seen, poses = outlined(frames, camera, mesh, found.observation, found.poses, calibration, _part(progress, 0.9, 1.0))
-    return replace(found, observation=seen, poses=poses).clocked()
+        found, explained = painted(frames, camera, mesh, paint, found, calibration, progress)
+    seen, poses, nats = outlined(frames, camera, mesh, found.observation, found.poses, calibration, progress)
+    found = replace(found, observation=seen, poses=poses)
+    least = _EDGES_SHARE * float(np.median(nats[explained])) if explained.any() else np.inf
+    return found.without(found.tracked & ~explained & ~(nats > max(least, 0.0))).clocked()
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:

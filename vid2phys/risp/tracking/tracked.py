@@ -68,6 +68,24 @@ class Track:
         clock = error_clock(self.observation.times_s, self.poses.rotation)
         return replace(self, observation=replace(self.observation, error_clock_s=clock))
 
+    def without(self, lost: NDArray[np.bool_]) -> Track:
+        """With the object lost in some frames [T], too."""
+        if not lost.any():
+            return self
+        tracked, element, visible = self.tracked & ~lost, self.element.copy(), self.observation.visible.copy()
+        element[lost], visible[lost] = -1, False
+        poses = {name: getattr(self.poses, name).copy() for name in ("rotation", "translation", "covariance")}
+        for values in poses.values():
+            values[lost] = np.nan
+        return replace(
+            self,
+            observation=replace(self.observation, visible=visible),
+            poses=replace(self.poses, **poses),
+            tracked=tracked,
+            quality=np.where(lost, 0.0, self.quality),
+            element=element,
+        )
+
     def seeing(
         self,
         indices: NDArray[np.int64],
