@@ -23,6 +23,7 @@ from vid2phys.risp.pixels.contour import Contour
 from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.tracking.branch import likeliest_path
 from vid2phys.risp.tracking.motion import Indexed
+from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.sight import Image
 from vid2phys.rotations import matrix_from_quat, quat_from_matrix, slerp
 from vid2phys.types import Array
@@ -66,7 +67,7 @@ class Neighbours:
 
     reading: what was read in a frame, from its index and its picture. known: [T], whether anything was. rotation,
     translation: [T] camera_from_body as outlines have it, and nats [T], how well that explains their edges
-    (`Reading.edge_nats`); `settle` changes all three.
+    (`Reading.edge_nats`); `settle` changes all three. also: poses [T] that the frames may have as well, NaN for none.
     """
 
     frames: Indexed
@@ -76,6 +77,7 @@ class Neighbours:
     rotation: Array
     translation: Array
     nats: Array
+    also: Pose | None = None
 
     def settle(self) -> dict[int, Contour]:
         """New poses of the frames that were put right."""
@@ -146,7 +148,7 @@ class Neighbours:
 
     def _expected(self, i: int) -> tuple[Array, Array]:
         """A frame's pose, and where the frames beside it say that the body is: between them, going on from two of
-        them, or turned as one of them. Rotations [N, 3, 3], translations [N, 3]."""
+        them, or turned as one of them; and what else it may have. Rotations [N, 3, 3], translations [N, 3]."""
         beside = self._beside(i)
         before, after = [k for k in beside if k < i], [k for k in beside if k > i]
         pairs = [(before[-1:], after[:1]), (before[-2:-1], before[-1:]), (after[1:2], after[:1])]
@@ -154,7 +156,11 @@ class Neighbours:
         moved, place = self._along(ends[:, 0], ends[:, 1], i)
         turned = [*before[-1:], *after[:1]]
         rotation = np.concatenate([self.rotation[[i]], moved, self.rotation[turned]])
-        return rotation, np.concatenate([self.translation[[i]], place, self.translation[[i] * len(turned)]])
+        translation = np.concatenate([self.translation[[i]], place, self.translation[[i] * len(turned)]])
+        if self.also is None or not np.isfinite(self.also.translation[i]).all():
+            return rotation, translation
+        also = self.also[[i]]
+        return np.concatenate([rotation, also.rotation]), np.concatenate([translation, also.translation])
 
     def _along(self, first: NDArray[np.int64], second: NDArray[np.int64], i: int) -> tuple[Array, Array]:
         """Where bodies are at frame i that move evenly from their poses in frames first [N] to those in second [N]."""

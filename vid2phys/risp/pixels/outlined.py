@@ -39,9 +39,13 @@ def outlined(
     poses: Pose,
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
+    also: Pose | None = None,
 ) -> tuple[Observation, Pose, Array]:
     """Observation and poses [T] (camera_from_body, NaN where lost) after fitting the outlines of all frames, and how
-    well these explain the frames' edges, [T] nats: minus infinity where the body is lost or small."""
+    well these explain the frames' edges, [T] nats: minus infinity where the body is lost or small.
+
+    also: poses [T] that frames may have as well, NaN for none.
+    """
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
     solid, radius_m = Solid.of(mesh), float(np.linalg.norm(mesh.vertices, axis=1).max())
@@ -78,7 +82,7 @@ def outlined(
     for i, contour in fitted.items():
         rotation[i], translation[i] = contour.rotation, contour.translation
     shown = np.isin(np.arange(len(translation)), large)
-    beside = Neighbours(frames, seen.times_s, reading, shown, rotation, translation, nats)
+    beside = Neighbours(frames, seen.times_s, reading, shown, rotation, translation, nats, also)
     for i, contour in beside.settle().items():
         bearings[i] = project_points(contour.rotation, contour.translation, seen.points_body)  # what was read is wrong
         fitted[i] = contour
