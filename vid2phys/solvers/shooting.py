@@ -22,6 +22,7 @@ from vid2phys.types import Array, Parameters
 SUBSTEPS = 2
 STUDENT_DOF = 5.0
 FINE_STEP_S = 0.01
+_MOST_ALIKE = 1.0 - 1e-9  # correlation of neighbouring frames: the clock of their errors may stand still
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def whitening(problem: Problem) -> Array:
     seen = problem.observation
     frames, points = seen.visible.shape
     step = np.gradient(seen.error_clock_s)[:, None]
-    rho = np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9))
+    rho = np.minimum(np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9)), _MOST_ALIKE)
     basis = seen.shared_basis.reshape(frames, 2 * points, -1) * np.sqrt((1.0 + rho) / (1.0 - rho))[:, None]
     total = basis @ np.swapaxes(basis, 1, 2)
     for k in range(points):
