@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,18 +29,23 @@ def degrees_off(rotation: Array) -> Array:
     return np.degrees(np.linalg.norm(turn, axis=-1))
 
 
-def settled(misread: list[int], pictures: list[np.ndarray]) -> tuple[Neighbours, list[int]]:
-    rotation = ROTATION.copy()
+def neighbours(
+    misread: list[int], pictures: list[np.ndarray], reading: Callable[[int, np.ndarray], Reading], step_s: float
+) -> Neighbours:
+    rotation, times = ROTATION.copy(), step_s * np.arange(COUNT)
     rotation[misread] = WRONG @ rotation[misread]
-    read = known_pose(rotation.copy(), TRANSLATION)
+    nats: Array = np.array([reading(i, pictures[i]).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
+    return Neighbours(pictures, times, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats)
+
+
+def settled(misread: list[int], pictures: list[np.ndarray]) -> tuple[Neighbours, list[int]]:
+    read = ROTATION.copy()
+    read[misread] = WRONG @ read[misread]
 
     def reading(i: int, picture: np.ndarray) -> Reading:
-        return Reading(picture, CAMERA, SOLID, read.rotation[i], read.translation[i], PRIOR)
+        return Reading(picture, CAMERA, SOLID, read[i], TRANSLATION[i], PRIOR)
 
-    nats: Array = np.array([reading(i, pictures[i]).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
-    times: Array = np.linspace(0.0, 0.6, COUNT)
-    known = np.ones(COUNT, bool)
-    beside = Neighbours(pictures, times, reading, known, rotation, TRANSLATION.copy(), nats)
+    beside = neighbours(misread, pictures, reading, 0.1)
     return beside, sorted(beside.settle())
 
 
@@ -58,6 +64,22 @@ def test_right_frames_and_such_as_show_nothing_stay() -> None:
     beside, changed = settled([], pictures)
     assert not changed
     np.testing.assert_array_equal(beside.rotation, ROTATION)
+
+
+def test_a_frame_alone_is_told_from_its_twins_whatever_else_it_may_have() -> None:
+    wrong, place, picture = WRONG @ ROTATION[:1], TRANSLATION[:1], photograph(ROTATION[0], TRANSLATION[0])
+
+    def reading(_: int, picture: np.ndarray) -> Reading:
+        return Reading(picture, CAMERA, SOLID, wrong[0], place[0], PRIOR)
+
+    nats = np.array([reading(0, picture).edge_nats(wrong[0], place[0])])
+    for also in (None, known_pose(wrong, place)):
+        alone = Neighbours(
+            [picture], np.zeros(1), reading, np.ones(1, bool), wrong.copy(), place.copy(), nats.copy(), also
+        )
+        assert list(alone.settle()) == [0]
+        turn = rotvec_from_quat(quat_from_matrix(ROTATION[0].T @ alone.rotation[0]))
+        assert np.degrees(np.linalg.norm(turn)) < 1.0
 
 
 @dataclass(frozen=True)
@@ -85,12 +107,6 @@ def test_a_twin_that_explains_as_much_is_told_by_the_frames_about_it(misread: li
     def reading(i: int, _: np.ndarray) -> Reading:
         return cast(Reading, Torn(ROTATION[i], WRONG @ ROTATION[i], TRANSLATION[i]))
 
-    rotation = ROTATION.copy()
-    rotation[misread] = WRONG @ rotation[misread]
-    nats: Array = np.array([reading(i, NOTHING).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
-    beside = Neighbours(
-        [NOTHING] * COUNT,
-        *(np.arange(COUNT) / 30.0, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats),
-    )
+    beside = neighbours(misread, [NOTHING] * COUNT, reading, 1.0 / 30.0)
     assert sorted(beside.settle()) == misread
     np.testing.assert_array_equal(beside.rotation, ROTATION)

@@ -53,7 +53,7 @@ _NOTES = [
     "`state_error_hidden`: of joints that the frame does not show: both keypoints of the link that the joint moves lie "
     "more than 1.5 finger radii behind the surface of another link, at the true posture.",
     "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the posture that "
-    "was read, of rigid bodies of at least 40 px from the pose that was read and from those it may be mistaken for, of "
+    "was read, of rigid bodies of at least 28 px from the pose that was read and from those it may be mistaken for, of "
     "which the one is taken that explains most edges; then the branch by front map and paint.",
     "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
     "command), else trained here by the same recipe.",

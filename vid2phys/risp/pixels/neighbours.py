@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +42,12 @@ _SAME = np.array([0.05, 0.05, 0.05, 0.005, 0.005, 0.01])  # modes: a start so ne
 
 @dataclass(frozen=True)
 class Found:
-    """A pose of one frame. explained: nats of all that the frame shows, edges: of its edges alone (`Reading`). contour:
-    None for the pose that it had."""
+    """A pose of one frame. explained: nats of all that the frame shows (`Reading.nats`). contour: None for the pose
+    that it had."""
 
     rotation: Array
     translation: Array
     explained: float
-    edges: float
     contour: Contour | None
 
 
@@ -96,24 +96,21 @@ class Neighbours:
         """Adds what is found of a frame in doubt: from where its neighbours say that the body is, or without them from
         what its pose may be taken for."""
         rotation, translation = self._expected(i)
-        beside = difference(rotation[0], translation[0], rotation[1:], translation[1:])
-        far = np.linalg.norm(beside[:, :3], axis=-1) > _TURNED_RAD
-        if far.size and not far.any() and not self._explains_little(i):
+        off = difference(rotation[0], translation[0], rotation[1:], translation[1:])
+        alone, far = not self._beside(i), np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
+        if not alone and not far.any() and not self._explains_little(i):
             return
-        read = self.reading(i, self.frames[i])
+        read, own = self.reading(i, self.frames[i]), (rotation[0], translation[0])
         if i not in doubts:
-            own = rotation[0], translation[0]
-            doubts[i] = Doubt([Found(*own, read.nats(*own), self.nats[i], None)])
+            doubts[i] = Doubt([Found(*own, read.nats(*own), None)], tried=[own] if alone else [])
         doubt = doubts[i]
-        if far.size:
-            starts = [start for start in zip(rotation, translation, strict=True) if _is_new(start, doubt.tried)]
-            fits = side_by_side(lambda start: read.fitted_from(*start), starts)
-        else:
-            fits = read.fitted_about(rotation[0], translation[0])
+        starts = [start for start in zip(rotation, translation, strict=True) if _is_new(start, doubt.tried)]
+        fits = chain(
+            side_by_side(lambda start: read.fitted_from(*start), starts), read.fitted_about(*own) if alone else ()
+        )
         least = doubt.found[0].explained - _NATS
         for explained, contour in (fit for fit in fits if fit is not None and fit[0] > least):
-            pose = contour.rotation, contour.translation
-            doubt.found.append(Found(*pose, explained, read.edge_nats(*pose), contour))
+            doubt.found.append(Found(contour.rotation, contour.translation, explained, contour))
 
     def _take_likeliest(self, doubts: dict[int, Doubt]) -> Iterator[int]:
         """Moves frames to their poses of the likeliest path; which ones were moved."""
@@ -133,7 +130,8 @@ class Neighbours:
         for i, k in zip(indices.tolist(), path.tolist(), strict=True):
             if i in doubts and doubts[i].taken != k < len(doubts[i].found):
                 doubts[i].taken, pose = k, doubts[i].found[k]
-                self.rotation[i], self.translation[i], self.nats[i] = pose.rotation, pose.translation, pose.edges
+                self.rotation[i], self.translation[i] = pose.rotation, pose.translation
+                self.nats[i] = self.reading(i, self.frames[i]).edge_nats(pose.rotation, pose.translation)
                 yield i
 
     def _explains_little(self, i: int) -> bool:

@@ -111,14 +111,16 @@ def corrected(
     A frame that the paint does not explain is lost, whatever was read there, unless its edges are seen as they are in
     frames that it does explain.
     """
-    explained, also = found.tracked, None
+    also = explained = None
     if paint is not None:
         also = found.poses
         found, explained = painted(frames, camera, mesh, paint, found, calibration, progress)
     seen, poses, nats = outlined(frames, camera, mesh, found.observation, found.poses, calibration, progress, also)
     found = replace(found, observation=seen, poses=poses)
-    least = _EDGES_SHARE * float(np.median(nats[explained])) if explained.any() else np.inf
-    return found.without(found.tracked & ~explained & ~(nats > max(least, 0.0))).clocked()
+    if explained is not None:
+        least = _EDGES_SHARE * float(np.median(nats[explained])) if explained.any() else np.inf
+        found = found.without(found.tracked & ~explained & ~(nats > max(least, 0.0)))
+    return found.clocked()
 
 
 def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:
