@@ -83,7 +83,8 @@ def of_run(run: Path) -> Seen:
 
 def of_clip(clip: Path, mesh: Path, camera: Path, model: Path) -> Seen:
     """What the tracker sees of a rigid body."""
-    options = {name: None for name in ("camera_pose", "actions", "params", "set_values", "observation")}
+    nothing = ("camera_pose", "actions", "params", "set_values", "observation", "priors", "bounds")
+    options: dict[str, Any] = dict.fromkeys(nothing)
     options |= {"clip": clip, "mesh": mesh, "camera": camera, "model": model, "system": "rigid_contact", "fit": ()}
     inputs = read_inputs(options | {"mesh_units": "m", "method": "smoothing"})
     tracked = track_clip(inputs).poses

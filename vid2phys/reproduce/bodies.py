@@ -10,7 +10,7 @@ from vid2phys.errors import InputError, unknown_name
 from vid2phys.reproduce.subject import Subject
 from vid2phys.types import Mesh
 
-RIGID_READING = 7  # see `Entry`
+RIGID_READING, PAINTED_READING = 7, 8  # see `Entry`
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ def _mesh(path: str) -> Mesh:
     return load_mesh(found, "m")
 
 
-def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = True) -> Entry:
+def _rigid(
+    name: str, path: str, system: str, paper: float, *, labelled: bool = True, reading: int = RIGID_READING
+) -> Entry:
     command = _command(f"--mesh {Path(path).name} --system {system}")
 
     def make(_: Path) -> Subject:
@@ -62,7 +64,7 @@ def _rigid(name: str, path: str, system: str, paper: float, *, labelled: bool = 
 
         return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make, RIGID_READING)
+    return Entry(name, Path(path).parent.name, command, 96, make, reading)
 
 
 def _posed(name: str, paper: float) -> Entry:
@@ -80,7 +82,7 @@ def _posed(name: str, paper: float) -> Entry:
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
 _ENTRIES = (
     _rigid("quadrotor", "samples/quadrotor/quad.obj", "quadrotor", 0.15),
-    _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16),
+    _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16, reading=PAINTED_READING),
     _rigid("cube-plain", "samples/cube/cube.obj", "rigid_contact", 0.16, labelled=False),
     _posed("hand", 0.10),
     _posed("rod", 0.019),

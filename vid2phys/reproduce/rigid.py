@@ -127,9 +127,11 @@ class RigidSubject(Subject):
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
-        """Points, pose by PnP and edges (`twins.settle`), its branch by front map, paint and shape (`turns`)."""
+        """Points, pose by PnP and edges (`twins.settle`), its branch by front map, paint and shape (`turns`); of a
+        painted body pose and branch by all together (`lone`)."""
         from vid2phys.risp.calibration.error_model import Calibration
         from vid2phys.risp.pixels.creases import Solid
+        from vid2phys.risp.pixels.lone import Lone
         from vid2phys.risp.pixels.outlined import LEAST_PX
         from vid2phys.risp.pixels.paint import Paint
         from vid2phys.risp.pixels.turns import turn_evidence
@@ -141,12 +143,14 @@ class RigidSubject(Subject):
         calibration, shape = Calibration.from_dict(model.calibration), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
         paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
+        lone = Lone.of(self.mesh, shape.rotations, shape.center) if edges else None
 
         def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
             best = seen.poses[0, 0]
             rotation, translation = best.rotation, best.translation
-            if edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX:
+            large = edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX
+            if large:
                 prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
                 contour = settle(picture, camera, solid, rotation, translation, prior)
                 if contour is not None:
@@ -158,8 +162,9 @@ class RigidSubject(Subject):
             if edges:
                 found = found + turn_evidence([picture], [0], seen, camera, solid, shape)
             turn = shape.rotations[int(np.argmax(found[0, 0]))].T
-            pose = make_transform(rotation, translation)
-            return pose @ make_transform(turn, shape.center - turn @ shape.center)
+            pose = make_transform(rotation, translation) @ make_transform(turn, shape.center - turn @ shape.center)
+            told = lone.settle(picture, camera, pose[:3, :3], pose[:3, 3]) if lone is not None and large else None
+            return pose if told is None else make_transform(told.rotation, told.translation)
 
         return self._read(frames, seed, read_one)
 

@@ -20,6 +20,7 @@ from vid2phys.reproduce.rigid import ASIDE, SIZE
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.lone import Lone, settled_alone
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.turns import turn_evidence
 from vid2phys.risp.posed.body import PosedBody
@@ -138,7 +139,9 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     found = label(times, indices, read, told, camera, model, calibration, tilt_std_rad=None)
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
-    return _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)
+    found = _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)
+    lone = Lone.of(mesh, model.rotations, model.center)
+    return found if lone is None else settled_alone(store, camera, lone, found, calibration)
 
 
 def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:

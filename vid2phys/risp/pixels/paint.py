@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.risp.shape.surface import surface_points, texture_color
@@ -80,17 +81,24 @@ class Paint:
 
     def evidence(self, seen: Sightings, frames: Sequence[Image], camera: Camera) -> Array:
         """Log-likelihood [N, H, G] of orientations R @ rotations[g]^T of N looks' H poses, the best at zero."""
-        import cv2
-
         poses = seen.poses
         out = np.zeros((*poses.cost.shape, len(self.colors)))
         for n, (view, frame) in enumerate(zip(seen.views, frames, strict=True)):
-            picture = np.asarray(cv2.GaussianBlur(resample(frame, camera, view), (0, 0), 0.8), dtype=np.uint8)
+            picture = soft_view(frame, camera, view)
             for h in np.flatnonzero(np.isfinite(poses.cost[n])):
-                out[n, h] = self._compare(view, picture, poses.rotation[n, h], poses.translation[n, h])
+                out[n, h] = self.turn_nats(self.shown(view, picture, poses.rotation[n, h], poses.translation[n, h]))
         return out
 
-    def _compare(self, view: View, picture: Image, rotation: Array, translation: Array) -> Array:
+    def turn_nats(self, seen: Shown) -> Array:
+        """Log-likelihood [G] of the orientations R @ rotations[g]^T of a look at the body as R, the best at zero."""
+        if seen.points.sum() < _LEAST:
+            return np.zeros(len(self.colors))
+        misfits = [seen.lit(color).misfit for color in self.colors]
+        logs = -0.5 * seen.points.sum() / _CORRELATED * np.log(misfits)
+        return np.asarray(np.maximum(logs - logs.max(), -_MOST_NATS))
+
+    def shown(self, view: View, picture: Image, rotation: Array, translation: Array) -> Shown:
+        """What a view's picture [S, S, 3] shows of the body at a pose camera_from_body."""
         import cv2
 
         normals = self.normals @ rotation.T
@@ -98,13 +106,32 @@ class Paint:
         facing = -(normals * sight).sum(axis=1) / np.linalg.norm(sight, axis=1)
         pixels = bearings_to_view(view, project_points(rotation, translation, self.points))
         seen = (facing > _GRAZING) & (np.abs(pixels - 0.5 * (view.size - 1)) < 0.5 * view.size - 1.0).all(axis=1)
-        if seen.sum() < _LEAST:
-            return np.zeros(len(self.colors))
         x, y = pixels[seen].astype(np.float32).T
-        found = cv2.remap(picture, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
-        misfits = [Light.fit(found, color[seen], normals[seen]).misfit for color in self.colors]
-        logs = -0.5 * seen.sum() / _CORRELATED * np.log(misfits)
-        return np.asarray(np.maximum(logs - logs.max(), -_MOST_NATS))
+        found = cv2.remap(picture, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0] if seen.any() else np.zeros((0, 3))
+        return Shown(seen, found.astype(float) / 255.0, normals[seen])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a picture shows of a painted body at a pose. points: [N], which are seen. colors: [M, 3] in 0..1 under
+    these M, and normals [M, 3] in camera axes."""
+
+    points: NDArray[np.bool_]
+    colors: Array
+    normals: Array
+
+    def lit(self, color: Array) -> Light:
+        """The light that explains it best by colours [N, 3] of the body's points."""
+        return Light.fit(self.colors, color[self.points], self.normals)
+
+    def explained(self, color: Array) -> tuple[float, float]:
+        """The share of the variation that colours [N, 3] of the body's points explain, and how many nats better than no
+        paint they do."""
+        count = float(self.points.sum())
+        if count < _LEAST:
+            return 0.0, 0.0
+        share = self.lit(color).explained(self.colors, self.normals)
+        return share, -0.5 * count / _CORRELATED * float(np.log(max(1.0 - share, 1e-9)))
 
 
 @dataclass(frozen=True)
@@ -147,6 +174,13 @@ class Light:
         """The share of the variation that is explained by more than a plain body in some light."""
         plain = Light.fit(found, np.broadcast_to(found.mean(axis=0), found.shape), normals, trust)
         return 1.0 - self.misfit / plain.misfit
+
+
+def soft_view(frame: Image, camera: Camera, view: View) -> Image:
+    """A view of a frame, a little out of focus, as paint is compared with it."""
+    import cv2
+
+    return np.asarray(cv2.GaussianBlur(resample(frame, camera, view), (0, 0), 0.8), dtype=np.uint8)
 
 
 def _soft(

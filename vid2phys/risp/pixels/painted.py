@@ -42,7 +42,7 @@ _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] in the modes of `align.moved`, as far
     as it is to be believed. score: the share of the pieces that agree (by_pieces), or of the picture that colours
     explain."""
@@ -60,7 +60,7 @@ class _Fit:
 
 
 @dataclass(frozen=True)
-class _Body:
+class PaintedBody:
     """A painted body in the frames of one clip."""
 
     frames: Indexed
@@ -68,7 +68,7 @@ class _Body:
     paint: Paint
     patches: Patches
 
-    def fit(self, i: int, rotation: Array, translation: Array) -> _Fit | None:
+    def fit(self, i: int, rotation: Array, translation: Array) -> Fit | None:
         """The pose in frame i near a known one, by pieces; by all colours where pieces do not say."""
         frame = self.frames[i]
         by_pieces = self._by_pieces(frame, rotation, translation)
@@ -78,29 +78,29 @@ class _Body:
         if by_colours is None:
             return None
         nearer = self._by_pieces(frame, by_colours.rotation, by_colours.translation)  # which do not reach as far
-        return nearer or _Fit(
+        return nearer or Fit(
             *(by_colours.rotation, by_colours.translation, by_colours.information / _OVERCONFIDENT),
             *(by_colours.score, False),
         )
 
-    def _by_pieces(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> _Fit | None:
+    def _by_pieces(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> Fit | None:
         found = self.patches.fit(frame, self.camera, rotation, translation)
         if found is None or found.share < _LEAST_PIECES:
             return None
-        return _Fit(found.rotation, found.translation, found.information, found.share, True)
+        return Fit(found.rotation, found.translation, found.information, found.share, True)
 
-    def mirrored(self, i: int, fit: _Fit) -> _Fit | None:
+    def mirrored(self, i: int, fit: Fit) -> Fit | None:
         """The fit from the pose that looks almost the same on the side that faces the camera."""
         return self.fit(i, *mirrored(self.paint, fit.rotation, fit.translation))
 
-    def other(self, i: int, fit: _Fit) -> _Fit:
+    def other(self, i: int, fit: Fit) -> Fit:
         """The same by pieces alone; the fit itself where it is the only one."""
         found = self._by_pieces(self.frames[i], *mirrored(self.paint, fit.rotation, fit.translation))
         return found or fit
 
-    def searched(self, i: int, bearings: Array) -> _Fit | None:
+    def searched(self, i: int, bearings: Array) -> Fit | None:
         """The best fit from any orientation at the place where the body's points [K, 2] were read."""
-        best: _Fit | None = None
+        best: Fit | None = None
         for rotation, translation in search(self.frames[i], self.camera, self.paint, bearings):
             best = _better(best, self.fit(i, rotation, translation))
             if best is not None and best.by_pieces:
@@ -122,8 +122,8 @@ def painted(
     Frames that were lost are found where a neighbour's pose explains them. Also which frames [T] the paint explains:
     the others are as they were read.
     """
-    body, count = _Body(frames, camera, paint, Patches(mesh)), len(track.tracked)
-    fits: list[_Fit | None] = [None] * count
+    body, count = PaintedBody(frames, camera, paint, Patches(mesh)), len(track.tracked)
+    fits: list[Fit | None] = [None] * count
     for way, order in enumerate((range(count), range(count - 1, -1, -1))):
         told = None if progress is None else _half(progress, way)
         _pass(body, track, fits, order, told)
@@ -133,7 +133,7 @@ def painted(
     return _moved(track, camera, believed, calibration), np.isin(np.arange(count), list(believed))
 
 
-def _settle_mirrored(body: _Body, times_s: Array, fits: list[_Fit | None]) -> None:
+def _settle_mirrored(body: PaintedBody, times_s: Array, fits: list[Fit | None]) -> None:
     """Of a flat side tilted this way and that, what goes on through the frames and shows more pieces in all of them."""
     known = [i for i, fit in enumerate(fits) if fit is not None and fit.by_pieces]
     if not known:
@@ -145,7 +145,7 @@ def _settle_mirrored(body: _Body, times_s: Array, fits: list[_Fit | None]) -> No
         fits[i] = pair[chosen]
 
 
-def _least(fits: list[_Fit | None]) -> tuple[bool, float]:
+def _least(fits: list[Fit | None]) -> tuple[bool, float]:
     """The rank from which on fits are believed."""
     pieces = sum(fit is not None and fit.by_pieces for fit in fits)
     scores = [fit.score for fit in fits if fit is not None and not fit.by_pieces]
@@ -160,7 +160,11 @@ def _half(progress: Callable[[float], None], way: int) -> Callable[[float], None
 
 
 def _pass(
-    body: _Body, track: Track, fits: list[_Fit | None], order: Iterable[int], progress: Callable[[float], None] | None
+    body: PaintedBody,
+    track: Track,
+    fits: list[Fit | None],
+    order: Iterable[int],
+    progress: Callable[[float], None] | None,
 ) -> None:
     """Fits all frames in an order, each from the best of: its fit so far, its reading, the fit of the frame before.
 
@@ -179,14 +183,14 @@ def _pass(
             last = i
 
 
-def _is_better(before: _Fit | None, now: _Fit) -> bool:
+def _is_better(before: Fit | None, now: Fit) -> bool:
     """Whether the frame before is so much better explained that its pose may explain this one better, too."""
     if before is None or now.by_pieces:
         return False
     return before.by_pieces or before.score >= now.score + _BETTER
 
 
-def _best_fit(body: _Body, track: Track, i: int, now: _Fit | None, before: _Fit | None) -> _Fit | None:
+def _best_fit(body: PaintedBody, track: Track, i: int, now: Fit | None, before: Fit | None) -> Fit | None:
     """The best fit of frame i: that of now, or from the pose before, or, at first, from its own reading."""
     best = now if before is None else _better(now, body.fit(i, before.rotation, before.translation))
     if now is not None or not track.tracked[i] or (best is not None and best.by_pieces):
@@ -201,11 +205,11 @@ def _best_fit(body: _Body, track: Track, i: int, now: _Fit | None, before: _Fit 
     return best
 
 
-def _better(one: _Fit | None, other: _Fit | None) -> _Fit | None:
+def _better(one: Fit | None, other: Fit | None) -> Fit | None:
     return max((fit for fit in (one, other) if fit is not None), key=lambda fit: fit.rank, default=None)
 
 
-def _moved(track: Track, camera: Camera, fits: dict[int, _Fit], calibration: Calibration) -> Track:
+def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Calibration) -> Track:
     seen, poses = track.observation, track.poses
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
     covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()

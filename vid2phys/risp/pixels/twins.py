@@ -26,7 +26,7 @@ _PASSES = 2  # the second about the best of the first
 _TILTS = np.deg2rad([12.0, 25.0, 45.0, 70.0])
 _DIRECTIONS = 8
 _MOST_FITS = 4  # a pass
-_ROUGH_STD = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1])  # of where other poses start, in modes
+ROUGH_PRIOR = np.diag(np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1]) ** -2.0)  # of where other poses start, in modes
 _DEGREES = 6.0  # of freedom of keypoints' errors
 
 
@@ -61,8 +61,7 @@ class Reading:
 
     def fitted_from(self, rotation: Array, translation: Array) -> tuple[float, Contour] | None:
         """Edges fitted from another pose, which is hardly believed, and its nats; None where no outline is seen."""
-        rough = np.diag(_ROUGH_STD**-2.0)
-        fit = fit_contour(self.frame, self.camera, self.solid, rotation, translation, prior=rough)
+        fit = fit_contour(self.frame, self.camera, self.solid, rotation, translation, prior=ROUGH_PRIOR)
         return None if fit is None else (self.nats(fit.rotation, fit.translation), fit)
 
     def fitted_about(self, rotation: Array, translation: Array) -> Iterator[tuple[float, Contour]]:

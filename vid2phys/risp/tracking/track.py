@@ -19,6 +19,7 @@ from vid2phys.errors import InputError
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.threads import one_thread, side_by_side
 from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.lone import Lone, settled_alone
 from vid2phys.risp.pixels.outlined import outlined
 from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.painted import painted
@@ -94,7 +95,9 @@ def track(
     found = filled(found, watch, frames)
     if mesh is None:
         return found.clocked()
-    return corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0))
+    found = corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0))
+    lone = None if paint is None else Lone.of(mesh, model.rotations, model.center)
+    return found if lone is None else settled_alone(frames, camera, lone, found, calibration)
 
 
 def corrected(

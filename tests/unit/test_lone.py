@@ -1,0 +1,66 @@
+"""One picture of a painted cube: its pose where the reading is some degrees off and has another label."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.painted_mesh import painted_cube, plain_cube
+from tests.unit.test_paint import BLOCKS, CAMERA, GROUP, PLACE, cast
+from vid2phys.io.held import HeldFrames
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.pixels.align import moved
+from vid2phys.risp.pixels.lone import Lone, settled_alone
+from vid2phys.risp.tracking.follow import FrameStore
+from vid2phys.risp.tracking.geometry import project_points
+from vid2phys.risp.tracking.tracked import Track
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Array
+
+LONE = Lone.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
+POINTS = np.array([[x, y, z] for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
+START = matrix_from_rotvec(np.array([0.6, 0.5, -0.4]))
+
+
+def _off_deg(rotation: Array, true: Array) -> float:
+    return float(np.degrees(np.arccos(np.clip(0.5 * (np.trace(rotation.T @ true) - 1.0), -1.0, 1.0))))
+
+
+@pytest.mark.parametrize("label", [0, 5, 17])
+@pytest.mark.parametrize("tilt", [0.0, 0.2, -0.3])
+def test_shape_and_paint_find_pose_and_label(label: int, tilt: float) -> None:
+    assert LONE is not None
+    frame = cast(START, np.random.default_rng(label), False)
+    read, place = moved(START, PLACE, np.array([tilt, -0.5 * tilt, 0.05, 0.004, 0.003, 0.03]))
+    found = LONE.settle(frame, CAMERA, read @ GROUP[label], place)
+    assert found is not None
+    assert _off_deg(found.rotation, START) < 1.0
+    assert np.linalg.norm(found.translation - PLACE) < 0.004
+
+
+def test_where_no_paint_is_seen_the_reading_stays() -> None:
+    assert LONE is not None
+    rng = np.random.default_rng(0)
+    grey = np.full((CAMERA.height, CAMERA.width, 3), 120.0) + rng.normal(0.0, 4.0, (CAMERA.height, CAMERA.width, 3))
+    assert LONE.settle(np.clip(grey, 0, 255).astype(np.uint8), CAMERA, START, PLACE) is None
+    assert Lone.of(plain_cube(), GROUP, np.zeros(3)) is None
+
+
+def test_frames_that_others_are_beside_stay() -> None:
+    assert LONE is not None
+    times = np.array([0.0, 0.1, 1.0])
+    read = START @ GROUP[5]
+    track = Track.of_nothing(times, POINTS, Calibration(), np.zeros(24))
+    track.poses.rotation[:], track.poses.translation[:], track.tracked[:] = read, PLACE, True
+    visible = np.ones((3, len(POINTS)), dtype=bool)
+    track = replace(track, observation=replace(track.observation, visible=visible))
+    picture = cast(START, np.random.default_rng(1), False)
+    frames = FrameStore(HeldFrames(np.stack([picture] * 3)), CAMERA.width, CAMERA.height)
+    told = settled_alone(frames, CAMERA, LONE, track, Calibration())
+    np.testing.assert_array_equal(told.poses.rotation[:2], track.poses.rotation[:2])
+    assert _off_deg(told.poses.rotation[2], START) < 1.0
+    places = project_points(told.poses.rotation[2], told.poses.translation[2], POINTS)
+    np.testing.assert_allclose(told.observation.bearings[2], places, atol=1e-12)
+    assert (np.abs(told.observation.shared_basis[2]) > 0.0).any()
