@@ -84,33 +84,38 @@ class Neighbours:
         doubts: dict[int, Doubt] = {}
         changed = set(np.flatnonzero(self.known).tolist())
         for _ in range(_ROUNDS):
-            for i in sorted({near for each in changed for near in (each, *self._beside(each))}):
-                self._look_about(i, doubts)
+            near = sorted({i for each in changed for i in (each, *self._beside(each))})
+            asked = [i for i in near if self._is_in_doubt(i)]
+            looked = side_by_side(
+                lambda item: self._looked_about(*item), ((i, self.frames[i], doubts.get(i)) for i in asked)
+            )
+            doubts.update(zip(asked, list(looked), strict=True))
             changed = set(self._take_likeliest(doubts))
             if not changed:
                 break
         taken = {i: doubt.found[doubt.taken].contour for i, doubt in doubts.items()}
         return {i: contour for i, contour in taken.items() if contour is not None}
 
-    def _look_about(self, i: int, doubts: dict[int, Doubt]) -> None:
-        """Adds what is found of a frame in doubt: from where its neighbours say that the body is, or without them from
-        what its pose may be taken for."""
+    def _is_in_doubt(self, i: int) -> bool:
+        """Whether a frame has no other beside it, is not turned as they say, or explains much less than they do."""
         rotation, translation = self._expected(i)
         off = difference(rotation[0], translation[0], rotation[1:], translation[1:])
-        alone, far = not self._beside(i), np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
-        if not alone and not far.any() and not self._explains_little(i):
-            return
-        read, own = self.reading(i, self.frames[i]), (rotation[0], translation[0])
-        if i not in doubts:
-            doubts[i] = Doubt([Found(*own, read.nats(*own), None)], tried=[own] if alone else [])
-        doubt = doubts[i]
+        far = np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
+        return bool(not self._beside(i) or far.any() or self._explains_little(i))
+
+    def _looked_about(self, i: int, picture: Image, doubt: Doubt | None) -> Doubt:
+        """A frame in doubt with what is found from where its neighbours say that the body is, or without them from what
+        its pose may be taken for."""
+        rotation, translation = self._expected(i)
+        read, own, alone = self.reading(i, picture), (rotation[0], translation[0]), not self._beside(i)
+        if doubt is None:
+            doubt = Doubt([Found(*own, read.nats(*own), None)], tried=[own] if alone else [])
         starts = [start for start in zip(rotation, translation, strict=True) if _is_new(start, doubt.tried)]
-        fits = chain(
-            side_by_side(lambda start: read.fitted_from(*start), starts), read.fitted_about(*own) if alone else ()
-        )
+        fits = chain((read.fitted_from(*start) for start in starts), read.fitted_about(*own) if alone else ())
         least = doubt.found[0].explained - _NATS
         for explained, contour in (fit for fit in fits if fit is not None and fit[0] > least):
             doubt.found.append(Found(contour.rotation, contour.translation, explained, contour))
+        return doubt
 
     def _take_likeliest(self, doubts: dict[int, Doubt]) -> Iterator[int]:
         """Moves frames to their poses of the likeliest path; which ones were moved."""
