@@ -1,0 +1,120 @@
+"""RISP's four tables in one: ours beside RISP's own network and gradSim's pixels, and what was aimed at.
+
+    python -m benchmarks.summary [--results FOLDER]
+
+Prints the table that the README shows. Nothing is measured here: docs/results holds what `vid2phys reproduce
+risp-table1` ... `risp-table4` measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+_BOUND = 1.5  # times the Cramer-Rao bound
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A table's main figures. metrics: of a body the first that its rows have, and one more line for each after it in
+    `more`. share: of the error of RISP's network that is aimed at."""
+
+    table: str
+    title: str
+    metrics: tuple[str, ...]
+    share: float
+    more: tuple[str, ...] = ()
+
+
+TASKS = (
+    Task(
+        "risp-table1",
+        "state estimation",
+        ("state_error", "state_error_up_to_symmetry"),
+        0.2,
+        ("state_error_up_to_symmetry",),
+    ),
+    Task("risp-table2", "identification", ("mass_error", "log10_k_n_error", "stiffness_error", "log10_E_error"), 0.1),
+    Task("risp-table3", "imitation", ("state_discrepancy",), 0.2),
+    Task("risp-table4", "control to a picture", ("final_l1",), 0.2),
+)
+_BODIES = {
+    "quadrotor": "quadrotor",
+    "cube": "painted cube",
+    "cube-plain": "plain cube",
+    "hand": "hand",
+    "rod": "rod",
+}
+_UNITS = {
+    "state_error": "state error",
+    "state_error_up_to_symmetry": "state error up to symmetry",
+    "mass_error": "mass, kg",
+    "log10_k_n_error": "log10 k_n",
+    "stiffness_error": "joint stiffness",
+    "log10_E_error": "log10 E",
+    "state_discrepancy": "body radii",
+    "final_l1": "L1",
+}
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    print(summary(parser.parse_args().results))
+
+
+def summary(results: Path) -> str:
+    """The table in Markdown, from the folder of the results."""
+    lines = [
+        "| task | body | error in | ours | RISP's network | pixels | aim | met |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for task in TASKS:
+        rows = json.loads((results / f"{task.table}.json").read_text())["rows"]
+        for body, name in _BODIES.items():
+            lines += _lines(task, [row for row in rows if row["system"] == body], name)
+    return "\n".join(lines)
+
+
+def _lines(task: Task, rows: Rows, name: str) -> list[str]:
+    known = [metric for metric in task.metrics if _row(rows, "ours", metric)]
+    return [
+        _line(task, rows, name, metric) for metric in dict.fromkeys([*known[:1], *(m for m in task.more if m in known)])
+    ]
+
+
+def _line(task: Task, rows: Rows, name: str, metric: str) -> str:
+    ours, paper, pixel = (_row(rows, method, metric) for method in ("ours", "paper", "pixel"))
+    aim = None if paper is None else task.share * paper["value"]
+    if aim is not None and "bound" in (ours or {}):
+        aim = max(aim, _BOUND * ours["bound"])
+    met = "" if ours is None or aim is None else "yes" if ours["value"] <= aim else "no"
+    shown = [_shown(ours), _shown(paper) + ("" if paper is None or _converged(rows) else "*"), _shown(pixel)]
+    link = f"[{task.title}](docs/results/{task.table}.md)"
+    return (
+        f"| {link} | {name} | {_UNITS[metric]} | {' | '.join(shown)} | {'' if aim is None else f'{aim:.2g}'} | {met} |"
+    )
+
+
+def _converged(rows: Rows) -> bool:
+    return all(row.get("converged", True) for row in rows if row["method"] == "paper")
+
+
+def _row(rows: Rows, method: str, metric: str) -> dict[str, Any] | None:
+    """Of a whole row, not of one configuration of its pictures."""
+    found = (row for row in rows if (row["method"], row["metric"]) == (method, metric) and "configuration" not in row)
+    return next((row for row in found if row["value"] is not None), None)
+
+
+def _shown(row: dict[str, Any] | None) -> str:
+    return "" if row is None else f"{row['value']:.2g}"
+
+
+if __name__ == "__main__":
+    main()

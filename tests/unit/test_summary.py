@@ -1,0 +1,38 @@
+"""The README's table of RISP's tables is what `benchmarks.summary` prints of the results that are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.summary import RESULTS, TASKS, summary
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_the_readme_shows_it() -> None:
+    shown = README.read_text(encoding="utf-8").split("<!-- tables -->\n")[1].split("\n<!-- /tables -->")[0]
+    assert shown == summary(RESULTS)
+
+
+def _row(method: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
+    return {"system": "rod", "method": method, "metric": metric, "value": value, **more}
+
+
+@pytest.mark.parametrize(("ours", "bound", "met"), [(0.9, 0.1, "yes"), (1.1, 0.1, "no"), (1.1, 0.8, "yes")])
+def test_identification_is_aimed_at_a_tenth_or_the_bound(tmp_path: Path, ours: float, bound: float, met: str) -> None:
+    for task in TASKS:
+        (tmp_path / f"{task.table}.json").write_text('{"rows": []}')
+    rows = [
+        _row("ours", "log10_E_error", 7.0, configuration="sun"),  # of some pictures only
+        _row("ours", "log10_E_error", ours, bound=bound),
+        _row("paper", "log10_E_error", 10.0, converged=False),
+        _row("pixel", "log10_E_error", 20.0),
+    ]
+    (tmp_path / "risp-table2.json").write_text(json.dumps({"rows": rows}))
+    line = summary(tmp_path).splitlines()[-1]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1:] == ["rod", "log10 E", f"{ours:.2g}", "10*", "20", f"{max(1.0, 1.5 * bound):.2g}", met]
