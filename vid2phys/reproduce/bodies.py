@@ -10,7 +10,7 @@ from vid2phys.errors import InputError, unknown_name
 from vid2phys.reproduce.subject import Subject
 from vid2phys.types import Mesh
 
-RIGID_READING, PAINTED_READING = 7, 8  # see `Entry`
+RIGID_READING, PAINTED_READING, RIGID_TRACKING = 7, 8, 1  # see `Entry`
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Entry:
 
     model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
     the body, given a folder to keep things in; raises InputError when its mesh is not there. reading: raise when its
-    keypoints are read another way.
+    keypoints are read another way; tracking: when they are in clips.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Entry:
     view_size: int
     make: Callable[[Path], Subject]
     reading: int = 6
+    tracking: int = 0
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -64,7 +65,7 @@ def _rigid(
 
         return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make, reading)
+    return Entry(name, Path(path).parent.name, command, 96, make, reading, RIGID_TRACKING)
 
 
 def _posed(name: str, paper: float) -> Entry:

@@ -80,19 +80,22 @@ class Clip:
         return replace(tracked, observation=seen, poses=poses, branch_log_likelihood=np.zeros(1))
 
     def poses_held(self, result: Result) -> float | None:
-        """Share of the coordinates of poses in their 95 % intervals, up to a turn that the body looks alike in; None
-        where there are none."""
+        """Share of the coordinates of poses in their 95 % intervals, in each frame up to a turn that the body looks
+        alike in; None where there are none."""
         if self.body is not None or result.trajectory.covariance is None:
             return None
         states, shown = result.trajectory.states, self.experiment.shown
         found, quats = self.inputs.system.body_pose(states)
         truth, true_quats = self.experiment.plan.system.body_pose(self.experiment.states[shown])
         std = np.sqrt(np.einsum("tii->ti", result.trajectory.covariance))[:, :6]
-        log = PoseLog(result.trajectory.times_s, found, quats)
         alike = self.experiment.alike
         turns = Turns(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
-        index = turns.best_for_clip(quats, true_quats)
-        return coverage(turns.applied(index, log), turns.applied_to_std(index, std), truth, true_quats)
+        held = 0.0
+        for index, frames in turns.best_for_frames(quats, true_quats):
+            log = turns.applied(index, PoseLog(result.trajectory.times_s[frames], found[frames], quats[frames]))
+            share = coverage(log, turns.applied_to_std(index, std[frames]), truth[frames], true_quats[frames])
+            held += len(frames) * (share or 0.0)
+        return held / len(quats)
 
 
 def intervals_of(experiment: Experiment, result: Result) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import sha256, write_text
@@ -36,7 +36,8 @@ S = TypeVar("S")
 @dataclass(frozen=True)
 class Cell:
     """table: its name. method: as rows have it. label: tells cells of one method apart. recipe: None for methods that
-    learn nothing. model: folder of a model that is taken instead of training one. version: of how rows are made."""
+    learn nothing. model: folder of a model that is taken instead of training one. version: of how rows are made. reads:
+    what is read by more than a network alone, clips, pictures or nothing."""
 
     table: str
     entry: Entry
@@ -46,6 +47,7 @@ class Cell:
     label: str = ""
     model: Path | None = None
     version: int | str = VERSION
+    reads: Literal["clips", "pictures", ""] = "clips"
 
     @property
     def key(self) -> str:
@@ -60,9 +62,18 @@ class Cell:
             "quick": self.setting.quick,
             "seed": self.setting.seed,
             "version": self.version,
-            **({"reading": self.entry.reading} if self.method.startswith("ours") else {}),
+            **(self._reading if self.method.startswith("ours") else {}),
         }
         return f"{self.entry.name}-{digest_of(facts)}"
+
+    @property
+    def _reading(self) -> dict[str, int]:
+        """How the body is read, as far as rows follow from it."""
+        tracks = self.reads == "clips" and self.entry.tracking > 0
+        return {
+            **({"reading": self.entry.reading} if self.reads else {}),
+            **({"tracking": self.entry.tracking} if tracks else {}),
+        }
 
     @property
     def path(self) -> Path:

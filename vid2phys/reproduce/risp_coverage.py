@@ -48,7 +48,7 @@ _NOTES = [
     f"`{INJECTED}`: {REPEATS} repeats ({FEWER_REPEATS} from fewer frames) in which the true motion is read with errors "
     f"drawn from the error model of {READ} clips, one of each look, in turn. `{PIXELS}`: a clip of its own each time.",
     "`held_share`: of 95 % intervals of parameters that hold the truth; `poses_held_share`: of coordinates of poses, "
-    "up to a turn that the body looks alike in (frames of a clip err alike: `std` is over clips). `..._rms`: of "
+    "each up to a turn that the body looks alike in (frames of a clip err alike: `std` is over clips). `..._rms`: of "
     "errors, in the paper's units, with their `bias` (mean), `spread` (deviation about it) and what was `stated` "
     "(median). `over_stated`: median of errors over their stated deviations; 0.67 where these are right.",
     "`warned_share`: of fits whose reader is told that the model does not explain the clip, which is false here. "

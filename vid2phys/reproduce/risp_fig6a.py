@@ -55,7 +55,7 @@ def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
 def run(setting: Setting) -> Table:
     """Trains what is asked for and draws the curves of all that is there; the others are named."""
     cells = [
-        Cell(NAME, entry, method, recipe, setting, label=looks)
+        Cell(NAME, entry, method, recipe, setting, label=looks, reads="")
         for entry in entries()
         for (method, looks), recipe in recipes(setting.quick).items()
     ]

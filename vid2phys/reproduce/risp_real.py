@@ -21,7 +21,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import InputError
 from vid2phys.io.files import sha256, write_bytes
 from vid2phys.reproduce import footage
-from vid2phys.reproduce.bodies import RIGID_READING, Entry
+from vid2phys.reproduce.bodies import RIGID_READING, RIGID_TRACKING, Entry
 from vid2phys.reproduce.cells import Cell, Rows, assembled, missing_row
 from vid2phys.reproduce.experiments import nothing_seen
 from vid2phys.reproduce.flight_clip import FlightClip
@@ -149,7 +149,7 @@ class Bench:
 
     def cell(self, method: str) -> Cell:
         """Where the rows of a method are kept."""
-        entry = Entry(BODY, BODY, "", _VIEW_PX, lambda folder: self.subject, RIGID_READING)
+        entry = Entry(BODY, BODY, "", _VIEW_PX, lambda folder: self.subject, RIGID_READING, RIGID_TRACKING)
         facts = [VERSION, footage.VERSION, self.recipe.digest, sha256(self.log), sha256(recorded(MESH))]
         model = self.model.folder if method == "ours" and self.model is not None else None
         return Cell(NAME, entry, method, None, self.setting, model=model, version=" ".join(map(str, facts)))

@@ -96,6 +96,7 @@ def _cells(setting: Setting) -> list[Cell]:
         Cell(
             *(NAME, entry, method, learning.get(method), setting),
             model=usable_model(entry, setting) if method == "ours" else None,
+            reads="pictures",
         )
         for entry in entries()
         for method in METHODS

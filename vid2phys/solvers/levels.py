@@ -30,7 +30,6 @@ LEVEL_PRIORS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "action_torque": ((50.0, 2.0), (15.0, 1.0)),
 }
 SCALE_PRIOR = 0.3  # spread of the logarithm of point_scale and shared_scale
-_LEAST_POINT_SCALE = 0.5
 _ITERATIONS = 25
 _REACH = 3.0  # of a level's logarithm in one go
 _DIFFERENCE = 1e-4
@@ -71,8 +70,8 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: E
         return -value, -gradient
 
     bounds = [(value - _REACH, value + _REACH) for value in start]
-    # points that were put where a pose has them (`pixels.painted`) leave no residual at all
-    bounds[-2] = (max(bounds[-2][0], min(np.log(_LEAST_POINT_SCALE), start[-2])), bounds[-2][1])
+    # points that were put where a pose has them (`pixels.outlined`) leave no residual at all
+    bounds[-2] = (min(0.0, start[-2]), max(bounds[-2][1], 0.0))
     # an error that the trajectory takes up (a bias of depth) leaves no residual: never below what was calibrated
     bounds[-1] = (min(0.0, start[-1]), max(bounds[-1][1], 0.0))
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}

@@ -1,8 +1,8 @@
 """Readings of a tracked clip, corrected by the body's outline (`contour`) and by their neighbours (`neighbours`).
 
-What a frame's readings are off as a whole, as coefficients of the six pose modes, is replaced by what keypoints and
-outline say together; what points err by on their own stays. A frame that its neighbours put right is as they and the
-outline say. Small bodies are left as they are: at 20 pixels outlines add nothing, at 28 they do (`benchmarks/contour`).
+Readings are put where keypoints and outline together have the body; of a frame that its neighbours put right, where
+they and the outline have it. What is left is what a frame is off as a whole, as coefficients of the six pose modes.
+Small bodies are left as they are: at 20 pixels outlines add nothing, at 28 they do (`benchmarks/contour`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from scipy.ndimage import median_filter
 
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.threads import side_by_side
-from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour, fit_contour
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.neighbours import Neighbours
@@ -76,17 +75,15 @@ def outlined(
         if progress is not None:
             progress(done / len(large))
         if found is not None:
-            modes = pose_modes(rotation[i], translation[i], seen.points_body)
-            bearings[i] += modes @ difference(rotation[i], translation[i], found.rotation, found.translation)
             fitted[i] = found
     for i, contour in fitted.items():
         rotation[i], translation[i] = contour.rotation, contour.translation
     shown = np.isin(np.arange(len(translation)), large)
     beside = Neighbours(frames, seen.times_s, reading, shown, rotation, translation, nats, also)
-    for i, contour in beside.settle().items():
-        bearings[i] = project_points(contour.rotation, contour.translation, seen.points_body)  # what was read is wrong
-        fitted[i] = contour
+    fitted.update(beside.settle())
     for i, contour in fitted.items():
+        # what points of a look are off by on their own lasts as well: left in, it bends poses by many degrees
+        bearings[i] = project_points(contour.rotation, contour.translation, seen.points_body)
         std = np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale
         basis[i] = pose_modes(rotation[i], translation[i], seen.points_body) * std
     # outlines mistake the same look for the same thing for longer than the network does
