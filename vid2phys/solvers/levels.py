@@ -70,10 +70,10 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: E
         return -value, -gradient
 
     bounds = [(value - _REACH, value + _REACH) for value in start]
-    # points that were put where a pose has them (`pixels.outlined`) leave no residual at all
-    bounds[-2] = (min(0.0, start[-2]), max(bounds[-2][1], 0.0))
-    # an error that the trajectory takes up (a bias of depth) leaves no residual: never below what was calibrated
-    bounds[-1] = (min(0.0, start[-1]), max(bounds[-1][1], 0.0))
+    # points that were put where a pose has them (`pixels.outlined`), and errors that the trajectory takes up (a bias of
+    # depth), leave no residual: their levels are never below what was calibrated
+    for k in (-2, -1):
+        bounds[k] = (min(0.0, start[k]), max(bounds[k][1], 0.0))
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     held.clear()
