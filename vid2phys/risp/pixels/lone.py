@@ -79,6 +79,13 @@ class Lone:
     def settle(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> Contour | None:
         """The pose camera_from_body that explains a frame [H, W, 3] best, near the given one up to a turn unless its
         paint is nowhere near; None where that is the given one."""
+        return self._search(frame, camera, rotation, translation).fit
+
+    def share(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> float:
+        """How much of what a frame shows the paint explains at that pose, at most 1: whether the body is there."""
+        return self._search(frame, camera, rotation, translation).share
+
+    def _search(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> _Search:
         search = _Search(self, frame, camera, rotation, translation)
         search.clear()
         rotation, translation = search.rotation, search.translation
@@ -88,7 +95,7 @@ class Lone:
         if search.share < _LITTLE:
             search.anywhere()
         search.clear()
-        return search.fit
+        return search
 
     def place(self, translation: Array) -> tuple[Array, Array]:
         """Bearing [2] and angular radius [rad] of the body's bounding sphere."""

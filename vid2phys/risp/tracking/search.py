@@ -96,17 +96,10 @@ class Watch:
 
         Each candidate is read by the fine network, the best again in views centred on what was read.
         """
-        centers, radii = self._candidates(frame)
-        if not len(centers):
+        again = self.finalists(frame, _FINALISTS)
+        if again is None:
             return None
-        first = look(self.model, self.camera, [frame] * len(centers), centers, radii, self.calibration)
-        rough = first.quality[:, 0] * plausible(first, self.radius_m)
-        order = np.argsort(-rough, kind="stable")[:_FINALISTS]
-        order = order[rough[order] > 0.2 * self.calibration.min_quality]
-        if not len(order):
-            return None
-        again = self.look([frame] * len(order), first.poses.translation[order, 0])
-        credible, score = self.judge([frame] * len(order), again)
+        credible, score = self.judge([frame] * len(again.views), again)
         if last is not None:
             places = again.poses.translation[:, 0]
             old = np.array([last.stood_already(frame, self.camera, place, self.radius_m) for place in places])
@@ -115,6 +108,17 @@ class Watch:
         if not credible[best]:
             return None
         return Found(again.poses.translation[best, 0], float(again.quality[best, 0]), float(score[best]))
+
+    def finalists(self, frame: Image, most: int) -> Sightings | None:
+        """The likeliest places of the object in a frame, read in views centred on what was read there; None without."""
+        centers, radii = self._candidates(frame)
+        if not len(centers):
+            return None
+        first = look(self.model, self.camera, [frame] * len(centers), centers, radii, self.calibration)
+        rough = first.quality[:, 0] * plausible(first, self.radius_m)
+        order = np.argsort(-rough, kind="stable")[:most]
+        order = order[rough[order] > 0.2 * self.calibration.min_quality]
+        return self.look([frame] * len(order), first.poses.translation[order, 0]) if len(order) else None
 
     def _candidates(self, frame: Image) -> tuple[Array, Array]:
         """Bearings [N, 2] and angular radii [N] worth a look: from the coarse network, and from motion."""

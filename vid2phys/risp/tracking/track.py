@@ -29,6 +29,7 @@ from vid2phys.risp.tracking.branch import front_evidence, join
 from vid2phys.risp.tracking.follow import Follower, FrameStore, smooth_path
 from vid2phys.risp.tracking.gaps import filled
 from vid2phys.risp.tracking.motion import Background
+from vid2phys.risp.tracking.picture import painted_sighting
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.search import Watch
 from vid2phys.risp.tracking.sight import Image, Sightings
@@ -71,6 +72,11 @@ def track(
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
     frames = FrameStore(clip.frames, clip.width, clip.height)
     watch = Watch(model, camera, Background.of(frames), radius_m, calibration)
+    lone = None if paint is None or mesh is None else Lone.of(mesh, model.rotations, model.center)
+    if lone is not None and len(frames) == 1:
+        pictured = _pictured(watch, frames, clip.times_s, lone, tilt_std_rad)
+        if pictured is not None:
+            return pictured
     first = Follower(frames, clip.times_s, watch, _part(progress, 0.0, 0.6)).run()
     if not first.found.any():
         raise InputError(
@@ -96,8 +102,18 @@ def track(
     if mesh is None:
         return found.clocked()
     found = corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0))
-    lone = None if paint is None else Lone.of(mesh, model.rotations, model.center)
     return found if lone is None else settled_alone(frames, camera, lone, found, calibration)
+
+
+def _pictured(watch: Watch, frames: FrameStore, times_s: Array, lone: Lone, tilt_std_rad: float | None) -> Track | None:
+    """A painted object in a clip of one frame; None where its paint is not seen."""
+    seen = painted_sighting(watch, frames[0], lone)
+    if seen is None:
+        return None
+    model, camera, calibration = watch.model, watch.camera, watch.calibration
+    turns = lone.paint.evidence(seen, [frames[0]], camera)
+    found = label(times_s, np.zeros(1, dtype=np.int64), seen, turns, camera, model, calibration, tilt_std_rad)
+    return settled_alone(frames, camera, lone, found.clocked(), calibration)
 
 
 def corrected(
