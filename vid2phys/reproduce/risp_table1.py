@@ -54,7 +54,8 @@ _NOTES = [
     "more than 1.5 finger radii behind the surface of another link, at the true posture.",
     "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the posture that "
     "was read, of rigid bodies of at least 28 px from the pose that was read and from those it may be mistaken for, of "
-    "which the one is taken that explains most edges; then the branch by front map and paint.",
+    "which the one is taken that explains most edges; then the branch by front map and paint. A painted body's pose "
+    "and branch are settled by shape and paint together.",
     "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
     "command), else trained here by the same recipe.",
 ]
