@@ -76,7 +76,7 @@ def test_a_prior_counts_once_and_levels_are_of_each_clip() -> None:
         assert one.theta_covariance.shape == (4, 4)  # delay and lag are of each clip
     assert found[0].point.theta[0] == found[1].point.theta[0]
     assert found[0].point.theta[2] != found[1].point.theta[2]
-    assert found[0].levels[0].point_scale != found[1].levels[0].point_scale
+    assert found[0].levels[0].input_std["force"] != found[1].levels[0].input_std["force"]
 
 
 def test_what_no_clip_determines_is_named_for_all() -> None:
