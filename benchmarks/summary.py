@@ -21,24 +21,17 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """A table's main figures. metrics: of a body the first that its rows have, and one more line for each after it in
-    `more`. share: of the error of RISP's network that is aimed at."""
+    """A table's main figures. metrics: a line for each that a body has. share: of the error of RISP's network that is
+    aimed at."""
 
     table: str
     title: str
     metrics: tuple[str, ...]
     share: float
-    more: tuple[str, ...] = ()
 
 
 TASKS = (
-    Task(
-        "risp-table1",
-        "state estimation",
-        ("state_error", "state_error_up_to_symmetry"),
-        0.2,
-        ("state_error_up_to_symmetry",),
-    ),
+    Task("risp-table1", "state estimation", ("state_error", "state_error_up_to_symmetry"), 0.2),
     Task("risp-table2", "identification", ("mass_error", "log10_k_n_error", "stiffness_error", "log10_E_error"), 0.1),
     Task("risp-table3", "imitation", ("state_discrepancy",), 0.2),
     Task("risp-table4", "control to a picture", ("final_l1",), 0.2),
@@ -78,15 +71,9 @@ def summary(results: Path) -> str:
     for task in TASKS:
         rows = json.loads((results / f"{task.table}.json").read_text())["rows"]
         for body, name in _BODIES.items():
-            lines += _lines(task, [row for row in rows if row["system"] == body], name)
+            of_body = [row for row in rows if row["system"] == body]
+            lines += [_line(task, of_body, name, metric) for metric in task.metrics if _row(of_body, "ours", metric)]
     return "\n".join(lines)
-
-
-def _lines(task: Task, rows: Rows, name: str) -> list[str]:
-    known = [metric for metric in task.metrics if _row(rows, "ours", metric)]
-    return [
-        _line(task, rows, name, metric) for metric in dict.fromkeys([*known[:1], *(m for m in task.more if m in known)])
-    ]
 
 
 def _line(task: Task, rows: Rows, name: str, metric: str) -> str:

@@ -13,13 +13,15 @@ from vid2phys.io.held import HeldFrames
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.pixels.align import moved
 from vid2phys.risp.pixels.lone import Lone, settled_alone
+from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.geometry import project_points
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array
 
-LONE = Lone.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
+PAINT = Paint.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
+LONE = None if PAINT is None else Lone.of(painted_cube(BLOCKS), PAINT, GROUP, np.zeros(3))
 POINTS = np.array([[x, y, z] for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
 START = matrix_from_rotvec(np.array([0.6, 0.5, -0.4]))
 
@@ -45,7 +47,7 @@ def test_where_no_paint_is_seen_the_reading_stays() -> None:
     rng = np.random.default_rng(0)
     grey = np.full((CAMERA.height, CAMERA.width, 3), 120.0) + rng.normal(0.0, 4.0, (CAMERA.height, CAMERA.width, 3))
     assert LONE.settle(np.clip(grey, 0, 255).astype(np.uint8), CAMERA, START, PLACE) is None
-    assert Lone.of(plain_cube(), GROUP, np.zeros(3)) is None
+    assert Paint.of(plain_cube(), GROUP, np.zeros(3)) is None
 
 
 def test_frames_that_others_are_beside_stay() -> None:

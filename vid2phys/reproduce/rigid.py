@@ -143,7 +143,7 @@ class RigidSubject(Subject):
         calibration, shape = Calibration.from_dict(model.calibration), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
         paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
-        lone = Lone.of(self.mesh, shape.rotations, shape.center) if edges else None
+        lone = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
 
         def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)

@@ -140,8 +140,9 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
     found = _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)
-    lone = Lone.of(mesh, model.rotations, model.center)
-    return found if lone is None else settled_alone(store, camera, lone, found, calibration)
+    if paint is None:
+        return found
+    return settled_alone(store, camera, Lone.of(mesh, paint, model.rotations, model.center), found, calibration)
 
 
 def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:

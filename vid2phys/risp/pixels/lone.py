@@ -71,10 +71,9 @@ class Lone:
     center: Array
 
     @staticmethod
-    def of(mesh: Mesh, rotations: Array, center: Array) -> Lone | None:
-        """Of a mesh; None without paint."""
-        paint = Paint.of(mesh, rotations, center)
-        return None if paint is None else Lone(mesh, Solid.of(mesh), paint, Patches(mesh), rotations, center)
+    def of(mesh: Mesh, paint: Paint, rotations: Array, center: Array) -> Lone:
+        """Of a mesh with its paint under these turns."""
+        return Lone(mesh, Solid.of(mesh), paint, Patches(mesh), rotations, center)
 
     def settle(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> Contour | None:
         """The pose camera_from_body that explains a frame [H, W, 3] best, near the given one up to a turn unless its

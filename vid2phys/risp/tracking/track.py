@@ -72,7 +72,7 @@ def track(
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
     frames = FrameStore(clip.frames, clip.width, clip.height)
     watch = Watch(model, camera, Background.of(frames), radius_m, calibration)
-    lone = None if paint is None or mesh is None else Lone.of(mesh, model.rotations, model.center)
+    lone = None if paint is None or mesh is None else Lone.of(mesh, paint, model.rotations, model.center)
     if lone is not None and len(frames) == 1:
         pictured = _pictured(watch, frames, clip.times_s, lone, tilt_std_rad)
         if pictured is not None:
