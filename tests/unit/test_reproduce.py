@@ -341,8 +341,10 @@ def test_a_table_is_filled_in_several_sittings(tmp_path: Path, monkeypatch: pyte
     assert "| hand | paper | 0.05 (paper 0.1) |" in text
     assert "| rod | average | 0.4 |" in text
     assert "| rod | paper | not run yet (about " in text
-    (note,) = missing_note(cells)
+    (note,) = missing_note(cells, {"hand", "rod"})
     assert "rod, paper" in note
+    assert "all of quadrotor" in note
+    assert "| quadrotor |" not in text  # no sitting was for it
     assert "hand, paper;" not in note
     assert "--body BODY --method METHOD" in note
     assert note in table.notes

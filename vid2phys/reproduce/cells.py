@@ -177,12 +177,14 @@ def assembled(
     draw: Callable[[Rows, Path], None],
     began: float,
 ) -> Table:
-    """The table of all cells; `empty` makes the row of one that is not filled. began: time.monotonic() of the start."""
+    """The table of all cells of bodies that a sitting was for; `empty` makes the row of one that is not filled. began:
+    time.monotonic() of the start."""
     name, setting = cells[0].table, cells[0].setting
-    rows = [each for cell in cells for each in cell.rows() or [empty(cell)]]
+    begun = {cell.entry.name for cell in cells if cell.is_asked or cell.rows() is not None}
+    rows = [each for cell in cells if cell.entry.name in begun for each in cell.rows() or [empty(cell)]]
     seconds = time.monotonic() - began
     return Table(
-        name, setting.command(name), rows, [*notes, *missing_note(cells)], seconds, lambda path: draw(rows, path)
+        name, setting.command(name), rows, [*notes, *missing_note(cells, begun)], seconds, lambda path: draw(rows, path)
     )
 
 
@@ -192,16 +194,17 @@ def missing_row(cell: Cell, metric: str, reason: str | None = None, **more: Any)
     return row(cell.entry.name, cell.method, metric, None, "1", reason=reason or f"not run yet{about}", **more)
 
 
-def missing_note(cells: list[Cell]) -> list[str]:
-    """Which cells are still empty, and how to fill them, if any are."""
+def missing_note(cells: list[Cell], begun: set[str]) -> list[str]:
+    """Which cells are still empty, and how to fill them, if any are; of bodies that no sitting was for, their names."""
     empty = [cell for cell in cells if cell.rows() is None]
     if not empty:
         return []
-    names = "; ".join(cell.name for cell in empty)
+    names = [cell.name for cell in empty if cell.entry.name in begun]
+    names += dict.fromkeys(f"all of {cell.entry.name}" for cell in empty if cell.entry.name not in begun)
     seconds = sum(cell.seconds for cell in empty)
     total = f", about {duration(seconds)} of training in all" if seconds else ""
     command = f"`vid2phys reproduce {cells[0].table} --body BODY --method METHOD`"
-    return [f"Not run yet{total}: {names}. {command} fills a cell."]
+    return [f"Not run yet{total}: {'; '.join(names)}. {command} fills a cell."]
 
 
 def _render_seconds(todo: list[Cell], setting: Setting) -> float:
