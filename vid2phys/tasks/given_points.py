@@ -133,7 +133,7 @@ def _of_keypoints(
 
 def _track(seen: Observation) -> Track:
     """A pose of each frame with enough points, joined by continuity: flat sets of points have two."""
-    from vid2phys.risp.tracking.branch import likeliest_path
+    from vid2phys.risp.tracking.path import likeliest_path
     from vid2phys.risp.tracking.pose import solve_poses
     from vid2phys.risp.tracking.tracked import Track
 

@@ -3,7 +3,7 @@
 A network reads single pictures of plain bodies as a pose that looks alike, with a shadow for a face, or with a side
 left out, and outlines fitted from there stay there. In a clip the frames beside it tell: where a frame is explained
 much worse than they are, or not turned as they say, edges are fitted again from where they say that the body is. The
-likeliest path is taken through all that is found (`branch.likeliest_path`), by what it explains and by how steadily the
+likeliest path is taken through all that is found (`path.likeliest_path`), by what it explains and by how steadily the
 body turns: the twin of a small body explains a frame about as well as its pose does. What is put right says more of
 the frames about it, in the next round. A frame that has none beside it is fitted from poses that its own may be taken
 for (`twins`).
@@ -22,8 +22,8 @@ from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align_errors import difference
 from vid2phys.risp.pixels.contour import Contour
 from vid2phys.risp.pixels.twins import Reading
-from vid2phys.risp.tracking.branch import likeliest_path
 from vid2phys.risp.tracking.motion import Indexed
+from vid2phys.risp.tracking.path import likeliest_path
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.sight import Image
 from vid2phys.rotations import matrix_from_quat, quat_from_matrix, slerp

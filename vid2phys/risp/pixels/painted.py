@@ -20,9 +20,9 @@ from vid2phys.risp.pixels.paint import Paint
 from vid2phys.risp.pixels.paint_fit import fit_paint, mirrored
 from vid2phys.risp.pixels.paint_search import search
 from vid2phys.risp.pixels.patches import Patches
-from vid2phys.risp.tracking.branch import likeliest_path
 from vid2phys.risp.tracking.geometry import pose_modes, project_points
 from vid2phys.risp.tracking.motion import Indexed
+from vid2phys.risp.tracking.path import likeliest_path
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.risp.tracking.view import in_frame

@@ -1,9 +1,9 @@
 """Which of its look-alike orientations a symmetric body has: continuity over the clip, then appearance.
 
 The keypoints of a nearly symmetric body are read up to an element g of its symmetry group, chosen anew by the network
-in every frame, and a flat body has a second pose that projects almost alike. A path of least cost through all
-(pose hypothesis, group element) pairs (Viterbi, 1967) makes the motion continuous: a body turns little from frame to
-frame, or goes on turning as it did. The front map, summed over the clip, says in which branch the whole path lies.
+in every frame, and a flat body has a second pose that projects almost alike. The likeliest path through all (pose
+hypothesis, group element) pairs (`path`) makes the motion continuous. The front map, summed over the clip, says in
+which branch the whole path lies.
 
 An exact symmetry has no branch to settle: a clip of a plain cube has 24 right answers, and the one is taken in which
 the first frame is labelled as the network read it. What turns by more than half the group's smallest turn between
@@ -20,19 +20,12 @@ from numpy.typing import NDArray
 
 from vid2phys.risp.shape.groups import composition
 from vid2phys.risp.tracking.geometry import project_points
+from vid2phys.risp.tracking.path import likeliest_path
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.view import View, bearings_to_view
-from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.types import Array, Observation
 
-_READING_RAD = np.radians(6.0)  # spread of a frame's orientation
-_TURN_RATE_RAD_S = np.radians(400.0)  # how fast bodies turn of which nothing is known
-_TURN_CHANGE_RAD2_S3 = 6.0**2  # growth of the variance of a rate, save at impacts
-_HIT_NATS = 4.0  # an impact, after which nothing is known of the rate
-_MOST_PASSED = 2  # frames
-_PASS_NATS = 6.0  # a frame
 _SAME_NATS = 1e-6
-_JUMP_NATS = 20.0  # cost of a discontinuity: no single frame's evidence buys one
 _NOISE_SHARE = 0.02  # no element's probability in one frame is below this share, so that no frame decides alone
 _BLOB_CELLS = 1.1  # width of the front map's blobs: that of its training targets, and a little for errors of place
 _FLOOR = 0.1  # share of the map that no element explains
@@ -71,67 +64,6 @@ def join(poses: Pose, times_s: Array, rotations: Array, support: Array) -> Branc
     as_read = best[table[best, element[0]] == 0]
     element = table[int(as_read[0] if len(as_read) else best[0]), element]
     return Branches(hypothesis, element, support[frames, hypothesis, table[:, element]].sum(axis=1))
-
-
-def likeliest_path(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]:
-    """Path of least total cost, unary [N, S] and orientations [N, S, 3, 3] -> [N].
-
-    Each state carries the rate of turning of the best path to it, filtered (Kalman, 1960, with scalar variances), so
-    that a turn going on is judged without searching all pairs of states. A path may pass by a few frames that were
-    misread, for a price: from a wrong orientation all labels of the next frame are about as far. Such frames get the
-    label nearest to the one before them.
-    """
-    count, states = unary.shape
-    total = np.full(unary.shape, np.inf)
-    rate, variance = np.zeros((count, states, 3)), np.full(unary.shape, _TURN_RATE_RAD_S**2)
-    origin = np.zeros((count, states, 2), dtype=np.int64)  # frame and state that a state was reached from
-    total[0] = unary[0]
-    for t in range(1, count):
-        passed = 0.0
-        for last in range(t - 1, max(-1, t - 2 - _MOST_PASSED), -1):
-            step = float(times_s[t] - times_s[last])
-            spread = variance[last] + _TURN_CHANGE_RAD2_S3 * step
-            ahead = matrix_from_rotvec(rate[last] * step) @ rotation[last]
-            cost = _turn_cost(ahead, rotation[t], spread * step**2)
-            hit = _turn_cost(rotation[last], rotation[t], np.full(states, (_TURN_RATE_RAD_S * step) ** 2)) + _HIT_NATS
-            through = total[last][:, None] + np.minimum(np.minimum(cost, hit), _JUMP_NATS) + passed
-            best = np.argmin(through, axis=0)
-            reached = through[best, np.arange(states)] + unary[t]
-            better = reached < total[t]
-            came, to = best[better], np.flatnonzero(better)
-            total[t, to], origin[t, to, 0], origin[t, to, 1] = reached[better], last, came
-            steady = cost[came, to] <= hit[came, to]
-            before = np.where(steady[:, None], rate[last][came], 0.0)
-            known = np.where(steady, spread[came], _TURN_RATE_RAD_S**2)
-            turn = rotation[t, to] @ np.swapaxes(rotation[last, came], -1, -2)
-            seen = rotvec_from_quat(quat_from_matrix(turn)) / step
-            gain = known / (known + 2.0 * _READING_RAD**2 / step**2)
-            rate[t, to], variance[t, to] = before + gain[:, None] * (seen - before), (1.0 - gain) * known
-            passed += _PASS_NATS + float(unary[last].min())
-    return _traced(total[-1], origin, rotation)
-
-
-def _traced(total: Array, origin: NDArray[np.int64], rotation: Array) -> NDArray[np.int64]:
-    """The path that ends in the cheapest state, [N]; frames passed by are labelled as near to it as can be."""
-    frame, state = len(origin) - 1, int(np.argmin(total))
-    path = np.full(len(origin), -1, dtype=np.int64)
-    path[frame] = state
-    while frame > 0:
-        frame, state = origin[frame, state].tolist()
-        path[frame] = state
-    for passed in np.flatnonzero(path < 0):
-        before = rotation[passed - 1, path[passed - 1]]
-        path[passed] = np.argmax(np.einsum("ij,sij->s", before, rotation[passed]))
-    return path
-
-
-def _turn_cost(before: Array, after: Array, spread: Array) -> Array:
-    """Cost [S, S] of reading orientations `after` where `before` [S, 3, 3] were expected, to `spread` [S] rad^2."""
-    states = len(before)
-    trace = before.reshape(states, 9) @ after.reshape(states, 9).T
-    angle = np.arccos(np.clip(0.5 * (trace - 1.0), -1.0, 1.0))
-    widened = 1.0 + spread[:, None] / (2.0 * _READING_RAD**2)
-    return np.asarray(0.5 * angle**2 / (2.0 * _READING_RAD**2 * widened) + 1.5 * np.log(widened))
 
 
 def front_evidence(
