@@ -1,7 +1,8 @@
-"""Which of its look-alike orientations a nearly symmetric body has, by what its silhouette and edges show of a frame.
+"""Which of its look-alike orientations a nearly symmetric body has, by what its silhouette, edges and parts show of a
+frame.
 
 What hardly differs between them, a camera in front, arms that are no square, moves outlines by a pixel: enough to tell
-once the pose is fitted to the edges in each of the orientations.
+once the pose is fitted to the edges in each of the orientations. Then parts say which of them colours fit (`parts`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.align import PRIOR_STD
 from vid2phys.risp.pixels.contour import fit_contour
 from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.parts import part_nats
 from vid2phys.risp.pixels.twins import Reading
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.tracking.motion import Indexed
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Shape
 
 _MOST, _OVERCONFIDENT = 20.0, 5.0  # nats of a frame, and by how much they are too many: as held-out looks showed
+_MOST_OF_PARTS, _PARTS_OVERCONFIDENT = 4.0, 3.0  # the same of parts, of all frames together: they show one look
 _FRAMES = 12  # of a clip
 _LEAST_PX = 40.0  # in-frame diameter of the bounding sphere: outlines of smaller ones do not tell
 
@@ -52,7 +55,7 @@ def turn_evidence(
     def of_frame(shown: tuple[int, NDArray[np.uint8]]) -> Array:
         n, frame = shown
         best = seen.poses[n, 0]
-        return _of_frame(frame, camera, solid, best.rotation, best.translation, shape)
+        return _of_frame(frame, camera, solid, best.rotation, best.translation, shape, 1.0 / len(some))
 
     for n, found in zip(some, side_by_side(of_frame, ((n, frames[int(indices[n])]) for n in some)), strict=True):
         nats[n, 0] = found
@@ -60,12 +63,18 @@ def turn_evidence(
 
 
 def _of_frame(
-    frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array, shape: Shape
+    frame: NDArray[np.uint8],
+    camera: Camera,
+    solid: Solid,
+    rotation: Array,
+    translation: Array,
+    shape: Shape,
+    parts_share: float,
 ) -> Array:
-    """Nats [G] of one frame [H, W, 3] in which a pose was read."""
+    """Nats [G] of one frame [H, W, 3] in which a pose was read. parts_share: what its parts count."""
     prior = np.diag(PRIOR_STD**-2.0)
     read = Reading(frame, camera, solid, rotation, translation, prior)
-    found = np.zeros(len(shape.rotations))
+    found, poses = np.zeros(len(shape.rotations)), []
     for g, turn in enumerate(shape.rotations):
         turned = rotation @ turn.T
         pose = turned, translation - turned @ offsets(turn, shape.center)
@@ -73,5 +82,7 @@ def _of_frame(
         if fit is None:
             return np.zeros(len(shape.rotations))
         found[g] = read.explained(fit.rotation, fit.translation)
-    told = np.maximum(found - found.max(), -_MOST) / _OVERCONFIDENT
+        poses.append((fit.rotation, fit.translation))
+    of_parts = np.maximum(part_nats(frame, camera, solid.mesh, poses) / _PARTS_OVERCONFIDENT, -_MOST_OF_PARTS)
+    told = np.maximum(found - found.max(), -_MOST) / _OVERCONFIDENT + parts_share * of_parts
     return np.asarray(told - np.log(np.exp(told).mean()))

@@ -1,0 +1,59 @@
+"""A body whose parts have colours is turned as its parts say, whatever the light and the background."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import trimesh
+
+from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.risp.pixels.parts import part_nats
+from vid2phys.risp.shape.groups import cyclic
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Array, Camera, Mesh
+
+CAMERA = Camera(np.array([[600.0, 0.0, 157.3], [0.0, 610.0, 121.6], [0.0, 0.0, 1.0]]), 320, 240)
+TRUTH = matrix_from_rotvec(np.array([2.0, 0.3, 0.1])), np.array([0.01, 0.02, 1.0])
+
+
+def two_parts() -> Mesh:
+    """A square plate, one edge of which is another part: the front."""
+    box = trimesh.creation.box((0.1, 0.1, 0.03)).subdivide_to_size(0.02)
+    front = box.triangles_center[:, 0] > 0.02
+    return Mesh(np.array(box.vertices), np.array(box.faces), front.astype(np.int64), ("plate", "front"))
+
+
+def photograph(mesh: Mesh, colors: Array, seed: int) -> np.ndarray:
+    """In a light that comes from a side, before a picture of nothing."""
+    rng = np.random.default_rng(seed)
+    raster = rasterize_camera(mesh.vertices @ TRUTH[0].T + TRUTH[1], mesh.faces, CAMERA)
+    shade = 0.6 + raster.normals @ rng.normal(0.0, 0.2, 3)
+    behind = cv2.GaussianBlur(rng.uniform(0.0, 1.0, (240, 320, 3)), (0, 0), 4.0)
+    body = (colors[mesh.part] * shade[:, None])[raster.face_id]
+    light = cv2.GaussianBlur(np.where(raster.mask[..., None], body, behind), (0, 0), 0.7)
+    noise = rng.normal(0.0, 3.0, light.shape)
+    return np.clip(np.round(255.0 * np.clip(light, 0.0, 1.0) ** (1.0 / 2.2) + noise), 0, 255).astype(np.uint8)
+
+
+def turned() -> list[tuple[Array, Array]]:
+    return [(TRUTH[0] @ turn.T, TRUTH[1]) for turn in cyclic(4)]
+
+
+def test_parts_of_two_colours_tell_a_quarter_turn() -> None:
+    mesh = two_parts()
+    for seed, colors in enumerate(np.random.default_rng(5).uniform(0.1, 0.7, (4, 2, 3))):
+        nats = part_nats(photograph(mesh, colors, seed), CAMERA, mesh, turned())
+        assert nats[0] == 0.0
+        assert nats[1:].max() < -5.0
+
+
+def test_parts_of_one_colour_tell_nothing_that_matters() -> None:
+    mesh = two_parts()
+    nats = part_nats(photograph(mesh, np.full((2, 3), 0.4), 0), CAMERA, mesh, turned())
+    assert nats.min() > -3.0
+
+
+def test_a_body_too_small_to_see_tells_nothing() -> None:
+    mesh = two_parts()
+    far = [(rotation, np.array([0.0, 0.0, 30.0])) for rotation, _ in turned()]
+    np.testing.assert_array_equal(part_nats(photograph(mesh, np.eye(3)[:2], 0), CAMERA, mesh, far), 0.0)
