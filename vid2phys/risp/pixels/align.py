@@ -19,20 +19,19 @@ from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearin
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera
 from vid2phys.indices import evenly
 from vid2phys.risp.pixels.backdrop import Backdrop, backdrop, grown
+from vid2phys.risp.pixels.light import CORRELATED_PX, LENS_PX, blurred, display_slope, linear, part_basis
 from vid2phys.risp.tracking.geometry import modes_of_points
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Clip, Mesh
 
 MODES = 6  # rotation [rad] about camera x, y, z; sideways as fractions of the range; log distance
 PRIOR_STD = np.array([0.06, 0.06, 0.06, 3e-3, 3e-3, 0.04])  # how wrong a pose may be that is to be aligned
-_GAMMA = 2.2
 _SUPERSAMPLE = 3
 MARGIN_PX = 7  # of background around the silhouette
 _APART_PX = 2.5  # from the body: around it
 _SHADOW_PX = 4.0  # over which shadows change
 _SHADOW_RIDGE = 1e-4
 _SHADOW_GAIN = (0.2, 1.3)
-_LENS_PX = 0.7  # blur of an ordinary camera and codec, of the body alone
 _SOFT_PX = (2.0, 1.2, 0.8)  # blur of picture and prediction, a round: wide first
 _BACKDROP_FRAMES, _BACKDROP_BYTES = (9, 24), 300e6
 _COLOR_FRAMES = 16
@@ -40,9 +39,7 @@ _MOST_PX = 120.0  # of the body; a larger one is looked at in a smaller picture,
 _COLOR_RIDGE = 1e-3
 _GAIN_STD = 0.15  # of the body's brightness from frame to frame
 _ROBUST_SIGMA = 2.5  # residuals beyond count less (Cauchy)
-_CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as one
 _NOISE = 0.004  # of a pixel, full scale 1
-_DARK = 0.02  # linear light below which the tone curve is taken as straight
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,9 @@ class Stage:
         box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
         whole = tuple(slice(part.start * self.reduction, part.stop * self.reduction) for part in box)
         size = box[1].stop - box[1].start, box[0].stop - box[0].start
-        light, behind = (_reduced(_linear(picture[whole]), size) for picture in (frame, self.backdrop.picture))
-        level = 0.5 * (_blurred(light, 1.5) + _blurred(behind, 1.5)).mean(axis=-1)
-        slope = (level + _DARK) ** (1.0 / _GAMMA - 1.0) / _GAMMA
+        light, behind = (_reduced(linear(picture[whole]), size) for picture in (frame, self.backdrop.picture))
+        level = 0.5 * (blurred(light, 1.5) + blurred(behind, 1.5)).mean(axis=-1)
+        slope = display_slope(level)
         known = mask[box] & (_reduced(self.backdrop.known[whole].astype(np.float32), size) > 1.0 - 1e-3)
         patch = Patch(*box, light, behind, (slope * known).astype(np.float32))
         return Look(self, patch, rotation, translation)
@@ -200,15 +197,9 @@ class Look:
     def basis(self) -> NDArray[np.float32]:
         """What the colours of the faces are linear in: part, and part times normal in the world, [F, 4 * parts]."""
         assert self.raster is not None
-        mesh, normals = self.stage.mesh, self.raster.normals
-        inward = (normals * self._sight()).sum(axis=1) > 0.0
-        normals = np.where(inward[:, None], -normals, normals)
-        if self.stage.camera.camera_to_world is not None:
-            normals = normals @ np.asarray(self.stage.camera.camera_to_world, dtype=float)[:3, :3].T
-        out = np.zeros((len(normals), len(mesh.part_names), 4), dtype=np.float32)
-        faces = np.arange(len(normals))
-        out[faces, mesh.part, 0], out[faces, mesh.part, 1:] = 1.0, normals
-        return out.reshape(len(normals), -1)
+        pose = self.stage.camera.camera_to_world
+        axes = None if pose is None else np.asarray(pose, dtype=float)[:3, :3]
+        return part_basis(self.stage.mesh, self.raster.normals, self._sight(), axes)
 
     def _sight(self) -> Array:
         """Directions [F, 3] from the camera to the faces."""
@@ -247,9 +238,9 @@ def _solve_colors(looks: Iterable[Look], parts: int, soft: float, before: Array 
     normal, right = np.zeros((size, size)), np.zeros((size, 3))
     for look, mean_square in zip(looks, level, strict=True):
         patch = look.patch
-        spread = _blurred(look.spread(look.basis()), _LENS_PX)
-        weights = _blurred(spread[..., :-2], soft)
-        target = _blurred(patch.frame - (1.0 - spread[..., -2:-1]) * patch.behind, soft)
+        spread = blurred(look.spread(look.basis()), LENS_PX)
+        weights = blurred(spread[..., :-2], soft)
+        target = blurred(patch.frame - (1.0 - spread[..., -2:-1]) * patch.behind, soft)
         square = patch.weight**2
         if before is not None and np.isfinite(mean_square):
             residual = ((target - weights @ before.astype(np.float32)) ** 2).mean(axis=-1) * square
@@ -265,7 +256,7 @@ def _solve_colors(looks: Iterable[Look], parts: int, soft: float, before: Array 
 def _predict(look: Look, colors: Array) -> NDArray[np.float32]:
     """The body's light times coverage, coverage, 1 / depth: [h, w, 5], the first four through the lens."""
     spread = look.spread(look.basis() @ colors.astype(np.float32))
-    spread[..., :4], covered = _blurred(spread[..., :4], _LENS_PX), spread[..., 3].copy()
+    spread[..., :4], covered = blurred(spread[..., :4], LENS_PX), spread[..., 3].copy()
     spread[..., 4] /= np.maximum(covered, 1e-6)
     return spread
 
@@ -274,7 +265,7 @@ def _residual(look: Look, body: NDArray[np.float32], soft: float) -> NDArray[np.
     """Seen minus predicted in display values, [h, w, 3]."""
     patch = look.patch
     light = patch.frame - body[..., :3] - (1.0 - body[..., 3:4]) * patch.behind
-    return _blurred(light, soft) * patch.weight[..., None]
+    return blurred(light, soft) * patch.weight[..., None]
 
 
 def _gauss_newton(look: Look, colors: Array, soft: float, so_far: Array, prior_std: Array) -> _Step | None:
@@ -288,7 +279,7 @@ def _gauss_newton(look: Look, colors: Array, soft: float, so_far: Array, prior_s
     robust = 1.0 / (1.0 + (residual**2).mean(axis=-1) / (_ROBUST_SIGMA**2 * level))
     jacobian = _jacobian(look, body, near, soft)  # [h, w, 7, 3]
     jacobian = np.moveaxis(jacobian, 2, 3).reshape(-1, MODES + 1).astype(float)
-    weighted = jacobian.T * (np.repeat(robust.ravel(), 3) / (level * _CORRELATED_PX))
+    weighted = jacobian.T * (np.repeat(robust.ravel(), 3) / (level * CORRELATED_PX))
     normal, right = weighted @ jacobian, weighted @ residual.ravel()
     normal[MODES, MODES] += _GAIN_STD**-2.0
     gain = normal[:MODES, MODES] / normal[MODES, MODES]
@@ -311,7 +302,7 @@ def _jacobian(look: Look, body: NDArray[np.float32], near: NDArray[np.float32], 
     light = change[..., :3] - change[..., 3:] * patch.behind[:, :, None]
     light = np.concatenate([light, body[:, :, None, :3]], axis=2)
     height, width = light.shape[:2]
-    soft_light = _blurred(light.reshape(height, width, -1).astype(np.float32), soft).reshape(light.shape)
+    soft_light = blurred(light.reshape(height, width, -1).astype(np.float32), soft).reshape(light.shape)
     return soft_light * patch.weight[..., None, None]
 
 
@@ -331,21 +322,8 @@ def _flow(look: Look, near: NDArray[np.float32]) -> Array:
 
 def _log_likelihood(looks: Sequence[Look], level: Array, pull: Array, usable: NDArray[np.bool_]) -> float:
     pixels = 3.0 * np.array([np.count_nonzero(look.patch.weight) for look in looks])
-    total = -0.5 * pixels / _CORRELATED_PX * np.log(np.where(usable, level, 1.0)) - 0.5 * (pull**2).sum(axis=1)
+    total = -0.5 * pixels / CORRELATED_PX * np.log(np.where(usable, level, 1.0)) - 0.5 * (pull**2).sum(axis=1)
     return float(total[usable].sum())
-
-
-def _linear(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Display bytes to linear light."""
-    return (picture.astype(np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)
-
-
-def _blurred(picture: NDArray[np.float32], sigma_px: float) -> NDArray[np.float32]:
-    """A picture of any number of channels, [h, w, C], out of focus."""
-    import cv2
-
-    blurred = cv2.GaussianBlur(picture, (0, 0), sigma_px, borderType=cv2.BORDER_REPLICATE)
-    return np.asarray(blurred, dtype=np.float32).reshape(picture.shape)
 
 
 def _overlap(window: slice, box: slice) -> tuple[slice, slice]:

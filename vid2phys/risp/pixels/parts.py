@@ -1,8 +1,8 @@
 """Which of its look-alike orientations a body has, by what colours its parts would have to have in each.
 
 In a wrong orientation parts cover pixels of other parts, and no light makes one colour of them. A part's light is
-linear in its normals, as in `align` (Basri and Jacobs, PAMI 2003), free in every frame; only what lies inside the
-silhouette is compared, so that nothing has to be known of what is behind the body. Nothing here is learned.
+linear in its normals and free in every frame; only what lies inside the silhouette is compared, so that nothing has to
+be known of what is behind the body. Nothing here is learned.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.risp.pixels.light import CORRELATED_PX, LENS_PX, blurred, display_slope, linear, part_basis
 from vid2phys.types import Array, Camera, Mesh
 
-_LENS_PX = 0.7  # blur of an ordinary camera and codec
 _LEAST_PIXELS = 100
-_CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as one
-_GAMMA, _DARK = 2.2, 0.02  # of the display; linear light below which its curve is taken as straight
 _RIDGE = 1e-3
 _FLOOR = 0.02  # of what a colour is off at least, display values, full scale 1
 _ROBUST_SIGMA = 2.5
@@ -29,13 +27,15 @@ _ROUNDS = 3
 def part_nats(frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, poses: Sequence[tuple[Array, Array]]) -> Array:
     """How well a frame [H, W, 3] is explained by each of some poses camera_from_body, [P] nats, the best at zero.
 
-    Zeros where one of them shows too little of the body."""
+    Zeros where one of them shows too little of the body, and of a painted mesh, whose parts have more than a colour."""
+    if mesh.texture is not None:
+        return np.zeros(len(poses))
     fits = [_Inside.of(frame, camera, mesh, *pose) for pose in poses]
     if any(inside is None for inside in fits):
         return np.zeros(len(poses))
     found = [inside for inside in fits if inside is not None]
     count = np.mean([len(inside.light) for inside in found])
-    nats = -0.5 * count / _CORRELATED_PX * 3.0 * np.log([inside.misfit() for inside in found])
+    nats = -0.5 * count / CORRELATED_PX * 3.0 * np.log([inside.misfit() for inside in found])
     return np.asarray(nats - nats.max())
 
 
@@ -44,9 +44,9 @@ class _Inside:
     """N pixels inside a drawn silhouette. light: [N, 3] linear. slope: [N] of the display's curve there. basis:
     [N, 4 * parts], what light is linear in."""
 
-    light: Array
-    slope: Array
-    basis: Array
+    light: NDArray[np.float32]
+    slope: NDArray[np.float32]
+    basis: NDArray[np.float32]
 
     @staticmethod
     def of(frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, rotation: Array, translation: Array) -> _Inside | None:
@@ -60,20 +60,14 @@ class _Inside:
         inside = cv2.erode((seen >= 0).astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0) > 0
         if inside.sum() < _LEAST_PIXELS:
             return None
-        away = (raster.normals * posed[mesh.faces[:, 0]]).sum(axis=1) > 0.0
-        normals = np.where(away[:, None], -raster.normals, raster.normals)
-        table = np.zeros((len(mesh.faces) + 1, len(mesh.part_names), 4), dtype=np.float32)  # its last row is "no face"
-        faces = np.arange(len(mesh.faces))
-        table[faces, mesh.part, 0], table[faces, mesh.part, 1:] = 1.0, normals
-        drawn = table.reshape(len(table), -1)[seen]
-        blurred = np.stack([cv2.GaussianBlur(c, (0, 0), _LENS_PX) for c in np.moveaxis(drawn, -1, 0)], axis=-1)
-        light = (frame[window][inside] / 255.0) ** _GAMMA
-        slope = (light.mean(axis=1) + _DARK) ** (1.0 / _GAMMA - 1.0) / _GAMMA
-        return _Inside(light, slope, blurred[inside].astype(float))
+        basis = part_basis(mesh, raster.normals, posed[mesh.faces[:, 0]])
+        drawn = np.concatenate([basis, np.zeros_like(basis[:1])])[seen]  # its last row is "no face"
+        light = linear(frame[window][inside])
+        return _Inside(light, display_slope(light.mean(axis=1)), blurred(drawn, LENS_PX)[inside])
 
     def misfit(self) -> float:
         """Mean robust square of what no light of the parts explains, display values."""
-        basis, target = self.basis * self.slope[:, None], self.light * self.slope[:, None]
+        basis, target = (values.astype(float) * self.slope[:, None] for values in (self.basis, self.light))
         weight, square, scale = np.ones(len(target)), np.zeros(len(target)), 1.0
         for _ in range(_ROUNDS):
             normal = (basis * weight[:, None]).T @ basis
