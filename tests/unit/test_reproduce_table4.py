@@ -19,7 +19,8 @@ from vid2phys.reproduce.footage import Footage
 from vid2phys.reproduce.identification import Case, identify, true_states
 from vid2phys.reproduce.imitation import followed
 from vid2phys.reproduce.sights import observation_of, views_of
-from vid2phys.rotations import make_transform, matrix_from_quat, quat_from_rotvec, quat_multiply
+from vid2phys.risp.shape.groups import cyclic
+from vid2phys.rotations import make_transform, matrix_from_quat, matrix_from_rotvec, quat_from_rotvec, quat_multiply
 from vid2phys.types import Observation
 
 
@@ -176,3 +177,15 @@ def test_cells_are_filled_resumed_and_named(
     assert mine[title.replace("oracle-newton", "ours"), metric]["value"] is None
     assert {row["paper"] for row in rows} == {None}
     assert files[2].stat().st_size > 5000
+
+
+def test_a_known_orientation_names_what_is_read() -> None:
+    turns, known = cyclic(4), matrix_from_rotvec(np.array([0.3, -0.2, 0.1]))
+    off = matrix_from_rotvec(np.array([0.0, 0.1, 0.05]))
+    for element, turn in enumerate(turns):
+        read = np.stack([off @ known @ turn, matrix_from_rotvec(np.array([np.pi, 0.0, 0.0])) @ known])
+        nats = sights._known_nats(known, read, turns)
+        assert int(np.argmax(nats[0])) == element
+        assert nats[0, element] > -1.0
+        assert np.delete(nats[0], element).max() < -20.0
+        assert nats.min() >= -50.0

@@ -40,6 +40,10 @@ from vid2phys.types import Array, Camera, Observation
 _HYPOTHESES = 3
 _LEAST_POINTS = 6
 _LOOK = 6  # stream of random numbers
+_READING_RAD, _MOST_NATS = (
+    np.radians(10.0),
+    50.0,
+)  # how far a frame's orientation is from the known one, and what that costs
 
 
 def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:
@@ -136,6 +140,8 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
         raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
     read, indices = seen.select(good), np.flatnonzero(good)
     told = painted[good] + turn_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
+    if not model.shape.exact and indices[0] == 0:  # the first state is known
+        told[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
     found = label(times, indices, read, told, camera, model, calibration, tilt_std_rad=None)
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
@@ -145,12 +151,25 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     return settled_alone(store, camera, Lone.of(mesh, paint, model.rotations, model.center), found, calibration)
 
 
+def _known_nats(known: Array, rotation: Array, rotations: Array) -> Array:
+    """Nats [H, G] of orientations R @ rotations[g]^T, R: [H, 3, 3], of a body whose orientation [3, 3] is known."""
+    turned = rotation[:, None] @ np.swapaxes(rotations, -1, -2)
+    trace = np.einsum("ij,hgij->hg", known, turned)
+    angle = np.arccos(np.clip(0.5 * (trace - 1.0), -1.0, 1.0))
+    return np.asarray(-np.minimum(0.5 * (angle / _READING_RAD) ** 2, _MOST_NATS))
+
+
+def _known_rotation(experiment: Experiment, shown: int) -> Array:
+    """camera_from_body of the body in one of the frames shown, [3, 3]."""
+    pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
+    _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[shown]])
+    return np.asarray(pose[:3, :3] @ matrix_from_quat(quats))
+
+
 def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:
     """Labels of a symmetric body follow from its first state, which is known: the turn that is nearest to it."""
     first = int(np.flatnonzero(found.tracked)[0])
-    pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
-    _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[first]])
-    known = pose[:3, :3] @ matrix_from_quat(quats)
+    known = _known_rotation(experiment, first)
     rotations, poses = model.rotations, found.poses
     turned = poses.rotation[first] @ np.swapaxes(rotations, -1, -2)
     nearest = int(np.argmax(np.einsum("ij,gij->g", known, turned)))
