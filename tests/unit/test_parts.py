@@ -47,6 +47,19 @@ def test_parts_of_two_colours_tell_a_quarter_turn() -> None:
         assert nats[1:].max() < -5.0
 
 
+def test_a_large_body_is_looked_at_in_a_smaller_picture() -> None:
+    mesh = two_parts()
+    picture = photograph(mesh, np.array([[0.1, 0.3, 0.5], [0.6, 0.3, 0.2]]), 0)
+
+    def enlarged(k: int) -> Array:
+        K = CAMERA.K * np.array([[k], [k], [1.0]])
+        K[:2, 2] += 0.5 * (k - 1)  # pixel centres are at integers
+        large = cv2.resize(picture, None, fx=k, fy=k, interpolation=cv2.INTER_NEAREST)
+        return part_nats(np.asarray(large, dtype=np.uint8), Camera(K, 320 * k, 240 * k), mesh, turned())
+
+    np.testing.assert_allclose(enlarged(4), enlarged(2), rtol=0.05)  # 140 px wide, then 280
+
+
 def test_parts_of_one_colour_tell_nothing_that_matters() -> None:
     mesh = two_parts()
     nats = part_nats(photograph(mesh, np.full((2, 3), 0.4), 0), CAMERA, mesh, turned())

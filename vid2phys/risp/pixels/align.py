@@ -19,7 +19,16 @@ from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearin
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera
 from vid2phys.indices import evenly
 from vid2phys.risp.pixels.backdrop import Backdrop, backdrop, grown
-from vid2phys.risp.pixels.light import CORRELATED_PX, LENS_PX, blurred, display_slope, linear, part_basis
+from vid2phys.risp.pixels.light import (
+    CORRELATED_PX,
+    LENS_PX,
+    blurred,
+    display_slope,
+    linear,
+    part_basis,
+    reduced,
+    smaller,
+)
 from vid2phys.risp.tracking.geometry import modes_of_points
 from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Clip, Mesh
@@ -63,10 +72,10 @@ class Stage:
         box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
         whole = tuple(slice(part.start * self.reduction, part.stop * self.reduction) for part in box)
         size = box[1].stop - box[1].start, box[0].stop - box[0].start
-        light, behind = (_reduced(linear(picture[whole]), size) for picture in (frame, self.backdrop.picture))
+        light, behind = (reduced(linear(picture[whole]), size) for picture in (frame, self.backdrop.picture))
         level = 0.5 * (blurred(light, 1.5) + blurred(behind, 1.5)).mean(axis=-1)
         slope = display_slope(level)
-        known = mask[box] & (_reduced(self.backdrop.known[whole].astype(np.float32), size) > 1.0 - 1e-3)
+        known = mask[box] & (reduced(self.backdrop.known[whole].astype(np.float32), size) > 1.0 - 1e-3)
         patch = Patch(*box, light, behind, (slope * known).astype(np.float32))
         return Look(self, patch, rotation, translation)
 
@@ -80,25 +89,7 @@ def stage_of(clip: Clip, camera: Camera, mesh: Mesh, rotation: Array, translatio
     size_px = np.median([max(part.stop - part.start for part in raster.window) for raster in drawn])
     reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
     masks = [grown(raster.mask, MARGIN_PX * reduction) for raster in drawn]
-    return Stage(mesh, _smaller(camera, reduction), backdrop(list(clip.frames.at(chosen)), masks), reduction)
-
-
-def _smaller(camera: Camera, reduction: int) -> Camera:
-    """The camera of pictures whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
-    K = np.asarray(camera.K, dtype=float).copy()
-    K[:2, 2] += 0.5  # pixel centres are at integers
-    K[:2] /= reduction
-    K[:2, 2] -= 0.5
-    return replace(camera, K=K, width=camera.width // reduction, height=camera.height // reduction)
-
-
-def _reduced(picture: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Means over blocks; size: (width, height)."""
-    import cv2
-
-    if picture.shape[1::-1] == size:
-        return picture
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.float32)
+    return Stage(mesh, smaller(camera, reduction), backdrop(list(clip.frames.at(chosen)), masks), reduction)
 
 
 def draw(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, supersample: int) -> Raster:

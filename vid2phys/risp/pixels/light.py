@@ -1,11 +1,14 @@
-"""Light in pictures of a body: display values to light and back, and what the light of its parts is linear in."""
+"""Light in pictures of a body: display values to light and back, what the light of its parts is linear in, and smaller
+pictures of it."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.types import Array, Mesh
+from vid2phys.types import Array, Camera, Mesh
 
 LENS_PX = 0.7  # blur of an ordinary camera and codec, of the body alone
 CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as one
@@ -46,3 +49,21 @@ def part_basis(mesh: Mesh, normals: Array, sight: Array, axes: Array | None = No
     faces = np.arange(len(normals))
     out[faces, mesh.part, 0], out[faces, mesh.part, 1:] = 1.0, normals
     return out.reshape(len(normals), -1)
+
+
+def smaller(camera: Camera, reduction: int) -> Camera:
+    """The camera of pictures whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
+    K = np.asarray(camera.K, dtype=float).copy()
+    K[:2, 2] += 0.5  # pixel centres are at integers
+    K[:2] /= reduction
+    K[:2, 2] -= 0.5
+    return replace(camera, K=K, width=camera.width // reduction, height=camera.height // reduction)
+
+
+def reduced(picture: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+    """Means over blocks; size: (width, height)."""
+    import cv2
+
+    if picture.shape[1::-1] == size:
+        return picture
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.float32)

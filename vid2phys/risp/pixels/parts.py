@@ -13,11 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.risp.pixels.light import CORRELATED_PX, LENS_PX, blurred, display_slope, linear, part_basis
+from vid2phys.risp.pixels.light import (
+    CORRELATED_PX,
+    LENS_PX,
+    blurred,
+    display_slope,
+    linear,
+    part_basis,
+    reduced,
+    smaller,
+)
 from vid2phys.types import Array, Camera, Mesh
 
 _LEAST_PIXELS = 100
+_MOST_PX = 200.0  # of the body; a larger one is looked at in a smaller picture
 _RIDGE = 1e-3
 _FLOOR = 0.02  # of what a colour is off at least, display values, full scale 1
 _ROBUST_SIGMA = 2.5
@@ -53,8 +64,10 @@ class _Inside:
         import cv2
 
         posed = mesh.vertices @ rotation.T + translation
-        raster = rasterize_camera(posed, mesh.faces, camera, 1)
-        seen, window = raster.faces_seen, raster.window
+        size_px = float(np.nan_to_num(np.ptp(project(camera, posed), axis=0)).max())
+        reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
+        raster = rasterize_camera(posed, mesh.faces, smaller(camera, reduction), 1)
+        seen = raster.faces_seen
         if seen.size == 0:
             return None
         inside = cv2.erode((seen >= 0).astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0) > 0
@@ -62,7 +75,8 @@ class _Inside:
             return None
         basis = part_basis(mesh, raster.normals, posed[mesh.faces[:, 0]])
         drawn = np.concatenate([basis, np.zeros_like(basis[:1])])[seen]  # its last row is "no face"
-        light = linear(frame[window][inside])
+        whole = tuple(slice(part.start * reduction, part.stop * reduction) for part in raster.window)
+        light = reduced(linear(frame[whole]), seen.shape[::-1])[inside]
         return _Inside(light, display_slope(light.mean(axis=1)), blurred(drawn, LENS_PX)[inside])
 
     def misfit(self) -> float:
