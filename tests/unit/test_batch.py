@@ -202,7 +202,8 @@ def test_an_interrupted_batch_ends_its_processes_and_can_go_on(keypoints: Path) 
     assert said.splitlines()[-1] == "vid2phys: interrupted"
     with (out / ".lock").open("w") as lock:  # no process of it is alive
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert not (out / "good").exists()
+    left = {path.name for path in (out / "good").glob("*")}
+    assert not left or ("result.json" in left and ".lock" not in left)  # on a slow machine it may have come to its end
 
 
 @pytest.mark.parametrize(("deaf", "code"), [(1, 0), (9, -signal.SIGKILL)], ids=["to the first", "to all"])
