@@ -40,10 +40,7 @@ from vid2phys.types import Array, Camera, Observation
 _HYPOTHESES = 3
 _LEAST_POINTS = 6
 _LOOK = 6  # stream of random numbers
-_READING_RAD, _MOST_NATS = (
-    np.radians(10.0),
-    50.0,
-)  # how far a frame's orientation is from the known one, and what that costs
+_READING_RAD, _MOST_NATS = np.radians(10.0), 50.0  # of a frame's orientation: how far it is read off, most of its cost
 
 
 def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:

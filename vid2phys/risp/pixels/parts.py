@@ -64,8 +64,11 @@ class _Inside:
         import cv2
 
         posed = mesh.vertices @ rotation.T + translation
-        size_px = float(np.nan_to_num(np.ptp(project(camera, posed), axis=0)).max())
-        reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
+        pixels = project(camera, posed)
+        pixels = pixels[np.isfinite(pixels).all(axis=-1)]  # of the vertices that the camera can see
+        if not len(pixels):
+            return None
+        reduction = max(1, int(np.ceil(float(np.ptp(pixels, axis=0).max()) / _MOST_PX)))
         raster = rasterize_camera(posed, mesh.faces, smaller(camera, reduction), 1)
         seen = raster.faces_seen
         if seen.size == 0:
