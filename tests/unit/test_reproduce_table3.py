@@ -13,14 +13,16 @@ import torch
 from vid2phys.engine.constants import RISP_HAND, RISP_QUADROTOR
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.reproduce import driving, reproduce
+from vid2phys.reproduce import driving, imitation, reproduce
+from vid2phys.reproduce.aiming import final_distance_mm
 from vid2phys.reproduce.bodies import entries
 from vid2phys.reproduce.drives import Drive, drive_of
-from vid2phys.reproduce.experiments import Experiment
+from vid2phys.reproduce.experiments import Experiment, nothing_seen
 from vid2phys.reproduce.identification import Case
 from vid2phys.reproduce.imitation import followed, imitate, starts_of, state_discrepancy
 from vid2phys.reproduce.sights import places
 from vid2phys.reproduce.table import Setting
+from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import driven, losses, newton
 from vid2phys.solvers.driven import Driven, Numbers
 from vid2phys.solvers.problem import Problem
@@ -222,6 +224,36 @@ def test_ours_begins_at_rest_too_and_with_profiles_in_many_places() -> None:
     assert starts[1] == pytest.approx(it.numbers.middle)
     hand = drive_of("hand", 3)
     assert len(starts_of(Case(experiment, None, hand.numbers.middle, 0), hand)) == 128
+
+
+def test_what_is_read_wrongly_of_a_known_start_is_not_believed_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    it, whole, _ = drive("hand", 40)
+    experiment = replace(whole, only=(0, 40))
+    camera = np.asarray(experiment.camera.camera_to_world)
+    assert experiment.posed is not None
+    nothing = nothing_seen(experiment.plan.times_s, experiment.posed.points_body)
+    problem = experiment.plan.problem(experiment.truth, nothing, camera)
+    at = bearings(problem, problem.parameters, experiment.states)
+    frames, points = at.shape[:2]
+    bend = np.random.default_rng(3).normal(size=(points, 2)) * 0.01  # of one mode, the same in both pictures
+    shown = np.zeros((frames, points), dtype=bool)
+    shown[experiment.shown] = True
+    seen = replace(
+        nothing,
+        bearings=at + bend,
+        covariance=np.broadcast_to(1e-8 * np.eye(2), (frames, points, 2, 2)),
+        shared_basis=np.broadcast_to(bend[..., None], (frames, points, 2, 1)),
+        correlation_time_s=np.array([0.1]),
+        visible=shown,
+    )
+    monkeypatch.setattr(imitation, "seen_in", lambda *_: seen)
+    found = imitate(Case(experiment, None, it.numbers.middle, 0), it, "ours", Model.__new__(Model))
+    assert found.failure is None
+    found_mm, moved_mm = (
+        final_distance_mm(experiment, followed(experiment, it, numbers).states)
+        for numbers in (found.values, np.zeros(10))
+    )
+    assert found_mm < 0.01 * moved_mm
 
 
 def test_cells_are_filled_resumed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ _NOTES = [
     "`paper` is empty.",
     "Methods of the papers use RMSProp as in `risp-table3`, along the loss of the last frame; of the first one, whose "
     "state is known, the simulated body has its colours. `ours`, `ours-no-grad` and `oracle-newton` (which sees the "
-    "true target) find gentle actions by the solver of `vid2phys control`, and fit the ten numbers of the hand.",
+    "true target) find gentle actions by the solver of `vid2phys control`, and fit the ten numbers of the hand as in "
+    "`risp-table3`, what is read wrongly of its start, which is known, being taken to be read so of the target.",
     "`failed`: as in `risp-table3`. `seconds` (`control_s`): of one search.",
 ]
 

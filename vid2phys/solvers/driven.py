@@ -3,7 +3,8 @@
 Numbers [U] stand for the actions: one for each action of each interval, or the few of a profile. The papers' optimiser
 moves them along the gradient through the rollout (`descend`). Ours is least squares (`newton`): actions of intervals
 get a Gauss-Markov prior of second order, whose level and bandwidth are those of the largest evidence (`fit`), since
-actions that are fitted to noisy readings one by one are noise themselves.
+actions that are fitted to noisy readings one by one are noise themselves; numbers of a profile one that is as wide as
+their limits (`fit_profile`).
 """
 
 from __future__ import annotations
@@ -147,18 +148,37 @@ def fit(
     again: the loss of the further rounds, by the states that the one before found. Raises SimulationError when no start
     can be simulated.
     """
+    if channels is None:
+        return _solve(driven, loss, starts)
+    prior = _prior(driven, channels, float(_LEVELS[-1]), float(_BANDWIDTHS[-1]))
+    found = _solve(driven, loss, starts, prior)
+    for _ in range(_ROUNDS):
+        prior = likeliest(driven, channels, prior, found)
+        judge = loss if again is None else again(found.states)
+        found = _solve(driven, judge, found.values[None], prior)
+    return found
+
+
+def fit_profile(
+    driven: Driven, loss: newton.Judge, starts: Array, again: Callable[[Array], newton.Judge]
+) -> newton.Found:
+    """As `fit`, of the few numbers of a profile: all that is known of them beforehand is their limits.
+
+    A first fit, by `loss`, says what errors of the clip as a whole are about, but may end in another minimum than these
+    have: all starts are tried once more.
+    """
+    numbers = driven.numbers
+    even = newton.Prior(numbers.middle, np.diag(np.sqrt(12.0) / (numbers.upper - numbers.lower)))  # by its moments
+    found = _solve(driven, loss, starts)
+    for more in (starts, starts[:0]):
+        found = _solve(driven, again(found.states), np.concatenate([found.values[None], more]), even)
+    return found
+
+
+def _solve(driven: Driven, judge: newton.Judge, starts: Array, prior: newton.Prior | None = None) -> newton.Found:
     numbers = driven.numbers
     limits = numbers.lower, numbers.upper
-    prior = newton.Prior.none(len(numbers.units))
-    if channels is not None:
-        prior = _prior(driven, channels, float(_LEVELS[-1]), float(_BANDWIDTHS[-1]))
-    found = newton.solve(driven.roll, loss, starts, numbers.units, prior=prior, limits=limits)
-    for _ in range(_ROUNDS if channels is not None or again is not None else 0):
-        if channels is not None:
-            prior = likeliest(driven, channels, prior, found)
-        judge = loss if again is None else again(found.states)
-        found = newton.solve(driven.roll, judge, found.values[None], numbers.units, prior=prior, limits=limits)
-    return found
+    return newton.solve(driven.roll, judge, starts, numbers.units, prior=prior, limits=limits)
 
 
 def likeliest(driven: Driven, channels: int, prior: newton.Prior, found: newton.Found) -> newton.Prior:
