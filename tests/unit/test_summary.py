@@ -36,3 +36,12 @@ def test_identification_is_aimed_at_a_tenth_or_the_bound(tmp_path: Path, ours: f
     line = summary(tmp_path).splitlines()[-1]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[1:] == ["rod", "log10 E", f"{ours:.2g}", "10*", "20", f"{max(1.0, 1.5 * bound):.2g}", met]
+
+
+def test_wall_times_are_aimed_at_a_tenth_of_those_by_pixels(tmp_path: Path) -> None:
+    for task in TASKS:
+        (tmp_path / f"{task.table}.json").write_text('{"rows": []}')
+    rows = [_row(method, "identification_s", value) for method, value in (("ours", 3), ("paper", 7), ("pixel", 138))]
+    (tmp_path / "risp-table2.json").write_text(json.dumps({"rows": rows}))
+    cells = [cell.strip() for cell in summary(tmp_path).splitlines()[-1].strip("|").split("|")]
+    assert cells[1:] == ["rod", "s", "3", "7", "138", "14", "yes"]
