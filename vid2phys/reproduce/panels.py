@@ -46,6 +46,7 @@ def draw_panels(
             if axis.patches:
                 axis.set_yscale("log")
             axis.set_xticklabels(methods, rotation=75, fontsize=8)
+            axis.tick_params(axis="y", which="both", labelsize=8)
             axis.grid(axis="y", alpha=0.3)
         handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
         if legend:
