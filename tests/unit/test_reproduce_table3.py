@@ -222,6 +222,10 @@ def test_ours_begins_at_rest_too_and_with_profiles_in_many_places() -> None:
     starts = starts_of(Case(experiment, None, numbers, 0), it)
     assert starts[0] == pytest.approx(numbers)
     assert starts[1] == pytest.approx(it.numbers.middle)
+    cube = drive_of("cube-plain", 3)
+    starts = starts_of(Case(experiment, None, numbers, 0), replace(it, tried=cube.tried))
+    assert len(np.unique(starts, axis=0)) == cube.tried == 16  # bounces
+    assert starts[1] == pytest.approx(it.numbers.middle)
     hand = drive_of("hand", 3)
     assert len(starts_of(Case(experiment, None, hand.numbers.middle, 0), hand)) == 128
 

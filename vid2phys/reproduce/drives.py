@@ -41,13 +41,14 @@ class Drive:
     """How a body is driven. plan: how it moves under actions that are yet to be given.
 
     numbers: what stands for the actions, the paper's. channels: actions of an interval, None for a profile. draw: a
-    motion's numbers [U], by chance.
+    motion's numbers [U], by chance. tried: starts of our fit: bounces, and waves out of step, make minima of their own.
     """
 
     plan: Plan
     numbers: Numbers
     channels: int | None
     draw: Callable[[np.random.Generator], Array]
+    tried: int = 2
 
     def actions(self, numbers: Array) -> Array:
         """[U] -> [S, A] in SI."""
@@ -122,7 +123,8 @@ def _cube(plan: Plan) -> Drive:
     si = np.repeat([force, force * RISP_LENGTH_M], 3)
     size = np.repeat([100.0, 30.0], 3) * si
     step = np.repeat([500.0, 150.0], 3)
-    return _by_frame(plan, np.zeros(6), si, step, lambda rng: _waves(rng, plan, size, (0.5, 2.0)))
+    drive = _by_frame(plan, np.zeros(6), si, step, lambda rng: _waves(rng, plan, size, (0.5, 2.0)))
+    return replace(drive, tried=16)
 
 
 def _rod(plan: Plan) -> Drive:
@@ -146,7 +148,7 @@ def _hand(plan: Plan) -> Drive:
         return np.asarray(rng.uniform(0.0, upper))
 
     middle = 0.5 * upper
-    return Drive(plan, Numbers(middle, middle, upper, np.zeros(2 * _FINGERS), upper, actions), None, draw)
+    return Drive(plan, Numbers(middle, middle, upper, np.zeros(2 * _FINGERS), upper, actions), None, draw, tried=128)
 
 
 _DRIVES: dict[str, Callable[[Plan], Drive]] = {

@@ -34,7 +34,6 @@ from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
 _EXACT = 1e-3  # of the body's radius: how well true states are known to our fit, which ends when it gains little
-_TRIED = 128  # starts of ours, where numbers are those of a profile: waves out of step have minima of their own
 
 
 def imitate(case: Case, drive: Drive, method: str, network: Network) -> Outcome:
@@ -77,11 +76,11 @@ def driven_by(problem: Problem, case: Case, drive: Drive) -> Driven:
 
 
 def starts_of(case: Case, drive: Drive) -> Array:
-    """From where ours begins, [B, U]: the given start, and rest; of a profile many more."""
-    if drive.channels is not None:
-        return np.stack([case.start, drive.numbers.middle])
+    """From where ours begins, [B, U]: the given start, rest, unless numbers are those of a profile, and some by
+    chance."""
+    known = [case.start] if drive.channels is None else [case.start, drive.numbers.middle]
     rng = np.random.default_rng([case.seed, len(case.start)])
-    return np.stack([case.start, *(drive.draw(rng) for _ in range(_TRIED - 1))])
+    return np.stack([*known, *(drive.draw(rng) for _ in range(drive.tried - len(known)))])
 
 
 @dataclass(frozen=True)
