@@ -33,9 +33,10 @@ _NOTES = [
     "In which unit RISP's steps are is not known; for quadrotor, cube and hand it is one that served `oracle` best of "
     "several on one motion, for the rod one as large beside its limits. `ours` and `ours-no-grad` read keypoints, "
     "correct them by outlines and descend by Levenberg and Marquardt from the start or from rest (of cubes from the "
-    "best of 16 starts, of the hand of 128), actions of frames with a Gauss-Markov prior about rest whose level and bandwidth are "
-    "those of the largest evidence, the hand's numbers with one as wide as their range. `oracle` sees true positions "
-    "and angles and uses the papers' optimiser, `oracle-newton` sees them and uses ours without a prior.",
+    "best of 16 starts, of the hand of 128), actions of frames with a Gauss-Markov prior about rest whose level and "
+    "bandwidth are those of the largest evidence, the hand's numbers with one as wide as their range. `oracle` sees "
+    "true positions and angles and uses the papers' optimiser, `oracle-newton` sees them and uses ours without a "
+    "prior.",
     "First state, parameters, camera and, for `pixel`, `perceptual` and `paper`, what is behind the body are known. "
     "Views and networks are as in `risp-table2`.",
     "`failed`: motions of a quadrotor that went 1000 away (10 m), which count as far off as they are, and searches "
