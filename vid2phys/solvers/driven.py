@@ -144,9 +144,9 @@ def fit(
 ) -> newton.Found:
     """Our fit, from the best of starts [B, U].
 
-    channels: how many actions an interval has, if numbers are those of intervals; None for numbers without a prior.
-    again: the loss of the further rounds, by the states that the one before found. Raises SimulationError when no start
-    can be simulated.
+    channels: how many actions an interval has, if numbers are those of intervals; None for numbers without a prior,
+    which are fitted once. again: the loss of the further rounds, by the states that the one before found. Raises
+    SimulationError when no start can be simulated.
     """
     if channels is None:
         return _solve(driven, loss, starts)
@@ -170,9 +170,8 @@ def fit_profile(
     numbers = driven.numbers
     even = newton.Prior(numbers.middle, np.diag(np.sqrt(12.0) / (numbers.upper - numbers.lower)))  # by its moments
     found = _solve(driven, loss, starts)
-    for more in (starts, starts[:0]):
-        found = _solve(driven, again(found.states), np.concatenate([found.values[None], more]), even)
-    return found
+    found = _solve(driven, again(found.states), np.concatenate([found.values[None], starts]), even)
+    return _solve(driven, again(found.states), found.values[None], even)
 
 
 def _solve(driven: Driven, judge: newton.Judge, starts: Array, prior: newton.Prior | None = None) -> newton.Found:
