@@ -86,10 +86,10 @@ def test_of_several_readings_the_one_counts_that_explains_the_edges() -> None:
 
 
 def test_without_edges_points_and_prior_say_where_it_is() -> None:
-    """Fifty times less sure of the points, it lies where both pull alike: the rest is what the points moved it by."""
+    """150 times less sure of a rod's points, it lies where both pull alike: the rest is what the points moved it by."""
     body, camera = body_and_camera("rod")
     flat = np.full((240, 320, 3), 90, np.uint8)
-    std = body.spread / np.sqrt(51.0)  # points know 50 times more than the prior
+    std = body.spread / np.sqrt(151.0)  # points know 150 times more than the prior
     seen = body.middle + 0.2 * body.spread
     found = fit_posture(flat, window(camera, body), body, Solid.of(body.mesh), minima(seen, std=std))
-    np.testing.assert_allclose(found - body.middle, 0.51 * (seen - body.middle), rtol=1e-6)
+    np.testing.assert_allclose(found - body.middle, (76.0 / 151.0) * (seen - body.middle), rtol=1e-6)

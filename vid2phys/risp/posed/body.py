@@ -57,7 +57,7 @@ class PosedBody(ABC):
     coordinates [D]; rest, lower, upper: [D] values of them; spread: [D] standard deviations of a weak prior about
     `middle` [D]. center_m [3], radius_m: a sphere that holds the body whatever its posture. cameras: where it is filmed
     from. half_turn: [K] the keypoint that each one comes to lie on when a body that looks the same from behind is
-    turned about the vertical, else None.
+    turned about the vertical, else None. bends: whether smooth parts of its surface do, which light shows.
     """
 
     system: System
@@ -73,6 +73,7 @@ class PosedBody(ABC):
     radius_m: float
     cameras: CameraRange
     half_turn: NDArray[np.int64] | None = None
+    bends: bool = False
 
     @property
     def reach_m(self) -> float:

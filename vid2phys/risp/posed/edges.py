@@ -16,12 +16,15 @@ from vid2phys.risp.pixels.edge_fit import OVERCONFIDENT, fit_edges
 from vid2phys.risp.pixels.evidence import Evidence
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.fit import Postures
+from vid2phys.risp.posed.shaded import fit_shading
 from vid2phys.risp.posed.sight import Window
 from vid2phys.risp.tracking.sight import direction_and_size
 from vid2phys.types import Array
 
 _MOST_STEP = 0.5  # standard deviations of the posture's prior
-_OVERCONFIDENT = 50.0  # points of a frame err together: what they state of the posture is off by more
+# Points of a frame err together: what they state of the posture is off by more. By held-out looks; the more where its
+# shading tells of it, too.
+_OVERCONFIDENT, _OVERCONFIDENT_SHADED = 50.0, 150.0
 _SAME = 0.05  # standard deviations of the prior between minima that are one
 
 
@@ -54,13 +57,16 @@ class _Posed:
 def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid: Solid, minima: Postures) -> Array:
     """The posture [D] of one frame [H, W, 3], moved to its edges, of the minima [S] that its points leave open.
 
-    solid: of the body's mesh. Points that err together state too much: with as much less of what they say the body's
-    weak prior has its share. Of several minima the one is taken that explains the frame best.
+    Of a body that bends, its shading counts, too. solid: of the body's mesh. Points that err together state too much:
+    with as much less of what they say the body's weak prior has its share. Of several minima the one is taken that
+    explains the frame best.
     """
     postures, costs = [], []
     for read in minima.distinct(_SAME * body.spread):
         begin, prior = _believed_less(body, read)
         found = fit_about(frame, window, body, solid, begin, prior)
+        if found is not None and body.bends:
+            found = fit_shading(frame, window, body, solid, *found)
         postures.append(begin if found is None else found[0])
         costs.append(float(read.cost))
     if len(postures) == 1:
@@ -68,7 +74,7 @@ def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid
 
     shown = evidence_of(frame, window, body, solid)
     nats = [
-        nats_of(shown, window, body, posture) - cost / _OVERCONFIDENT
+        nats_of(shown, window, body, posture) - cost / _overconfident(body)
         for posture, cost in zip(postures, costs, strict=True)
     ]
     return postures[int(np.argmax(nats))]
@@ -119,10 +125,14 @@ def seen_about(
     return at + (1.0 - kept) * covariance @ weak @ (at - posture), np.asarray(covariance)
 
 
+def _overconfident(body: PosedBody) -> float:
+    return _OVERCONFIDENT_SHADED if body.bends else _OVERCONFIDENT
+
+
 def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:
-    """Where a posture [D] lies when its points say `_OVERCONFIDENT` times less of it, and the information [D, D]."""
-    weak = np.diag(body.spread**-2.0)
+    """Where a posture [D] lies when its points say less of it by `_overconfident`, and the information [D, D]."""
+    weak, less = np.diag(body.spread**-2.0), _overconfident(body)
     points = np.linalg.inv(read.covariance) - weak
-    prior = points / _OVERCONFIDENT + weak
-    pulled = (points @ read.posture + weak @ (read.posture - body.middle)) / _OVERCONFIDENT + weak @ body.middle
+    prior = points / less + weak
+    pulled = (points @ read.posture + weak @ (read.posture - body.middle)) / less + weak @ body.middle
     return np.clip(np.linalg.solve(prior, pulled), body.lower, body.upper), prior

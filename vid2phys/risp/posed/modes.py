@@ -82,6 +82,8 @@ class PosedModes(PosedBody):
     in. Keypoints of a rod: its ten sensors along the centre line, and the edges at four of them.
     """
 
+    bends = True
+
     def __init__(self, system: TetBody, motions: Motions, cameras: CameraRange = CAMERAS) -> None:
         assert system.surface is not None
         self.system: TetBody = system
