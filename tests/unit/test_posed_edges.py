@@ -92,4 +92,4 @@ def test_without_edges_points_and_prior_say_where_it_is() -> None:
     std = body.spread / np.sqrt(151.0)  # points know 150 times more than the prior
     seen = body.middle + 0.2 * body.spread
     found = fit_posture(flat, window(camera, body), body, Solid.of(body.mesh), minima(seen, std=std))
-    np.testing.assert_allclose(found - body.middle, (76.0 / 151.0) * (seen - body.middle), rtol=1e-6)
+    np.testing.assert_allclose(found - body.middle, (151.0 / 300.0) * (seen - body.middle), rtol=1e-6)
