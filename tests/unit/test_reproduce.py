@@ -388,6 +388,14 @@ def test_estimates_grow_with_what_is_trained(tmp_path: Path) -> None:
     assert replace(cell, recipe=None).seconds == 0.0
 
 
+def test_single_pictures_read_another_way_are_other_cells_and_clips_stay(tmp_path: Path) -> None:
+    (entry,) = entries(("rod",))
+    another, on = replace(entry, alone=entry.alone + 1), setting(tmp_path)
+    for method, reads, same in (("ours", "pictures", False), ("ours", "clips", True), ("paper", "pictures", True)):
+        keys = {Cell("risp-table1", each, method, None, on, reads=reads).key for each in (entry, another)}
+        assert (len(keys) == 1) is same
+
+
 def test_the_curves_are_drawn(tmp_path: Path) -> None:
     rows = [
         row("quadrotor", method, "state_error", 0.3 / epoch, "1", looks=looks, epoch=epoch, images=1000 * epoch)

@@ -10,7 +10,7 @@ from vid2phys.errors import InputError, unknown_name
 from vid2phys.reproduce.subject import Subject
 from vid2phys.types import Mesh
 
-RIGID_READING, PAINTED_READING, PARTS_READING, RIGID_TRACKING = 7, 8, 9, 1  # see `Entry`
+RIGID_READING, PAINTED_READING, PARTS_READING, RIGID_TRACKING, SHADED_ALONE = 7, 8, 9, 1, 1  # see `Entry`
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Entry:
 
     model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
     the body, given a folder to keep things in; raises InputError when its mesh is not there. reading: raise when its
-    keypoints are read another way; tracking: when they are in clips.
+    keypoints are read another way; tracking: when they are in clips; alone: when they are in single pictures.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Entry:
     make: Callable[[Path], Subject]
     reading: int = 6
     tracking: int = 0
+    alone: int = 0
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -68,7 +69,7 @@ def _rigid(
     return Entry(name, Path(path).parent.name, command, 96, make, reading, RIGID_TRACKING)
 
 
-def _posed(name: str, paper: float) -> Entry:
+def _posed(name: str, paper: float, *, alone: int = 0) -> Entry:
     command = _command(f"--system {name}")
 
     def make(folder: Path) -> Subject:
@@ -77,7 +78,7 @@ def _posed(name: str, paper: float) -> Entry:
 
         return PosedSubject(name, get(name), paper, command, folder)
 
-    return Entry(name, name, command, 128, make)
+    return Entry(name, name, command, 128, make, alone=alone)
 
 
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
@@ -86,5 +87,5 @@ _ENTRIES = (
     _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16, reading=PAINTED_READING),
     _rigid("cube-plain", "samples/cube/cube.obj", "rigid_contact", 0.16, labelled=False),
     _posed("hand", 0.10),
-    _posed("rod", 0.019),
+    _posed("rod", 0.019, alone=SHADED_ALONE),
 )

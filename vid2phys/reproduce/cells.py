@@ -73,6 +73,7 @@ class Cell:
         return {
             **({"reading": self.entry.reading} if self.reads else {}),
             **({"tracking": self.entry.tracking} if tracks else {}),
+            **({"alone": self.entry.alone} if self.reads == "pictures" and self.entry.alone > 0 else {}),
         }
 
     @property

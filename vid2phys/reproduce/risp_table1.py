@@ -55,7 +55,7 @@ _NOTES = [
     "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the posture that "
     "was read, of rigid bodies of at least 28 px from the pose that was read and from those it may be mistaken for, of "
     "which the one is taken that explains most edges; then the branch by front map and paint. A painted body's pose "
-    "and branch are settled by shape and paint together.",
+    "and branch are settled by shape and paint together; a rod's posture by its shading, too.",
     "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
     "command), else trained here by the same recipe.",
 ]

@@ -41,42 +41,34 @@ class Solid:
     @staticmethod
     def of(mesh: Mesh) -> Solid:
         """Finds the creases, of faces that share vertices or have them at the same places."""
-        from trimesh.graph import face_adjacency
-
-        radius = np.linalg.norm(mesh.vertices, axis=1).max()
-        welded = first_alike(mesh.vertices, _same_m(mesh))[mesh.faces]
-        sides, edges = face_adjacency(faces=welded, return_edges=True)
-        sides, edges = np.asarray(sides).reshape(-1, 2), np.asarray(edges).reshape(-1, 2)
-        normals = face_normals(mesh.vertices, mesh.faces)[sides]
-        sharp = np.einsum("ej,ej->e", normals[:, 0], normals[:, 1]) < np.cos(_SHARP)
+        sides, edges, sharp = _meeting(mesh)
         along = mesh.vertices[edges[:, 1]] - mesh.vertices[edges[:, 0]]
+        radius = np.linalg.norm(mesh.vertices, axis=1).max()
         kept = sharp & (np.linalg.norm(along, axis=-1) > _LEAST_LENGTH * radius)
         return Solid(mesh, edges[kept], sides[kept])
 
     @cached_property
     def smooth_parts(self) -> NDArray[np.int64]:
-        """Which part of the surface each face [F] is of: parts end at creases, and where the mesh's own parts do."""
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import connected_components
-        from trimesh.graph import face_adjacency
+        """Which part of the surface each face [F] is of: parts end where faces meet at an angle, and where the mesh's
+        own parts do."""
+        from trimesh.graph import connected_component_labels
 
-        count, part = len(self.mesh.faces), self.mesh.part
-        welded = first_alike(self.mesh.vertices, _same_m(self.mesh))[self.mesh.faces]
-        meeting = np.asarray(face_adjacency(faces=welded)).reshape(-1, 2)
-        creased = np.isin(_of_pairs(meeting, count), _of_pairs(self.sides, count))
-        a, b = meeting[~creased & (part[meeting[:, 0]] == part[meeting[:, 1]])].T
-        joined = coo_matrix((np.ones(len(a)), (a, b)), (count, count))
-        return np.asarray(connected_components(joined, directed=False)[1], dtype=np.int64)
+        sides, _, sharp = _meeting(self.mesh)
+        joined = ~sharp & (self.mesh.part[sides[:, 0]] == self.mesh.part[sides[:, 1]])
+        return np.asarray(connected_component_labels(sides[joined], len(self.mesh.faces)), dtype=np.int64)
 
 
-def _same_m(mesh: Mesh) -> float:
-    """How far apart vertices may be that are one."""
-    return _SAME * float(np.linalg.norm(mesh.vertices, axis=1).max())
+def _meeting(mesh: Mesh) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Pairs of faces [N, 2] that meet, the edges [N, 2] where they do, and whether at an angle [N]."""
+    from trimesh.graph import face_adjacency
 
-
-def _of_pairs(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """A number for each pair [N, 2] of numbers below `count`, whatever their order."""
-    return np.asarray(pairs.min(axis=1) * count + pairs.max(axis=1), dtype=np.int64)
+    radius = np.linalg.norm(mesh.vertices, axis=1).max()
+    welded = first_alike(mesh.vertices, _SAME * radius)[mesh.faces]
+    sides, edges = face_adjacency(faces=welded, return_edges=True)
+    sides, edges = np.asarray(sides).reshape(-1, 2), np.asarray(edges).reshape(-1, 2)
+    normals = face_normals(mesh.vertices, mesh.faces)[sides]
+    sharp = np.einsum("ej,ej->e", normals[:, 0], normals[:, 1]) < np.cos(_SHARP)
+    return sides, edges, sharp
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,11 @@ def fit_shading(
 
     covariance: [D, D] of the posture given. Both as they are where the frame shows too little of the body.
     """
-    at, known = posture, np.linalg.inv(covariance)
+    at, known, most = posture, np.linalg.inv(covariance), _MOST_STEP * body.spread
     told = np.zeros_like(known)
     for _ in range(_ROUNDS):
         vertices = body.vertices(at)
-        posed = vertices @ window.camera_from_base[:3, :3].T + window.camera_from_base[:3, 3]
-        seen = seen_shading(frame, window.camera, posed, solid.mesh.faces, solid.smooth_parts)
+        seen = seen_shading(frame, window.camera, window.in_camera(vertices), solid.mesh.faces, solid.smooth_parts)
         if seen is None:
             break
         corners = solid.mesh.faces[seen.faces]
@@ -38,6 +37,5 @@ def fit_shading(
         turned = Turned.of(vertices[corners], slopes, solid.smooth_parts[seen.faces], body.radius_m)
         gradient, told = shading_information(seen, turned)
         step = np.linalg.solve(told + known, -gradient - known @ (at - posture))
-        most = _MOST_STEP * body.spread
         at = np.clip(at + np.clip(step, -most, most), body.lower, body.upper)
     return at, np.asarray(np.linalg.inv(known + told))

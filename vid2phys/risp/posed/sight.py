@@ -84,6 +84,10 @@ class Window:
             f"{known.azimuth[1]:g} degrees and elevations {known.elevation[0]:g} to {known.elevation[1]:g}",
         )
 
+    def in_camera(self, points: Array) -> Array:
+        """Points in the base's axes [..., 3] m in those of the camera."""
+        return np.asarray(points @ self.camera_from_base[:3, :3].T + self.camera_from_base[:3, 3])
+
     def project(self, points: Array) -> Array:
         """Bearings of points in the base's axes, [..., K, 3] -> [..., K, 2]."""
         return project_points(self.camera_from_base[:3, :3], self.camera_from_base[:3, 3], points)
@@ -152,7 +156,7 @@ def posture_modes(body: PosedBody, window: Window, postures: Array) -> Array:
     By each coordinate of the posture, and sideways along camera x and y, in bearings at the workspace's middle.
     """
     turn = window.camera_from_base[:3, :3]
-    x = body.points(postures) @ turn.T + window.camera_from_base[:3, 3]
+    x = window.in_camera(body.points(postures))
     slope = np.zeros((*x.shape[:-1], 2, 3))
     slope[..., 0, 0] = slope[..., 1, 1] = 1.0
     slope[..., 2] = -x[..., :2] / x[..., 2:]
