@@ -10,7 +10,8 @@ from vid2phys.errors import InputError, unknown_name
 from vid2phys.reproduce.subject import Subject
 from vid2phys.types import Mesh
 
-RIGID_READING, PAINTED_READING, PARTS_READING, RIGID_TRACKING, SHADED_ALONE = 7, 8, 9, 1, 1  # see `Entry`
+RIGID_READING, PAINTED_READING, PARTS_READING, RIGID_TRACKING = 7, 8, 9, 1  # see `Entry`
+SHADED_ALONE, SHADED_TRACKING = 2, 1
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _rigid(
     return Entry(name, Path(path).parent.name, command, 96, make, reading, RIGID_TRACKING)
 
 
-def _posed(name: str, paper: float, *, alone: int = 0) -> Entry:
+def _posed(name: str, paper: float, *, tracking: int = 0, alone: int = 0) -> Entry:
     command = _command(f"--system {name}")
 
     def make(folder: Path) -> Subject:
@@ -78,7 +79,7 @@ def _posed(name: str, paper: float, *, alone: int = 0) -> Entry:
 
         return PosedSubject(name, get(name), paper, command, folder)
 
-    return Entry(name, name, command, 128, make, alone=alone)
+    return Entry(name, name, command, 128, make, tracking=tracking, alone=alone)
 
 
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
@@ -87,5 +88,5 @@ _ENTRIES = (
     _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16, reading=PAINTED_READING),
     _rigid("cube-plain", "samples/cube/cube.obj", "rigid_contact", 0.16, labelled=False),
     _posed("hand", 0.10),
-    _posed("rod", 0.019, alone=SHADED_ALONE),
+    _posed("rod", 0.019, tracking=SHADED_TRACKING, alone=SHADED_ALONE),
 )

@@ -3,12 +3,14 @@
 Light on a face depends on how it is turned, little on where it is, and on its material. Its logarithm is taken as a
 number for each smooth part of the surface, harmonics of the face's normal up to the second order, which are all that
 surfaces without gloss keep of distant light (Ramamoorthi and Hanrahan, SIGGRAPH 2001; Basri and Jacobs, PAMI 2003), and
-a slope along each axis, of lights that are near. These are as the frame says they are, and are projected out (Kaufman,
-BIT 1975), so that postures are weighed by shading under whatever light explains it. Nothing here is learned.
+a slope along each axis, of lights that are near. These are as the pictures say they are, and are projected out (Kaufman,
+BIT 1975), so that postures are weighed by shading under whatever light explains it. Frames of a clip share their light:
+how sides darken as they turn is seen where their outline shows by how much they do. Nothing here is learned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,7 @@ from vid2phys.types import Array, Camera
 _DARK = 0.02  # linear light below which the logarithm is taken as straight
 _LEAST_PIXELS, _LEAST_FACES = 40, 8
 _FLOOR = 0.01  # of what a face's logarithm is off at least
+_WHITE, _MOST_WHITE, _UNKNOWN = 250, 0.3, 1e4  # display values that say nothing, share of a face's, variance of such
 _CHANNELS = 3
 # Standard deviations beforehand of what light may be, in logarithms: of its level, of a part beside the others, of a
 # normal's harmonics of first and second order, and of a body's radius along each axis.
@@ -36,7 +39,8 @@ _ALIKE, _ALIKE_BEYOND = 40.0, 200.0
 
 @dataclass(frozen=True)
 class Shading:
-    """What the F faces seen in a frame look like. faces: [F]. light: [F, 3], logarithm. variance: [F] of that."""
+    """What the F faces seen in a frame look like. faces: [F]. light, variance: [F, 3], of a logarithm; where a face is
+    white, the variance says that it tells nothing."""
 
     faces: NDArray[np.int64]
     light: Array
@@ -77,13 +81,18 @@ def seen_shading(
     inside = _within_parts(raster, parts)
     if inside is None or inside.sum() < _LEAST_PIXELS:
         return None
-    light = np.log(linear(frame[raster.window])[inside] + _DARK)
+    shown = frame[raster.window][inside]
+    light = np.log(linear(shown) + _DARK)
     found, which, count = np.unique(raster.faces_seen[inside], return_inverse=True, return_counts=True)
     if len(found) < _LEAST_FACES:
         return None
-    mean = np.stack([np.bincount(which, light[:, c]) for c in range(_CHANNELS)], axis=1) / count[:, None]
-    grain = float(((light - mean[which]) ** 2).mean())
-    return Shading(found.astype(np.int64), mean, grain / count + _FLOOR**2)
+    mean, white = (
+        np.stack([np.bincount(which, values[:, c]) for c in range(_CHANNELS)], axis=1) / count[:, None]
+        for values in (light, shown >= _WHITE)
+    )
+    grain = ((light - mean[which]) ** 2).mean(axis=0)
+    variance = np.where(white > _MOST_WHITE, _UNKNOWN, grain / count[:, None] + _FLOOR**2)
+    return Shading(found.astype(np.int64), mean, variance)
 
 
 def _within_parts(raster: Raster, parts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
@@ -99,53 +108,84 @@ def _within_parts(raster: Raster, parts: NDArray[np.int64]) -> NDArray[np.bool_]
     return np.asarray((least == cv2.dilate(part, around)) & (least > 0))
 
 
-def shading_information(seen: Shading, turned: Turned) -> tuple[Array, Array]:
-    """Gradient [D] and information [D, D] of the D coordinates by what shading leaves unexplained."""
-    basis, slopes = _basis(turned), _slopes(turned)
-    variance = seen.variance
+@dataclass(frozen=True)
+class Told:
+    """What shading tells of D coordinates in T frames, under whatever light explains all of them.
+
+    gradient: [T, D]. apart: [T, D, D], information if the light were known. shared: [T, L, D]; with all coordinates in
+    a row the information is that of `apart`, in blocks, less shared' shared.
+    """
+
+    gradient: Array
+    apart: Array
+    shared: Array
+
+
+def told_by_shading(seen: Sequence[Shading], turned: Sequence[Turned]) -> Told:
+    """What the T frames' shading tells of each one's D coordinates."""
+    parts = np.unique(np.concatenate([each.parts for each in turned]))
+    basis, slopes = (np.concatenate([of(each, parts) for each in turned]) for of in (_basis, _slopes))
+    light, stated = (np.concatenate([getattr(each, name) for each in seen]) for name in ("light", "variance"))
+    told = (stated < _UNKNOWN).sum(axis=1)
+    variance = stated
     for _ in range(_ROUNDS):
-        light = _explained(basis, seen.light, variance)
-        square = ((seen.light - basis @ light) ** 2).mean(axis=1) / seen.variance
-        misfit = max(float(np.median(square)) / _MEDIAN, _LEAST_MISFIT)
+        left = light - _explained(basis, light, variance)
+        square = (left**2 / stated).sum(axis=1) / np.maximum(told, 1)
+        misfit = max(float(np.median(square[told > 0])) / _MEDIAN, _LEAST_MISFIT) if told.any() else 1.0
         alike = _ALIKE * min(misfit, 1.0) + _ALIKE_BEYOND * max(misfit - 1.0, 0.0)
-        variance = seen.variance * alike * (1.0 + square / (_ROBUST * misfit))
-    light = _explained(basis, seen.light, variance)
-    moved = np.einsum("fmd,mc->fcd", slopes, light, optimize=True)
-    weighed = moved / variance[:, None, None]
-    gradient = -np.einsum("fcd,fc->d", weighed, seen.light - basis @ light)
-    told = np.einsum("fm,fcd->mcd", basis, weighed, optimize=True)
-    taken = np.linalg.solve(_known(basis, variance), told.reshape(len(told), -1)).reshape(told.shape)
-    whole = np.einsum("fcd,fce->de", weighed, moved, optimize=True)
-    return gradient, np.asarray(whole - np.einsum("mcd,mce->de", told, taken, optimize=True))
+        variance = stated * (alike * (1.0 + square / (_ROBUST * misfit)))[:, None]
+    ends = np.cumsum([len(each.faces) for each in seen])[:-1]
+    frames = [np.split(values, ends) for values in (basis, slopes, light, 1.0 / variance)]
+    size = slopes.shape[2]
+    gradient, apart = np.zeros((len(seen), size)), np.zeros((len(seen), size, size))
+    shared = []
+    for c in range(_CHANNELS):
+        known = _known(basis, variance[:, c])
+        numbers = np.linalg.solve(known, (basis / variance[:, c, None]).T @ light[:, c])
+        to_unit = np.linalg.inv(np.linalg.cholesky(known))
+        of_channel = []
+        for t, (based, slope, lit, weight) in enumerate(zip(*frames, strict=True)):
+            moved = np.einsum("fmd,m->fd", slope, numbers)
+            weighed = moved * weight[:, c, None]
+            gradient[t] -= weighed.T @ (lit[:, c] - based @ numbers)
+            apart[t] += weighed.T @ moved
+            of_channel.append(to_unit @ based.T @ weighed)
+        shared.append(np.stack(of_channel))
+    return Told(gradient, apart, np.concatenate(shared, axis=1))
 
 
 def _known(basis: Array, variance: Array) -> Array:
-    """Information [M, M] about light, each of whose numbers is of unit variance beforehand."""
+    """Information [M, M] about light in a channel, each of whose numbers is of unit variance beforehand; faces have a
+    variance [F]."""
     return np.asarray((basis / variance[:, None]).T @ basis + np.eye(basis.shape[1]))
 
 
 def _explained(basis: Array, light: Array, variance: Array) -> Array:
-    """What light [M, 3] explains faces [F, 3] of a variance [F] best."""
-    return np.asarray(np.linalg.solve(_known(basis, variance), (basis / variance[:, None]).T @ light))
+    """What the light that explains faces [F, 3] of a variance [F, 3] best makes of them, [F, 3]."""
+    of_channels = [
+        basis @ np.linalg.solve(_known(basis, varies), (basis / varies[:, None]).T @ shown)
+        for shown, varies in zip(light.T, variance.T, strict=True)
+    ]
+    return np.stack(of_channels, axis=1)
 
 
-def _basis(turned: Turned) -> Array:
-    """What a face's logarithm is linear in, [F, M], in standard deviations beforehand."""
+def _basis(turned: Turned, parts: NDArray[np.int64]) -> Array:
+    """What a face's logarithm is linear in, [F, M], in standard deviations beforehand. parts: that are seen at all."""
     x, y, z = turned.normals.T
     second = np.stack([x * y, y * z, z * x, x * x - y * y, 1.5 * z * z - 0.5], axis=1)
-    parts = np.unique(turned.parts)[None] == turned.parts[:, None]
+    of_parts = parts == turned.parts[:, None]
     level = np.full((len(x), 1), _LEVEL)
     return np.concatenate(
-        [_FIRST * turned.normals, _SECOND * second, _PLACE * turned.places, level, _PART * parts], axis=1
+        [_FIRST * turned.normals, _SECOND * second, _PLACE * turned.places, level, _PART * of_parts], axis=1
     )
 
 
-def _slopes(turned: Turned) -> Array:
+def _slopes(turned: Turned, parts: NDArray[np.int64]) -> Array:
     """Of the basis by the coordinates, [F, M, D]."""
     (x, y, z), (dx, dy, dz) = turned.normals.T[..., None], np.moveaxis(turned.normal_slopes, 1, 0)
     second = np.stack(
         [x * dy + y * dx, y * dz + z * dy, z * dx + x * dz, 2.0 * (x * dx - y * dy), 3.0 * z * dz], axis=1
     )
     count, coordinates = dx.shape
-    rest = np.zeros((count, 1 + len(np.unique(turned.parts)), coordinates))
+    rest = np.zeros((count, 1 + len(parts), coordinates))
     return np.concatenate([_FIRST * turned.normal_slopes, _SECOND * second, _PLACE * turned.place_slopes, rest], axis=1)

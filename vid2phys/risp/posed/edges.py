@@ -63,11 +63,12 @@ def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid
     """
     postures, costs = [], []
     for read in minima.distinct(_SAME * body.spread):
-        begin, prior = _believed_less(body, read)
+        begin, prior = _begun(body, read)
         found = fit_about(frame, window, body, solid, begin, prior)
+        at = begin if found is None else found[0]
         if found is not None and body.bends:
-            found = fit_shading(frame, window, body, solid, *found)
-        postures.append(begin if found is None else found[0])
+            at = fit_shading([frame], window, body, solid, at[None], found[1][None])[0][0]
+        postures.append(at)
         costs.append(float(read.cost))
     if len(postures) == 1:
         return postures[0]
@@ -129,10 +130,19 @@ def _overconfident(body: PosedBody) -> float:
     return _OVERCONFIDENT_SHADED if body.bends else _OVERCONFIDENT
 
 
-def _believed_less(body: PosedBody, read: Postures) -> tuple[Array, Array]:
-    """Where a posture [D] lies when its points say less of it by `_overconfident`, and the information [D, D]."""
-    weak, less = np.diag(body.spread**-2.0), _overconfident(body)
-    points = np.linalg.inv(read.covariance) - weak
-    prior = points / less + weak
-    pulled = (points @ read.posture + weak @ (read.posture - body.middle)) / less + weak @ body.middle
-    return np.clip(np.linalg.solve(prior, pulled), body.lower, body.upper), prior
+def believed_less(body: PosedBody, pull: Array, information: Array, less: float) -> tuple[Array, Array]:
+    """Where a posture [D] lies when its points say less of it, and the information there, [D, D].
+
+    information: [D, D], of the points, which counts so many times less beside the body's weak prior. pull: [D], that
+    information times the posture that they say.
+    """
+    weak = np.diag(body.spread**-2.0)
+    prior = information / less + weak
+    posture = np.linalg.solve(prior, pull / less + weak @ body.middle)
+    return np.clip(posture, body.lower, body.upper), prior
+
+
+def _begun(body: PosedBody, read: Postures) -> tuple[Array, Array]:
+    """Where a single picture's search for edges begins, and the information there."""
+    weak, told = np.diag(body.spread**-2.0), np.linalg.inv(read.covariance)
+    return believed_less(body, told @ read.posture - weak @ body.middle, told - weak, _overconfident(body))

@@ -16,13 +16,15 @@ from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.threads import side_by_side
 from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.edges import fit_about
+from vid2phys.risp.posed.edges import believed_less, fit_about
 from vid2phys.risp.posed.fit import Postures
+from vid2phys.risp.posed.shaded import fit_shading
 from vid2phys.risp.posed.sight import Window
 from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.risp.tracking.sight import Image
 from vid2phys.types import Array
 
+_TOO_SURE = 20.0  # points of a body that bends state as many times too much, by clips in looks made up for this
 _ALIKE_S = 0.2  # frames so near err alike: errors of the hand and the rod are correlated over 0.15 to 0.5 s
 
 
@@ -75,6 +77,8 @@ def outlined(
     """Postures at the edges of the frames `which` [M] of N, each from what was read in it.
 
     read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together. times_s: [N].
+    Points of a body that bends are believed as little as in a single picture: along the sight, where they see next to
+    nothing, networks say half of what is there. Its frames are of one light, which shades all of them.
     """
     solid, size = Solid.of(body.mesh), read.posture.shape[-1]
     shared = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)[:, :size]
@@ -83,13 +87,20 @@ def outlined(
 
     def fit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
         i, picture = shown
-        return fit_about(picture, window, body, solid, read.posture[i], np.linalg.inv(known[i]))
+        told = np.linalg.inv(known[i])
+        before = read.posture[i], told
+        if body.bends:
+            before = believed_less(body, told @ read.posture[i], told, _TOO_SURE)
+        return fit_about(picture, window, body, solid, *before)
 
     fits = side_by_side(fit, ((i, frames[i]) for i in which.tolist()))
     for i, fitted in zip(which.tolist(), fits, strict=True):
         if fitted is not None:
             posture[i], covariance[i] = fitted
             moved[i] = True
+    if body.bends:
+        lit = [frames[i] for i in np.flatnonzero(moved)]
+        posture[moved], covariance[moved] = fit_shading(lit, window, body, solid, posture[moved], covariance[moved])
     covariance[moved] = smoothed(covariance[moved], times_s[moved])
     return Outlined(posture, covariance, moved)
 

@@ -157,7 +157,11 @@ def _observe(
     tracked: NDArray[np.bool_],
     calibration: Calibration,
 ) -> Observation:
-    """Lost frames hold harmless numbers and are not visible. errors: [T, D, D], of `better`."""
+    """Lost frames hold harmless numbers and are not visible. errors: [T, D, D], of `better`.
+
+    Points of a body that bends are where its edges and its light have it, as those of rigid bodies are (`pixels.
+    outlined`): what each was read off by on its own would have a say along the sight, which they do not see.
+    """
     size, correlation_s = better.posture.shape[1], np.array(calibration.correlation_time_s)
     std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
     apart = std[:, :, None] * np.eye(std.shape[1])
@@ -165,10 +169,13 @@ def _observe(
     if better.moved.any():
         correlation_s[:size] = lasting_s(calibration, size)
     modes = posture_modes(body, window, better.posture) @ apart[:, None]
-    moved = window.project(body.points(better.posture)) - window.project(body.points(found.posture))
+    put = window.project(body.points(better.posture))
+    bearings = seen.bearings + put - window.project(body.points(found.posture))
+    if body.bends:
+        bearings[better.moved] = put[better.moved]
     return Observation(
         times_s,
-        np.where(tracked[:, None, None], seen.bearings + moved, 0.0),
+        np.where(tracked[:, None, None], bearings, 0.0),
         np.where(tracked[:, None, None, None], seen.covariance, np.eye(2)),
         np.where(tracked[:, None, None, None], modes, 0.0),
         correlation_s,
