@@ -13,6 +13,7 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from vid2phys.risp.pixels.creases import CreaseLines, Solid, crease_lines
 from vid2phys.risp.pixels.edge_lines import Edges, crease_reach_px, find_creases, find_edges
@@ -34,6 +35,7 @@ _STEPS = 3  # a round, before the outline's motion bends
 # is off in the end is calibrated (`contour_errors`).
 OVERCONFIDENT = 9.0
 _LEAST_LINES = 12
+_ASIDE = 3  # ways in which edges may be off as a whole: the outline wider, all of them along x and y
 
 
 class Movable(Protocol):
@@ -57,7 +59,7 @@ M = TypeVar("M", bound=Movable)
 
 @dataclass(frozen=True)
 class Lines:
-    """N lines that say where their edge is. slopes: [N, D] px. mean, variance: [N] px. within_px: how far off edges
+    """N lines that say where their edge is. slopes: [N, D] px, then by how edges are off as a whole, if they may be. mean, variance: [N] px. within_px: how far off edges
     may be."""
 
     slopes: Array
@@ -67,30 +69,39 @@ class Lines:
 
 
 def fit_edges(
-    frame: NDArray[np.uint8], camera: Camera, solid: Solid, start: M, prior: Array, most: Array
+    frame: NDArray[np.uint8], camera: Camera, solid: Solid, start: M, prior: Array, most: Array, aside_px: float = 0.0
 ) -> tuple[M, Array] | None:
     """The mesh where the edges in a frame [H, W, 3] and the prior say, and the information [D, D] of the edges alone.
 
-    prior: [D, D] information about the start. most: [D] of one step. None where too few lines of the outline say where
-    the edge is.
+    prior: [D, D] information about the start. most: [D] of one step. aside_px: by how much the outline may be seen
+    wider, and all edges to a side, as a whole: glare, tone curves, a camera that is a little off. Zero where the pose
+    says as much. None where too few lines of the outline say where the edge is.
     """
     from vid2phys.risp.pixels.edge_steps import descend
 
-    at, total, information = start, np.zeros(len(prior)), np.zeros_like(prior)
+    size, more = len(prior), _ASIDE if aside_px > 0.0 else 0
+    at, total, information = start, np.zeros(size), np.zeros((size + more, size + more))
+    known = block_diag(prior, np.eye(more))
     for k in range(_MOST_ROUNDS):
-        lines = _lines(frame, camera, solid, at, _WITHIN[min(k, len(_WITHIN) - 1)])
+        lines = _lines(frame, camera, solid, at, _WITHIN[min(k, len(_WITHIN) - 1)], aside_px)
         if lines is None:
             return None
-        step, information = descend(lines.slopes, lines.mean, lines.variance, prior, total, most, _STEPS, OVERCONFIDENT)
-        at, step = at.moved(step)
-        total = total + step
-        if k >= len(_WITHIN) - 1 and ((lines.slopes @ step) ** 2).mean() < (_STILL * lines.within_px) ** 2:
+        begun, most_of_all = np.append(total, np.zeros(more)), np.append(most, np.full(more, np.inf))
+        step, information = descend(
+            *(lines.slopes, lines.mean, lines.variance, known, begun, most_of_all, _STEPS, OVERCONFIDENT)
+        )
+        at, moved = at.moved(step[:size])
+        total = total + moved
+        if k >= len(_WITHIN) - 1 and ((lines.slopes[:, :size] @ moved) ** 2).mean() < (_STILL * lines.within_px) ** 2:
             break
-    return at, information
+    alone, beside = information[:size, :size], information[:size, size:]
+    return at, alone - beside @ np.linalg.solve(information[size:, size:] + OVERCONFIDENT * np.eye(more), beside.T)
 
 
-def _lines(frame: NDArray[np.uint8], camera: Camera, solid: Solid, at: Movable, share: float) -> Lines | None:
-    """None where there are too few. share: where edges may be, of the body's size."""
+def _lines(
+    frame: NDArray[np.uint8], camera: Camera, solid: Solid, at: Movable, share: float, aside_px: float
+) -> Lines | None:
+    """None where there are too few. share: where edges may be, of the body's size. aside_px: see `fit_edges`."""
     posed = at.vertices()
     drawing = draw(posed, solid.mesh.faces)
     outline = None if drawing is None else outline_of(drawing, camera)
@@ -107,4 +118,8 @@ def _lines(frame: NDArray[np.uint8], camera: Camera, solid: Solid, at: Movable, 
     mean, variance = (np.concatenate([getattr(edges, name) for _, edges in found]) for name in ("mean", "variance"))
     used = np.isfinite(variance)
     slopes = at.slopes(points[used], along[used])
+    if aside_px > 0.0:
+        normals = np.concatenate([lines.normals for lines, _ in found])[used]
+        wider = (np.arange(len(points)) < len(outline.points))[used, None]
+        slopes = np.concatenate([slopes, aside_px * wider, aside_px * normals], axis=1)
     return Lines(slopes, mean[used], variance[used] + (_SLACK * within) ** 2, within)

@@ -25,6 +25,7 @@ _MOST_STEP = 0.5  # standard deviations of the posture's prior
 # Points of a frame err together: what they state of the posture is off by more. By held-out looks; the more where its
 # shading tells of it, too.
 _OVERCONFIDENT, _OVERCONFIDENT_SHADED = 50.0, 150.0
+_ASIDE_PX = 0.3  # by which edges of a body that bends are off as a whole: its width says how far away it is
 _SAME = 0.05  # standard deviations of the prior between minima that are one
 
 
@@ -103,7 +104,8 @@ def fit_about(
     is.
     """
     start = _Posed(body, window.camera_from_base, posture)
-    found = fit_edges(frame, window.camera, solid, start, prior, _MOST_STEP * body.spread)
+    aside_px = _ASIDE_PX if body.bends else 0.0
+    found = fit_edges(frame, window.camera, solid, start, prior, _MOST_STEP * body.spread, aside_px)
     if found is None:
         return None
     at, information = found
