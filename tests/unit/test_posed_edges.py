@@ -12,9 +12,10 @@ from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.pixels.edge_fit import fit_edges
 from vid2phys.risp.posed.bodies import body_of_model
 from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.edges import fit_posture
+from vid2phys.risp.posed.edges import _Posed, fit_posture
 from vid2phys.risp.posed.fit import Postures
 from vid2phys.risp.posed.sight import Window
 from vid2phys.rotations import invert_transform, look_at
@@ -73,6 +74,33 @@ def test_a_posture_is_moved_to_the_edges(name: str) -> None:
     assert apart(found) < 0.6 * apart(start)
     assert (found >= body.lower).all()
     assert (found <= body.upper).all()
+
+
+def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
+    """What glare does to a bright body before something dark, at both sides alike; its clamped ends show by how much."""
+    body, camera = body_and_camera("rod")
+    solid, here = Solid.of(body.mesh), window(camera, body)
+    sight = np.asarray(camera.camera_to_world)[:3, 2]
+    lie = [np.abs((body.vertices(one) - body.vertices(body.rest)) @ sight).mean() for one in np.diag(body.spread)]
+    truth = 0.3 * body.spread * np.eye(len(body.spread))[int(np.argmax(lie))]
+    to_camera = invert_transform(np.asarray(camera.camera_to_world))
+    posed = body.vertices(truth) @ to_camera[:3, :3].T + to_camera[:3, 3]
+    fine = Camera(
+        np.diag([8.0, 8.0, 1.0]) @ camera.K + np.array([[0, 0, 3.5], [0, 0, 3.5], [0, 0, 0]]), 8 * 320, 8 * 240
+    )
+    mask = rasterize_camera(posed, body.mesh.faces, fine).mask.astype(np.float32)
+    wider = cv2.dilate(mask, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (9, 9)))  # by half a pixel
+    light = 0.05 + 0.5 * cv2.resize(cv2.GaussianBlur(wider, (0, 0), 4.0), (320, 240), interpolation=cv2.INTER_AREA)
+    picture = np.repeat(np.round(255.0 * light[..., None] ** (1.0 / 2.2)), 3, axis=2).astype(np.uint8)
+    prior = np.diag(body.spread**-2.0)
+
+    def off_along(aside_px: float) -> float:
+        start = _Posed(body, here.camera_from_base, truth)
+        found = fit_edges(picture, here.camera, solid, start, prior, 0.5 * body.spread, aside_px)
+        assert found is not None
+        return float(np.abs((found[0].vertices() - start.vertices())[:, 2]).mean())
+
+    assert off_along(0.3) < 0.5 * off_along(0.0)
 
 
 def test_of_several_readings_the_one_counts_that_explains_the_edges() -> None:

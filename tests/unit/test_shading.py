@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.shading import Shading, Turned, shading_information
+from vid2phys.risp.pixels.shading import Shading, Turned, told_by_shading
 from vid2phys.risp.posed.bodies import body_of_model
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.modes import CELLS
@@ -58,41 +59,95 @@ def test_normals_and_places_turn_as_their_slopes_say() -> None:
             np.testing.assert_allclose(difference, exact, atol=1e-6 * max(1.0, np.abs(exact).max()))
 
 
-def test_light_that_the_posture_explains_pulls_nowhere() -> None:
-    body = rod()
-    faces = turned(body, Solid.of(body.mesh), body.sample(np.random.default_rng(1)), np.arange(len(body.mesh.faces)))
+def explained(body: PosedBody, seed: int) -> tuple[Shading, Turned]:
+    """A frame that light without gloss explains."""
+    faces = turned(body, Solid.of(body.mesh), body.sample(np.random.default_rng(seed)), np.arange(len(body.mesh.faces)))
     light = np.tile((0.3 * faces.normals[:, 2] - 1.0)[:, None], (1, 3))
-    seen = Shading(np.arange(len(light)), light, np.full(len(light), 1e-4))
-    gradient, information = shading_information(seen, faces)
-    pulled = np.linalg.solve(information + np.diag(body.spread**-2.0), -gradient)
-    assert np.abs(pulled / body.spread).max() < 0.1
+    return Shading(np.arange(len(light)), light, np.full(light.shape, 1e-4)), faces
+
+
+def test_light_that_the_postures_explain_pulls_nowhere() -> None:
+    body = rod()
+    frames = [explained(body, seed) for seed in (1, 2, 3)]
+    told = told_by_shading([seen for seen, _ in frames], [faces for _, faces in frames])
+    frames_count, size = told.gradient.shape
+    whole = np.zeros((frames_count * size,) * 2)
+    for t in range(frames_count):
+        whole[t * size : (t + 1) * size, t * size : (t + 1) * size] = told.apart[t]
+    shared = np.concatenate(list(told.shared), axis=1)
+    information = whole - shared.T @ shared
     assert np.linalg.eigvalsh(information).min() > -1e-9 * np.linalg.eigvalsh(information).max()
+    weak = np.diag(np.tile(body.spread**-2.0, frames_count))
+    pulled = np.linalg.solve(information + weak, -told.gradient.ravel()).reshape(told.gradient.shape)
+    assert np.abs(pulled / body.spread).max() < 0.1
+
+
+def test_faces_that_are_white_tell_nothing() -> None:
+    body = rod()
+    seen, faces = explained(body, 1)
+    white = np.arange(len(seen.light)) % 3 == 0
+    variance = np.where(white[:, None], 1e4, seen.variance)
+    told, same = (
+        told_by_shading([Shading(seen.faces, seen.light + off * white[:, None], variance)], [faces])
+        for off in (0.0, 2.0)
+    )
+    np.testing.assert_allclose(told.gradient, same.gradient, atol=1e-3 * np.abs(told.apart).max() * body.spread.max())
 
 
 def test_shading_shows_what_bends_along_the_sight() -> None:
-    body = rod()
-    solid = Solid.of(body.mesh)
-    towards = np.array([0.0, -1.0, 0.15])
-    pose = look_at(body.center_m + 6.0 * body.radius_m * towards / np.linalg.norm(towards), body.center_m)
-    camera = Camera(np.array([[500.0, 0, 159.3], [0, 500.0, 121.6], [0, 0, 1.0]]), 320, 240, camera_to_world=pose)
-    sight = pose[:3, 2]
+    body, (camera, sight) = rod(), side_on(rod())
     lie = [np.abs((body.vertices(one) - body.vertices(body.rest)) @ sight).mean() for one in np.diag(body.spread)]
     along = int(np.argmax(lie))  # the mode that bends along the sight
     truth = 0.7 * body.spread * np.eye(len(body.spread))[along]
-    to_camera = invert_transform(pose)
-    posed = body.vertices(truth) @ to_camera[:3, :3].T + to_camera[:3, 3]
-    raster = rasterize_camera(posed, body.mesh.faces, camera)
-    toward = TOWARDS / np.linalg.norm(TOWARDS)
-    shade = 0.2 + RADIANCE * np.clip(face_normals(body.vertices(truth), body.mesh.faces) @ toward, 0.0, None)
-    light = np.where(raster.mask, shade[raster.face_id], 0.5)
-    noise = np.random.default_rng(0).normal(0.0, 2.0, (*light.shape, 3))
-    picture = np.clip(np.round(255.0 * light[..., None] ** (1.0 / 2.2) + noise), 0, 255).astype(np.uint8)
     std = 0.02 * body.spread
     std[along] = body.spread[along]  # edges tell all but this
     begin = truth * (np.arange(len(truth)) != along)
-    found, covariance = fit_shading(picture, Window.of(camera, body, 128), body, solid, begin, np.diag(std**2))
-    assert abs(found - truth)[along] < 0.7 * abs(begin - truth)[along]
-    assert covariance[along, along] < 0.9 * std[along] ** 2
-    dark = np.zeros_like(picture)
-    same, _ = fit_shading(dark, Window.of(camera, body, 128), body, solid, begin, np.diag(std**2))
-    assert np.abs((same - begin) / std).max() < 0.2
+    picture = shaded(body, camera, truth)
+    found, covariance = fitted(body, camera, [picture], begin[None], std)
+    assert abs(found[0] - truth)[along] < 0.7 * abs(begin - truth)[along]
+    assert covariance[0, along, along] < 0.9 * std[along] ** 2
+    same, _ = fitted(body, camera, [np.zeros_like(picture)], begin[None], std)
+    assert np.abs((same[0] - begin) / std).max() < 0.2
+
+
+def test_frames_of_one_light_tell_more_together() -> None:
+    body, (camera, sight) = rod(), side_on(rod())
+    lie = [np.abs((body.vertices(one) - body.vertices(body.rest)) @ sight).mean() for one in np.diag(body.spread)]
+    along, across = int(np.argmax(lie)), int(np.argmin(lie[:2]))
+    truths = np.zeros((6, len(body.spread)))
+    truths[:, along] = body.spread[along] * np.array([0.7, 0.35, -0.5, -0.7, 0.2, 0.6])
+    truths[:, across] = body.spread[across] * np.array([0.5, -0.6, 0.6, -0.4, 0.7, -0.7])
+    std = 0.02 * body.spread
+    std[along] = body.spread[along]
+    begin = truths * (np.arange(truths.shape[1]) != along)
+    pictures = [shaded(body, camera, truth) for truth in truths]
+    together, _ = fitted(body, camera, pictures, begin, std)
+    alone = [fitted(body, camera, [picture], at[None], std)[0][0] for picture, at in zip(pictures, begin, strict=True)]
+    off = [np.abs(found - truths)[:, along].mean() / body.spread[along] for found in (together, np.stack(alone))]
+    assert off[0] < 0.8 * off[1]
+
+
+def side_on(body: PosedBody) -> tuple[Camera, Array]:
+    """A camera that looks at the rod from its side, and where it looks."""
+    towards = np.array([0.0, -1.0, 0.15])
+    pose = look_at(body.center_m + 6.0 * body.radius_m * towards / np.linalg.norm(towards), body.center_m)
+    K = np.array([[500.0, 0, 159.3], [0, 500.0, 121.6], [0, 0, 1.0]])
+    return Camera(K, 320, 240, camera_to_world=pose), pose[:3, 2]
+
+
+def shaded(body: PosedBody, camera: Camera, posture: Array) -> NDArray[np.uint8]:
+    """A picture by a distant light beside an even one."""
+    to_camera, vertices = invert_transform(np.asarray(camera.camera_to_world)), body.vertices(posture)
+    raster = rasterize_camera(vertices @ to_camera[:3, :3].T + to_camera[:3, 3], body.mesh.faces, camera)
+    toward = TOWARDS / np.linalg.norm(TOWARDS)
+    shade = 0.2 + RADIANCE * np.clip(face_normals(vertices, body.mesh.faces) @ toward, 0.0, None)
+    light = np.where(raster.mask, shade[raster.face_id], 0.5)
+    noise = np.random.default_rng(0).normal(0.0, 2.0, (*light.shape, 3))
+    return np.clip(np.round(255.0 * light[..., None] ** (1.0 / 2.2) + noise), 0, 255).astype(np.uint8)
+
+
+def fitted(
+    body: PosedBody, camera: Camera, pictures: list[NDArray[np.uint8]], begin: Array, std: Array
+) -> tuple[Array, Array]:
+    known = np.tile(np.diag(std**2), (len(pictures), 1, 1))
+    return fit_shading(pictures, Window.of(camera, body, 128), body, Solid.of(body.mesh), begin, known)
