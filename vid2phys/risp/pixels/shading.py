@@ -22,12 +22,12 @@ from vid2phys.types import Array, Camera
 
 _DARK = 0.02  # linear light below which the logarithm is taken as straight
 _LEAST_PIXELS, _LEAST_FACES = 40, 8
-_FLOOR = 0.01  # of what a face's logarithm is off at least
+_FLOOR = 0.02  # of what a face's logarithm is off at least
 _WHITE, _MOST_WHITE, _UNKNOWN = 250, 0.3, 1e4  # display values that say nothing, share of a face's, variance of such
 _CHANNELS = 3
 # Standard deviations beforehand of what light may be, in logarithms: of its level, of a part beside the others, of a
 # normal's harmonics of first and second order, and of a body's radius along each axis.
-_LEVEL, _PART, _FIRST, _SECOND, _PLACE = 20.0, 0.3, 2.0, 0.7, 0.3
+_LEVEL, _PART, _FIRST, _SECOND, _PLACE = 20.0, 0.3, 2.0, 0.3, 0.3
 _ROUNDS = 3  # of weighing faces
 _ROBUST = 6.0  # mean squares from which on faces count less
 _MEDIAN = 0.8  # of a mean square over three channels
