@@ -77,7 +77,7 @@ def test_a_posture_is_moved_to_the_edges(name: str) -> None:
 
 
 def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
-    """What glare does to a bright body before something dark, at both sides alike; its clamped ends show by how much."""
+    """What glare does to a bright body before something dark, at both sides alike; clamped ends show by how much."""
     body, camera = body_and_camera("rod")
     solid, here = Solid.of(body.mesh), window(camera, body)
     sight = np.asarray(camera.camera_to_world)[:3, 2]

@@ -150,4 +150,6 @@ def fitted(
     body: PosedBody, camera: Camera, pictures: list[NDArray[np.uint8]], begin: Array, std: Array
 ) -> tuple[Array, Array]:
     known = np.tile(np.diag(std**2), (len(pictures), 1, 1))
-    return fit_shading(pictures, Window.of(camera, body, 128), body, Solid.of(body.mesh), begin, known)
+    return fit_shading(
+        pictures, range(len(pictures)), Window.of(camera, body, 128), body, Solid.of(body.mesh), begin, known
+    )

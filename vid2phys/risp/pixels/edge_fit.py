@@ -59,8 +59,8 @@ M = TypeVar("M", bound=Movable)
 
 @dataclass(frozen=True)
 class Lines:
-    """N lines that say where their edge is. slopes: [N, D] px, then by how edges are off as a whole, if they may be. mean, variance: [N] px. within_px: how far off edges
-    may be."""
+    """N lines that say where their edge is. slopes: [N, D] px, then by how edges are off as a whole, if they may be.
+    mean, variance: [N] px. within_px: how far off edges may be."""
 
     slopes: Array
     mean: Array

@@ -3,7 +3,7 @@
 Light on a face depends on how it is turned, little on where it is, and on its material. Its logarithm is taken as a
 number for each smooth part of the surface, harmonics of the face's normal up to the second order, which are all that
 surfaces without gloss keep of distant light (Ramamoorthi and Hanrahan, SIGGRAPH 2001; Basri and Jacobs, PAMI 2003), and
-a slope along each axis, of lights that are near. These are as the pictures say they are, and are projected out (Kaufman,
+a slope along each axis, of lights that are near. These are as pictures say they are, and are projected out (Kaufman,
 BIT 1975), so that postures are weighed by shading under whatever light explains it. Frames of a clip share their light:
 how sides darken as they turn is seen where their outline shows by how much they do. Nothing here is learned.
 """

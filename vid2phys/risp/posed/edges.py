@@ -68,7 +68,7 @@ def fit_posture(frame: NDArray[np.uint8], window: Window, body: PosedBody, solid
         found = fit_about(frame, window, body, solid, begin, prior)
         at = begin if found is None else found[0]
         if found is not None and body.bends:
-            at = fit_shading([frame], window, body, solid, at[None], found[1][None])[0][0]
+            at = fit_shading([frame], [0], window, body, solid, at[None], found[1][None])[0][0]
         postures.append(at)
         costs.append(float(read.cost))
     if len(postures) == 1:

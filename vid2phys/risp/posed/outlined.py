@@ -25,6 +25,7 @@ from vid2phys.risp.tracking.sight import Image
 from vid2phys.types import Array
 
 _TOO_SURE = 20.0  # points of a body that bends state as many times too much, by clips in looks made up for this
+_ONE_LIGHT = 100  # frames that are shaded by one light at a time, for memory's sake
 _ALIKE_S = 0.2  # frames so near err alike: errors of the hand and the rod are correlated over 0.15 to 0.5 s
 
 
@@ -99,8 +100,10 @@ def outlined(
             posture[i], covariance[i] = fitted
             moved[i] = True
     if body.bends:
-        lit = [frames[i] for i in np.flatnonzero(moved)]
-        posture[moved], covariance[moved] = fit_shading(lit, window, body, solid, posture[moved], covariance[moved])
+        lit = np.flatnonzero(moved)
+        for some in (lit[start : start + _ONE_LIGHT] for start in range(0, len(lit), _ONE_LIGHT)):
+            known_of = posture[some], covariance[some]
+            posture[some], covariance[some] = fit_shading(frames, some.tolist(), window, body, solid, *known_of)
     covariance[moved] = smoothed(covariance[moved], times_s[moved])
     return Outlined(posture, covariance, moved)
 

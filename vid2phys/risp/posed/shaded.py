@@ -14,6 +14,7 @@ from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.pixels.shading import Shading, Told, Turned, seen_shading, told_by_shading
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.sight import Window
+from vid2phys.risp.tracking.motion import Indexed
 from vid2phys.types import Array
 
 _ROUNDS = 3  # of drawing the body
@@ -21,9 +22,15 @@ _MOST_STEP = 0.5  # of a round, standard deviations of the posture's prior
 
 
 def fit_shading(
-    frames: Sequence[NDArray[np.uint8]], window: Window, body: PosedBody, solid: Solid, postures: Array, covariance: Array
+    frames: Indexed,
+    which: Sequence[int],
+    window: Window,
+    body: PosedBody,
+    solid: Solid,
+    postures: Array,
+    covariance: Array,
 ) -> tuple[Array, Array]:
-    """Postures [T, D] that the shading in frames [H, W, 3] of one light and what is known of them say, and the
+    """Postures [T, D] that the shading in the T frames `which`, of one light, and what is known of them say, and the
     covariance [T, D, D] of each.
 
     covariance: [T, D, D] of the postures given. Both as they are of frames that show too little of the body.
@@ -31,15 +38,15 @@ def fit_shading(
     at, known, most = postures.copy(), np.linalg.inv(covariance), _MOST_STEP * body.spread
     result = covariance.copy()
     for _ in range(_ROUNDS):
-        looked = [_seen(frame, window, body, solid, posture) for frame, posture in zip(frames, at, strict=True)]
+        looked = [_seen(frames[i], window, body, solid, posture) for i, posture in zip(which, at, strict=True)]
         seen = [each for each in looked if each is not None]
         if not seen:
             break
-        which = np.array([each is not None for each in looked])
+        some = np.array([each is not None for each in looked])
         told = told_by_shading([shading for shading, _ in seen], [turned for _, turned in seen])
-        pull = told.gradient + np.einsum("tde,te->td", known[which], at[which] - postures[which])
-        step, result[which] = _solved(told, known[which], -pull)
-        at[which] = np.clip(at[which] + np.clip(step, -most, most), body.lower, body.upper)
+        pull = told.gradient + np.einsum("tde,te->td", known[some], at[some] - postures[some])
+        step, result[some] = _solved(told, known[some], -pull)
+        at[some] = np.clip(at[some] + np.clip(step, -most, most), body.lower, body.upper)
     return at, result
 
 
