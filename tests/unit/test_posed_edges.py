@@ -51,6 +51,13 @@ def window(camera: Camera, body: PosedBody) -> Window:
     return Window.of(camera, body, 128)
 
 
+def moved_along_sight(body: PosedBody, camera: Camera) -> Array:
+    """How far each coordinate [D] moves the body along the camera's sight, in the mean."""
+    sight = np.asarray(camera.camera_to_world)[:3, 2]
+    at_rest = body.vertices(body.rest)
+    return np.array([np.abs((body.vertices(one) - at_rest) @ sight).mean() for one in np.diag(body.spread)])
+
+
 def minima(*postures: Array, std: Array) -> Postures:
     """As read, equally likely, with standard deviations [D] of the points and of the prior together."""
     count, size = len(postures), len(std)
@@ -80,11 +87,9 @@ def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
     """What glare does to a bright body before something dark, at both sides alike; clamped ends show by how much."""
     body, camera = body_and_camera("rod")
     solid, here = Solid.of(body.mesh), window(camera, body)
-    sight = np.asarray(camera.camera_to_world)[:3, 2]
-    lie = [np.abs((body.vertices(one) - body.vertices(body.rest)) @ sight).mean() for one in np.diag(body.spread)]
-    truth = 0.3 * body.spread * np.eye(len(body.spread))[int(np.argmax(lie))]
-    to_camera = invert_transform(np.asarray(camera.camera_to_world))
-    posed = body.vertices(truth) @ to_camera[:3, :3].T + to_camera[:3, 3]
+    along = int(np.argmax(moved_along_sight(body, camera)))
+    truth = 0.3 * body.spread * np.eye(len(body.spread))[along]
+    posed = here.in_camera(body.vertices(truth))
     fine = Camera(
         np.diag([8.0, 8.0, 1.0]) @ camera.K + np.array([[0, 0, 3.5], [0, 0, 3.5], [0, 0, 0]]), 8 * 320, 8 * 240
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.unit.test_posed_edges import moved_along_sight, window
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
@@ -17,8 +18,7 @@ from vid2phys.risp.posed.bodies import body_of_model
 from vid2phys.risp.posed.body import PosedBody
 from vid2phys.risp.posed.modes import CELLS
 from vid2phys.risp.posed.shaded import fit_shading
-from vid2phys.risp.posed.sight import Window
-from vid2phys.rotations import invert_transform, look_at
+from vid2phys.rotations import look_at
 from vid2phys.types import Array, Camera
 
 RADIANCE, TOWARDS = 0.5, np.array([0.6, -0.7, 0.4])  # of a distant light beside an even one
@@ -95,9 +95,8 @@ def test_faces_that_are_white_tell_nothing() -> None:
 
 
 def test_shading_shows_what_bends_along_the_sight() -> None:
-    body, (camera, sight) = rod(), side_on(rod())
-    lie = [np.abs((body.vertices(one) - body.vertices(body.rest)) @ sight).mean() for one in np.diag(body.spread)]
-    along = int(np.argmax(lie))  # the mode that bends along the sight
+    body, camera = rod(), side_on(rod())
+    along = int(np.argmax(moved_along_sight(body, camera)))  # the mode that bends along the sight
     truth = 0.7 * body.spread * np.eye(len(body.spread))[along]
     std = 0.02 * body.spread
     std[along] = body.spread[along]  # edges tell all but this
@@ -111,8 +110,8 @@ def test_shading_shows_what_bends_along_the_sight() -> None:
 
 
 def test_frames_of_one_light_tell_more_together() -> None:
-    body, (camera, sight) = rod(), side_on(rod())
-    lie = [np.abs((body.vertices(one) - body.vertices(body.rest)) @ sight).mean() for one in np.diag(body.spread)]
+    body, camera = rod(), side_on(rod())
+    lie = moved_along_sight(body, camera)
     along, across = int(np.argmax(lie)), int(np.argmin(lie[:2]))
     truths = np.zeros((6, len(body.spread)))
     truths[:, along] = body.spread[along] * np.array([0.7, 0.35, -0.5, -0.7, 0.2, 0.6])
@@ -127,18 +126,18 @@ def test_frames_of_one_light_tell_more_together() -> None:
     assert off[0] < 0.8 * off[1]
 
 
-def side_on(body: PosedBody) -> tuple[Camera, Array]:
-    """A camera that looks at the rod from its side, and where it looks."""
+def side_on(body: PosedBody) -> Camera:
+    """A camera that looks at the rod from its side."""
     towards = np.array([0.0, -1.0, 0.15])
     pose = look_at(body.center_m + 6.0 * body.radius_m * towards / np.linalg.norm(towards), body.center_m)
     K = np.array([[500.0, 0, 159.3], [0, 500.0, 121.6], [0, 0, 1.0]])
-    return Camera(K, 320, 240, camera_to_world=pose), pose[:3, 2]
+    return Camera(K, 320, 240, camera_to_world=pose)
 
 
 def shaded(body: PosedBody, camera: Camera, posture: Array) -> NDArray[np.uint8]:
     """A picture by a distant light beside an even one."""
-    to_camera, vertices = invert_transform(np.asarray(camera.camera_to_world)), body.vertices(posture)
-    raster = rasterize_camera(vertices @ to_camera[:3, :3].T + to_camera[:3, 3], body.mesh.faces, camera)
+    vertices = body.vertices(posture)
+    raster = rasterize_camera(window(camera, body).in_camera(vertices), body.mesh.faces, camera)
     toward = TOWARDS / np.linalg.norm(TOWARDS)
     shade = 0.2 + RADIANCE * np.clip(face_normals(vertices, body.mesh.faces) @ toward, 0.0, None)
     light = np.where(raster.mask, shade[raster.face_id], 0.5)
@@ -150,6 +149,4 @@ def fitted(
     body: PosedBody, camera: Camera, pictures: list[NDArray[np.uint8]], begin: Array, std: Array
 ) -> tuple[Array, Array]:
     known = np.tile(np.diag(std**2), (len(pictures), 1, 1))
-    return fit_shading(
-        pictures, range(len(pictures)), Window.of(camera, body, 128), body, Solid.of(body.mesh), begin, known
-    )
+    return fit_shading(pictures, range(len(pictures)), window(camera, body), body, Solid.of(body.mesh), begin, known)

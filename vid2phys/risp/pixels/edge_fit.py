@@ -13,7 +13,6 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 
 from vid2phys.risp.pixels.creases import CreaseLines, Solid, crease_lines
 from vid2phys.risp.pixels.edge_lines import Edges, crease_reach_px, find_creases, find_edges
@@ -81,7 +80,8 @@ def fit_edges(
 
     size, more = len(prior), _ASIDE if aside_px > 0.0 else 0
     at, total, information = start, np.zeros(size), np.zeros((size + more, size + more))
-    known = block_diag(prior, np.eye(more))
+    known = np.eye(size + more)
+    known[:size, :size] = prior
     for k in range(_MOST_ROUNDS):
         lines = _lines(frame, camera, solid, at, _WITHIN[min(k, len(_WITHIN) - 1)], aside_px)
         if lines is None:

@@ -129,25 +129,24 @@ def told_by_shading(seen: Sequence[Shading], turned: Sequence[Turned]) -> Told:
     told = (stated < _UNKNOWN).sum(axis=1)
     variance = stated
     for _ in range(_ROUNDS):
-        left = light - _explained(basis, light, variance)
+        left = light - basis @ _explaining(basis, light, variance)
         square = (left**2 / stated).sum(axis=1) / np.maximum(told, 1)
         misfit = max(float(np.median(square[told > 0])) / _MEDIAN, _LEAST_MISFIT) if told.any() else 1.0
         alike = _ALIKE * min(misfit, 1.0) + _ALIKE_BEYOND * max(misfit - 1.0, 0.0)
         variance = stated * (alike * (1.0 + square / (_ROBUST * misfit)))[:, None]
+    numbers = _explaining(basis, light, variance)
     ends = np.cumsum([len(each.faces) for each in seen])[:-1]
-    frames = [np.split(values, ends) for values in (basis, slopes, light, 1.0 / variance)]
+    frames = [np.split(values, ends) for values in (basis, slopes, light - basis @ numbers, 1.0 / variance)]
     size = slopes.shape[2]
     gradient, apart = np.zeros((len(seen), size)), np.zeros((len(seen), size, size))
     shared = []
     for c in range(_CHANNELS):
-        known = _known(basis, variance[:, c])
-        numbers = np.linalg.solve(known, (basis / variance[:, c, None]).T @ light[:, c])
-        to_unit = np.linalg.inv(np.linalg.cholesky(known))
+        to_unit = np.linalg.inv(np.linalg.cholesky(_known(basis, variance[:, c])))
         of_channel = []
-        for t, (based, slope, lit, weight) in enumerate(zip(*frames, strict=True)):
-            moved = np.einsum("fmd,m->fd", slope, numbers)
+        for t, (based, slope, left_over, weight) in enumerate(zip(*frames, strict=True)):
+            moved = np.einsum("fmd,m->fd", slope, numbers[:, c])
             weighed = moved * weight[:, c, None]
-            gradient[t] -= weighed.T @ (lit[:, c] - based @ numbers)
+            gradient[t] -= weighed.T @ left_over[:, c]
             apart[t] += weighed.T @ moved
             of_channel.append(to_unit @ based.T @ weighed)
         shared.append(np.stack(of_channel))
@@ -160,10 +159,10 @@ def _known(basis: Array, variance: Array) -> Array:
     return np.asarray((basis / variance[:, None]).T @ basis + np.eye(basis.shape[1]))
 
 
-def _explained(basis: Array, light: Array, variance: Array) -> Array:
-    """What the light that explains faces [F, 3] of a variance [F, 3] best makes of them, [F, 3]."""
+def _explaining(basis: Array, light: Array, variance: Array) -> Array:
+    """The light [M, 3] that explains faces [F, 3] of a variance [F, 3] best."""
     of_channels = [
-        basis @ np.linalg.solve(_known(basis, varies), (basis / varies[:, None]).T @ shown)
+        np.linalg.solve(_known(basis, varies), (basis / varies[:, None]).T @ shown)
         for shown, varies in zip(light.T, variance.T, strict=True)
     ]
     return np.stack(of_channels, axis=1)

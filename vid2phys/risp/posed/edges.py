@@ -119,13 +119,18 @@ def seen_about(
 
     The rest is taken out again, so that what edges do not tell stays near but is stated to be anywhere.
     """
-    weak = np.diag(body.spread**-2.0)
+    weak = _weak(body)
     found = fit_about(frame, window, body, solid, posture, weak)
     if found is None:
         return None
     at, known = found
     covariance = np.linalg.inv(np.linalg.inv(known) - (1.0 - kept) * weak)
     return at + (1.0 - kept) * covariance @ weak @ (at - posture), np.asarray(covariance)
+
+
+def _weak(body: PosedBody) -> Array:
+    """Information [D, D] of the body's weak prior."""
+    return np.diag(body.spread**-2.0)
 
 
 def _overconfident(body: PosedBody) -> float:
@@ -138,7 +143,7 @@ def believed_less(body: PosedBody, pull: Array, information: Array, less: float)
     information: [D, D], of the points, which counts so many times less beside the body's weak prior. pull: [D], that
     information times the posture that they say.
     """
-    weak = np.diag(body.spread**-2.0)
+    weak = _weak(body)
     prior = information / less + weak
     posture = np.linalg.solve(prior, pull / less + weak @ body.middle)
     return np.clip(posture, body.lower, body.upper), prior
@@ -146,5 +151,5 @@ def believed_less(body: PosedBody, pull: Array, information: Array, less: float)
 
 def _begun(body: PosedBody, read: Postures) -> tuple[Array, Array]:
     """Where a single picture's search for edges begins, and the information there."""
-    weak, told = np.diag(body.spread**-2.0), np.linalg.inv(read.covariance)
+    weak, told = _weak(body), np.linalg.inv(read.covariance)
     return believed_less(body, told @ read.posture - weak @ body.middle, told - weak, _overconfident(body))

@@ -78,7 +78,7 @@ def outlined(
     """Postures at the edges of the frames `which` [M] of N, each from what was read in it.
 
     read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together. times_s: [N].
-    Points of a body that bends are believed as little as in a single picture: along the sight, where they see next to
+    Points of a body that bends are believed less, as in a single picture: along the sight, where they see next to
     nothing, networks say half of what is there. Its frames are of one light, which shades all of them.
     """
     solid, size = Solid.of(body.mesh), read.posture.shape[-1]
