@@ -146,6 +146,26 @@ def test_a_rod_is_pushed_to_a_shape_that_a_push_gives() -> None:
     assert found.miss_m < 0.1 * found.before_m
 
 
+@pytest.mark.parametrize("modulus", [1e5, 1e6, 1e7])
+def test_a_rod_comes_to_rest_in_a_shape_that_no_push_quite_gives(modulus: float) -> None:
+    """However stiff it is, and by actions so gentle that half the time step does not matter."""
+    rod, body = small_rod()
+    step_s = np.full(12, 1.0 / 12)
+    start = rod.rest_state()
+    goal = body.points(np.array([0.02, -0.03, 0.002, 0.0]))
+    free = np.full(3, np.inf)
+    aim = Aim(
+        *(rod, rod.parameters().with_values({"young_modulus": modulus}).vector, start, step_s, np.zeros(3)),
+        *(-free, free, body.points_body, goal, 0.1),
+    )
+    found = optimal.solve(aim)
+    assert found.there()
+    assert found.speed < 0.01
+    finer = optimal.refined(aim, found.actions)
+    ends = rod.keypoints(np.stack([found.states[-1], finer[-1]]), body.points_body)
+    assert np.abs(ends[1] - ends[0]).max() < 1e-3
+
+
 def test_limits_that_contradict_themselves_are_refused() -> None:
     with pytest.raises(UsageError, match="lower end is not below the upper"):
         optimal.solve(moved(np.zeros(3), limit=0.0))

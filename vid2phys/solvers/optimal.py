@@ -1,8 +1,9 @@
 """Optimal control: actions, held over intervals, that bring a body to where its points should be.
 
 Least squares on what is left at the end (points off their goal, and speeds, where the body is to come to rest), with a
-little on the actions' size, so that of all actions that do it gentle ones are chosen. Levenberg and Marquardt's
-descent; derivatives of the end by all actions through the engine: a linear recursion of the intervals' Jacobians,
+little on the actions' size, so that of all actions that do it gentle ones are chosen. Levenberg's descent, damped by
+the same size of actions (Marquardt's scale would leave those free that hardly matter, up to where nothing can be
+simulated); derivatives of the end by all actions through the engine: a linear recursion of the intervals' Jacobians,
 backwards from the end, and for bodies of many vertices differences of rollouts in one batch. Limits hold by projection:
 actions at a limit that the step would pass stay there (Bertsekas, "Projected Newton methods", 1982).
 
@@ -25,14 +26,15 @@ from vid2phys.types import Array
 
 REACHED, _OF_THE_WAY = 0.05, 0.1  # of the body's size, and of the way: points off their goal by less are there
 _TOLERANCE = 0.01  # of the body's size, that a residual of 1 is
-_EFFORTS = 0.1, 0.01  # residuals of an action as large as moves the body by its size, alone: first gentle ones
+_EFFORTS = 3.0, 0.3, 0.03, 0.003  # residuals of an action as large as moves the body by its size, alone
+_NEARER = 0.5  # of what is left, that less gentle actions have to leave to be taken
 _SETTLING = 0.2  # share of the time in which what still moves would move on, for residuals of speeds
 _MOST_STATES = 60  # whose Jacobians are exact
 _STEP = 1e-4  # of differences, in units of the actions
 _STABLE_SHARE = 0.4  # of the longest stable step
-_MOST_DAMPING = 1e8
+_MOST_DAMPING = 1e12
 _OTHER_STARTS = 6  # that are tried where the nearest optimum is not the goal
-_GAIN, _NOTHING = 1e-3, 0.01  # hoped-for share of the cost that a descent ends at; a cost that is as good as none
+_GAIN, _NOTHING = 1e-3, 0.01  # share of the cost, left to gain or gained, to end at; a cost that is as good as none
 
 
 @dataclass(frozen=True)
@@ -111,16 +113,22 @@ def solve(aim: Aim, *, iterations: int = 100) -> Reached:
 
 
 def _bring(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> Reached:
-    """From actions [S, A] and the states [S + 1, N] that they lead through."""
-    before, used, converged = _distance(aim, states[0]), 0, True
+    """From actions [S, A] and the states [S + 1, N] that they lead through: gentle ones, or less gentle ones that come
+    much nearer or without which the goal is not reached."""
+    before, used, left = _distance(aim, states[0]), 0, np.inf
+    best: Reached | None = None
     for effort in _EFFORTS:
         actions, states, more, converged = _descend(aim, actions, states, unit / effort, iterations)
-        used += more
-    edge = 1e-9 * unit
-    at_limit = (actions <= aim.lower + edge) | (actions >= aim.upper - edge)
-    speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
-    miss = _distance(aim, states[-1])
-    return Reached(actions, states, miss, before, speed, float(at_limit.mean()), used, converged, aim.size_m)
+        used, nearer = used + more, float(np.linalg.norm(_residuals(aim, states[-1:])))
+        if best is not None and best.there() and nearer > _NEARER * left:
+            break
+        edge = 1e-9 * unit
+        at_limit = float(((actions <= aim.lower + edge) | (actions >= aim.upper - edge)).mean())
+        speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
+        miss, left = _distance(aim, states[-1]), nearer
+        best = Reached(actions, states, miss, before, speed, at_limit, used, converged, aim.size_m)
+    assert best is not None
+    return best
 
 
 def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> tuple[Array, Array, int, bool]:
@@ -142,8 +150,10 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
             damping, moved = damping * 5.0, None
         if moved is None:
             return actions, states, used, True
-        there = hoped < _GAIN * max(cost, _NOTHING)
-        gain, actions, states, cost = cost - new_cost, candidate, moved, new_cost
+        undamped = _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)[1]  # damped steps hope for little
+        gain = cost - new_cost
+        there = max(hoped, undamped) < _GAIN * max(cost, _NOTHING) or gain < _GAIN * cost
+        actions, states, cost = candidate, moved, new_cost
         if there:
             return actions, states, used, True
         if gain < 0.25 * hoped:
@@ -267,8 +277,7 @@ def _stepped(
     at_lower, at_upper = (actions <= aim.lower).ravel(), (actions >= aim.upper).ravel()
     free = ~((at_lower & (gradient > 0.0)) | (at_upper & (gradient < 0.0)))
     matrix = jacobian[:, free].T @ jacobian[:, free]
-    scale = np.maximum(np.diagonal(matrix), 1e-6 * max(float(np.diagonal(matrix).max(initial=0.0)), 1e-12))
-    matrix[np.diag_indices(len(matrix))] += 1.0 + damping * scale
+    matrix[np.diag_indices(len(matrix))] += 1.0 + damping
     step = np.zeros(len(flat))
     step[free] = -np.linalg.solve(matrix, gradient[free])
     moved = np.clip(actions + step.reshape(actions.shape) * unit, aim.lower, aim.upper)
