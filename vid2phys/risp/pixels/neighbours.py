@@ -97,11 +97,15 @@ class Neighbours:
         return {i: contour for i, contour in taken.items() if contour is not None}
 
     def _is_in_doubt(self, i: int) -> bool:
-        """Whether a frame has no other beside it, is not turned as they say, or explains much less than they do."""
-        rotation, translation = self._expected(i)
-        off = difference(rotation[0], translation[0], rotation[1:], translation[1:])
+        """Whether a frame has no other beside it, is not turned as most of their motions say (as the only one of them,
+        where they are none), or explains much less than they do."""
+        rotation, translation = self._moving(i)
+        if not len(rotation):
+            beside = self._beside(i)
+            rotation, translation = self.rotation[beside], self.translation[beside]
+        off = difference(self.rotation[i], self.translation[i], rotation, translation)
         far = np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
-        return bool(not self._beside(i) or far.any() or self._explains_little(i))
+        return bool(not len(far) or far.mean() > 0.5 or self._explains_little(i))
 
     def _looked_about(self, i: int, picture: Image, doubt: Doubt | None) -> Doubt:
         """A frame in doubt with what is found from where its neighbours say that the body is, or without them from what
@@ -152,11 +156,8 @@ class Neighbours:
     def _expected(self, i: int) -> tuple[Array, Array]:
         """A frame's pose, and where the frames beside it say that the body is: between them, going on from two of
         them, or turned as one of them; and what else it may have. Rotations [N, 3, 3], translations [N, 3]."""
-        beside = self._beside(i)
-        before, after = [k for k in beside if k < i], [k for k in beside if k > i]
-        pairs = [(before[-1:], after[:1]), (before[-2:-1], before[-1:]), (after[1:2], after[:1])]
-        ends = np.array([(*first, *second) for first, second in pairs if first and second], int).reshape(-1, 2)
-        moved, place = self._along(ends[:, 0], ends[:, 1], i)
+        moved, place = self._moving(i)
+        before, after = self._on_both_sides(i)
         turned = [*before[-1:], *after[:1]]
         rotation = np.concatenate([self.rotation[[i]], moved, self.rotation[turned]])
         translation = np.concatenate([self.translation[[i]], place, self.translation[[i] * len(turned)]])
@@ -164,6 +165,17 @@ class Neighbours:
             return rotation, translation
         also = self.also[[i]]
         return np.concatenate([rotation, also.rotation]), np.concatenate([translation, also.translation])
+
+    def _moving(self, i: int) -> tuple[Array, Array]:
+        """Poses of a frame between those beside it, and going on from two of them: none, where there are not two."""
+        before, after = self._on_both_sides(i)
+        pairs = [(before[-1:], after[:1]), (before[-2:-1], before[-1:]), (after[1:2], after[:1])]
+        ends = np.array([(*first, *second) for first, second in pairs if first and second], int).reshape(-1, 2)
+        return self._along(ends[:, 0], ends[:, 1], i)
+
+    def _on_both_sides(self, i: int) -> tuple[list[int], list[int]]:
+        beside = self._beside(i)
+        return [k for k in beside if k < i], [k for k in beside if k > i]
 
     def _along(self, first: NDArray[np.int64], second: NDArray[np.int64], i: int) -> tuple[Array, Array]:
         """Where bodies are at frame i that move evenly from their poses in frames first [N] to those in second [N]."""
