@@ -66,6 +66,18 @@ def test_right_frames_and_such_as_show_nothing_stay() -> None:
     np.testing.assert_array_equal(beside.rotation, ROTATION)
 
 
+def test_frames_of_a_body_that_turns_fast_and_evenly_are_not_in_doubt() -> None:
+    rotation = np.stack([matrix_from_rotvec(k * np.array([0.3, 0.2, 0.0])) @ TRUTH[0] for k in range(COUNT)])
+
+    def reading(_: int, picture: np.ndarray) -> Reading:
+        raise AssertionError("no frame is to be looked at again")
+
+    known, times, nats = np.ones(COUNT, bool), np.arange(COUNT) / 30.0, np.full(COUNT, 50.0)
+    beside = Neighbours([NOTHING] * COUNT, times, reading, known, rotation.copy(), TRANSLATION.copy(), nats)
+    assert not beside.settle()
+    np.testing.assert_array_equal(beside.rotation, rotation)
+
+
 def test_a_frame_alone_is_told_from_its_twins_whatever_else_it_may_have() -> None:
     wrong, place, picture = WRONG @ ROTATION[:1], TRANSLATION[:1], photograph(ROTATION[0], TRANSLATION[0])
 

@@ -150,9 +150,10 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
             damping, moved = damping * 5.0, None
         if moved is None:
             return actions, states, used, True
-        undamped = _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)[1]  # damped steps hope for little
-        gain = cost - new_cost
-        there = max(hoped, undamped) < _GAIN * max(cost, _NOTHING) or gain < _GAIN * cost
+        gain, little = cost - new_cost, _GAIN * max(cost, _NOTHING)
+        there = gain < _GAIN * cost or (  # damped steps hope for little: undamped ones say what is left
+            hoped < little and _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)[1] < little
+        )
         actions, states, cost = candidate, moved, new_cost
         if there:
             return actions, states, used, True
