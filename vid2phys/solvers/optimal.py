@@ -34,6 +34,7 @@ _STEP = 1e-4  # of differences, in units of the actions
 _STABLE_SHARE = 0.4  # of the longest stable step
 _MOST_DAMPING = 1e12
 _OTHER_STARTS = 6  # that are tried where the nearest optimum is not the goal
+_LEAPS, _PROMISE = 3, 0.1  # from where a bounce holds a descent up, and the share of the cost that is worth one
 _GAIN, _NOTHING = 1e-3, 0.01  # share of the cost, left to gain or gained, to end at; a cost that is as good as none
 
 
@@ -133,14 +134,19 @@ def _bring(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int
 
 def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> tuple[Array, Array, int, bool]:
     """Actions and states at the nearest optimum, after how many iterations, and whether it was come to. unit: [A] of
-    actions, whose residual it is to be so far from rest."""
-    hold, substeps, damping = np.clip(aim.hold, aim.lower, aim.upper), _substeps(aim), 1e-2
+    actions, whose residual it is to be so far from rest.
+
+    Bounces hold descents up where slopes still promise much: from there it leaps, by the whole undamped step, and the
+    lowest place that it came by counts.
+    """
+    hold, substeps, damping, leaps = np.clip(aim.hold, aim.lower, aim.upper), _substeps(aim), 1e-2, 0
     cost = _cost(aim, states[-1], actions, hold, unit)
+    best = cost, actions, states
     for used in range(1, iterations + 1):
         slope = _slopes_at(aim, states, actions, substeps, unit)
         if slope is None:  # so near to where nothing can be computed that even small changes lead there
-            return actions, states, used, False
-        moved = None
+            return *best[1:], used, False
+        moved, before = None, cost
         while damping < _MOST_DAMPING:
             candidate, hoped = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
             moved = _tried(aim, candidate, substeps)
@@ -148,20 +154,28 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
             if new_cost < cost:
                 break
             damping, moved = damping * 5.0, None
-        if moved is None:
-            return actions, states, used, True
-        gain, little = cost - new_cost, _GAIN * max(cost, _NOTHING)
-        there = gain < _GAIN * cost or (  # damped steps hope for little: undamped ones say what is left
-            hoped < little and _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)[1] < little
-        )
-        actions, states, cost = candidate, moved, new_cost
-        if there:
-            return actions, states, used, True
-        if gain < 0.25 * hoped:
+        little = _GAIN * max(before, _NOTHING)
+        held_up = moved is None or before - new_cost < _GAIN * before
+        ahead, promised = candidate, np.inf
+        if held_up or hoped < little:  # damped steps hope for little: undamped ones say what is left
+            ahead, promised = _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)
+        if moved is not None:
+            actions, states, cost = candidate, moved, new_cost
+            if cost < best[0]:
+                best = cost, actions, states
+        if promised < little:
+            return *best[1:], used, True
+        if held_up:
+            leapt = _tried(aim, ahead, substeps) if promised > _PROMISE * before and leaps < _LEAPS else None
+            if leapt is None:
+                return *best[1:], used, True
+            actions, states, cost = ahead, leapt, _cost(aim, leapt[-1], ahead, hold, unit)
+            damping, leaps = 1e-2, leaps + 1
+        elif before - new_cost < 0.25 * hoped:
             damping *= 4.0
-        elif gain > 0.75 * hoped:
+        elif before - new_cost > 0.75 * hoped:
             damping = max(damping / 5.0, 1e-9)
-    return actions, states, iterations, False
+    return *best[1:], iterations, False
 
 
 def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
