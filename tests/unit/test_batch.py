@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from vid2phys.errors import InputError, UsageError
 from vid2phys.io.run import load_observation
 from vid2phys.tasks import batch_workers
 from vid2phys.tasks.batch import batch, read_jobs
-from vid2phys.tasks.batch_workers import Ended, Job
 from vid2phys.tasks.config import read_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,19 +208,18 @@ def test_an_interrupted_batch_ends_its_processes_and_can_go_on(keypoints: Path) 
 
 
 def test_what_was_ended_by_force_is_cleared_away_by_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(jobs: list[Job], *_: object) -> Generator[tuple[Job, Ended], None, None]:
-        for job in jobs:
-            job.folder.mkdir()
-            (job.folder / "trajectory.csv").write_text("time_s")
-        (jobs[0].folder / "result.json").write_text("{}")
-        yield jobs[0], Ended(0, "", 1.0)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("vid2phys.tasks.batch.on_this_machine", killed)
-    with pytest.raises(KeyboardInterrupt):
-        batch(write_batch(tmp_path, "  - a.mp4\n  - b.mp4\n"), out=tmp_path / "out")
-    assert (tmp_path / "out" / "a" / "result.json").exists()
-    assert not (tmp_path / "out" / "b").exists()
+    killed = tmp_path / "killed"  # in place of Python: fills the last argument's folder, and is killed
+    killed.write_text(
+        '#!/bin/sh\nfor folder; do :; done\nmkdir "$folder"\ntouch "$folder/trajectory.csv"\n'
+        'case "$folder" in */a) echo {} > "$folder/result.json" ;; esac\nkill -9 $$\n'
+    )
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    outcomes, out = batch(write_batch(tmp_path, "  - a.mp4\n  - b.mp4\n"), out=tmp_path / "out")
+    assert [outcome.status for outcome in outcomes] == ["failed", "failed"]
+    assert outcomes[1].message == "killed by signal 9"
+    assert (out / "a" / "result.json").exists()
+    assert not (out / "b").exists()
 
 
 @pytest.mark.parametrize(("deaf", "code"), [(1, 0), (9, -signal.SIGKILL)], ids=["to the first", "to all"])

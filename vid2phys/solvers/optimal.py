@@ -146,7 +146,7 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
         slope = _slopes_at(aim, states, actions, substeps, unit)
         if slope is None:  # so near to where nothing can be computed that even small changes lead there
             return *best[1:], used, False
-        moved, before = None, cost
+        moved = None
         while damping < _MOST_DAMPING:
             candidate, hoped = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
             moved = _tried(aim, candidate, substeps)
@@ -154,26 +154,25 @@ def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: i
             if new_cost < cost:
                 break
             damping, moved = damping * 5.0, None
-        little = _GAIN * max(before, _NOTHING)
-        held_up = moved is None or before - new_cost < _GAIN * before
-        ahead, promised = candidate, np.inf
+        gain, little = 0.0 if moved is None else cost - new_cost, _GAIN * max(cost, _NOTHING)
+        held_up, ahead, promised = gain < _GAIN * cost, candidate, np.inf
         if held_up or hoped < little:  # damped steps hope for little: undamped ones say what is left
             ahead, promised = _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)
+        worth_a_leap = promised > _PROMISE * cost and leaps < _LEAPS
         if moved is not None:
             actions, states, cost = candidate, moved, new_cost
-            if cost < best[0]:
-                best = cost, actions, states
+            best = min(best, (cost, actions, states), key=lambda found: found[0])
         if promised < little:
             return *best[1:], used, True
         if held_up:
-            leapt = _tried(aim, ahead, substeps) if promised > _PROMISE * before and leaps < _LEAPS else None
+            leapt = _tried(aim, ahead, substeps) if worth_a_leap else None
             if leapt is None:
                 return *best[1:], used, True
             actions, states, cost = ahead, leapt, _cost(aim, leapt[-1], ahead, hold, unit)
             damping, leaps = 1e-2, leaps + 1
-        elif before - new_cost < 0.25 * hoped:
+        elif gain < 0.25 * hoped:
             damping *= 4.0
-        elif before - new_cost > 0.75 * hoped:
+        elif gain > 0.75 * hoped:
             damping = max(damping / 5.0, 1e-9)
     return *best[1:], iterations, False
 

@@ -18,7 +18,6 @@ single run, memory goes back after each, and what kills one clip's process leave
 from __future__ import annotations
 
 import re
-import shutil
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,17 +88,11 @@ def batch(
         progress("identifying clips", len(done), len(jobs))
         for job in left:
             write_text(job.config, job.text)
-        try:
-            with closing(on_this_machine(left, workers, lock.fileno()) if ray is None else on_ray(left, ray)) as ended:
-                for job, end in ended:
-                    done[job.name] = _outcome(job, end)
-                    _write_summary(folder, jobs, done)
-                    progress("identifying clips", len(done), len(jobs))
-        except KeyboardInterrupt:
-            if ray is None:  # all have ended, some by force
-                for job in left:
-                    _clear_half_written(job)
-            raise
+        with closing(on_this_machine(left, workers, lock.fileno()) if ray is None else on_ray(left, ray)) as ended:
+            for job, end in ended:
+                done[job.name] = _outcome(job, end)
+                _write_summary(folder, jobs, done)
+                progress("identifying clips", len(done), len(jobs))
         _write_summary(folder, jobs, done)
     return tuple(done[job.name] for job in jobs), folder
 
@@ -176,14 +169,8 @@ def _is_done(job: Job) -> bool:
     if before != job.text:
         got = f"'{job.folder}' was run with other options" if before is not None else f"'{job.folder}' is in the way"
         raise InputError(got, "the same options", "give another --out, or remove that folder to run the clip again")
-    _clear_half_written(job)
-    return job.folder.exists()
-
-
-def _clear_half_written(job: Job) -> None:
-    """Remove what a process that was killed has left of its run."""
-    if job.folder.exists() and not (job.folder / "result.json").is_file():
-        shutil.rmtree(job.folder)
+    job.clear_half_written()
+    return job.is_done()
 
 
 def _outcome(job: Job, end: Ended | None = None) -> Outcome:

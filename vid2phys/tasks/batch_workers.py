@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess  # nosec B404
 import sys
 import threading
@@ -26,6 +27,15 @@ class Job:
     text: str
     config: Path
     folder: Path
+
+    def is_done(self) -> bool:
+        """Whether its run came to its end."""
+        return (self.folder / "result.json").is_file()
+
+    def clear_half_written(self) -> None:
+        """Remove what a process that was killed has left of its run."""
+        if not self.is_done():
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,7 @@ def run_job(job: Job, threads: dict[str, str], running: _Running | None = None, 
     if running is not None:
         running.add(process)
     _, said = process.communicate()
+    job.clear_half_written()
     return Ended(process.returncode, _last_line(said, process.returncode), time.perf_counter() - started)
 
 
