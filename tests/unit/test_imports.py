@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
-BASE = {"types", "errors", "rotations", "indices", "memory", "plugins", "cluster"}
+BASE = {"types", "errors", "notes", "rotations", "indices", "memory", "plugins", "cluster"}
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
+    "notes": set(),
     "rotations": set(),
     "indices": set(),
     "memory": set(),

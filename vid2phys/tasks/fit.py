@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.notes import is_doubtful, ordered, warning
 from vid2phys.tasks.descend import LEFT, descend, keypoint_misfit, report
 from vid2phys.tasks.progress import Progress, silent
 
@@ -28,11 +29,11 @@ LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
 SURE_QUALITY = 0.5  # readings worse than this may be of something else
 SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
-RAN_AWAY = (
+RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
     "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
 )
-UNREFINED = "the object hardly moved against its background: pixels could not refine the network's readings"
+UNREFINED = warning("the object hardly moved against its background: pixels could not refine the network's readings")
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Pro
     problem, fitted = tried[chosen]
     if chosen != next(iter(tried)):
         fitted = smoothing.fit(problem, fitted.point.states, levels=fitted.levels)
-    notes = [UNREFINED] if unrefined else []
+    notes: list[str] = [UNREFINED] if unrefined else []
     if inputs.turns_alike:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
     return Settled(
@@ -269,8 +270,8 @@ def conclude(
         joint = None
         found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
     lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters)
-    status, message = _status(solution, found, fit, lines)
     diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, settled.evidence, notes)
+    status, message = _status(solution, found, fit, lines, diagnostics["notes"])
     if descent is not None:
         diagnostics["starts"] = report(descent.attempts)
     times = problem.observation.times_s
@@ -289,7 +290,9 @@ def conclude(
     )
 
 
-def _status(solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], lines: list[str]) -> tuple[Status, str]:
+def _status(
+    solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], lines: list[str], notes: list[str]
+) -> tuple[Status, str]:
     from vid2phys.types import Status
 
     asked = [estimate for estimate in found if estimate.name in fit]
@@ -297,6 +300,8 @@ def _status(solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], li
         return Status.NOT_IDENTIFIABLE, "; ".join(lines)
     if not solution.converged:
         return Status.NOT_CONVERGED, "; ".join(lines)
+    if is_doubtful(notes):
+        return Status.DOUBTFUL, "; ".join(lines)
     return Status.CONVERGED, "; ".join(lines)
 
 
@@ -318,27 +323,29 @@ def _diagnostics(
     lines: list[str],
     evidence: Array,
     notes: list[str],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
     from vid2phys.solvers.whiteness import whiteness
 
     judged = None if solution.residuals is None else whiteness(solution.residuals)
-    doubts = [] if judged is None or judged.white else [str(judged.warning())]
+    misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
     ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.turns_alike else None
     residual = residual_bearings(problem, solution.states)
     to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
     pixels = (to_pixels @ residual[..., None])[..., 0]
     return {
         "identifiability": lines,
-        "notes": [
-            *inputs.known.notes,
-            *inputs.warnings,
-            *_quality_notes(tracked),
-            *_branch_notes(ratio),
-            *doubts,
-            *notes,
-        ],
+        "notes": ordered(
+            [
+                *inputs.known.notes,
+                *inputs.warnings,
+                *_quality_notes(tracked),
+                *_branch_notes(ratio),
+                *misfit,
+                *notes,
+            ]
+        ),
         "residuals_last_frames": None if judged is None else judged.frames,
         "branch_log_ratio": ratio,
         "lost_frames": tracked.lost_frames,
@@ -355,8 +362,10 @@ def _quality_notes(tracked: Track) -> list[str]:
     if quality > SURE_QUALITY:
         return []
     return [
-        f"the network hardly recognised the object (median quality {quality:.2f} of 1): check the mesh and its units, "
-        "look at the overlay, or film closer"
+        warning(
+            f"the network hardly recognised the object (median quality {quality:.2f} of 1): check the mesh and its "
+            "units, look at the overlay, or film closer"
+        )
     ]
 
 
@@ -364,8 +373,10 @@ def _branch_notes(ratio: float | None) -> list[str]:
     if ratio is None or ratio > SURE_NATS:
         return []
     return [
-        f"the body looks almost the same after part of a turn and the clip hardly tells which (log ratio {ratio:.1f}): "
-        "the heading may be off by that turn; mark the front, or film closer"
+        warning(
+            "the body looks almost the same after part of a turn and the clip hardly tells which "
+            f"(log ratio {ratio:.1f}): the heading may be off by that turn; mark the front, or film closer"
+        )
     ]
 
 
@@ -386,5 +397,11 @@ def lost(inputs: Inputs, tracked: Track) -> Result:
         None,
         None,
         problem.observation,
-        {"lost_frames": tracked.lost_frames, "rms_px": None, "loss": None, "iterations": 0, "notes": []},
+        {
+            "lost_frames": tracked.lost_frames,
+            "rms_px": None,
+            "loss": None,
+            "iterations": 0,
+            "notes": ordered([*inputs.known.notes, *inputs.warnings]),
+        },
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vid2phys.errors import UsageError
+from vid2phys.notes import is_doubtful, ordered, warning
 from vid2phys.tasks.fit import SURE_QUALITY, enough
 from vid2phys.tasks.progress import Progress, silent
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from vid2phys.types import Array, Result
 
 FINE_ROD = 1000  # vertices
-COARSE_ROD = (
+COARSE_ROD = warning(
     "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
     "and of `simulate`, but several times too small for the material"
 )
@@ -141,23 +142,22 @@ def _result(
     found = intervals.estimates(solution.parameters, fit, covariance, null, freedom, problem.priors)
     lines = intervals.identifiability(names, solution.null_directions, found, solution.parameters)
     asked = [estimate for estimate in found if estimate.name in fit]
-    status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED
-    if asked and not any(estimate.identifiable for estimate in asked):
-        status = Status.NOT_IDENTIFIABLE
     judged = whiteness(innovations(problem, solution.states))
-    doubts = [] if judged is None or judged.white else [str(judged.warning())]
+    misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
     residual = residual_bearings(problem, solution.states)
     pixels = (bearing_jacobian_to_pixels(inputs.camera, seen.bearings) @ residual[..., None])[..., 0]
-    diagnostics: dict[str, object] = {
+    diagnostics: dict[str, Any] = {
         "identifiability": lines,
-        "notes": [
-            *inputs.known.notes,
-            *([] if inputs.actions else [HELD]),
-            *inputs.warnings,
-            *tracked.notes,
-            *_fit_notes(tracked, solution),
-            *doubts,
-        ],
+        "notes": ordered(
+            [
+                *inputs.known.notes,
+                *([] if inputs.actions else [HELD]),
+                *inputs.warnings,
+                *tracked.notes,
+                *_fit_notes(tracked, solution),
+                *misfit,
+            ]
+        ),
         "residuals_last_frames": None if judged is None else judged.frames,
         "lost_frames": tracked.lost_frames,
         "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
@@ -166,6 +166,11 @@ def _result(
         "misfit": solution.misfit,
         "iterations": solution.iterations,
     }
+    status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED
+    if asked and not any(estimate.identifiable for estimate in asked):
+        status = Status.NOT_IDENTIFIABLE
+    elif solution.converged and is_doubtful(diagnostics["notes"]):
+        status = Status.DOUBTFUL
     trajectory = Trajectory(
         seen.times_s, solution.states, inputs.system.state_names, solution.controls, solution.state_covariance
     )
@@ -176,13 +181,15 @@ def _result(
 
 
 def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:
-    notes = []
+    notes: list[str] = []
     if float(np.median(tracked.quality[tracked.tracked])) < SURE_QUALITY:
-        notes.append("the network hardly recognised the body: check camera_to_world and look at the overlay")
+        notes.append(warning("the network hardly recognised the body: check camera_to_world and look at the overlay"))
     if solution.misfit > _WELL:
         notes.append(
-            f"{UNFIT} (misfit {solution.misfit:.1f}, 1 is good): the intervals are "
-            "widened by as much; are all --actions and the other parameters right?"
+            warning(
+                f"{UNFIT} (misfit {solution.misfit:.1f}, 1 is good): the intervals are "
+                "widened by as much; are all --actions and the other parameters right?"
+            )
         )
     return notes
 
@@ -194,7 +201,7 @@ def _lost(problem: Problem, tracked: PostureTrack) -> Result:
     states = np.full((len(times), len(problem.system.state_names)), np.nan)
     message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
     trajectory = Trajectory(times, states, problem.system.state_names)
-    nothing = {"rms_px": None, "loss": None, "iterations": 0, "notes": list(tracked.notes)}
+    nothing = {"rms_px": None, "loss": None, "iterations": 0, "notes": ordered(tracked.notes)}
     diagnostics: dict[str, object] = {"lost_frames": tracked.lost_frames, **nothing}
     name = problem.system.name
     return Result(Status.LOST, message, name, (), trajectory, None, None, problem.observation, diagnostics)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vid2phys.errors import UsageError
+from vid2phys.notes import warning
 from vid2phys.tasks.progress import Progress
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def joined(results: Sequence[Result]) -> Result:
     left_out = [f"clip {g + 1} is left out: {results[g].message}" for g in gone]
     messages = [message for message in (worst.message, *left_out) if message]
     lines = fitted[0].diagnostics.get("identifiability", [])
-    diagnostics: dict[str, object] = {"identifiability": lines, "notes": left_out}
+    diagnostics: dict[str, object] = {"identifiability": lines, "notes": [warning(text) for text in left_out]}
     return replace(worst, message="; ".join(messages), diagnostics=diagnostics, clips=tuple(results))
 
 

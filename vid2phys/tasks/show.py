@@ -9,6 +9,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vid2phys.notes import Severity, severity_of
+
 if TYPE_CHECKING:
     from vid2phys.tasks.batch import Outcome
     from vid2phys.tasks.control import Controlled
@@ -21,7 +23,10 @@ FITTED = ("fitted", "nuisance")
 
 
 def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None:
-    """Print a fit: parameters with intervals, then where the files are."""
+    """Print a fit: parameters with intervals, the status, the notes and where the files are.
+
+    Notes are those of `result.diagnostics`, the most serious first; each clip of several prints its own.
+    """
     if as_json:
         print((folder / "result.json").read_text(encoding="utf-8").rstrip())
         return
@@ -29,12 +34,24 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
         rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in result.parameters]
         print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
     print(f"{result.status.value}" + (f" ({result.message})" if result.message else ""))
+    if result.clips:
+        _print_notes(result.diagnostics.get("notes"))
     for number, one in enumerate(result.clips or (result,)):
         frames, lost = len(one.trajectory.times_s), one.observation.frames_lost
-        print((f"clip {number + 1}, " if result.clips else "") + f"frames: {frames - lost} of {frames} tracked")
+        clip = f"clip {number + 1}, " if result.clips else ""
+        print(f"{clip}frames: {frames - lost} of {frames} tracked")
+        _print_notes(one.diagnostics.get("notes"), clip)
     for name in ("overlay.mp4", "report.html", "result.json"):
         if (folder / name).exists():
             print(f"{name.split('.')[0]}: {folder / name}")
+
+
+def _print_notes(notes: object, prefix: str = "") -> None:
+    """Print each note on lines of its own, named by its severity."""
+    for note_ in notes if isinstance(notes, list) else []:
+        label = severity_of(note_).name.lower() if severity_of(note_) is not Severity.INFORMATION else "note"
+        text = f"{prefix}{label}: {note_}"
+        print(textwrap.fill(text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def print_batch(outcomes: tuple[Outcome, ...], folder: Path, *, as_json: bool = False) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.notes import warning
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.posed.body import FILL, PosedBody
 from vid2phys.risp.posed.fit import Postures, find_minima
@@ -80,8 +81,10 @@ class Window:
             return ()
         known = body.cameras
         return (
-            f"the camera stands where the model was not trained: it knows azimuths {known.azimuth[0]:g} +- "
-            f"{known.azimuth[1]:g} degrees and elevations {known.elevation[0]:g} to {known.elevation[1]:g}",
+            warning(
+                f"the camera stands where the model was not trained: it knows azimuths {known.azimuth[0]:g} +- "
+                f"{known.azimuth[1]:g} degrees and elevations {known.elevation[0]:g} to {known.elevation[1]:g}"
+            ),
         )
 
     def in_camera(self, points: Array) -> Array:
