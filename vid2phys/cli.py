@@ -279,6 +279,9 @@ def calibrate(
     ] = None,
     camera_name: Annotated[str | None, typer.Option("--camera-name", help="Which camera or picture of --from.")] = None,
     camera_pose: PoseOption = None,
+    size: Annotated[
+        str | None, typer.Option("--size", help="Image size of a --from file that does not say it: 640x480.")
+    ] = None,
     place: Annotated[
         Path | None, typer.Option("--place", help="Picture from where the camera stands: the pose.")
     ] = None,
@@ -310,7 +313,7 @@ def calibrate(
         return
     options: dict[str, Any] = {
         "board": board or DEFAULT_BOARD, "model": model, "source": source, "camera_name": camera_name,
-        "camera_pose": camera_pose, "place": place, "place_board": place_board, "board_is": board_is,
+        "camera_pose": camera_pose, "size": size, "place": place, "place_board": place_board, "board_is": board_is,
         "markers": markers, "dictionary": dictionary, "points": points, "out": out,
     }  # fmt: skip
     from vid2phys.tasks.progress import show_progress

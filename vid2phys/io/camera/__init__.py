@@ -9,6 +9,7 @@ world has the axes and the unit of the reconstruction, and only the picture that
 from __future__ import annotations
 
 import importlib
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from types import ModuleType
 import numpy as np
 
 from vid2phys import plugins
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, UsageError
 from vid2phys.io.camera._lens import COEFFICIENTS
 from vid2phys.io.camera._native import camera_text
 from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
@@ -49,7 +50,7 @@ def load_camera(
     path: a file, or the folder of a reconstruction.
     extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it on
     to the others). Without any pose the camera has camera_to_world None.
-    size: width and height of the images [px], for a file without them; that they are taken is warned of.
+    size: width and height of the images [px], for a file that does not have them; a warning says that they are used.
     Raises InputError for what cannot be read, and by name for camera models and keys that are not supported.
     """
     source = read_source(locate(path))
@@ -64,6 +65,14 @@ def load_camera(
     if "" in poses:
         camera = replace(camera, camera_to_world=poses[""])
     return camera if camera.width else _with_size(camera, path, size)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Return width and height [px] of a text like 640x480. Raises UsageError for anything else."""
+    found = re.fullmatch(r"\s*(\d{1,5})\s*[xX]\s*(\d{1,5})\s*", text)
+    if found is None or not int(found[1]) * int(found[2]):
+        raise UsageError(f"image size '{text}'", "WIDTHxHEIGHT in pixels", "for example 640x480")
+    return int(found[1]), int(found[2])
 
 
 def describe(camera: Camera) -> str:
@@ -122,12 +131,12 @@ def require_resolution(camera: Camera, clip: Clip, path: str | Path) -> None:
 def _with_size(camera: Camera, path: str | Path, size: tuple[int, int] | None) -> Camera:
     """The camera of a file that does not say the size of its images."""
     if size is None:
-        remedy = "add them, or write a whole file with `vid2phys calibrate --from FILE --size 640x480`"
+        remedy = f"add them, or make a whole camera file: `vid2phys calibrate --from {path} --size 640x480`"
         raise InputError(f"camera '{path}' has no image size", "the keys image_width and image_height", remedy)
-    taken = f"camera '{path}' has no image size: that of the images, {size[0]}x{size[1]}, is taken"
+    taken = f"camera '{path}' has no image size: {size[0]}x{size[1]} is taken"
     off = np.abs(camera.K[:2, 2] - 0.5 * (np.array(size) - 1.0))
     if (off > 0.5 * np.array(size)).any():
-        got = f"{taken}, but the principal point is outside of it"
+        got = f"{taken}, but its principal point {camera.K[0, 2]:g}, {camera.K[1, 2]:g} is outside"
         raise InputError(got, "intrinsics of images of this size", "scale fx, fy, cx, cy, or calibrate again")
     if (off > _LARGEST_OFFSET * np.array(size)).any():
         taken += f"; the principal point is {off.max():.0f} px off the middle: was it calibrated at another size?"

@@ -39,7 +39,7 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
 def _rows(text: str) -> Array | None:
     """The matrix, or None where the text is anything else."""
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", "%")))
-    plain = re.sub(r"^\s*(?:\w+\s*=)?\s*(?:\w+\.)?(?:array|matrix)?\(?|\)?;?\s*$", "", lines)
+    plain = re.sub(r"^\s*([A-Za-z_]\w*\s*=)?\s*((np|numpy)\.)?(array|matrix)?\(?|\)?;?\s*$", "", lines)
     rows = [re.split(r"[\s,]+", row.strip(" \t,")) for row in re.split(r"[\n;]|\]\s*,?\s*\[", plain)]
     rows = [[word for word in (cell.strip("[]") for cell in row) if word] for row in rows]
     rows = [row for row in rows if row]
