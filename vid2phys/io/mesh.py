@@ -25,11 +25,12 @@ from vid2phys.io.obj import parse_obj
 from vid2phys.io.orientation import turned_alike
 from vid2phys.io.texture import of_faces, turned_over
 from vid2phys.io.texture_files import obj_texture, pieces_texture
+from vid2phys.io.unsupported import refuse_known
 from vid2phys.types import Array, Mesh, Texture
 
 UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
 LARGEST_M, SMALLEST_M = 10.0, 1e-3
-_A_MESH = "a triangle mesh (OBJ, STL, PLY, GLB ...)"
+_A_MESH = "a triangle mesh (OBJ, STL, PLY, OFF, GLB, glTF)"
 MOST_PARTS = 48
 _WELD = 1e-6  # of the largest extent
 _FLAT = 1e-6  # thickness of what is flat, of its extent
@@ -156,11 +157,13 @@ def _load_other(path: Path) -> _Loaded:
             (name, piece) for name, piece in _placed(scene) if isinstance(piece, trimesh.Trimesh) and len(piece.faces)
         ]
     except Exception as error:  # trimesh raises whatever its readers meet
+        refuse_known("mesh", path, _A_MESH)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"'{path}' cannot be read ({reason})", _A_MESH, "export it as OBJ") from error
     finally:
         log.setLevel(level)
     if not found:
+        refuse_known("mesh", path, _A_MESH)
         raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
     offsets = np.cumsum([0] + [len(piece.vertices) for _, piece in found])
     vertices = np.concatenate([np.asarray(piece.vertices, dtype=float) for _, piece in found])

@@ -23,6 +23,7 @@ from vid2phys.io.camera._lens import COEFFICIENTS
 from vid2phys.io.camera._native import camera_text
 from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
 from vid2phys.io.files import read_text, write_text
+from vid2phys.io.unsupported import refuse_known
 from vid2phys.notes import warning
 from vid2phys.types import Array, Camera, Clip
 
@@ -151,5 +152,6 @@ def _format_of(source: Source) -> ModuleType:
         module = importlib.import_module(f"{__name__}.{name}")
         if module.matches(source):
             return module
-    remedy = "convert it to ROS camera_info YAML"
+    refuse_known("camera", source.path, A_CAMERA)
+    remedy = "write fx, fy, cx, cy, width and height (and k1 ...) as YAML, or convert it to ROS camera_info"
     raise InputError(f"'{source.path}' is in none of the known camera formats", A_CAMERA, remedy)
