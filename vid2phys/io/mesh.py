@@ -21,6 +21,7 @@ from vid2phys.io.files import require_file, write_text
 from vid2phys.io.geometry import GeometrySignature as GeometrySignature
 from vid2phys.io.geometry import geometry_signature as geometry_signature
 from vid2phys.io.geometry import signature_distance as signature_distance
+from vid2phys.io.move import moved
 from vid2phys.io.obj import parse_obj
 from vid2phys.io.orientation import turned_alike
 from vid2phys.io.texture import of_faces, turned_over
@@ -49,20 +50,22 @@ class MassProperties:
     watertight: bool
 
 
-def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units") -> Mesh:
+def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units", move: str | None = None) -> Mesh:
     """Reads a mesh written in `units` (m, cm, mm, in, ft); parts are its groups, else materials, else connected pieces.
+
+    move: rotations and shifts to the body's axes and origin, before anything else (`io/move.py`).
 
     Faces that point against their neighbours are turned, parts beyond MOST_PARTS joined, textures that are missing left
     out: each with a warning. Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller
     than 1 mm: then the units are most likely others (`units_flag` is how to say so). Raises UsageError for an unknown
-    unit.
+    unit or move.
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
     path = require_file(path, _A_MESH)
     vertices, faces, part, names, texture = _load_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
     _check_arrays(path, vertices, faces)
-    vertices, faces, whole = _weld(vertices * UNITS_M[units], faces)
+    vertices, faces, whole = _weld(moved(vertices * UNITS_M[units], move), faces)
     part, texture = part[whole], of_faces(texture, whole)
     if not len(faces) or face_areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")

@@ -36,11 +36,18 @@ class _Format:
 
 
 _ANYTHING = (  # a file of another kind under any option
-    _Format("a picture", "give the file that its option asks for", begins=(b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0")),
+    _Format(
+        "a picture", "give the file that its option asks for", begins=(b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0")
+    ),
     _Format("a PDF", "give the file that it was made from", begins=(b"%PDF",)),
     _Format("a spreadsheet", "save it as CSV", (".xlsx", ".xls", ".ods")),
-    _Format("an archive", "unpack it and give the file in it", (".zip", ".7z", ".gz"), (b"PK\x03\x04", b"7z\xbc", b"\x1f\x8b")),
-)  # fmt: skip
+    _Format(
+        "an archive",
+        "unpack it and give the file in it",
+        (".zip", ".7z", ".gz"),
+        (b"PK\x03\x04", b"7z\xbc", b"\x1f\x8b"),
+    ),
+)
 _RECORDINGS = (
     ("a ROS bag", (".bag", ".db3", ".mcap"), (b"#ROSBAG", b"\x89MCAP0")),
     ("a Motive take", (".tak", ".ttp"), ()),
@@ -55,11 +62,16 @@ _ARRAYS = (
 _FORMATS: dict[str, tuple[_Format, ...]] = {
     "camera": (
         _Format(
-            "an Agisoft Metashape calibration", "save it as an OpenCV calibration in Metashape",
+            "an Agisoft Metashape calibration",
+            "save it as an OpenCV calibration in Metashape",
             contains=(b"<calibration", b"<projection>"),
         ),
-        _Format("an Agisoft Metashape project", "save the camera calibration as OpenCV in Metashape",
-                (".psx", ".psz"), contains=(b"<document", b"<sensor")),
+        _Format(
+            "an Agisoft Metashape project",
+            "save the camera calibration as OpenCV in Metashape",
+            (".psx", ".psz"),
+            contains=(b"<document", b"<sensor"),
+        ),
         _Format("a Bundler file", _BY_NAME, begins=(b"# Bundle file",)),
         _Format("a VisualSFM file", _BY_NAME, (".nvm",), (b"NVM_V3",)),
         _Format("an OpenMVG file", _BY_NAME, contains=(b'"sfm_data_version"',)),
@@ -68,8 +80,9 @@ _FORMATS: dict[str, tuple[_Format, ...]] = {
         _Format("an Azure Kinect calibration", _BY_NAME, contains=(b'"CalibrationInformation"',)),
         _Format("a Basalt calibration", _BY_NAME, contains=(b'"value0"', b'"intrinsics"')),
         _Format(
-            "a preset of the RealSense viewer, which holds no calibration",
-            "write down the intrinsics that `rs-enumerate-devices -c` prints", contains=(b'"controls-', b"autoexposure"),
+            "a preset of the RealSense viewer (settings, no calibration)",
+            "write down the intrinsics that `rs-enumerate-devices -c` prints",
+            contains=(b'"controls-', b"autoexposure"),
         ),
         _Format("an ORB-SLAM settings file", _BY_NAME, contains=(b"Camera", b".fx:")),
         _Format("a ZED calibration", _BY_NAME, contains=(b"[LEFT_CAM",)),
@@ -95,15 +108,26 @@ _FORMATS: dict[str, tuple[_Format, ...]] = {
         _Format("an X3D or VRML file", _AS_OBJ, (".x3d", ".wrl", ".vrml")),
         _Format("a Maya file", _AS_OBJ, (".ma", ".mb")),
         _Format("a file of a 3D program", _AS_OBJ, (".c4d", ".skp", ".3dm", ".lwo", ".ztl", ".vrm")),
-        _Format("a CAD file", f"in the CAD program, {_AS_OBJ}, or as STL", (
-            *(".sldprt", ".sldasm", ".ipt", ".iam", ".f3d", ".catpart", ".prt", ".fcstd", ".scad", ".dwg", ".x_t", ".ifc"),
-        )),
-        _Format("a point cloud without faces", "make a surface of it and export that", (".pcd", ".las", ".laz", ".e57")),
+        _Format(
+            "a CAD file",
+            f"in the CAD program, {_AS_OBJ}, or as STL",
+            (
+                *(".sldprt", ".sldasm", ".ipt", ".iam", ".f3d", ".catpart"),
+                *(".prt", ".fcstd", ".scad", ".dwg", ".x_t", ".ifc"),
+            ),
+        ),
+        _Format(
+            "a point cloud without faces", "make a surface of it and export that", (".pcd", ".las", ".laz", ".e57")
+        ),
         _Format("a robot description", "give the mesh of one body", (".urdf", ".mjcf", ".sdf", ".xacro")),
     ),
     "mocap": (
-        _Format("a skeleton's animation, not the pose of a rigid body", _AS_LOG,
-                (".bvh", ".fbx", ".asf", ".amc", ".htr"), (b"HIERARCHY", b"Kaydara FBX")),
+        _Format(
+            "an animation of a skeleton",
+            _AS_LOG,
+            (".bvh", ".fbx", ".asf", ".amc", ".htr"),
+            (b"HIERARCHY", b"Kaydara FBX"),
+        ),
         _Format("an OpenSim marker file", "export the markers as C3D or CSV", (".trc",), (b"PathFileType",)),
         _Format("an OpenSim motion file", _AS_LOG, (".mot", ".sto")),
         _Format("a Qualisys file", "export it from QTM as C3D", (".qtm",), (b"NO_OF_FRAMES",)),
@@ -116,7 +140,7 @@ _FORMATS: dict[str, tuple[_Format, ...]] = {
         _Format("an event camera's recording", _AS_VIDEO, (".raw", ".aedat", ".aedat4")),
         *(_Format(name, _AS_VIDEO, endings, begins) for name, endings, begins in (*_ARRAYS, *_RECORDINGS)),
     ),
-}  # fmt: skip
+}
 
 
 def refuse_known(kind: str, path: str | Path, expected: str) -> None:

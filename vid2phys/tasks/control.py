@@ -67,6 +67,7 @@ def control(
     rate: float = 25.0,
     moving: bool = False,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     model: str | Path | None = None,
     out: str | Path | None = None,
     overlay: bool = True,

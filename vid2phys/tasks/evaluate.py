@@ -169,8 +169,9 @@ def _symmetry(inputs: dict[str, str]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
     from vid2phys.tasks.known_values import listen
 
+    units, move = inputs.get("mesh_units") or "m", inputs.get("mesh_move")
     try:
-        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m"))  # identify has said it
+        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], units, move=move))  # identify has said it
     except (InputError, UsageError, KeyError):
         return None
     return turns_of(mesh)

@@ -68,6 +68,7 @@ def identify(
     priors: dict[str, tuple[float, float]] | None = None,
     bounds: dict[str, tuple[float, float]] | None = None,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     model: str | Path | None = None,
     observation: str | Path | None = None,
     body_points: str | Path | None = None,
@@ -179,7 +180,7 @@ def read_inputs(
         return _read_posed(options, pictures)
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = _actions(options)
-    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
     system = system_of(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
@@ -187,7 +188,8 @@ def read_inputs(
     (camera, pose, clip), warned_of_pictures = listen(lambda: pictures(options, actions))
     model = None
     if options["observation"] is None:
-        model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
+        read = {"mesh_path": options["mesh"], "units": options["mesh_units"], "move": options.get("mesh_move")}
+        model = find_model(mesh, options["model"], system=options["system"], **read)
     notes = (*warned, *warned_of_mass, *warned_of_size, *warned_of_pictures)
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
 
@@ -414,5 +416,5 @@ def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     paths = {name: Path(options[name]) for name in names if options[name] is not None}
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
     plain["image_size"] = f"{inputs.clip.width}x{inputs.clip.height}"
-    plain |= {name: options[name] for name in ("priors", "bounds", "without") if options.get(name)}
+    plain |= {name: options[name] for name in ("priors", "bounds", "without", "mesh_move") if options.get(name)}
     return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain

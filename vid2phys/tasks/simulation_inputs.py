@@ -206,7 +206,7 @@ def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, C
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
     mesh, notes = system.surface, list[str]()
     if options["mesh"]:
-        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
     return mesh, replace(camera, camera_to_world=pose), (*notes, *of_camera)
 
 

@@ -34,12 +34,12 @@ _NAMES = {
     **dict.fromkeys(("perspectivewithoutdistortion", "perspectiveprojwithoutdistortion"), NONE),  # ViSP
     **dict.fromkeys(("perspectivewithdistortion", "perspectiveprojwithdistortion"), "plumb_bob"),
     "opencv": OPENCV,
-    **dict.fromkeys(("plumbbob", "radtan", "radialtangential", "brownconrady"), "plumb_bob"),
+    **dict.fromkeys(("plumbbob", "radtan", "pinholeradtan", "radialtangential", "brownconrady"), "plumb_bob"),
     **dict.fromkeys(("radial", "simpleradial"), "plumb_bob"),
     **dict.fromkeys(("rationalpolynomial", "rational", "fullopencv"), "rational_polynomial"),
-    **dict.fromkeys(("equidistant", "equi", "fisheye", "opencvfisheye"), "equidistant"),
+    **dict.fromkeys(("equidistant", "equi", "pinholeequi", "fisheye", "opencvfisheye"), "equidistant"),
     **dict.fromkeys(("kannalabrandt", "kannalabrandt4", "kannalabrandt8", "kb4"), "equidistant"),
-    **dict.fromkeys(("omni", "mei"), "omni"),
+    **dict.fromkeys(("omni", "omniradtan", "mei"), "omni"),
     "inversebrownconrady": INVERSE,
     "modifiedbrownconrady": MODIFIED,
 }
@@ -113,8 +113,8 @@ def as_shown(path: str | Path, data: dict[str, Any], K: Array, lens: Lens) -> tu
         raise InputError(f"'{path}' has two keys for rectified images that differ", "one", "keep the right one")
     if not said and turned and lens.coefficients.any():
         warnings.warn(
-            f"camera '{path}' has a rectification_matrix: camera_matrix and distortion are used, for images as recorded; "
-            "add `rectified: true` if the clip shows rectified images",
+            f"camera '{path}' has a rectification_matrix: camera_matrix and distortion of the images as recorded are "
+            "used; add `rectified: true` if the clip shows rectified images",
             stacklevel=2,
         )
     elif not said and (turned or other) and not lens.coefficients.any():

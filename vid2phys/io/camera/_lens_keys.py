@@ -33,7 +33,9 @@ from vid2phys.io.camera._parse import matrix, plain_key
 from vid2phys.types import Array
 
 _COEFFICIENTS = r"(coeffs?|coefs?|coefficients?|params?|parameters?|vector|values?)?"
-_MODEL = re.compile(r"(camera|lens|projection|dist|distortion)?(model|type)(name)?|lens")
+_MODEL = re.compile(
+    r"(cam|camera|calibration|intrinsics?|lens|projection|dist|distortion)?(model|type)(name)?|lens|projection"
+)
 _LIST = re.compile(rf"d1?|kc|coeffs?|coefficients|(cam|camera|lens)?dist(ortions?)?{_COEFFICIENTS}")
 _FISHEYE_FLAG = re.compile(r"(is|use|b)?fisheye(model|lens|camera)?")
 _FISHEYE_LIST = re.compile(rf"fisheye(dist(ortion)?)?{_COEFFICIENTS}")
@@ -42,10 +44,12 @@ _NUMBER = re.compile(r"(?:cam|camera|lens|dist|distortion|radial|tangential|fish
 _SKEW = re.compile(r"(axis)?skew\w*|alphac")
 # A tracker's min_dist is no lens, nor is a distance.
 _LIKE_A_LENS = re.compile(
-    r"(?<!min)(?<!max)dist(?!anc|rib)|fisheye|lens|radial|tangential|skew|^kc|^[ks]\d$|^tau|^xi$|ftheta|rectif|conrady"
+    r"(?<!min)(?<!max)dist(?!anc|rib)|fisheye|lens|radial|tangential|skew|^kc|^[ks]\d$|^tau|^xi$|ftheta|rectif|conrady|"
+    r"barrel|pincushion|poly"
 )
-# Common words: a lens's at the camera's own level or in a part that names the lens, but not anywhere in a file.
-_COMMON = ("d", "d1", "kc", "coeffs", "coefficients", "model", "type", "p1", "p2", "s1", "s2", "s3", "s4")
+# Common words, which are a lens's in the mapping of the camera or in a part that names the lens, but not elsewhere.
+_NAMES = ("model", "type", "projection")
+_COMMON = ("d", "d1", "kc", "coeffs", "coefficients", "p1", "p2", "s1", "s2", "s3", "s4")
 _SAME = 1e-6  # relative, as files round
 
 
@@ -60,9 +64,9 @@ def read_lens(
     """
     statements = _Statements(str(path))
     for at, value in _leaves({key: value for key, value in data.items() if str(key) not in used}):
-        statements.add(at, value, near=len(at) == 1)
+        statements.add(at, value, own=True)
     for at, value in _leaves(around or {}):
-        statements.add(at, value, near=False)
+        statements.add(at, value, own=False)
     return statements.lens()
 
 
@@ -88,33 +92,36 @@ class _Statements:
         self._fisheye_lists: dict[str, Array] = {}
         self._numbers: dict[str, float] = {}  # by the coefficient's name
 
-    def add(self, at: tuple[str, ...], value: Any, *, near: bool) -> None:
-        """Take in one value. near: it stands at the camera's own level. Raises InputError for what is not known."""
+    def add(self, at: tuple[str, ...], value: Any, *, own: bool) -> None:
+        """Take in one value. own: it stands in the camera's mapping. Raises InputError for what is not known."""
         words = [plain_key(word) for word in at]
         key, leaf = "/".join(at), words[-1]
         in_lens = any(_LIKE_A_LENS.search(word) for word in words[:-1])
         if value is None or leaf in RECTIFICATION or not leaf:
             return
-        if leaf in _COMMON and not (near or in_lens):
-            if isinstance(value, str) and leaf in ("model", "type") and model_named(value) not in (None, OPEN):
+        value = _as_number(value)
+        if leaf in _NAMES and not in_lens and not (own and len(at) == 1):
+            if isinstance(value, str) and model_named(value) is not None:
                 self._models[key] = value
+        elif leaf in _COMMON and not (own or in_lens):
+            return
         elif _SKEW.fullmatch(leaf) and not _says_nothing(value):
             raise InputError(f"camera '{self._path}' has skew ('{key}')", "none", "calibrate without skew")
-        elif not self._is_known(key, leaf, value, any("fisheye" in word for word in words), in_lens):
-            if (in_lens or _LIKE_A_LENS.search(leaf)) and not _says_nothing(value):
-                expected = "known keys of a lens: distortion_model, distortion_coefficients, k1, k2, p1, p2, k3 ..."
-                remedy = "write the value under one of these, or delete the key if it does not describe the distortion"
-                raise InputError(f"camera '{self._path}' has the unknown key '{key}'", expected, remedy)
+        elif self._is_known(key, leaf, value, any("fisheye" in word for word in words), in_lens):
+            return
+        elif (in_lens or _LIKE_A_LENS.search(leaf)) and not _says_nothing(value):
+            expected = "known keys of a lens: distortion_model, distortion_coefficients, k1, k2, p1, p2, k3 ..."
+            remedy = "write the value under one of these, or delete the key if it does not describe the distortion"
+            raise InputError(f"camera '{self._path}' has the unknown key '{key}'", expected, remedy)
 
     def _is_known(self, key: str, leaf: str, value: Any, fisheye: bool, in_lens: bool) -> bool:
         """Whether the key is one of a lens; then its value is taken in."""
+        names_model = _MODEL.fullmatch(leaf) or _LIST.fullmatch(leaf) or _FISHEYE_FLAG.fullmatch(leaf)
         word = isinstance(value, str) and value.strip().lower() not in ("true", "false")
         numeral = isinstance(value, int | float) and not isinstance(value, bool)
         if _FISHEYE_FLAG.fullmatch(leaf) and not word and np.isscalar(value):
             self._fisheye[key] = read_flag(self._path, key, value)
-        elif word and (_MODEL.fullmatch(leaf) or _LIST.fullmatch(leaf) or _FISHEYE_FLAG.fullmatch(leaf)):
-            self._models[key] = value
-        elif word and in_lens and leaf == "name":
+        elif word and (names_model or (in_lens and leaf == "name")):
             self._models[key] = value
         elif numeral and (found := _NUMBER.fullmatch(leaf)):
             self._add_number(key, found[1], float(value))
@@ -233,6 +240,14 @@ class _Statements:
     def _contradiction(self, keys: list[str], expected: str) -> InputError:
         named = " and ".join(f"'{key}'" for key in keys)
         return InputError(f"{named} in '{self._path}' contradict each other", expected, "keep the right one")
+
+
+def _as_number(value: Any) -> Any:
+    """A text that is a number as one: YAML takes 1e-3 for a text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _says_nothing(value: Any) -> bool:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from vid2phys.io.camera._lens import Lens
 
 A_CAMERA = (
-    "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP, JSON or YAML "
-    "with fx, fy, cx, cy, or a 3x3 matrix)"
+    "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP, "
+    "YAML or JSON with fx, fy, cx, cy, or a 3x3 matrix as text)"
 )
+_SAME = 1e-4  # px, and relative, as files round
 _RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
 _LARGEST_SIDE = 1 << 16  # px
 _LARGEST_FILE = 1 << 26  # bytes
@@ -123,13 +124,13 @@ def poses_in(text: str, path: str | Path) -> dict[str, Array]:
     return found
 
 
-def make_camera(
-    path: str | Path, K: Array, lens: Lens, size: tuple[Any, Any], pose: Array | None, name: str
-) -> Camera:
+def make_camera(path: str | Path, K: Array, lens: Lens, size: tuple[Any, Any], pose: Array | None, name: str) -> Camera:
     """A checked Camera; a size of (None, None) is left at 0x0. Raises InputError naming the key that is wrong."""
     width, height = _checked_size(path, size)
     if K[0, 0] <= 0 or K[1, 1] <= 0:
         raise InputError(f"camera '{path}' is not calibrated", "focal lengths above zero", "calibrate the camera first")
+    if K[2, :2].all() and not K[:2, 2].any():
+        raise InputError(f"camera '{path}' has K column by column", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "transpose it")
     if K[0, 1] != 0.0 or np.abs(K[2] - [0.0, 0.0, 1.0]).max() > 0 or K[1, 0] != 0.0:
         raise InputError(f"camera '{path}' has skew", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "calibrate without skew")
     return Camera(K, width, height, lens.coefficients, lens.model, pose, name)
@@ -138,6 +139,23 @@ def make_camera(
 def is_matrix(value: Any) -> bool:
     """Whether a value may be a matrix: a list, an array or {rows, cols, data}, not a mapping of other keys."""
     return value is not None and (not isinstance(value, dict) or "data" in value)
+
+
+def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) -> Array | None:
+    """K [3, 3] px under one of the names; None where there is none. Raises InputError where two of them differ, or one
+    differs from fx, fy, cx and cy beside it."""
+    found = {name: matrix(path, name, value, (3, 3)) for name in names if is_matrix(value := first_of(data, name))}
+    if not found:
+        return None
+    four = [first_of(data, name) for name in ("fx", "fy", "cx", "cy")]
+    if all(isinstance(value, int | float) for value in four):
+        found["fx, fy, cx, cy"] = pinhole(*four)
+    (first, K), *others = found.items()
+    for name, other in others:
+        if not np.allclose(other, K, rtol=_SAME, atol=_SAME):
+            got = f"'{first}' and '{name}' in '{path}' contradict each other"
+            raise InputError(got, "the same intrinsics", "keep the right one")
+    return K
 
 
 def size_of(path: str | Path, data: dict[str, Any]) -> tuple[Any, Any]:

@@ -18,7 +18,8 @@ from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, mat
 from vid2phys.types import Array, Camera
 
 _OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0, 1.0])
-_USED = ("frames", "fisheye_crop_radius")  # the latter is of a mask
+_LIST, _IN_LIST = "distortion_params", ("k1", "k2", "k3", "k4", "p1", "p2")
+_USED = ("frames", "fisheye_crop_radius", _LIST)  # the radius is of a mask
 
 
 def matches(source: Source) -> bool:
@@ -44,8 +45,17 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
         choose(source.path, [name], camera_name)
     size = (first_of(data, "w", "width"), first_of(data, "h", "height"))
     K = _intrinsics(source, data, size)
-    lens = read_lens(source.path, data, used=_USED)
+    lens = read_lens(source.path, data | _listed(source, data), used=_USED)
     return make_camera(source.path, K, lens, size, poses.get(name, pose), name)
+
+
+def _listed(source: Source, data: dict[str, Any]) -> dict[str, float]:
+    """The coefficients of a list, which has nerfstudio's order, by name."""
+    values = matrix(source.path, _LIST, data.get(_LIST)).tolist()
+    if len(values) not in (0, len(_IN_LIST)):
+        got = f"'{_LIST}' in '{source.path}' has {len(values)} numbers"
+        raise InputError(got, ", ".join(_IN_LIST), "give k1 ... under names of their own")
+    return dict(zip(_IN_LIST, values, strict=False))
 
 
 def _intrinsics(source: Source, data: dict[str, Any], size: tuple[Any, Any]) -> Array:

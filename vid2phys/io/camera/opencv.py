@@ -15,7 +15,16 @@ import numpy as np
 from vid2phys.errors import InputError
 from vid2phys.io.camera._lens import Lens, as_shown, make_lens, unsupported
 from vid2phys.io.camera._lens_keys import read_lens
-from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, pose_of, size_of
+from vid2phys.io.camera._parse import (
+    Source,
+    choose,
+    make_camera,
+    matrix,
+    matrix_of,
+    pinhole,
+    pose_of,
+    size_of,
+)
 from vid2phys.types import Array, Camera
 
 _A_STORAGE = "an OpenCV FileStorage (YAML, XML or JSON)"
@@ -81,11 +90,10 @@ def _value(node: Any) -> Any:
 
 
 def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
-    found = first_of(tree, "camera_matrix", "K", "M1", "intrinsic_matrix", "M")
-    if found is None:
+    K = matrix_of(path, tree, ("camera_matrix", "K", "M1", "intrinsic_matrix", "M"))
+    if K is None:
         remedy = "write the result of cv2.calibrateCamera into it"
         raise InputError(f"'{path}' has no camera matrix", "the key camera_matrix", remedy)
-    K = matrix(path, "camera_matrix", found, (3, 3))
     return as_shown(path, tree, K, read_lens(path, tree, used=("M2", "D2")))  # the second camera of a pair
 
 

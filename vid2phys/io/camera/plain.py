@@ -19,6 +19,7 @@ from vid2phys.io.camera._parse import (
     is_matrix,
     make_camera,
     matrix,
+    matrix_of,
     pinhole,
     pose_of,
     size_of,
@@ -45,11 +46,13 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     found = _cameras(source.data)
     name = choose(source.path, list(found), camera_name)
     own, around = _parts(source.data, found[name], found.values())
-    value = _matrix_in(own)
-    K = matrix(source.path, "K", value, (3, 3)) if value is not None else pinhole(*_four(source, own))
+    K = matrix_of(source.path, own, _MATRIX)
+    K = pinhole(*_four(source, own)) if K is None else K
     data = around | own  # size and pose may stand a level above
     K, lens = as_shown(source.path, data, K, read_lens(source.path, own, around))
-    return make_camera(source.path, K, lens, size_of(source.path, data), poses.get(name, pose_of(source.path, data)), name)
+    return make_camera(
+        source.path, K, lens, size_of(source.path, data), poses.get(name, pose_of(source.path, data)), name
+    )
 
 
 def _cameras(data: Mapping) -> dict[str, tuple[str, ...]]:
@@ -79,12 +82,9 @@ def _parts(data: Mapping, at: tuple[str, ...], cameras: Iterable[tuple[str, ...]
 
 
 def _has_intrinsics(data: Mapping) -> bool:
-    return _matrix_in(data) is not None or any(all(first_of(data, key) is not None for key in four) for four in _FOUR)
-
-
-def _matrix_in(data: Mapping) -> Any:
-    value = first_of(data, *_MATRIX)
-    return value if is_matrix(value) else None
+    return any(is_matrix(first_of(data, name)) for name in _MATRIX) or any(
+        all(first_of(data, key) is not None for key in four) for four in _FOUR
+    )
 
 
 def _four(source: Source, data: Mapping) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 from vid2phys.errors import InputError
 from vid2phys.io.camera._lens import as_shown
 from vid2phys.io.camera._lens_keys import read_lens
-from vid2phys.io.camera._parse import Source, choose, first_of, is_matrix, make_camera, matrix, pose_of, size_of
+from vid2phys.io.camera._parse import Source, choose, first_of, is_matrix, make_camera, matrix_of, pose_of, size_of
 from vid2phys.types import Array, Camera
 
 
@@ -26,7 +26,8 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     """The camera. A missing or empty distortion model means plumb_bob, as in ROS."""
     path, data = source.path, source.data
     name = choose(path, [str(data.get("camera_name") or Path(path).stem)], camera_name)
-    K = matrix(path, "camera_matrix", first_of(data, "camera_matrix", "K"), (3, 3))
+    K = matrix_of(path, data, ("camera_matrix", "K"))
+    assert K is not None  # matches
     _refuse_binning(path, data)
     K, lens = as_shown(path, data, K, read_lens(path, data))
     return make_camera(path, K, lens, size_of(path, data), poses.get(name, pose_of(path, data)), name)

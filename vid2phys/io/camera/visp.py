@@ -1,4 +1,4 @@
-"""ViSP's XML: cameras of vpXmlParserCamera, each with one or more projection models, and the one of a tracker (mbt.xml).
+"""ViSP's XML: cameras of vpXmlParserCamera, each with one or more projection models, and a tracker's (mbt.xml).
 
 Distortion is radial with one coefficient, `kud` from undistorted to distorted: OpenCV's k1. The files are flat, and are
 read by their tags, so that nothing an XML parser may be led to do can happen. ViSP's JSON is read by `plain`.
