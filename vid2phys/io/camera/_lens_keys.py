@@ -212,7 +212,7 @@ class _Statements:
             padded = np.concatenate([numbers, np.zeros(len(longest) - len(numbers))])
             if not np.allclose(padded, longest, rtol=_SAME, atol=0.0):
                 raise self._contradiction(list(found), "the same coefficients")
-        return longest
+        return min(found.values(), key=len)
 
     def _by_name(self, model: str) -> Array | None:
         """Coefficients that stand under names of their own, in the model's order; None where there are none."""
