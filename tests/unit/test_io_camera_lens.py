@@ -91,7 +91,7 @@ def test_coefficients_by_name(tmp_path: Path, form: str) -> None:
     [
         ({"distortion": {"model": "radtan", "k1": -0.35, "k2": 0.12}}, "plumb_bob", [-0.35, 0.12, 0, 0, 0]),
         ({"distortion": {"name": "RADTAN", "coeffs": [-0.35, 0.12, 0, 0]}}, "plumb_bob", [-0.35, 0.12, 0, 0]),
-        ({"radial_distortion": [-0.3, 0.1], "tangential_distortion": [0.01, 0.02]}, "plumb_bob", [-0.3, 0.1, 0.01, 0.02, 0]),
+        ({"radial_distortion": [-0.3, 0.1], "tangential_distortion": [0.1]}, "plumb_bob", [-0.3, 0.1, 0.1, 0, 0]),
         ({"coefficients": {"k1": -0.3, "k2": 0.1, "p1": 0.01, "p2": 0.02}}, "plumb_bob", [-0.3, 0.1, 0.01, 0.02, 0]),
         ({"k1": "1e-3"}, "plumb_bob", [1e-3, 0, 0, 0, 0]),
         ({"dist": [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0]}, "rational_polynomial", [1, 2, 3, 4, 5, 6, 7, 8]),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vid2phys.errors import InputError
 from vid2phys.io.camera._lens import (
@@ -201,36 +202,42 @@ class _Statements:
 
     def _coefficients(self, model: str) -> Array:
         """What lists and numbers by name say alike, [D]."""
-        found = {**self._lists, **self._fisheye_lists}
-        named = self._by_name(model_named(model) or "")
-        if named is not None:
-            found[", ".join(self._numbers)] = named
-        if not found:
-            return np.zeros(0)
-        longest = max(found.values(), key=len)
-        for numbers in found.values():
-            padded = np.concatenate([numbers, np.zeros(len(longest) - len(numbers))])
-            if not np.allclose(padded, longest, rtol=_SAME, atol=0.0):
-                raise self._contradiction(list(found), "the same coefficients")
-        return min(found.values(), key=len)
+        self._take_visp()
+        known, lists = model_named(model) or "", {**self._lists, **self._fisheye_lists}
+        if not lists:
+            return self._by_name(known)
+        longest, shortest = max(lists.values(), key=len), min(lists.values(), key=len)
+        for numbers in lists.values():
+            if not _same(np.concatenate([numbers, np.zeros(len(longest) - len(numbers))]), longest):
+                raise self._contradiction(list(lists), "the same coefficients")
+        if known not in COEFFICIENTS:
+            known = "rational_polynomial" if len(shortest) > 5 else "plumb_bob"
+        listed = dict(zip(_order(known), shortest, strict=False))
+        for name, number in self._numbers.items():
+            if not _same(number, listed.get(name, 0.0)):
+                raise self._contradiction([next(iter(lists)), name], "the same coefficients")
+        return shortest
 
-    def _by_name(self, model: str) -> Array | None:
-        """Coefficients that stand under names of their own, in the model's order; None where there are none."""
-        numbers = self._numbers
-        radial, inverse = numbers.pop("kud", None), numbers.pop("kdu", 0.0)
+    def _take_visp(self) -> None:
+        """Take ViSP's kud for k1. kdu, its inverse, says nothing more; alone it is no model of ours."""
+        radial, inverse = self._numbers.pop("kud", None), self._numbers.pop("kdu", 0.0)
         if inverse and not radial:
             raise unsupported(self._path, "ViSP's kdu without kud")
         if radial is not None:
             self._add_number("kud", "k1", radial)
+
+    def _by_name(self, model: str) -> Array:
+        """Coefficients that stand under names of their own, in the model's order; none where there are none."""
+        numbers = self._numbers
         if not numbers:
-            return None
+            return np.zeros(0)
         if any(numbers.get(name) for name in ("k4", "k5", "k6")) and model in (OPEN, OPENCV):
             if not all(name in numbers for name in ("k4", "k5", "k6")):
                 got = f"camera '{self._path}' has {', '.join(numbers)}, which leaves its model open"
                 remedy = "add distortion_model: equidistant (a fisheye), or k4 to k6 of rational_polynomial"
                 raise InputError(got, "distortion_model", remedy)
             model = "rational_polynomial"
-        order = [name for name in COEFFICIENTS.get(model, COEFFICIENTS["plumb_bob"]) if name != "xi"]
+        order = _order(model)
         beyond = [name for name, value in numbers.items() if name not in order and value]
         if beyond:
             got = f"camera '{self._path}' has {beyond[0]}, which {model or 'plumb_bob'} does not have"
@@ -240,6 +247,15 @@ class _Statements:
     def _contradiction(self, keys: list[str], expected: str) -> InputError:
         named = " and ".join(f"'{key}'" for key in keys)
         return InputError(f"{named} in '{self._path}' contradict each other", expected, "keep the right one")
+
+
+def _order(model: str) -> list[str]:
+    """Names of the coefficients of a model, plumb_bob's where it is open; xi has a place of its own."""
+    return [name for name in COEFFICIENTS.get(model, COEFFICIENTS["plumb_bob"]) if name != "xi"]
+
+
+def _same(one: ArrayLike, other: ArrayLike) -> bool:
+    return np.allclose(one, other, rtol=_SAME, atol=0.0)
 
 
 def _as_number(value: Any) -> Any:
