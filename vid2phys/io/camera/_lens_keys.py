@@ -48,7 +48,7 @@ _LIKE_A_LENS = re.compile(
     r"(?<!min)(?<!max)dist(?!anc|rib)|fisheye|lens|radial|tangential|skew|^kc|^[ks]\d$|^tau|^xi$|ftheta|rectif|conrady|"
     r"barrel|pincushion|poly"
 )
-# Common words, which are a lens's in the mapping of the camera or in a part that names the lens, but not elsewhere.
+# Common words, which are a lens's in the mapping of the camera, beside it or in a part that names the lens.
 _NAMES = ("model", "type", "projection")
 _COMMON = ("d", "d1", "kc", "coeffs", "coefficients", "p1", "p2", "s1", "s2", "s3", "s4")
 _SAME = 1e-6  # relative, as files round
@@ -59,9 +59,9 @@ def read_lens(
 ) -> Lens:
     """Return the lens that the keys of a camera describe; without any, one without distortion.
 
-    data: the mapping of the camera. around: what stands beside the camera in its file; common words there (`model`) do
-    not count. used: keys of the camera that its format reads itself. Raises InputError for keys that contradict each
-    other or look like a lens's but are not known, and for models that are not supported.
+    data: the mapping of the camera. around: what stands beside the camera in its file; common words in its parts
+    (`model`, `d`) do not count. used: keys of the camera that its format reads itself. Raises InputError for keys that
+    contradict each other or look like a lens's but are not known, and for models that are not supported.
     """
     statements = _Statements(str(path))
     for at, value in _leaves({key: value for key, value in data.items() if str(key) not in used}):
@@ -104,7 +104,7 @@ class _Statements:
         if leaf in _NAMES and not in_lens and not (own and len(at) == 1):
             if isinstance(value, str) and model_named(value) is not None:
                 self._models[key] = value
-        elif leaf in _COMMON and not (own or in_lens):
+        elif leaf in _COMMON and not (own or in_lens or len(at) == 1):
             return
         elif _SKEW.fullmatch(leaf) and not _says_nothing(value):
             raise InputError(f"camera '{self._path}' has skew ('{key}')", "none", "calibrate without skew")
