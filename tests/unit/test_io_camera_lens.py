@@ -231,12 +231,25 @@ def test_rectification_is_followed(tmp_path: Path, keys: dict, fx: float, count:
         ({"D": FIVE, "rectified": True}, "is said to be rectified"),
         ({"rectified": True, "undistorted": False}, "two keys for rectified images"),
         ({"rectified": "perhaps"}, "is 'perhaps'; expected true or false"),
+        ({"info": {"rectified": True}}, "unknown key 'info/rectified'"),
         ({"rectified_baseline": 3.0}, "unknown key 'rectified_baseline'"),
     ],
 )
 def test_rectification_that_is_not_clear(tmp_path: Path, keys: dict, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         load_camera(written(tmp_path, MATRIX | keys))
+
+
+def test_vins_has_no_second_lens(tmp_path: Path) -> None:
+    pinhole = {"fx": 600.0, "fy": 610.0, "cx": 320.5, "cy": 240.5}
+    four = {"k1": -0.35, "k2": 0.12, "p1": 0.0, "p2": 0.0}
+    data = {"model_type": "PINHOLE", "image_width": 640, "image_height": 480, "fisheye": 1, "min_dist": 30}
+    data |= {"projection_parameters": pinhole, "distortion_parameters": four}
+    np.testing.assert_allclose(load_camera(written(tmp_path, data)).distortion, list(four.values()))
+    with pytest.raises(InputError, match="beside those of PINHOLE"):
+        load_camera(written(tmp_path, data | {"dist_coeffs": [0.1, 0.2, 0, 0]}))
+    with pytest.raises(InputError, match="has k3, which PINHOLE does not have"):
+        load_camera(written(tmp_path, data | {"distortion_parameters": four | {"k3": 0.1}}))
 
 
 def test_nerfstudio_list_has_its_own_order(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import matrix, plain_key
+from vid2phys.io.camera._parse import is_matrix, matrix, plain_key
 from vid2phys.types import Array
 
 COEFFICIENTS = {
@@ -44,8 +44,8 @@ _NAMES = {
     "modifiedbrownconrady": MODIFIED,
 }
 RECTIFIED = ("rectified", "isrectified", "undistorted", "isundistorted")
-_ROTATION, _PROJECTION = "rectificationmatrix", "projectionmatrix"
-RECTIFICATION = (_ROTATION, _PROJECTION, *RECTIFIED)
+_ROTATION, _PROJECTION = "rectification_matrix", "projection_matrix"
+RECTIFICATION = (plain_key(_ROTATION), plain_key(_PROJECTION), *RECTIFIED)
 _SAME = 1e-6  # relative, as files round
 
 
@@ -63,10 +63,12 @@ def model_named(name: str) -> str | None:
     return _NAMES.get(plain.removeprefix("distortion"))
 
 
-def unsupported(path: str | Path, model: str) -> InputError:
-    """Return the error for a camera model by its name."""
+def unsupported(path: str | Path, model: str, key: str | None = None) -> InputError:
+    """Return the error for a camera model by its name. key: that names it, and may be meant for something else."""
     expected = ", ".join(COEFFICIENTS) + " (radtan = plumb_bob, KANNALA_BRANDT = fisheye = equidistant, MEI = omni)"
-    return InputError(f"camera '{path}' uses the model '{model}'", expected, "calibrate with one of these")
+    got = f"camera '{path}' uses the model '{model}'" + (f" (its key '{key}')" if key else "")
+    other = f", or delete '{key}' if it names something else" if key else ""
+    return InputError(got, expected, f"calibrate with one of these{other}")
 
 
 def make_lens(path: str | Path, model: str, coefficients: Array) -> Lens:
@@ -105,8 +107,9 @@ def as_shown(path: str | Path, data: dict[str, Any], K: Array, lens: Lens) -> tu
     """
     keys = {plain_key(key): value for key, value in data.items()}
     said = [read_flag(path, key, keys[key]) for key in RECTIFIED if keys.get(key) is not None]
-    rotation = _matrix_of(path, keys, _ROTATION, "r" if "p" in keys else _ROTATION, (3, 3))  # else a pose's rotation
-    projection = _matrix_of(path, keys, _PROJECTION, "p", (3, 4))
+    ros = is_matrix(keys.get("p"))  # a message; else R may be the rotation of a pose
+    rotation = _matrix_under(path, keys, _ROTATION, "r" if ros else "", (3, 3))
+    projection = _matrix_under(path, keys, _PROJECTION, "p", (3, 4))
     turned = rotation is not None and not np.allclose(rotation, np.eye(3), atol=_SAME)
     other = projection is not None and not np.allclose(projection[:, :3], K, rtol=_SAME, atol=1e-3)
     if len(set(said)) > 1:
@@ -158,8 +161,10 @@ def _without_zeros(coefficients: Array, most: int) -> Array:
     return coefficients[:most] if not coefficients[most:].any() else coefficients
 
 
-def _matrix_of(path: str | Path, keys: dict[str, Any], name: str, short: str, shape: tuple[int, int]) -> Array | None:
+def _matrix_under(
+    path: str | Path, keys: dict[str, Any], name: str, short: str, shape: tuple[int, int]
+) -> Array | None:
     """A matrix under either key; None where there is none, or nothing but zeros as for a camera not calibrated."""
-    value = keys.get(name) if keys.get(name) is not None else keys.get(short)
+    value = next((keys[key] for key in (plain_key(name), short) if is_matrix(keys.get(key))), None)
     found = None if value is None else matrix(path, name, value, shape)
     return found if found is not None and found.any() else None

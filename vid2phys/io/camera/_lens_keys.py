@@ -98,7 +98,7 @@ class _Statements:
         words = [plain_key(word) for word in at]
         key, leaf = "/".join(at), words[-1]
         in_lens = any(_LIKE_A_LENS.search(word) for word in words[:-1])
-        if value is None or leaf in RECTIFICATION or not leaf:
+        if value is None or not leaf or (leaf in RECTIFICATION and len(at) == 1):  # see `as_shown`
             return
         value = _as_number(value)
         if leaf in _NAMES and not in_lens and not (own and len(at) == 1):
@@ -170,7 +170,7 @@ class _Statements:
         for key, written in self._models.items():
             name = model_named(written)
             if name is None:
-                raise unsupported(self._path, written)
+                raise unsupported(self._path, written, key)
             if name != OPEN:
                 said[name] = key
         fisheye = [key for key, is_fisheye in self._fisheye.items() if is_fisheye]

@@ -137,8 +137,8 @@ def make_camera(path: str | Path, K: Array, lens: Lens, size: tuple[Any, Any], p
 
 
 def is_matrix(value: Any) -> bool:
-    """Whether a value may be a matrix: a list, an array or {rows, cols, data}, not a mapping of other keys."""
-    return value is not None and (not isinstance(value, dict) or "data" in value)
+    """Whether a value may be a matrix: a list, an array, {rows, cols, data}, or a text that should be one."""
+    return isinstance(value, list | tuple | np.ndarray | str) or (isinstance(value, dict) and "data" in value)
 
 
 def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) -> Array | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._lens import unsupported
+from vid2phys.io.camera._lens import as_shown, unsupported
 from vid2phys.io.camera._lens_keys import read_lens
 from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid
 from vid2phys.rotations import invert_transform
@@ -44,10 +44,10 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
         xi = {"xi": first}
     else:
         four = matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)).tolist()
-    lens = read_lens(path, item | xi)
+    K, lens = as_shown(path, item, pinhole(*four), read_lens(path, item | xi))
     size = matrix(path, f"{name}/resolution", item.get("resolution"), (2,))
     pose = _pose(path, data, names, name, poses)
-    return make_camera(path, pinhole(*four), lens, (size[0], size[1]), pose, name)
+    return make_camera(path, K, lens, (size[0], size[1]), pose, name)
 
 
 def _names(data: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
+from vid2phys.io.camera._lens import as_shown
 from vid2phys.io.camera._lens_keys import read_lens
 from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, rigid
 from vid2phys.types import Array, Camera
@@ -45,7 +46,7 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
         choose(source.path, [name], camera_name)
     size = (first_of(data, "w", "width"), first_of(data, "h", "height"))
     K = _intrinsics(source, data, size)
-    lens = read_lens(source.path, data | _listed(source, data), used=_USED)
+    K, lens = as_shown(source.path, data, K, read_lens(source.path, data | _listed(source, data), used=_USED))
     return make_camera(source.path, K, lens, size, poses.get(name, pose), name)
 
 

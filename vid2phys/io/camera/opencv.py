@@ -29,6 +29,14 @@ from vid2phys.types import Array, Camera
 
 _A_STORAGE = "an OpenCV FileStorage (YAML, XML or JSON)"
 _PLAIN, _GAMMA, _MU = ("fx", "fy", "cx", "cy"), ("gamma1", "gamma2", "u0", "v0"), ("mu", "mv", "u0", "v0")
+_OF_VINS = (
+    "model_type",
+    "projection_parameters",
+    "distortion_parameters",
+    "mirror_parameters",
+    "fisheye",
+    "fisheye_mask",
+)
 _BROWN = ("k1", "k2", "p1", "p2")
 # camodocal's models: ours, the names of K, and where the coefficients are: (key, names) in our order.
 _CAMODOCAL: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]] = {
@@ -103,6 +111,9 @@ def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
         raise unsupported(path, name)
     model, of_K, groups = _CAMODOCAL[name]
     K = pinhole(*_numbers(path, tree, "projection_parameters", of_K))
+    if read_lens(path, tree, used=_OF_VINS).coefficients.any():
+        got = f"'{path}' has distortion coefficients beside those of {name}"
+        raise InputError(got, "distortion_parameters alone", "keep the right ones")
     _refuse_more(path, tree, {of_K: "projection_parameters"} | {names: key for key, names in groups})
     return K, make_lens(path, model, np.concatenate([_numbers(path, tree, key, names) for key, names in groups]))
 

@@ -73,7 +73,7 @@ def _cameras(data: Mapping) -> dict[str, tuple[str, ...]]:
 
 def _parts(data: Mapping, at: tuple[str, ...], cameras: Iterable[tuple[str, ...]]) -> tuple[Mapping, Mapping]:
     """The mapping of a camera, and what stands around it on the way there and is of no other camera."""
-    others = {camera[: len(at[:depth]) + 1] for camera in cameras for depth in range(len(at))}
+    others = {camera[: depth + 1] for camera in cameras for depth in range(len(at))}
     around: Mapping = {}
     for depth, key in enumerate(at):
         around |= {name: item for name, item in data.items() if (*at[:depth], name) not in others}
