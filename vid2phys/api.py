@@ -134,12 +134,12 @@ class Run:
     @cached_property
     def camera(self) -> Camera:
         """The camera that the run was made with. Raises InputError when its file is no longer there."""
-        from vid2phys.io.camera import load_camera
+        from vid2phys.io.camera import load_camera, parse_size
         from vid2phys.io.run import read_result
 
         inputs = read_result(self.folder)["inputs"]
-        pose = inputs.get("camera_pose")
-        return load_camera(inputs["camera"]["path"], pose and pose["path"])
+        pose, size = inputs.get("camera_pose"), inputs.get("image_size")
+        return load_camera(inputs["camera"]["path"], pose and pose["path"], size=parse_size(size) if size else None)
 
     def plot_trajectory(self) -> Plot:
         """Position and rotation, or joints, over time, with 95 % bands."""

@@ -33,6 +33,9 @@ def _systems(incomplete: str) -> list[str]:
 
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
 UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
+MoveOption = Annotated[
+    str | None, typer.Option("--mesh-move", help="To the body's axes and origin: x:90 (deg), shift:0:0:-0.02 (m) ...")
+]
 SystemOption = Annotated[
     str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.", autocompletion=_systems)
 ]
@@ -93,6 +96,7 @@ def identify(
         list[str] | None, typer.Option("--bounds", help="Of a fitted value, name=LOW..HIGH in SI; repeatable.")
     ] = None,
     mesh_units: UnitsOption = "m",
+    mesh_move: MoveOption = None,
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
     observation: Annotated[
         Path | None,
@@ -130,8 +134,9 @@ def identify(
         "camera_pose": _one_or_all(camera_pose), "system": system,
         "actions": _one_or_all(actions), "fit": _names(fit), "priors": _pairs("--prior", "+-", "mass=0.4+-0.05", prior),
         "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
-        "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units, "model": model,
-        "observation": observation, "body_points": body_points, "method": method, "loss": loss, "starts": starts,
+        "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units,
+        "mesh_move": mesh_move, "model": model, "observation": observation, "body_points": body_points,
+        "method": method, "loss": loss, "starts": starts,
         "without": _names(without), "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
@@ -194,6 +199,7 @@ def control(
         bool, typer.Option("--moving/--at-rest", help="It may pass its goal, or comes to rest there.")
     ] = False,
     mesh_units: UnitsOption = "m",
+    mesh_move: MoveOption = None,
     model: Annotated[Path | None, typer.Option("--model", help="Model folder (default: found by the mesh).")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/control/TIME).")] = None,
     overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Draw the motion over the target.")] = True,
@@ -205,7 +211,7 @@ def control(
         "target": target, "system": system, "mesh": mesh, "camera": camera, "camera_pose": camera_pose,
         "set_values": _assignments("--set", set_), "params": params, "initial": _assignments("--initial", initial),
         "limits": _pairs("--limit", "..", "thrust=0..12", limit), "seconds": seconds, "rate": rate, "moving": moving,
-        "mesh_units": mesh_units, "model": model, "out": out, "overlay": overlay,
+        "mesh_units": mesh_units, "mesh_move": mesh_move, "model": model, "out": out, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "control", options)
@@ -279,6 +285,9 @@ def calibrate(
     ] = None,
     camera_name: Annotated[str | None, typer.Option("--camera-name", help="Which camera or picture of --from.")] = None,
     camera_pose: PoseOption = None,
+    size: Annotated[
+        str | None, typer.Option("--size", help="Image size of a --from file that does not say it: 640x480.")
+    ] = None,
     place: Annotated[
         Path | None, typer.Option("--place", help="Picture from where the camera stands: the pose.")
     ] = None,
@@ -310,7 +319,7 @@ def calibrate(
         return
     options: dict[str, Any] = {
         "board": board or DEFAULT_BOARD, "model": model, "source": source, "camera_name": camera_name,
-        "camera_pose": camera_pose, "place": place, "place_board": place_board, "board_is": board_is,
+        "camera_pose": camera_pose, "size": size, "place": place, "place_board": place_board, "board_is": board_is,
         "markers": markers, "dictionary": dictionary, "points": points, "out": out,
     }  # fmt: skip
     from vid2phys.tasks.progress import show_progress
@@ -344,6 +353,7 @@ def train_risp(
         Path | None, typer.Option("--start", help="Model of a similar body to begin with: saves epochs.")
     ] = None,
     mesh_units: UnitsOption = "m",
+    mesh_move: MoveOption = None,
     device: DeviceOption = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Go on where an earlier run stopped.")] = True,
     work: Annotated[
@@ -374,7 +384,9 @@ def train_risp(
     if without:
         given["without"] = _names(without)
     shape = mesh if mesh or posed else sample_mesh
-    run_training(shape, system, out, body=body, mesh_units=mesh_units, resume=resume, seed=seed, **given)
+    run_training(
+        shape, system, out, body=body, mesh_units=mesh_units, mesh_move=mesh_move, resume=resume, seed=seed, **given
+    )
     print_model(out)
 
 
@@ -384,6 +396,7 @@ def card(
     mesh: MeshOption = None,
     body: Annotated[Path | None, typer.Option("--body", help="Robot (URDF, MJCF) that it was trained for.")] = None,
     mesh_units: UnitsOption = "m",
+    mesh_move: MoveOption = None,
     work: Annotated[
         Path | None, typer.Option("--work", help="Folder of its training (default: runs/train-risp/NAME).")
     ] = None,
@@ -391,7 +404,7 @@ def card(
     """Write a model's card again: training, scores by condition, known failures with pictures."""
     from vid2phys.tasks.card import card as make_card
 
-    print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, work=work))
+    print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, mesh_move=mesh_move, work=work))
 
 
 @app.command()
@@ -453,6 +466,7 @@ def simulate(
     ] = None,
     mesh: MeshOption = None,
     mesh_units: UnitsOption = "m",
+    mesh_move: MoveOption = None,
     camera: CameraOption = None,
     camera_pose: PoseOption = None,
     fps: Annotated[float, typer.Option("--fps", help="Frames of the clip a second.")] = 30.0,
@@ -464,8 +478,8 @@ def simulate(
     options: dict[str, Any] = {
         "system": system, "body": body, "body_units": body_units, "set_values": _assignments("--set", set_),
         "params": params, "actions": actions, "seconds": seconds, "initial": _assignments("--initial", initial),
-        "rate": rate, "step": step, "integrator": integrator, "mesh": mesh, "mesh_units": mesh_units, "camera": camera,
-        "camera_pose": camera_pose, "fps": fps, "out": out,
+        "rate": rate, "step": step, "integrator": integrator, "mesh": mesh, "mesh_units": mesh_units,
+        "mesh_move": mesh_move, "camera": camera, "camera_pose": camera_pose, "fps": fps, "out": out,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "simulate", options)

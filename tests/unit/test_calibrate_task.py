@@ -122,6 +122,39 @@ def test_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "one of a.png, b.png, 1" in capsys.readouterr().err
 
 
+def test_what_was_read_is_printed_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    camera = Camera(np.diag([500.0, 510.0, 1.0]), 640, 480, np.array([-0.35, 0.12, 0.0, 0.0, 0.0]), "plumb_bob", LEVEL)
+    out = tmp_path / "cam.yaml"
+    assert run_cli(monkeypatch, "--from", save(tmp_path, camera), "--out", out) == 0
+    printed = capsys.readouterr().out
+    assert "640x480, plumb_bob\nfx 500, fy 510, cx 0, cy 0, k1 -0.35, k2 0.12, p1 0, p2 0, k3 0" in printed
+    assert "position: 0.1000, -0.2200, 0.4000 m, from the file" in printed
+    assert run_cli(monkeypatch, "--from", save(tmp_path, camera), "--out", out, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["intrinsics"]["k1"] == {"value": -0.35}
+
+
+def test_a_size_is_given_where_the_file_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix, out = tmp_path / "cam_K.txt", tmp_path / "cam.yaml"
+    matrix.write_text("500 0 322\n0 510 241\n0 0 1\n")
+    assert run_cli(monkeypatch, "--from", matrix, "--out", out) == 3
+    assert f"calibrate --from {matrix} --size 640x480" in capsys.readouterr().err
+    assert run_cli(monkeypatch, "--from", matrix, "--size", "640x480", "--out", out) == 0
+    printed = capsys.readouterr().out
+    assert "fx 500, fy 510, cx 322, cy 241\nno distortion\npose: none\n" in printed
+    assert (load_camera(out).width, load_camera(out).height) == (640, 480)
+    for words, expected in (
+        (("--from", out, "--size", "320x240", "--out", tmp_path / "b.yaml"), "is for 640x480, --size is 320x240"),
+        (("--from", matrix, "--size", "640", "--out", out), "WIDTHxHEIGHT"),
+        ((tmp_path, "--size", "640x480", "--out", out), "--size without --from"),
+    ):
+        assert run_cli(monkeypatch, *words) == 2
+        assert expected in capsys.readouterr().err
+
+
 def test_the_file_that_is_read_is_not_written(tmp_path: Path) -> None:
     before = save(tmp_path).read_bytes()
     with pytest.raises(UsageError, match="name the new one with --out"):

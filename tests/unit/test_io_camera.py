@@ -204,7 +204,10 @@ def test_vins_pinhole_kannala_brandt_and_mei(tmp_path: Path) -> None:
     np.testing.assert_array_equal(camera.distortion, [0.1, 0.2, 0.3, 0.4])
     assert (camera.name, camera.camera_to_world) == ("left", None)
     fisheye = "k2: 1., k3: 2., k4: 3., k5: 4., mu: 500., mv: 510., u0: 319.5, v0: 239.5"
-    camera = load_camera(file(tmp_path, VINS.format(model="KANNALA_BRANDT", projection=fisheye)))
+    with pytest.raises(InputError, match="has k1, which KANNALA_BRANDT does not have"):
+        load_camera(file(tmp_path, VINS.format(model="KANNALA_BRANDT", projection=fisheye)))
+    no_more = VINS.replace("distortion_parameters: {{k1: 0.1, k2: 0.2, p1: 0.3, p2: 0.4}}\n", "")
+    camera = load_camera(file(tmp_path, no_more.format(model="KANNALA_BRANDT", projection=fisheye)))
     assert camera.model == "equidistant"
     np.testing.assert_array_equal(camera.distortion, [1, 2, 3, 4])
     mirror = "gamma1: 500., gamma2: 510., u0: 319.5, v0: 239.5"
@@ -231,7 +234,7 @@ def test_vins_pinhole_kannala_brandt_and_mei(tmp_path: Path) -> None:
         ("%YAML:1.0\nK: !!opencv-matrix\n  rows: 3\n  cols: 3\n  dt: d\n  data: [1., 2.]\n", "cannot be read"),
         ("cam0:\n  intrinsics: [1, 1, 1, 1]\n  resolution: 5\n", "has 1 numbers; expected 2"),
         ("cam0:\n  intrinsics: [1, 1, 1, 1]\n", "has 0 numbers; expected 2"),
-        ("cam0:\n  intrinsics: {a: 1}\n", "has 0 numbers; expected 4"),
+        ("cam0:\n  intrinsics: {a: 1}\n", "none of the known camera formats"),
         (ROS + "roi: 3\nbinning_x: many\n", "binning"),
         (ROS.replace("image_width: 640\n", ""), "image_width and image_height"),
         (ROS.replace("data: [500,", "data: [0,"), "not calibrated"),

@@ -17,6 +17,7 @@ from scipy.spatial.transform import Rotation
 from vid2phys.engine.observe import project
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.camera import format_of, load_camera
+from vid2phys.tasks.known_values import listen
 from vid2phys.types import Camera
 
 R = Rotation.from_rotvec([0.3, -1.2, 0.7])  # camera to world, OpenCV axes
@@ -192,7 +193,7 @@ def test_blender_and_fisheye(tmp_path: Path) -> None:
     camera = load_camera(write(tmp_path, {"camera_angle_x": np.deg2rad(90.0), "w": 640, "h": 480, "frames": frames}))
     np.testing.assert_allclose(camera.K, [[320, 0, 319.5], [0, 320, 239.5], [0, 0, 1]])
     np.testing.assert_allclose(camera.camera_to_world, POSE, atol=1e-12)  # the only picture
-    fisheye = load_camera(write(tmp_path, transforms(camera_model="OPENCV_FISHEYE", k3=0.3, k4=0.4)))
+    fisheye = load_camera(write(tmp_path, transforms(camera_model="OPENCV_FISHEYE", k3=0.3, k4=0.4, p1=0, p2=0)))
     assert fisheye.model == "equidistant"
     np.testing.assert_allclose(fisheye.distortion, [0.1, -0.05, 0.3, 0.4])
 
@@ -204,7 +205,7 @@ def test_blender_and_fisheye(tmp_path: Path) -> None:
         ({"w": None}, "has no image size"),
         ({"fl_x": None}, "has no focal length"),
         ({"cx": "middle"}, "is not numeric"),
-        ({"k4": 0.1}, "OPENCV with k4"),
+        ({"k4": 0.1}, "k4, which leaves its model open"),
         ({"k1": float("nan")}, "is not finite"),
         (
             {"frames": [{"file_path": "a", "transform_matrix": [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]}]},
@@ -323,6 +324,10 @@ def test_kalibr_cameras_are_joined_by_their_imu(tmp_path: Path) -> None:
         load_camera(path, camera_name="cam1")
 
 
+FLAT = {"camera": {"fx": 600, "fy": 610, "cx": 320.5, "cy": 240.5, "width": 640, "height": 480}, "fisheye": False}
+FLAT |= {"distortion": {"model": "radtan", "coeffs": [0.1, -0.02, 0.003, 0.004]}, "rectified": False}
+
+
 def valid_files(folder: Path) -> dict[str, bytes]:
     """One file of each format."""
     cv2 = pytest.importorskip("cv2")
@@ -339,13 +344,16 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         "camchain.yaml": OMNI.encode(),
         "transforms.json": json.dumps(transforms()).encode(),
         "camera.xml": VISP.format(cameras=VISP_CAMERA.format(name="left", f=500)).encode(),
+        "mbt.xml": b"<conf><camera><u0>320.5</u0><v0>240.5</v0><px>600</px><py>600</py></camera></conf>",
+        "flat.json": json.dumps(FLAT).encode(),
+        "cam_K.txt": b"600 0 320.5\n0 610 240.5\n0 0 1\n",
     }
 
 
 def outcome(path: Path) -> str:
     """What the user reads; anything but a Vid2PhysError goes through."""
     try:
-        camera = load_camera(path)
+        camera, _ = listen(lambda: load_camera(path, size=(640, 480)))
     except Vid2PhysError as error:
         return str(error)
     finite = np.isfinite(camera.K).all() and np.isfinite(camera.distortion).all()
@@ -353,6 +361,14 @@ def outcome(path: Path) -> str:
 
 
 FILES = ["cameras.bin", "cameras.txt", "storage.yml", "camchain.yaml", "transforms.json", "camera.xml"]
+FILES += ["mbt.xml", "flat.json", "cam_K.txt"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_format_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / name).write_bytes(valid_files(tmp_path / "whole")[name])
+    assert outcome(tmp_path / name) == ""
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -237,7 +237,7 @@ def test_of_models_for_one_shape_the_painted_one_serves_painted_meshes(
 
 
 def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:
-    with pytest.raises(InputError, match="another shape"):
+    with pytest.raises(InputError, match=r"0\.001 times as large.*add `--mesh-units mm`"):
         find_model(box(100.0, 100.0, 30.0), folder)
 
 

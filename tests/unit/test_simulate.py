@@ -328,7 +328,7 @@ WRONG_BODIES: list[tuple[str, Any, dict[str, Any], int, str]] = [
     ("articulated", lambda f: robot_file(f, '<mesh filename="rod.stl"/>'), {}, 3, "mesh 'rod.stl' of"),
     ("articulated", robot_file, {"body_units": "mm"}, 2, "URDF and MJCF are in SI"),
     ("articulated", box_file, {}, 3, "is not a text file"),
-    ("cloth", robot_file, {}, 3, "cannot be read"),
+    ("cloth", robot_file, {}, 3, "is a robot description, which is not supported"),
     ("cloth", lambda f: f / "none.obj", {}, 3, "none.obj' does not exist"),
     ("pendulum", box_file, {}, 2, "one of articulated, cloth, rigid_contact, soft_body"),
     ("quadcopter", box_file, {}, 2, "unknown system 'quadcopter'"),

@@ -17,14 +17,10 @@ from vid2phys.calibration.detect import View
 from vid2phys.calibration.target import Target
 from vid2phys.engine.observe import pixels_to_bearings
 from vid2phys.errors import InputError, unknown_name
+from vid2phys.io.camera import COEFFICIENTS
 from vid2phys.types import Array, Camera
 
 MODELS = ("plumb_bob", "rational_polynomial", "equidistant")
-NAMES = {
-    "plumb_bob": ("k1", "k2", "p1", "p2", "k3"),
-    "rational_polynomial": ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6"),
-    "equidistant": ("k1", "k2", "k3", "k4"),
-}
 FEWEST_VIEWS = 6
 _OUTLIER = 2.5  # times the median view's error
 _MOST_DROPPED = 0.25
@@ -51,7 +47,7 @@ class Fit:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the numbers in `std`."""
-        return ("fx", "fy", "cx", "cy", *NAMES[self.camera.model])
+        return ("fx", "fy", "cx", "cy", *COEFFICIENTS[self.camera.model])
 
     @property
     def rms_px(self) -> float:
@@ -110,7 +106,7 @@ def _opencv(bundle: Bundle, model: str) -> tuple[Array, Array, Array]:
     points = [bundle.points[view.ids].astype(np.float32) for view in bundle.views]
     pixels = [view.pixels.astype(np.float32)[:, None] for view in bundle.views]
     plain = cv2.CALIB_RATIONAL_MODEL if model == "rational_polynomial" else 0
-    count = len(NAMES[model])
+    count = len(COEFFICIENTS[model])
 
     def run(flags: int) -> tuple[Array, Array, Array]:
         try:

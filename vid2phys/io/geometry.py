@@ -68,7 +68,7 @@ def geometry_signature(mesh: Mesh) -> GeometrySignature:
     # Exact for a triangle: the integral of x^2 is area / 12 times (sum of squares + square of the sum).
     squares = ((corners**2).sum(axis=1) + corners.sum(axis=1) ** 2) / 12.0
     vertices = mesh.vertices[np.unique(mesh.faces)]
-    directions = _directions()
+    directions = support_directions()
     support = (vertices @ directions.T).max(axis=0)
     return GeometrySignature(
         extents=np.ptp(vertices, axis=0),
@@ -95,8 +95,8 @@ def signature_distance(a: GeometrySignature, b: GeometrySignature) -> float:
     return max(gaps)
 
 
-def _directions() -> Array:
-    """[64, 3] unit vectors spread over the sphere (golden spiral)."""
+def support_directions() -> Array:
+    """Return the directions of the support points: [64, 3] unit vectors spread over the sphere (golden spiral)."""
     k = np.arange(_POINTS) + 0.5
     z = 1.0 - 2.0 * k / _POINTS
     angle = np.pi * (1.0 + np.sqrt(5.0)) * k

@@ -21,15 +21,17 @@ from vid2phys.io.files import require_file, write_text
 from vid2phys.io.geometry import GeometrySignature as GeometrySignature
 from vid2phys.io.geometry import geometry_signature as geometry_signature
 from vid2phys.io.geometry import signature_distance as signature_distance
+from vid2phys.io.move import moved
 from vid2phys.io.obj import parse_obj
 from vid2phys.io.orientation import turned_alike
 from vid2phys.io.texture import of_faces, turned_over
 from vid2phys.io.texture_files import obj_texture, pieces_texture
+from vid2phys.io.unsupported import refuse_known
 from vid2phys.types import Array, Mesh, Texture
 
 UNITS_M = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "in": 0.0254, "ft": 0.3048}
 LARGEST_M, SMALLEST_M = 10.0, 1e-3
-_A_MESH = "a triangle mesh (OBJ, STL, PLY, GLB ...)"
+_A_MESH = "a triangle mesh (OBJ, STL, PLY, OFF, GLB, glTF)"
 MOST_PARTS = 48
 _WELD = 1e-6  # of the largest extent
 _FLAT = 1e-6  # thickness of what is flat, of its extent
@@ -48,20 +50,22 @@ class MassProperties:
     watertight: bool
 
 
-def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units") -> Mesh:
+def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units", move: str | None = None) -> Mesh:
     """Reads a mesh written in `units` (m, cm, mm, in, ft); parts are its groups, else materials, else connected pieces.
+
+    move: rotations and shifts to the body's axes and origin, before anything else (`io/move.py`).
 
     Faces that point against their neighbours are turned, parts beyond MOST_PARTS joined, textures that are missing left
     out: each with a warning. Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller
     than 1 mm: then the units are most likely others (`units_flag` is how to say so). Raises UsageError for an unknown
-    unit.
+    unit or move.
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
     path = require_file(path, _A_MESH)
     vertices, faces, part, names, texture = _load_obj(path) if path.suffix.lower() == ".obj" else _load_other(path)
     _check_arrays(path, vertices, faces)
-    vertices, faces, whole = _weld(vertices * UNITS_M[units], faces)
+    vertices, faces, whole = _weld(moved(vertices * UNITS_M[units], move), faces)
     part, texture = part[whole], of_faces(texture, whole)
     if not len(faces) or face_areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
@@ -156,11 +160,13 @@ def _load_other(path: Path) -> _Loaded:
             (name, piece) for name, piece in _placed(scene) if isinstance(piece, trimesh.Trimesh) and len(piece.faces)
         ]
     except Exception as error:  # trimesh raises whatever its readers meet
+        refuse_known("mesh", path, _A_MESH)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"'{path}' cannot be read ({reason})", _A_MESH, "export it as OBJ") from error
     finally:
         log.setLevel(level)
     if not found:
+        refuse_known("mesh", path, _A_MESH)
         raise InputError(f"'{path}' has no faces", _A_MESH, "export the surface, not points or lines")
     offsets = np.cumsum([0] + [len(piece.vertices) for _, piece in found])
     vertices = np.concatenate([np.asarray(piece.vertices, dtype=float) for _, piece in found])

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import require_file
+from vid2phys.io.unsupported import refuse_known
 from vid2phys.types import Clip
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def _open(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
     try:
         container = av.open(f"file:{path}", metadata_errors="replace", container_options=_LOCAL)
     except (av.FFmpegError, OSError):
+        refuse_known("video", path, _A_VIDEO)
         remedy = f"check the file; when a recording or copy was cut short, {_REENCODE}"
         raise InputError(f"'{path}' is not a video that can be read, or is cut short", _A_VIDEO, remedy) from None
     with container:

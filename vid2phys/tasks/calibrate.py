@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vid2phys.errors import InputError, UsageError
-from vid2phys.io.camera import format_of, load_camera, save_camera
+from vid2phys.io.camera import format_of, load_camera, parse_size, save_camera
 from vid2phys.tasks.progress import Progress, silent
 from vid2phys.types import Camera
 
@@ -52,6 +52,7 @@ def calibrate(
     source: Path | None = None,
     camera_name: str | None = None,
     camera_pose: Path | None = None,
+    size: str | None = None,
     place: Path | None = None,
     place_board: str | None = None,
     board_is: str | None = None,
@@ -63,19 +64,22 @@ def calibrate(
     """Write `out`, our native camera file.
 
     pictures: a video or folder of images that show `board` in many ways; or else source: a camera file of any known
-    format (camera_name: which of its cameras or pictures; camera_pose: a second file with the pose).
+    format (camera_name: which of its cameras or pictures; camera_pose: a second file with the pose; size: of its
+    images, WIDTHxHEIGHT, where the file does not say).
     place: a picture (or video) from where the camera will stand, showing place_board (default: board) at rest, `level`
     or `upright` as board_is says, or the markers whose places the CSV `markers` has. points: CSV of places and pixels.
     Raises InputError for what cannot be read, and for a calibration or pose that is not to be relied on.
     """
     _check_options(pictures, source, place, board_is, markers, points)
+    if size is not None and source is None:
+        raise UsageError("--size without --from", "a camera file", "leave it out: the pictures have their size")
     if source is not None and out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"--out is the file of --from, '{source}'", "another file", "name the new one with --out")
     if pictures is not None:
         found = _from_pictures(pictures, board, model, out, progress)
     else:
         assert source is not None  # checked above
-        found = _from_file(source, camera_name, camera_pose, out)
+        found = _from_file(source, camera_name, camera_pose, size, out)
     places, remarks = None, found.remarks
     if points is not None:
         places = _places_of_points(points)
@@ -153,11 +157,19 @@ def _from_pictures(path: Path, board: str, model: str, out: Path, progress: Prog
     return Calibration(camera, out, fit, quality, None, len(pictures.names), quality.remarks)
 
 
-def _from_file(source: Path, camera_name: str | None, camera_pose: Path | None, out: Path) -> Calibration:
-    camera = load_camera(source, camera_pose, camera_name=camera_name)
-    remarks: tuple[str, ...] = ()
+def _from_file(
+    source: Path, camera_name: str | None, camera_pose: Path | None, size: str | None, out: Path
+) -> Calibration:
+    from vid2phys.tasks.known_values import listen
+
+    asked = None if size is None else parse_size(size)
+    camera, warned = listen(lambda: load_camera(source, camera_pose, camera_name=camera_name, size=asked))
+    if asked not in (None, (camera.width, camera.height)):
+        got = f"camera '{source}' is for {camera.width}x{camera.height}, --size is {size}"
+        raise UsageError(got, "the size of the calibration's images", "leave --size out")
+    remarks = tuple(warned)
     if camera.camera_to_world is not None and camera_pose is None and format_of(source) in _RECONSTRUCTIONS:
-        remarks = (
+        remarks += (
             "the pose has the unit and axes of the reconstruction: z is not up, nor 1 a metre, unless you made it so",
         )
     return Calibration(camera, out, remarks=remarks)

@@ -23,6 +23,7 @@ def card(
     mesh: str | Path | None = None,
     body: str | Path | None = None,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     work: str | Path | None = None,
     quiet: bool = False,
 ) -> Path:
@@ -53,8 +54,8 @@ def card(
         if found.shape.kind == "rigid":
             if mesh is None:
                 raise UsageError(f"no --mesh for '{folder}'", "the mesh that it was trained for", "give --mesh")
-            shape = simplified(load_mesh(mesh, mesh_units))
-            found = find_model(shape, folder, mesh_path=mesh, system=name)
+            shape = simplified(load_mesh(mesh, mesh_units, move=mesh_move))
+            found = find_model(shape, folder, mesh_path=mesh, units=mesh_units, move=mesh_move, system=name)
             subject = Subject(found, shape)
             renders = unseen_clips(shape, physics, renders_in / CALIBRATION, seed, progress)
         else:

@@ -67,6 +67,7 @@ def control(
     rate: float = 25.0,
     moving: bool = False,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     model: str | Path | None = None,
     out: str | Path | None = None,
     overlay: bool = True,
@@ -110,9 +111,9 @@ def _pictures(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.held import read_still
 
-    camera = load_camera(options["camera"], options["camera_pose"])
-    pose = require_pose(camera, options["camera_pose"] or options["camera"])
     clip = read_still(options["clip"], 1, FPS)
+    camera = load_camera(options["camera"], options["camera_pose"], size=(clip.width, clip.height))
+    pose = require_pose(camera, options["camera_pose"] or options["camera"])
     require_resolution(camera, clip, options["camera"])
     return camera, pose, clip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
-from vid2phys.io.camera import load_camera
+from vid2phys.io.camera import load_camera, parse_size
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, to_json, write_json
@@ -155,8 +155,11 @@ def _inputs(folder: Path, result: dict[str, Any]) -> dict[str, str]:
 
 def _camera_position(inputs: dict[str, str]) -> Array | None:
     """Where the camera is; None when its file is no longer there."""
+    from vid2phys.tasks.known_values import listen
+
+    size = parse_size(inputs["image_size"]) if "image_size" in inputs else None
     try:
-        camera = load_camera(inputs["camera"], inputs.get("camera_pose"))
+        camera, _ = listen(lambda: load_camera(inputs["camera"], inputs.get("camera_pose"), size=size))
     except (InputError, KeyError):
         return None
     return None if camera.camera_to_world is None else camera.camera_to_world[:3, 3]
@@ -166,8 +169,9 @@ def _symmetry(inputs: dict[str, str]) -> Turns | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
     from vid2phys.tasks.known_values import listen
 
+    units, move = inputs.get("mesh_units") or "m", inputs.get("mesh_move")
     try:
-        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], inputs.get("mesh_units") or "m"))  # identify has said it
+        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], units, move=move))  # identify has said it
     except (InputError, UsageError, KeyError):
         return None
     return turns_of(mesh)

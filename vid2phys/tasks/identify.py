@@ -68,6 +68,7 @@ def identify(
     priors: dict[str, tuple[float, float]] | None = None,
     bounds: dict[str, tuple[float, float]] | None = None,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     model: str | Path | None = None,
     observation: str | Path | None = None,
     body_points: str | Path | None = None,
@@ -140,6 +141,7 @@ def identify(
                 refine=refine and observation is None,
                 progress=progress,
             )
+        result = with_cameras(result, several)
         write_config(folder / "config.yaml", "identify", options | {"out": None})
         seconds = time.perf_counter() - started
         if len(several) > 1:
@@ -149,6 +151,15 @@ def identify(
                 draw_overlay(folder, result, inputs, progress)
             write_run(folder, result, inputs, each[0], seconds)
     return result, folder
+
+
+def with_cameras(result: Result, several: Sequence[Inputs]) -> Result:
+    """Add to the diagnostics, of each clip, what was read from its camera file."""
+    from vid2phys.io.camera import describe
+
+    lines = [{"camera": describe(inputs.camera)} for inputs in several]
+    clips = [replace(one, diagnostics=line | one.diagnostics) for one, line in zip(result.clips, lines, strict=False)]
+    return replace(result, diagnostics=lines[0] | result.diagnostics, clips=tuple(clips))
 
 
 def read_inputs(
@@ -169,16 +180,18 @@ def read_inputs(
         return _read_posed(options, pictures)
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = _actions(options)
-    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
+    mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
     system = system_of(options["system"], mesh, actions)
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
-    camera, pose, clip = pictures(options, actions)
+    (camera, pose, clip), warned_of_pictures = listen(lambda: pictures(options, actions))
     model = None
     if options["observation"] is None:
-        model = find_model(mesh, options["model"], mesh_path=options["mesh"], system=options["system"])
-    return Inputs(clip, mesh, camera, pose, system, actions, model, known, (*warned, *warned_of_mass, *warned_of_size))
+        read = {"mesh_path": options["mesh"], "units": options["mesh_units"], "move": options.get("mesh_move")}
+        model = find_model(mesh, options["model"], system=options["system"], **read)
+    notes = (*warned, *warned_of_mass, *warned_of_size, *warned_of_pictures)
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
 
 
 def _beliefs(options: dict[str, Any]) -> Beliefs:
@@ -219,9 +232,9 @@ def read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Cam
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.video import read_clip
 
-    camera = load_camera(options["camera"], options["camera_pose"])
-    pose = require_pose(camera, options["camera_pose"] or options["camera"])
     clip = read_clip(options["clip"])
+    camera = load_camera(options["camera"], options["camera_pose"], size=(clip.width, clip.height))
+    pose = require_pose(camera, options["camera_pose"] or options["camera"])
     require_resolution(camera, clip, options["camera"])
     if len(clip.times_s) < LEAST_FRAMES:
         raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
@@ -256,7 +269,7 @@ def _read_posed(
     from vid2phys.risp.networks.find import find_model
     from vid2phys.risp.posed.bodies import posed_kind
     from vid2phys.tasks.fit_posed import known_of_posed
-    from vid2phys.tasks.known_values import read_parameters
+    from vid2phys.tasks.known_values import listen, read_parameters
 
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     system = systems.get(options["system"])
@@ -264,9 +277,9 @@ def _read_posed(
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
     actions = read_actions_of(system, options)
     known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options))
-    camera, pose, clip = pictures(options, actions)
+    (camera, pose, clip), notes = listen(lambda: pictures(options, actions))
     model = find_model(system.surface, options["model"], system=options["system"])
-    return Inputs(clip, system.surface, camera, pose, system, actions, model, known, ())
+    return Inputs(clip, system.surface, camera, pose, system, actions, model, known, tuple(notes))
 
 
 def _identify_posed(inputs: Inputs, fit: tuple[str, ...], refine: bool, progress: Progress) -> Result:
@@ -402,5 +415,6 @@ def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     names = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
     paths = {name: Path(options[name]) for name in names if options[name] is not None}
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
-    plain |= {name: options[name] for name in ("priors", "bounds", "without") if options.get(name)}
+    plain["image_size"] = f"{inputs.clip.width}x{inputs.clip.height}"
+    plain |= {name: options[name] for name in ("priors", "bounds", "without", "mesh_move") if options.get(name)}
     return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain

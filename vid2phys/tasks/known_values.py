@@ -14,6 +14,7 @@ from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
+from vid2phys.notes import Note
 from vid2phys.solvers.view import with_view
 from vid2phys.tasks.beliefs import Beliefs
 from vid2phys.types import Actions, Parameters
@@ -97,11 +98,12 @@ def known_values(
 
 
 def listen(function: Callable[[], T]) -> tuple[T, list[str]]:
-    """Call `function` and return its result and what it warned of as text, for a reader."""
+    """Call `function` and return its result and what it warned of as notes, for a reader."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = function()
-    return result, [str(item.message) for item in caught if issubclass(item.category, UserWarning)]
+    texts = [item.message.args[0] for item in caught if isinstance(item.message, UserWarning)]
+    return result, [text if isinstance(text, Note) else str(text) for text in texts]
 
 
 def check_given(parameters: Parameters, given: dict[str, float], fit: tuple[str, ...] = ()) -> None:

@@ -46,6 +46,7 @@ def spread(options: dict[str, Any]) -> list[dict[str, Any]]:
 def read_several(each: Sequence[dict[str, Any]]) -> list[Inputs]:
     """The inputs of each clip; mesh, model and what is known of the body are read once. Raises Vid2PhysError."""
     from vid2phys.tasks.identify import read_actions_of, read_inputs, read_pictures
+    from vid2phys.tasks.known_values import listen
 
     first = read_inputs(each[0])
     found = [first]
@@ -54,8 +55,9 @@ def read_several(each: Sequence[dict[str, Any]]) -> list[Inputs]:
         if actions is not None and first.actions is not None and actions.kind != first.actions.kind:
             got = f"actions of the kind {actions.kind} beside {first.actions.kind}"
             raise UsageError(got, "the same kind for all clips", "convert one of them")
-        camera, pose, clip = read_pictures(options, actions)
-        found.append(replace(first, clip=clip, camera=camera, camera_to_world=pose, actions=actions))
+        (camera, pose, clip), notes = listen(lambda: read_pictures(options, actions))  # noqa: B023 (called at once)
+        one = replace(first, clip=clip, camera=camera, camera_to_world=pose, actions=actions)
+        found.append(replace(one, warnings=(*first.warnings, *notes)))
     return found
 
 

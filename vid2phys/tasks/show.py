@@ -39,6 +39,8 @@ def print_result(result: Result, folder: Path, *, as_json: bool = False) -> None
     for number, one in enumerate(result.clips or (result,)):
         frames, lost = len(one.trajectory.times_s), one.observation.frames_lost
         clip = f"clip {number + 1}, " if result.clips else ""
+        if "camera" in one.diagnostics:
+            print(f"{clip}camera: {one.diagnostics['camera']}")
         print(f"{clip}frames: {frames - lost} of {frames} tracked")
         _print_notes(one.diagnostics.get("notes"), clip)
     for name in ("overlay.mp4", "report.html", "result.json"):

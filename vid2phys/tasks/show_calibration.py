@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from vid2phys.io.camera import COEFFICIENTS
 from vid2phys.tasks.calibrate import Calibration
 from vid2phys.tasks.show import format_value, print_table
 
@@ -28,6 +29,8 @@ def print_calibration(found: Calibration, *, as_json: bool = False) -> None:
         print_table(("", "value", "standard deviation", "95 %, either way"), rows)
     else:
         print(", ".join(f"{name} {format_value(item['value'], 6)}" for name, item in data["intrinsics"].items()))
+        if not found.camera.distortion.any() and found.camera.model != "equidistant":
+            print("no distortion")
     if found.fit is not None and found.quality is not None:
         dropped = f", {len(found.fit.dropped)} left out" if found.fit.dropped else ""
         print(f"views: {len(found.fit.views)} of {found.pictures} pictures{dropped}")
@@ -36,6 +39,11 @@ def print_calibration(found: Calibration, *, as_json: bool = False) -> None:
         rows = [[_cell(x) for x in line] for line in found.quality.rms_grid_px]
         print_table(("px, left", "middle", "right"), rows)
         print(f"coverage: {100 * found.quality.coverage:.0f} %, tilt up to {found.quality.tilt_deg:.0f} deg")
+    if found.pose is None and "position_m" in data:
+        print(f"position: {', '.join(f'{x:.4f}' for x in data['position_m'])} m, from the file")
+        print(f"looks along: {', '.join(f'{x:.3f}' for x in data['looks_along'])}")
+    if found.camera.camera_to_world is None:
+        print("pose: none")
     if found.pose is not None:
         pairs = zip(data["position_m"], _T95 * found.pose.std_m, strict=True)
         turn = f"{_T95 * found.pose.std_deg:.2f} deg"
@@ -52,7 +60,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
     """Numbers of a calibration under plain names."""
     camera = found.camera
     values = [camera.K[0, 0], camera.K[1, 1], camera.K[0, 2], camera.K[1, 2], *camera.distortion]
-    named = found.fit.names if found.fit is not None else ("fx", "fy", "cx", "cy", *_coefficients(len(values) - 4))
+    named = ("fx", "fy", "cx", "cy", *COEFFICIENTS[camera.model][: len(camera.distortion)])
     intrinsics: dict[str, dict[str, float]] = {n: {"value": float(v)} for n, v in zip(named, values, strict=True)}
     data: dict[str, Any] = {"camera": str(found.path), "model": camera.model, "intrinsics": intrinsics}
     data["size"] = [camera.width, camera.height]
@@ -80,10 +88,6 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
             "direction_std_deg": found.pose.std_deg,
         }
     return {**data, "remarks": list(found.remarks)}
-
-
-def _coefficients(count: int) -> list[str]:
-    return [f"d{i}" for i in range(count)]
 
 
 def _plus_minus(std: float) -> str:

@@ -59,6 +59,7 @@ def simulate(
     integrator: str | None = None,
     mesh: str | Path | None = None,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     camera: str | Path | None = None,
     camera_pose: str | Path | None = None,
     fps: float = 30.0,

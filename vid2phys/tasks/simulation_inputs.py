@@ -202,12 +202,12 @@ def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, C
         raise UsageError(f"{flag} without --camera", "--mesh and --camera, for a clip", "give the --camera that films")
     if not options["camera"]:
         return None, None, ()
-    camera = load_camera(options["camera"], options["camera_pose"])
+    camera, of_camera = listen(lambda: load_camera(options["camera"], options["camera_pose"]))
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
     mesh, notes = system.surface, list[str]()
     if options["mesh"]:
-        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"]))
-    return mesh, replace(camera, camera_to_world=pose), tuple(notes)
+        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
+    return mesh, replace(camera, camera_to_world=pose), (*notes, *of_camera)
 
 
 def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:

@@ -34,6 +34,7 @@ def train_risp(
     *,
     body: str | Path | None = None,
     mesh_units: str = "m",
+    mesh_move: str | None = None,
     samples: int = SAMPLES,
     epochs: int | None = None,
     gamma: float = GAMMA,
@@ -77,6 +78,8 @@ def train_risp(
     given = "".join(
         f"--{name} {Path(path).name} " for name, path in (("mesh", mesh), ("body", body)) if path is not None
     )
+    given += f"--mesh-units {mesh_units} " if mesh_units != "m" else ""
+    given += f"--mesh-move {mesh_move} " if mesh_move is not None else ""
     command = f"vid2phys train-risp {given}--system {system} --samples {samples} --epochs {epochs}"
     command += f" --gamma {gamma:g}" + (f" --start {start}" if start is not None else "") + f" --seed {seed}"
     if (head, loss) != ("keypoint", "error-gradient"):
@@ -94,7 +97,7 @@ def train_risp(
         out = Path("models") / (name if head == "keypoint" else f"{name}-{head}")
     out = Path(out)
     posed = _is_posed(physics, mesh)
-    shape, notes = listen(lambda: simplified(load_mesh(mesh, mesh_units)) if mesh is not None else None)
+    shape, notes = listen(lambda: simplified(load_mesh(mesh, mesh_units, move=mesh_move)) if mesh is not None else None)
     work = Path(work) if work is not None else WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)

@@ -9,20 +9,28 @@ world has the axes and the unit of the reconstruction, and only the picture that
 from __future__ import annotations
 
 import importlib
+import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+
 from vid2phys import plugins
-from vid2phys.errors import InputError
+from vid2phys.errors import InputError, UsageError
+from vid2phys.io.camera._lens import COEFFICIENTS
 from vid2phys.io.camera._native import camera_text
 from vid2phys.io.camera._parse import A_CAMERA, Source, poses_in, read_source
 from vid2phys.io.files import read_text, write_text
+from vid2phys.io.unsupported import refuse_known
+from vid2phys.notes import warning
 from vid2phys.types import Array, Camera, Clip
 
 # What a folder may hold, in the order of preference, and where a reconstruction keeps them.
 _IN_A_FOLDER = ("cameras.bin", "cameras.txt", "transforms.json")
 _SUBFOLDERS = ("", "sparse/0", "sparse", "colmap/sparse/0")
+_LARGEST_OFFSET = 0.1  # of the image size by which a principal point usually lies off the middle, at most
 _BESIDE = ("images", "points3D", "frames", "rigs")  # files of a reconstruction that lie beside its cameras
 
 
@@ -31,13 +39,20 @@ def formats() -> tuple[str, ...]:
     return plugins.names(__path__)
 
 
-def load_camera(path: str | Path, extrinsics: str | Path | None = None, *, camera_name: str | None = None) -> Camera:
+def load_camera(
+    path: str | Path,
+    extrinsics: str | Path | None = None,
+    *,
+    camera_name: str | None = None,
+    size: tuple[int, int] | None = None,
+) -> Camera:
     """Reads a calibration; of several cameras or pictures the one called `camera_name` (default: the first).
 
     path: a file, or the folder of a reconstruction.
     extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it on
-    to the others). Without any pose the camera has camera_to_world None. Raises InputError for what cannot be read, and
-    for camera models that are not supported, by name.
+    to the others). Without any pose the camera has camera_to_world None.
+    size: width and height of the images [px], for a file that does not have them; a warning says that they are used.
+    Raises InputError for what cannot be read, and by name for camera models and keys that are not supported.
     """
     source = read_source(locate(path))
     poses: dict[str, Array] = {}
@@ -50,7 +65,27 @@ def load_camera(path: str | Path, extrinsics: str | Path | None = None, *, camer
     camera: Camera = _format_of(source).load(source, camera_name, poses)
     if "" in poses:
         camera = replace(camera, camera_to_world=poses[""])
-    return camera
+    return camera if camera.width else _with_size(camera, path, size)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Return width and height [px] of a text like 640x480. Raises UsageError for anything else."""
+    found = re.fullmatch(r"\s*(\d{1,5})\s*[xX]\s*(\d{1,5})\s*", text)
+    if found is None or not int(found[1]) * int(found[2]):
+        raise UsageError(f"image size '{text}'", "WIDTHxHEIGHT in pixels", "for example 640x480")
+    return int(found[1]), int(found[2])
+
+
+def describe(camera: Camera) -> str:
+    """Return in one line what was read: model, intrinsics, coefficients by name, image size."""
+    K, names = camera.K, COEFFICIENTS[camera.model]
+    numbers = dict(zip(("fx", "fy", "cx", "cy"), (K[0, 0], K[1, 1], K[0, 2], K[1, 2]), strict=True))
+    lens = dict(zip(names, camera.distortion.tolist(), strict=False))
+    seen = {name: value for name, value in lens.items() if value}
+    parts = [camera.model, *(f"{name} {value:.6g}" for name, value in (numbers | seen).items())]
+    if not seen:
+        parts.append("no distortion" if camera.model in ("plumb_bob", "rational_polynomial") else "coefficients 0")
+    return ", ".join([*parts, f"{camera.width}x{camera.height}"])
 
 
 def format_of(path: str | Path) -> str:
@@ -94,10 +129,29 @@ def require_resolution(camera: Camera, clip: Clip, path: str | Path) -> None:
         )
 
 
+def _with_size(camera: Camera, path: str | Path, size: tuple[int, int] | None) -> Camera:
+    """The camera of a file that does not say the size of its images."""
+    if size is None:
+        remedy = f"add them, or make a whole camera file: `vid2phys calibrate --from {path} --size 640x480`"
+        raise InputError(f"camera '{path}' has no image size", "the keys image_width and image_height", remedy)
+    taken = f"camera '{path}' has no image size: {size[0]}x{size[1]} is taken"
+    off = np.abs(camera.K[:2, 2] - 0.5 * (np.array(size) - 1.0))
+    if (off > 0.5 * np.array(size)).any():
+        got = f"{taken}, but its principal point {camera.K[0, 2]:g}, {camera.K[1, 2]:g} is outside"
+        raise InputError(got, "intrinsics of images of this size", "scale fx, fy, cx, cy, or calibrate again")
+    if (off > _LARGEST_OFFSET * np.array(size)).any():
+        taken += f"; the principal point is {off.max():.0f} px off the middle: was it calibrated at another size?"
+        warnings.warn(warning(taken), stacklevel=3)
+    else:
+        warnings.warn(taken, stacklevel=3)
+    return replace(camera, width=size[0], height=size[1])
+
+
 def _format_of(source: Source) -> ModuleType:
     for name in formats():
         module = importlib.import_module(f"{__name__}.{name}")
         if module.matches(source):
             return module
-    remedy = "convert it to ROS camera_info YAML"
+    refuse_known("camera", source.path, A_CAMERA)
+    remedy = "write fx, fy, cx, cy, width and height (and k1 ...) as YAML, or convert it to ROS camera_info"
     raise InputError(f"'{source.path}' is in none of the known camera formats", A_CAMERA, remedy)

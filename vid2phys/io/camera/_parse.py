@@ -6,7 +6,7 @@ import json
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -17,19 +17,14 @@ from vid2phys.io.yaml_files import LARGEST_YAML
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
-# Coefficients each model takes; OpenCV's plumb_bob has 4 or 5 (k3), our name for its 8 is ROS's.
-MODELS = {"plumb_bob": (0, 4, 5), "rational_polynomial": (8,), "equidistant": (4,), "omni": (5,)}
-# What files call them. Omni takes xi before its four coefficients.
-ALIASES = {
-    "": "plumb_bob",
-    "none": "plumb_bob",
-    "radtan": "plumb_bob",
-    "fisheye": "equidistant",
-    "equi": "equidistant",
-    "kannala_brandt": "equidistant",
-    "mei": "omni",
-}
-A_CAMERA = "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP)"
+if TYPE_CHECKING:
+    from vid2phys.io.camera._lens import Lens
+
+A_CAMERA = (
+    "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP, "
+    "YAML or JSON with fx, fy, cx, cy, or a 3x3 matrix as text)"
+)
+_SAME = 1e-4  # px, and relative, as files round
 _RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
 _LARGEST_SIDE = 1 << 16  # px
 _LARGEST_FILE = 1 << 26  # bytes
@@ -129,12 +124,59 @@ def poses_in(text: str, path: str | Path) -> dict[str, Array]:
     return found
 
 
-def make_camera(
-    path: str | Path, K: Array, distortion: Array, model: str, size: tuple[Any, Any], pose: Array | None, name: str
-) -> Camera:
-    """A checked Camera. Raises InputError naming the key that is missing or wrong."""
+def make_camera(path: str | Path, K: Array, lens: Lens, size: tuple[Any, Any], pose: Array | None, name: str) -> Camera:
+    """A checked Camera; a size of (None, None) is left at 0x0. Raises InputError naming the key that is wrong."""
+    width, height = _checked_size(path, size)
+    if K[0, 0] <= 0 or K[1, 1] <= 0:
+        raise InputError(f"camera '{path}' is not calibrated", "focal lengths above zero", "calibrate the camera first")
+    if K[2, :2].all() and not K[:2, 2].any():
+        raise InputError(f"camera '{path}' has K column by column", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "transpose it")
+    if K[0, 1] != 0.0 or np.abs(K[2] - [0.0, 0.0, 1.0]).max() > 0 or K[1, 0] != 0.0:
+        raise InputError(f"camera '{path}' has skew", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "calibrate without skew")
+    return Camera(K, width, height, lens.coefficients, lens.model, pose, name)
+
+
+def is_matrix(value: Any) -> bool:
+    """Whether a value may be a matrix: a list, an array, {rows, cols, data}, or a text that should be one."""
+    return isinstance(value, list | tuple | np.ndarray | str) or (isinstance(value, dict) and "data" in value)
+
+
+def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) -> Array | None:
+    """K [3, 3] px under one of the names; None where there is none. Raises InputError where two of them differ, or one
+    differs from fx, fy, cx and cy beside it."""
+    found = {name: matrix(path, name, value, (3, 3)) for name in names if is_matrix(value := first_of(data, name))}
+    if not found:
+        return None
+    four = [first_of(data, name) for name in ("fx", "fy", "cx", "cy")]
+    if all(isinstance(value, int | float) for value in four):
+        found["fx, fy, cx, cy"] = pinhole(*four)
+    (first, K), *others = found.items()
+    for name, other in others:
+        if not np.allclose(other, K, rtol=_SAME, atol=_SAME):
+            got = f"'{first}' and '{name}' in '{path}' contradict each other"
+            raise InputError(got, "the same intrinsics", "keep the right one")
+    return K
+
+
+def size_of(path: str | Path, data: dict[str, Any]) -> tuple[Any, Any]:
+    """Width and height as the keys of a mapping give them, None where they are missing. Raises InputError for a pair
+    whose order is not clear."""
+    pair = first_of(data, "resolution", "image_size", "img_size", "imsize", "size")
+    if not isinstance(pair, list):
+        return first_of(data, "image_width", "width", "w"), first_of(data, "image_height", "height", "h")
+    width, height = matrix(path, "resolution", pair, (2,))
+    if width < height and first_of(data, "resolution") is None:
+        got = f"camera '{path}' has an image size of {width:g}, {height:g}"
+        expected = "width and height under names of their own, since some write the height first"
+        raise InputError(got, expected, "add the keys width and height")
+    return width, height
+
+
+def _checked_size(path: str | Path, size: tuple[Any, Any]) -> tuple[int, int]:
+    if all(side is None for side in size):
+        return 0, 0
     try:
-        width, height = (int(value) for value in size)
+        width, height = (int(float(value)) for value in size)
     except (TypeError, ValueError, OverflowError):
         width = height = 0
     if max(width, height) > _LARGEST_SIDE:
@@ -142,28 +184,9 @@ def make_camera(
             f"camera '{path}' is for {width}x{height}", f"up to {_LARGEST_SIDE} px a side", "check the file"
         )
     if width <= 0 or height <= 0:
-        remedy = "add the size of the calibration's images in pixels"
+        remedy = "correct the size of the calibration's images in pixels"
         raise InputError(f"camera '{path}' has no image size", "the keys image_width and image_height", remedy)
-    if K[0, 0] <= 0 or K[1, 1] <= 0:
-        raise InputError(f"camera '{path}' is not calibrated", "focal lengths above zero", "calibrate the camera first")
-    if K[0, 1] != 0.0 or np.abs(K[2] - [0.0, 0.0, 1.0]).max() > 0 or K[1, 0] != 0.0:
-        raise InputError(f"camera '{path}' has skew", "K = [fx 0 cx; 0 fy cy; 0 0 1]", "calibrate without skew")
-    model = ALIASES.get(model.lower(), model.lower())
-    if model not in MODELS:
-        raise unsupported(path, model)
-    if len(distortion) not in MODELS[model]:
-        counts = " or ".join(str(n) for n in MODELS[model])
-        got = f"camera '{path}' has {len(distortion)} distortion coefficients for {model}"
-        raise InputError(got, counts, "check distortion_model")
-    if model == "omni" and distortion[0] < 0.0:
-        raise InputError(f"camera '{path}' has xi = {distortion[0]:g}", "0 or more", "check the order of its numbers")
-    return Camera(K, width, height, distortion, model, pose, name)
-
-
-def unsupported(path: str | Path, model: str) -> InputError:
-    """The error for a camera model by its name."""
-    expected = ", ".join(MODELS) + " (radtan = plumb_bob, KANNALA_BRANDT = fisheye = equidistant, MEI = omni)"
-    return InputError(f"camera '{path}' uses the model '{model}'", expected, "calibrate with one of these")
+    return width, height
 
 
 def pinhole(fx: float, fy: float, cx: float, cy: float) -> Array:
@@ -171,11 +194,16 @@ def pinhole(fx: float, fy: float, cx: float, cy: float) -> Array:
     return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
 
 
+def plain_key(key: str) -> str:
+    """A key without case, underscores, hyphens and the like, by which keys are compared."""
+    return re.sub(r"[^a-z0-9]", "", key.lower())
+
+
 def first_of(data: dict[str, Any], *keys: str) -> Any:
     """The value of the first key that is there, whatever its case, underscores and hyphens; None when none is."""
-    plain = {re.sub(r"[-_ ]", "", str(key)).lower(): value for key, value in data.items()}
+    plain = {plain_key(str(key)): value for key, value in data.items()}
     for key in keys:
-        value = plain.get(re.sub(r"[-_ ]", "", key).lower())
+        value = plain.get(plain_key(key))
         if value is not None:
             return value
     return None

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, unsupported
+from vid2phys.io.camera._lens import Lens, make_lens, unsupported
+from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole
 from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
 from vid2phys.types import Array, Camera
 
@@ -48,7 +49,7 @@ def matches(source: Source) -> bool:
     if source.binary:
         return source.path.name == "cameras.bin"
     first = next((line.split() for line in _lines(source.text)), [])
-    return len(first) > 4 and first[0].isdigit() and first[1] in _MODELS
+    return len(first) > 4 and all(first[i].isdigit() for i in (0, 2, 3)) and first[1][0].isalpha()
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
@@ -69,11 +70,11 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     if number not in cameras:
         raise InputError(f"picture '{name}' is of camera {number}", f"a camera of '{source.path}'", _CUT_SHORT)
     _, model, width, height, values = cameras[number]
-    K, distortion, kind = _intrinsics(source.path, model, values)
-    return make_camera(source.path, K, distortion, kind, (width, height), poses.get(name, pose), name)
+    K, lens = _intrinsics(source.path, model, values)
+    return make_camera(source.path, K, lens, (width, height), poses.get(name, pose), name)
 
 
-def _intrinsics(path: Path, model: str, values: Array) -> tuple[Array, Array, str]:
+def _intrinsics(path: Path, model: str, values: Array) -> tuple[Array, Lens]:
     names = _MODELS.get(model)
     if names is None:
         raise unsupported(path, model)
@@ -86,7 +87,7 @@ def _intrinsics(path: Path, model: str, values: Array) -> tuple[Array, Array, st
     order += ["k3", "k4", "k5", "k6"] if model == "FULL_OPENCV" else []
     kind = {"FULL_OPENCV": "rational_polynomial"}.get(model, "equidistant" if "FISHEYE" in model else "plumb_bob")
     distorted = any(key.startswith("k") for key in said) or kind == "equidistant"
-    return K, np.array([said.get(key, 0.0) for key in order] if distorted else []), kind
+    return K, make_lens(path, kind, np.array([said.get(key, 0.0) for key in order] if distorted else []))
 
 
 def _lines(text: str) -> Iterator[str]:

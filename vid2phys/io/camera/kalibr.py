@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid, unsupported
+from vid2phys.io.camera._lens import as_shown, unsupported
+from vid2phys.io.camera._lens_keys import read_lens
+from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
-_MODELS = ("none", "radtan", "plumb_bob", "equidistant", "equi")
 _SAME_TRANSFORM = 1e-3
 
 
@@ -35,25 +36,28 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     name = choose(path, names, camera_name)
     item = data[name]
     projection = str(item.get("camera_model", "pinhole")).lower()
-    model = str(item.get("distortion_model") or "none").lower()
     if projection not in ("pinhole", "omni"):
         raise unsupported(path, projection)
-    if model not in _MODELS or (projection == "omni" and model.startswith("equi")):
-        raise unsupported(path, f"omni with {model}" if projection == "omni" else model)
-    distortion = matrix(path, f"{name}/distortion_coeffs", item.get("distortion_coeffs"))
-    if projection == "omni":  # xi stands before the focal lengths; its distortion is radtan's
-        xi, *four = matrix(path, f"{name}/intrinsics", item["intrinsics"], (5,))
-        distortion, model = np.concatenate([[xi], distortion if len(distortion) else np.zeros(4)]), "omni"
+    xi: dict[str, Any] = {}
+    if projection == "omni":  # xi stands before the focal lengths
+        first, *four = matrix(path, f"{name}/intrinsics", item["intrinsics"], (5,)).tolist()
+        xi = {"xi": first}
     else:
-        four = list(matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)))
+        four = matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)).tolist()
+    K, lens = as_shown(path, item, pinhole(*four), read_lens(path, item | xi))
     size = matrix(path, f"{name}/resolution", item.get("resolution"), (2,))
     pose = _pose(path, data, names, name, poses)
-    return make_camera(path, pinhole(*four), distortion, model, (size[0], size[1]), pose, name)
+    return make_camera(path, K, lens, (size[0], size[1]), pose, name)
 
 
 def _names(data: dict[str, Any]) -> list[str]:
-    found = [str(key) for key, item in data.items() if isinstance(item, dict) and "intrinsics" in item]
+    found = [str(key) for key, item in data.items() if isinstance(item, dict) and _is_row(item.get("intrinsics"))]
     return sorted(found, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
+
+
+def _is_row(value: Any) -> bool:
+    """Whether it is one row of numbers: matrices and mappings are another format's intrinsics."""
+    return value is not None and not isinstance(value, dict) and np.ndim(np.asarray(value, dtype=object)) < 2
 
 
 def _pose(path: str | Path, data: dict[str, Any], names: list[str], name: str, poses: dict[str, Array]) -> Array | None:

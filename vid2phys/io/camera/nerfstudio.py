@@ -13,18 +13,14 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, rigid, unsupported
+from vid2phys.io.camera._lens import as_shown
+from vid2phys.io.camera._lens_keys import read_lens
+from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, rigid
 from vid2phys.types import Array, Camera
 
 _OPENGL_TO_OPENCV = np.diag([1.0, -1.0, -1.0, 1.0])
-_MODELS = {
-    "": "",
-    "OPENCV": "",
-    "PINHOLE": "",
-    "SIMPLE_PINHOLE": "",
-    "PERSPECTIVE": "",
-    "OPENCV_FISHEYE": "equidistant",
-}
+_LIST, _IN_LIST = "distortion_params", ("k1", "k2", "k3", "k4", "p1", "p2")
+_USED = ("frames", "fisheye_crop_radius", _LIST)  # the radius is of a mask
 
 
 def matches(source: Source) -> bool:
@@ -48,18 +44,19 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
             pose = rigid(source.path, f"{name}/transform_matrix", matrix_of_pose) @ _OPENGL_TO_OPENCV
     elif camera_name is not None:
         choose(source.path, [name], camera_name)
-    model = str(data.get("camera_model") or "").upper()
-    if model not in _MODELS:
-        raise unsupported(source.path, str(data["camera_model"]))
     size = (first_of(data, "w", "width"), first_of(data, "h", "height"))
     K = _intrinsics(source, data, size)
-    fisheye = bool(_MODELS[model]) or bool(data.get("is_fisheye"))
-    names = ("k1", "k2", "k3", "k4") if fisheye else ("k1", "k2", "p1", "p2", "k3")
-    distortion = matrix(source.path, "k1 ... k4", [data.get(key) or 0.0 for key in names], (len(names),))
-    if not fisheye and data.get("k4"):
-        raise unsupported(source.path, "OPENCV with k4")
-    kind = "equidistant" if fisheye else "plumb_bob"
-    return make_camera(source.path, K, distortion, kind, size, poses.get(name, pose), name)
+    K, lens = as_shown(source.path, data, K, read_lens(source.path, data | _listed(source, data), used=_USED))
+    return make_camera(source.path, K, lens, size, poses.get(name, pose), name)
+
+
+def _listed(source: Source, data: dict[str, Any]) -> dict[str, float]:
+    """The coefficients of a list, which has nerfstudio's order, by name."""
+    values = matrix(source.path, _LIST, data.get(_LIST)).tolist()
+    if len(values) not in (0, len(_IN_LIST)):
+        got = f"'{_LIST}' in '{source.path}' has {len(values)} numbers"
+        raise InputError(got, ", ".join(_IN_LIST), "give k1 ... under names of their own")
+    return dict(zip(_IN_LIST, values, strict=False))
 
 
 def _intrinsics(source: Source, data: dict[str, Any], size: tuple[Any, Any]) -> Array:

@@ -13,12 +13,30 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pinhole, pose_of, unsupported
+from vid2phys.io.camera._lens import Lens, as_shown, make_lens, unsupported
+from vid2phys.io.camera._lens_keys import read_lens
+from vid2phys.io.camera._parse import (
+    Source,
+    choose,
+    make_camera,
+    matrix,
+    matrix_of,
+    pinhole,
+    pose_of,
+    size_of,
+)
 from vid2phys.types import Array, Camera
 
 _A_STORAGE = "an OpenCV FileStorage (YAML, XML or JSON)"
-_COUNT_MODEL = {0: "plumb_bob", 4: "plumb_bob", 5: "plumb_bob", 8: "rational_polynomial"}
 _PLAIN, _GAMMA, _MU = ("fx", "fy", "cx", "cy"), ("gamma1", "gamma2", "u0", "v0"), ("mu", "mv", "u0", "v0")
+_OF_VINS = (
+    "model_type",
+    "projection_parameters",
+    "distortion_parameters",
+    "mirror_parameters",
+    "fisheye",
+    "fisheye_mask",
+)
 _BROWN = ("k1", "k2", "p1", "p2")
 # camodocal's models: ours, the names of K, and where the coefficients are: (key, names) in our order.
 _CAMODOCAL: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]] = {
@@ -48,9 +66,8 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     path = source.path
     tree = read_tree(path, source.text) if is_storage(source.text) else source.data
     name = choose(path, [str(tree.get("camera_name") or Path(path).stem)], camera_name)
-    K, distortion, model = _intrinsics(path, tree)
-    size = (first_of(tree, "image_width", "width"), first_of(tree, "image_height", "height"))
-    return make_camera(path, K, distortion, model, size, poses.get(name, pose_of(path, tree)), name)
+    K, lens = _vins(path, tree) if tree.get("model_type") is not None else _intrinsics(path, tree)
+    return make_camera(path, K, lens, size_of(path, tree), poses.get(name, pose_of(path, tree)), name)
 
 
 def read_tree(path: str | Path, text: str) -> dict[str, Any]:
@@ -80,38 +97,36 @@ def _value(node: Any) -> Any:
     return node.real() if node.isReal() or node.isInt() else None
 
 
-def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Array, str]:
-    if tree.get("model_type") is not None:
-        return _vins(path, tree)
-    found = first_of(tree, "camera_matrix", "K", "M1", "intrinsic_matrix", "M")
-    if found is None:
+def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
+    K = matrix_of(path, tree, ("camera_matrix", "K", "M1", "intrinsic_matrix", "M"))
+    if K is None:
         remedy = "write the result of cv2.calibrateCamera into it"
         raise InputError(f"'{path}' has no camera matrix", "the key camera_matrix", remedy)
-    K = matrix(path, "camera_matrix", found, (3, 3))
-    coefficients = first_of(tree, "distortion_coefficients", "dist_coeffs", "distortion", "D", "D1")
-    distortion = matrix(path, "distortion_coefficients", coefficients)
-    xi = first_of(tree, "xi")
-    if xi is not None:
-        return K, np.concatenate([matrix(path, "xi", [xi] if np.isscalar(xi) else xi, (1,)), distortion]), "omni"
-    if first_of(tree, "fisheye_model", "fisheye"):
-        return K, distortion, "equidistant"
-    model = first_of(tree, "distortion_model", "camera_model")
-    if model is not None:
-        return K, distortion, str(model)
-    while len(distortion) > 8 and not distortion[8:].any():
-        distortion = distortion[:8]
-    if len(distortion) not in _COUNT_MODEL:
-        raise unsupported(path, f"OpenCV with {len(distortion)} coefficients (thin prism, tilt)")
-    return K, distortion, _COUNT_MODEL[len(distortion)]
+    return as_shown(path, tree, K, read_lens(path, tree, used=("M2", "D2")))  # the second camera of a pair
 
 
-def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Array, str]:
+def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
     name = str(tree["model_type"]).upper()
     if name not in _CAMODOCAL:
         raise unsupported(path, name)
     model, of_K, groups = _CAMODOCAL[name]
     K = pinhole(*_numbers(path, tree, "projection_parameters", of_K))
-    return K, np.concatenate([_numbers(path, tree, key, names) for key, names in groups]), model
+    if read_lens(path, tree, used=_OF_VINS).coefficients.any():
+        got = f"'{path}' has distortion coefficients beside those of {name}"
+        raise InputError(got, "distortion_parameters alone", "keep the right ones")
+    _refuse_more(path, tree, {of_K: "projection_parameters"} | {names: key for key, names in groups})
+    return K, make_lens(path, model, np.concatenate([_numbers(path, tree, key, names) for key, names in groups]))
+
+
+def _refuse_more(path: str | Path, tree: dict[str, Any], used: dict[tuple[str, ...], str]) -> None:
+    """Raises InputError for a number of the lens that its model does not have."""
+    for key in ("distortion_parameters", "mirror_parameters"):
+        data = tree.get(key)
+        known = [name for names, at in used.items() if at == key for name in names]
+        more = [n for n, value in data.items() if n not in known and value] if isinstance(data, dict) else []
+        if more:
+            got = f"'{key}' in '{path}' has {more[0]}, which {tree['model_type']} does not have"
+            raise InputError(got, ", ".join(known) or "none", "check model_type")
 
 
 def _numbers(path: str | Path, tree: dict[str, Any], key: str, names: tuple[str, ...]) -> Array:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vid2phys.errors import InputError
-from vid2phys.io.camera._parse import Source, choose, first_of, make_camera, matrix, pose_of
+from vid2phys.io.camera._lens import as_shown
+from vid2phys.io.camera._lens_keys import read_lens
+from vid2phys.io.camera._parse import Source, choose, first_of, is_matrix, make_camera, matrix_of, pose_of, size_of
 from vid2phys.types import Array, Camera
 
 
@@ -17,21 +19,18 @@ def matches(source: Source) -> bool:
     """A mapping with a camera matrix, and not one of OpenCV's own files."""
     if not isinstance(source.data, dict) or "opencv-matrix" in source.text or "<opencv_storage" in source.text:
         return False
-    return first_of(source.data, "camera_matrix", "K") is not None
+    return is_matrix(first_of(source.data, "camera_matrix", "K"))
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
     """The camera. A missing or empty distortion model means plumb_bob, as in ROS."""
     path, data = source.path, source.data
     name = choose(path, [str(data.get("camera_name") or Path(path).stem)], camera_name)
-    K = matrix(path, "camera_matrix", first_of(data, "camera_matrix", "K"), (3, 3))
-    distortion = matrix(path, "distortion_coefficients", first_of(data, "distortion_coefficients", "D"))
-    model = str(data.get("distortion_model") or "")
-    if not data.get("distortion_model") and len(distortion) == 8:
-        model = "rational_polynomial"
+    K = matrix_of(path, data, ("camera_matrix", "K"))
+    assert K is not None  # matches
     _refuse_binning(path, data)
-    size = (first_of(data, "image_width", "width"), first_of(data, "image_height", "height"))
-    return make_camera(path, K, distortion, model, size, poses.get(name, pose_of(path, data)), name)
+    K, lens = as_shown(path, data, K, read_lens(path, data))
+    return make_camera(path, K, lens, size_of(path, data), poses.get(name, pose_of(path, data)), name)
 
 
 def _refuse_binning(path: str | Path, data: dict[str, Any]) -> None:

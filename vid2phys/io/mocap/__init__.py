@@ -15,7 +15,9 @@ import numpy as np
 
 from vid2phys import plugins
 from vid2phys.errors import InputError, UsageError
+from vid2phys.io.files import require_file
 from vid2phys.io.mocap._poses import A_LOG, ANGLE_UNITS, EULER_ORDERS, LENGTH_UNITS, Asked, read_source
+from vid2phys.io.unsupported import refuse_known
 from vid2phys.rotations import quat_from_rotvec, quat_multiply, rotate
 from vid2phys.types import PoseLog
 
@@ -53,6 +55,7 @@ def load_mocap(
     ):
         if given is not None and given not in known:
             raise UsageError(f"unknown {what} '{given}'", f"one of {', '.join(known)}", "choose what the log has")
+    refuse_known("mocap", require_file(path, A_LOG), A_LOG)  # before it is read: such files are large
     source = read_source(path)
     for name in formats():
         module = importlib.import_module(f"{__name__}.{name}")

@@ -8,10 +8,11 @@ from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
 from vid2phys.risp.networks.model import Model, read_config
+from vid2phys.risp.networks.moves import LARGEST_SCALE, find_move
 from vid2phys.risp.networks.places import model_folders, model_places
 from vid2phys.types import Mesh
 
-LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
+TRAINING_TIME = "about 35 minutes on 2 cores"
 _SAME_SIZE = 1e-3  # as the mesh's own numbers are rounded
 
 
@@ -20,24 +21,28 @@ def find_model(
     explicit: str | Path | None = None,
     *,
     mesh_path: str | Path | None = None,
+    units: str = "m",
+    move: str | None = None,
     system: str = "quadrotor",
     device: str = "cpu",
 ) -> Model:
     """The model trained for this shape, scaled to the mesh, from `explicit` or else the places of `model_places`.
 
-    Raises InputError when the explicit model is for another shape, or when no model fits: then the message is the
-    command that trains one (mesh_path and system only serve that message).
+    Raises InputError when the explicit model is for another shape, or when no model fits. Where the mesh only stands
+    otherwise than the model's, the message is the option that brings it there; else the command that trains a model.
+    mesh_path, units, move and system only serve that message: how the mesh was read.
     """
     signature = geometry_signature(mesh)
-    command = train_command(mesh, mesh_path, system)
+    command = train_command(mesh, mesh_path, system, units, move)
     if explicit is not None:
         folder = Path(explicit)
         distance, scale = _distance(folder, signature)
         if distance > SAME_GEOMETRY:
+            _refuse_moved(mesh, [folder], system, units, move)
             raise InputError(
                 f"the model '{folder}' is for another shape than '{mesh.name}' (off by {distance:.0%} of its size)",
                 f"a model within {SAME_GEOMETRY:.0%}",
-                f"leave --model out, or run `{command}`",
+                f"leave --model out, or {_train(command)}",
             )
         return Model.load(folder, device).scaled(scale)
     ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
@@ -45,8 +50,9 @@ def find_model(
     if fitting:
         _, scale, folder_name = fitting[0] if len(fitting) == 1 else _alike(mesh, fitting)
         return Model.load(folder_name, device).scaled(scale)
+    _refuse_moved(mesh, [Path(folder) for _, _, folder in ranked], system, units, move)
     nearest = f" (the nearest, '{ranked[0][2]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
-    raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", f"run `{command}`")
+    raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", _train(command))
 
 
 def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:
@@ -55,11 +61,35 @@ def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, 
     return min(fitting, key=lambda each: read_config(Path(each[2]))["mesh"].get("painted", False) != painted)
 
 
-def train_command(mesh: Mesh, mesh_path: str | Path | None, system: str) -> str:
+def train_command(
+    mesh: Mesh, mesh_path: str | Path | None, system: str, units: str = "m", move: str | None = None
+) -> str:
     """What to type to get a model for a mesh; no mesh for a system that has one of its own, of its name."""
     own = mesh_path is None and mesh.name == system
     given = "" if own else f"--mesh {mesh_path or mesh.name} "
+    given += "" if units == "m" else f"--mesh-units {units} "
+    given += "" if move is None else f"--mesh-move {move} "
     return f"vid2phys train-risp {given}--system {system} --out models/{mesh.name}"
+
+
+def _train(command: str) -> str:
+    return f"run `{command}` (training takes {TRAINING_TIME})"
+
+
+def _refuse_moved(mesh: Mesh, folders: list[Path], system: str, units: str, move: str | None) -> None:
+    """Raises InputError where the mesh has the shape of a model in other axes, at another origin, in another unit."""
+    found = find_move(mesh, [(folder, signature) for folder in folders if (signature := _rigid_signature(folder))])
+    if found is None:
+        return
+    axes = "for a quadrotor x forward, y left, z up, the origin at its centre of mass" if system == "quadrotor" else ""
+    got = f"no model for the mesh '{mesh.name}' as it stands; {found.words}, it has the shape of '{found.folder}'"
+    expected = "the body's axes, origin and unit" + (f" ({axes})" if axes else "")
+    raise InputError(got, expected, found.remedy(units, move))
+
+
+def _rigid_signature(folder: Path) -> GeometrySignature | None:
+    config = read_config(folder)
+    return GeometrySignature.from_json(config["mesh"]["signature"]) if config.get("kind", "rigid") == "rigid" else None
 
 
 def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]:

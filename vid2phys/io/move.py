@@ -1,0 +1,44 @@
+"""How a mesh is brought to the body's axes and origin: the text of `--mesh-move`, and what it does to points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys.errors import UsageError
+from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.types import Array
+
+_FORM = "steps like x:90 (degrees about x, y or z) or shift:0:0:-0.02 (metres), with commas between"
+_SMALLEST = 1e-12  # what a right angle's sine leaves is taken for zero
+
+
+def parse_move(text: str) -> tuple[Array, Array]:
+    """Return the rotation [3, 3] and the shift [3] m of steps, done one after the other about fixed axes.
+
+    Raises UsageError for anything but such steps.
+    """
+    rotation, shift = np.eye(3), np.zeros(3)
+    for step in text.split(","):
+        name, *numbers = step.strip().lower().split(":")
+        try:
+            values = np.array([float(number) for number in numbers])
+        except ValueError:
+            values = np.full(0, np.nan)
+        if name in ("x", "y", "z") and values.shape == (1,) and np.isfinite(values).all():
+            axis = np.eye(3)["xyz".index(name)]
+            turn = matrix_from_rotvec(np.deg2rad(values[0]) * axis)
+            turn = np.where(np.abs(turn) < _SMALLEST, 0.0, turn)
+            rotation, shift = turn @ rotation, turn @ shift
+        elif name == "shift" and values.shape == (3,) and np.isfinite(values).all():
+            shift = shift + values
+        else:
+            raise UsageError(f"--mesh-move {text}", _FORM, "for example --mesh-move x:90")
+    return rotation, shift
+
+
+def moved(points: Array, move: str | None) -> Array:
+    """Return points [N, 3] m after `move`, the text of the option; None leaves them. Raises UsageError."""
+    if move is None:
+        return points
+    rotation, shift = parse_move(move)
+    return points @ rotation.T + shift

@@ -1,0 +1,128 @@
+"""A mesh of a known shape in other axes, at another origin or in another unit: what brings it to a trained model.
+
+Tried are the 24 rotations that leave axes on axes. The factor follows from the extents and the shift by least squares
+from the support points of both shapes, so that any shift and any factor is found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from vid2phys.io.geometry import (
+    SAME_GEOMETRY,
+    GeometrySignature,
+    geometry_signature,
+    signature_distance,
+    support_directions,
+)
+from vid2phys.io.mesh import UNITS_M
+from vid2phys.io.move import parse_move
+from vid2phys.types import Array, Mesh
+
+LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
+_SAME_UNIT = 0.02  # relative
+# Of two moves that fit almost alike the simpler one is taken.
+_COST_OF_SHIFT, _COST_OF_STEP = 5e-3, 1e-3
+
+
+@dataclass(frozen=True)
+class Move:
+    """What gives a mesh the shape of the model in `folder`. distance: that remains, of its size.
+
+    steps: rotations as (axis, degrees). shift: [3] m after them. factor: by which the mesh is too small; 1 where the
+    model serves its size.
+    """
+
+    folder: Path
+    distance: float
+    steps: tuple[tuple[str, int], ...]
+    shift: Array
+    factor: float
+
+    @property
+    def words(self) -> str:
+        """The move in words."""
+        parts = [f"rotated by {angle} degrees about {axis}" for axis, angle in self.steps]
+        if self.factor != 1.0:
+            parts.insert(0, f"{self.factor:.4g} times as large")
+        if self.shift.any():
+            parts.append(f"shifted by {', '.join(f'{x:g}' for x in self.shift)} m")
+        return ", ".join(parts)
+
+    def remedy(self, units: str, before: str | None) -> str:
+        """What to do. units, before: in which the mesh is read now, and how it is moved already."""
+        sizes = {name: UNITS_M[units] * self.factor / size for name, size in UNITS_M.items()}
+        unit = next((name for name, ratio in sizes.items() if abs(ratio - 1.0) < _SAME_UNIT), None)
+        steps = [*([before] if before else []), *(f"{axis}:{angle}" for axis, angle in self.steps)]
+        if self.shift.any():
+            steps.append("shift:" + ":".join(f"{x:g}" for x in self.shift))
+        options = [f"--mesh-units {unit}"] if unit and unit != units else []
+        options += [f"--mesh-move {','.join(steps)}"] if self.steps or self.shift.any() else []
+        parts = [f"scale the mesh by {self.factor:.4g}"] if unit is None else []
+        parts += [f"add `{' '.join(options)}`"] if options else []
+        return " and ".join(parts)
+
+
+def find_move(mesh: Mesh, models: Iterable[tuple[Path, GeometrySignature]]) -> Move | None:
+    """The simplest move that gives the mesh the shape of one of the models; None where there is none."""
+    known = list(models)
+    found: list[tuple[float, Move]] = []
+    for steps in _rotations():
+        rotation, _ = parse_move(",".join(f"{axis}:{angle}" for axis, angle in steps) or "x:0")
+        turned = replace(mesh, vertices=mesh.vertices @ rotation.T)
+        signature = geometry_signature(turned)
+        for folder, model in known:
+            for shifted in (False, True):
+                move = _move(turned, signature, folder, model, steps, shifted=shifted)
+                if move is not None:
+                    found.append((move.distance + _COST_OF_SHIFT * shifted + _COST_OF_STEP * len(steps), move))
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def _move(
+    mesh: Mesh,
+    signature: GeometrySignature,
+    folder: Path,
+    model: GeometrySignature,
+    steps: tuple[tuple[str, int], ...],
+    *,
+    shifted: bool,
+) -> Move | None:
+    """The move with this rotation, which the mesh has had; None where the shapes differ."""
+    factor = float(np.linalg.norm(model.extents) / np.linalg.norm(signature.extents))
+    if np.abs(factor * signature.extents - model.extents).max() > 2.0 * SAME_GEOMETRY * model.radius:
+        return None  # as `signature_distance` has it: nothing else need be computed
+    shift = np.zeros(3)
+    if shifted:
+        directions = support_directions()
+        ahead = (model.points * directions).sum(axis=1) - factor * _support(mesh.vertices, directions)
+        shift = np.linalg.lstsq(directions, ahead, rcond=None)[0]
+    moved = geometry_signature(replace(mesh, vertices=factor * mesh.vertices + shift))
+    distance = signature_distance(model, moved)
+    if distance > SAME_GEOMETRY:
+        return None
+    if 1.0 / LARGEST_SCALE < factor < LARGEST_SCALE:  # the model serves this size
+        shift, factor = shift / factor, 1.0
+    shift = np.round(shift, 3 - math.floor(math.log10(model.radius))) + 0.0  # no minus zero
+    return Move(folder, distance, steps, shift, factor)
+
+
+def _support(vertices: Array, directions: Array) -> Array:
+    """How far the vertices reach along each direction, [D]."""
+    return np.asarray((vertices @ directions.T).max(axis=0))
+
+
+def _rotations() -> list[tuple[tuple[str, int], ...]]:
+    """The 24 rotations that leave axes on axes, each by the fewest steps."""
+    single = [(axis, angle) for axis, angle in product("xyz", (90, -90, 180))]
+    found: dict[bytes, tuple[tuple[str, int], ...]] = {}
+    for steps in [(), *((step,) for step in single), *product(single, single)]:
+        rotation, _ = parse_move(",".join(f"{axis}:{angle}" for axis, angle in steps) or "x:0")
+        found.setdefault(np.rint(rotation).astype(np.int8).tobytes(), steps)
+    return list(found.values())
