@@ -338,8 +338,7 @@ def _diagnostics(
         "identifiability": lines,
         "notes": ordered(
             [
-                *inputs.known.notes,
-                *inputs.warnings,
+                *inputs.notes,
                 *_quality_notes(tracked),
                 *_branch_notes(ratio),
                 *misfit,
@@ -402,6 +401,6 @@ def lost(inputs: Inputs, tracked: Track) -> Result:
             "rms_px": None,
             "loss": None,
             "iterations": 0,
-            "notes": ordered([*inputs.known.notes, *inputs.warnings]),
+            "notes": ordered(inputs.notes),
         },
     )
