@@ -97,10 +97,10 @@ def identify(
 
     Paths as on the command line; several clips of one body are fitted together, with a camera, a pose and actions that
     are one for all or one a clip. A clip may be a folder or a pattern of images, `fps` a second; `stream`, `from_s` and
-    `to_s` select a part of a clip (`io.video.read_clip`); these four, too, are one for all or one a clip. mesh: None for
-    a system on a known base (a hand, a rod), which has its own; `set_values` and `params` are known values in SI,
-    `fit` names the parameters wanted, `priors` (mean and standard
-    deviation) and `bounds` say what is held of them. `method` is the solver
+    `to_s` select a part of a clip (`io.video.read_clip`); these four, too, are one for all or one a clip. mesh: None
+    for a system on a known base (a hand, a rod), which has its own; `set_values` and `params` are known values in SI,
+    `fit` names the parameters wanted, `priors` (mean and standard deviation) and `bounds` say what is held of them.
+    `method` is the solver
     (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Losses of
     pictures draw the body lit and in its mesh's colours, but for what is named in `without` (shading, texture). Without
     `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
