@@ -1,11 +1,11 @@
 """Interlaced clips: every frame holds two fields, even and odd lines, half a frame interval apart.
 
 Whether a clip is interlaced is read from its pixels, because flags are missing or wrong often. Where something moves,
-a line of the earlier field differs from its neighbours by about half of what the pixel changes in a frame interval,
-and a line of the later field by as much the other way. The slope of that relation is the measure: 1/2 for the top
-field first, -1/2 for the bottom field first, 0 for whole frames. The fields become frames of their own by FFmpeg's
-bwdif. Limits: fields are lines, so a clip that was scaled after recording shows none; a clip in which nothing moves
-stays as it is, which changes nothing.
+the lines of a whole frame fit each other better than they fit lines of the frame before or after. Lines of a woven
+frame fit the neighbouring frame's other field as well: even lines those of the next frame's, odd lines those of the
+last frame's where the top field is first. The fields become frames of their own by FFmpeg's bwdif. Limits: fields are
+lines, so a clip that was scaled after recording shows none; a clip in which nothing moves stays as it is, which changes
+nothing; repeated frames of interlaced clips are not looked for.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 
 Image = NDArray[np.uint8]
 _MOVES = 12  # grey levels between frames: more than noise and the codec make
-_LEAST = 2000  # moving pixels that make the slope sure
-_WOVEN = 0.04  # slope: whole frames stay below 0.005, fields reach 0.1 and more
+_LEAST = 2000  # moving pixels that make the measure sure
+_WOVEN = 0.75  # misfit in a frame over that to the neighbours: whole frames have below 1/2, woven ones about 1
+_ORDER = 1.1  # that ratio in the right order of the fields over that in the wrong one
 _NEAR = 8  # fields that are decoded rather than jumped over
 
 
 @dataclass
 class Combing:
-    """The slope between combing and motion, from successive grey frames.
+    """How well the lines of successive grey frames fit each other where something moves, in grey levels.
 
-    sums: for even and odd lines, the sums of combing times motion and of motion squared; count: moving pixels.
+    inside: misfit of lines to the lines above and below. across: the same with the lines taken from a neighbouring
+    frame, as they fit where the top field is first, and where the bottom field is. count: moving pixels.
     """
 
-    sums: Array = field(default_factory=lambda: np.zeros((2, 2)))
+    inside: float = 0.0
+    across: Array = field(default_factory=lambda: np.zeros(2))
     count: int = 0
 
     def add(self, before: Image, at: Image, after: Image) -> None:
@@ -49,23 +52,21 @@ class Combing:
         moving = np.maximum(cv2.absdiff(at, before), cv2.absdiff(after, at)) > _MOVES
         moving[[0, -1]] = False
         rows, columns = np.nonzero(moving)
-        value = lambda image, offset: image[rows + offset, columns].astype(np.float64)  # noqa: E731
-        combing = value(at, 0) - 0.5 * (value(at, -1) + value(at, 1))
-        motion = 0.5 * (value(after, 0) - value(before, 0))
-        for parity in (0, 1):
-            own = rows % 2 == parity
-            self.sums[parity] += (combing[own] * motion[own]).sum(), (motion[own] ** 2).sum()
+        around = 0.5 * (at[rows - 1, columns].astype(np.float64) + at[rows + 1, columns])
+        misfit = lambda image: np.abs(image[rows, columns] - around)  # noqa: E731
+        earlier, later, even = misfit(before), misfit(after), rows % 2 == 0
+        self.inside += float(misfit(at).sum())
+        self.across += np.where(even, later, earlier).sum(), np.where(even, earlier, later).sum()
         self.count += len(rows)
 
     @property
     def top_first(self) -> bool | None:
         """Whether even lines are the earlier field; None for whole frames and where too little moves."""
-        if self.count < _LEAST or not self.sums[:, 1].all():
+        if self.count < _LEAST:
             return None
-        even, odd = self.sums[:, 0] / self.sums[:, 1]
-        if min(abs(even), abs(odd)) < _WOVEN or even * odd > 0:
-            return None
-        return bool(odd > even)
+        top, bottom = self.inside / self.across
+        sure = max(top, bottom) > _WOVEN and max(top, bottom) > _ORDER * min(top, bottom)
+        return bool(top > bottom) if sure else None
 
 
 class FieldFrames:

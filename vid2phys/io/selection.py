@@ -61,3 +61,9 @@ def between(clip: Clip, from_s: float | None, to_s: float | None) -> Clip:
         lasts = f"times within the clip, {first:.3f} to {last:.3f} s"
         raise InputError(f"{given} {problem} the clip '{clip.name}'", lasts, "in seconds of the clip's clock")
     return clip if len(inside) == len(clip.times_s) else chosen(clip, inside)
+
+
+def until(clip: Clip, to_s: float | None) -> Clip:
+    """Return the clip without the frames after `to_s`."""
+    count = len(clip.times_s) if to_s is None else int(np.sum(clip.times_s <= to_s + _ROUNDING_S))
+    return clip if count == len(clip.times_s) else chosen(clip, np.arange(count))

@@ -18,7 +18,7 @@ from vid2phys.errors import UsageError
 from vid2phys.io.fields import Combing, deinterlaced
 from vid2phys.io.image_sequence import is_sequence, read_sequence
 from vid2phys.io.repeats import Changes, without_repeats
-from vid2phys.io.selection import between
+from vid2phys.io.selection import between, until
 from vid2phys.io.video_frames import stored_clip
 from vid2phys.types import Array, Clip
 
@@ -54,7 +54,7 @@ def read_clip(
     else:
         clip = stored_clip(path, stream)
         clip = clip if fps is None else _at_rate(clip, fps)
-    return between(_as_filmed(between(clip, from_s, to_s)), from_s, to_s)
+    return until(_as_filmed(between(clip, from_s, to_s)), to_s)  # the last frame's second field may be later
 
 
 def _at_rate(clip: Clip, fps: float) -> Clip:
