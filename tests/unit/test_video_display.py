@@ -71,7 +71,7 @@ def test_streams_are_listed_and_chosen(tmp_path: Path) -> None:
     np.testing.assert_allclose(second.times_s, np.arange(6) / 15, atol=2e-3)
     assert difference(list(second.frames)[5], crossing(6)[5][:60, :80]) < 6
     assert read_clip(path, stream=0).notes == ()
-    with pytest.raises(InputError, match="no video stream 2; expected one of 0 .160x120"):
+    with pytest.raises(InputError, match=r"no video stream 2; expected one of 0 \(160x120"):
         read_clip(path, stream=2)
     with pytest.raises(InputError, match="no video stream -1"):
         read_clip(path, stream=-1)

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.notes import warning
+from vid2phys.notes import doubt, warning
 
 if TYPE_CHECKING:
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.solution import Solution
     from vid2phys.types import Array
 
+_FORCES = ("force_x", "force_y", "force_z")
 _LEAST_INTERVALS = 8
-_CONSTANT = 0.1  # of an acceleration, that it may change by in free flight
+_CONSTANT = 0.05  # of an acceleration, that it may change by in free flight
 _SURE = 8.0  # standard deviations of an acceleration, so that it is known to be constant
 _NEAR = 0.1  # of gravity
 _UPRIGHT_DEG = 10.0
-_SAG = 0.1  # radii of the body that a flight is bent by, at least
+_SAG, _SAG_M = 0.5, 0.03  # radii of the body and metres that a flight is bent by: hands swing in shorter arcs
 _ALIKE = 1.2  # largest over smallest rate of the falls in a clip
 _RATES = (24, 25, 30, 48, 50, 60, 90, 100, 120, 200, 240, 480, 960)  # that cameras have
 _AT_RATE = 0.03  # of those
@@ -33,7 +34,9 @@ _AS_ALIKE = 1.2  # largest over smallest rate of the falls in a clip
 _RATES = (24, 25, 30, 48, 50, 60, 90, 100, 120, 200, 240, 480, 960)  # that cameras have
 _AT_RATE = 0.03  # of those
 _SLOW = 1.9  # from this ratio of frame rates on it may be slow motion
-_LONGEST_DELAY_S = 0.06
+_LONGEST_DELAY_S = 0.06  # three standard deviations of what is expected of recorders
+_UNKNOWN = 0.12  # of the weight: a flight with a load that was not modelled has half as much
+_HARDLY_DRIVEN = 0.3  # of the weight: the actions are not those of this motion
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,22 @@ def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) ->
 
     solution: of a fit by smoothing. radius_m: of the body.
     """
-    return (*_fall_notes(problem, solution, radius_m), *_delay_notes(solution))
+    from vid2phys.solvers.problem import DELAY, flies_free
 
-
-def _fall_notes(problem: Problem, solution: Solution, radius_m: float) -> tuple[str, ...]:
-    from vid2phys.solvers.problem import flies_free
-
-    if problem.actions is not None or not flies_free(problem.system) or solution.action_std is None:
+    values = {parameter.name: parameter.value for parameter in solution.parameters}
+    if not values.get("mass") or not values.get("gravity"):
         return ()
+    if problem.actions is not None:
+        unknown = solution.extra.get("force_std", 0.0) / values["gravity"]
+        return action_notes(solution.extra.get(DELAY, 0.0), unknown)
     names = problem.system.action_names
-    forces = [names.index(f"force_{axis}") for axis in "xyz"]
-    mass, gravity = (solution.parameters[name].value for name in ("mass", "gravity"))
+    if not flies_free(problem.system) or solution.action_std is None or not set(_FORCES) <= set(names):
+        return ()
+    forces = [names.index(name) for name in _FORCES]
     times = problem.observation.times_s
-    acceleration = solution.controls[:, forces] / mass - np.array([0.0, 0.0, gravity])
-    found = flights(times, acceleration, solution.action_std[:, forces] / mass, radius_m)
-    return fall_notes(found, gravity, 1.0 / float(np.median(np.diff(times))))
+    acceleration = solution.controls[:, forces] / values["mass"] - np.array([0.0, 0.0, values["gravity"]])
+    found = flights(times, acceleration, solution.action_std[:, forces] / values["mass"], radius_m)
+    return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(times))))
 
 
 def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) -> list[Flight]:
@@ -92,7 +96,7 @@ def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) ->
         mean, spread = acceleration[start:end].mean(axis=0), np.median(std[start:end], axis=0)
         seconds = float(times_s[end] - times_s[start])
         flight = Flight(mean, seconds)
-        bent = flight.size * seconds**2 / 8.0 > _SAG * radius_m
+        bent = flight.size * seconds**2 / 8.0 > max(_SAG * radius_m, _SAG_M)
         if end - start >= _LEAST_INTERVALS and bent and flight.size > _SURE * np.linalg.norm(spread):
             found.append(flight)
             start = end
@@ -107,7 +111,7 @@ def _constant_until(acceleration: Array, std: Array, start: int) -> int:
     for end in range(start, len(acceleration)):
         if end > start:
             mean = total / (end - start)
-            allowed = _CONSTANT * np.linalg.norm(mean) + 2.0 * np.linalg.norm(std[end])
+            allowed = _CONSTANT * np.linalg.norm(mean) + np.linalg.norm(std[end])
             if np.linalg.norm(acceleration[end] - mean) > allowed:
                 return end
         total += acceleration[end]
@@ -144,16 +148,26 @@ def _rate_note(flight: Flight, gravity: float, fps: float) -> str:
     )
 
 
-def _delay_notes(solution: Solution) -> tuple[str, ...]:
-    from vid2phys.solvers.problem import DELAY
+def action_notes(delay_s: float, unknown: float) -> tuple[str, ...]:
+    """Return what recorded actions leave open.
 
-    delay = solution.extra.get(DELAY, 0.0)
-    if abs(delay) < _LONGEST_DELAY_S:
-        return ()
-    when = "later" if delay > 0 else "earlier"
-    return (
-        warning(
-            f"the motion follows the recorded actions best when they act {abs(delay):.2g} s {when}, which is "
-            "implausible: check the clock of the actions (0 at the first frame) and the frame rate (--fps)"
-        ),
-    )
+    delay_s: of the actions, as fitted. unknown: standard deviation of the unknown force beside them over the weight.
+    """
+    notes = []
+    if unknown > _UNKNOWN:
+        say = doubt if unknown > _HARDLY_DRIVEN else warning
+        notes.append(
+            say(
+                f"beside the recorded actions the motion needs an unknown force of {100 * unknown:.0f} % of the "
+                "weight: this looks like a wrong frame rate (--fps), or a wrong clock or units of the actions"
+            )
+        )
+    if abs(delay_s) > _LONGEST_DELAY_S:
+        when = "later" if delay_s > 0 else "earlier"
+        notes.append(
+            warning(
+                f"the motion follows the recorded actions best when they act {abs(delay_s):.2g} s {when}, which is "
+                "implausible: check the clock of the actions (0 at the first frame) and the frame rate (--fps)"
+            )
+        )
+    return tuple(notes)
