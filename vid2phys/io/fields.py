@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Image = NDArray[np.uint8]
 _MOVES = 12  # grey levels between frames: more than noise and the codec make
-_LEAST = 2000  # moving pixels that make the measure sure
+_LEAST = 500  # moving pixels that make the measure sure
 _WOVEN = 0.75  # misfit in a frame over that to the neighbours: whole frames have below 1/2, woven ones about 1
 _ORDER = 1.1  # that ratio in the right order of the fields over that in the wrong one
 _NEAR = 8  # fields that are decoded rather than jumped over

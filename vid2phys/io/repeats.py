@@ -100,7 +100,8 @@ def _difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.
     """How many pixels differ by how many grey levels, [256]."""
     import cv2
 
-    return np.asarray(np.bincount(cv2.absdiff(one, other).ravel(), minlength=_LEVELS), dtype=np.int64)
+    counts = cv2.calcHist([cv2.absdiff(one, other)], [0], None, [_LEVELS], [0, _LEVELS])
+    return np.asarray(counts[:, 0], dtype=np.int64)
 
 
 def _beyond(histograms: NDArray[np.int64], threshold: float) -> Array:

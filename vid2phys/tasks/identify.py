@@ -100,13 +100,12 @@ def identify(
     `to_s` select a part of a clip (`io.video.read_clip`); these four, too, are one for all or one a clip. mesh: None
     for a system on a known base (a hand, a rod), which has its own; `set_values` and `params` are known values in SI,
     `fit` names the parameters wanted, `priors` (mean and standard deviation) and `bounds` say what is held of them.
-    `method` is the solver
-    (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Losses of
-    pictures draw the body lit and in its mesh's colours, but for what is named in `without` (shading, texture). Without
-    `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
-    another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or an earlier run's
-    observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError for
-    anything a user can mend; a fit that fails returns a Result whose status says so.
+    `method` is the solver (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several
+    `starts`. Losses of pictures draw the body lit and in its mesh's colours, but for what is named in `without`
+    (shading, texture). Without `actions` they are fitted, one for each frame interval. `observation` takes the place of
+    the network: keypoints of another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or
+    an earlier run's observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError
+    for anything a user can mend; a fit that fails returns a Result whose status says so.
     """
     options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.run import new_run
