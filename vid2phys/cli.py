@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     help="Physics out of a video: mass, actions and trajectory with intervals, from a clip, a mesh and a camera.",
 )
 
+_T = TypeVar("_T")
 EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 
@@ -70,7 +71,8 @@ def _root(
 def identify(
     context: typer.Context,
     clip: Annotated[
-        list[Path] | None, typer.Argument(help="The video, or several of one body.", show_default=False)
+        list[Path] | None,
+        typer.Argument(help="A video or folder of images, or several of one body.", show_default=False),
     ] = None,
     mesh: MeshOption = None,
     camera: Annotated[
@@ -119,6 +121,17 @@ def identify(
     without: Annotated[
         str, typer.Option("--without", help="What losses of pictures are not to draw: shading,texture.")
     ] = "",
+    from_s: Annotated[
+        list[float] | None, typer.Option("--from", help="Seconds of the clip's clock at which the part to use begins.")
+    ] = None,
+    to_s: Annotated[list[float] | None, typer.Option("--to", help="Seconds at which that part ends.")] = None,
+    fps: Annotated[
+        list[float] | None,
+        typer.Option("--fps", help="Frames a second: of images, or instead of what the video says."),
+    ] = None,
+    stream: Annotated[
+        list[int] | None, typer.Option("--stream", help="Which video stream of the file, from 0.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/identify/TIME).")] = None,
     seed: SeedOption = 0,
     refine: Annotated[
@@ -136,8 +149,10 @@ def identify(
         "bounds": _pairs("--bounds", "..", "mass=0.1..2", bounds),
         "set_values": _assignments("--set", set_), "params": params, "mesh_units": mesh_units,
         "mesh_move": mesh_move, "model": model, "observation": observation, "body_points": body_points,
-        "method": method, "loss": loss, "starts": starts,
-        "without": _names(without), "out": out, "seed": seed, "refine": refine, "overlay": overlay,
+        "method": method, "loss": loss, "starts": starts, "without": _names(without),
+        "from_s": _one_or_all(from_s), "to_s": _one_or_all(to_s),
+        "fps": _one_or_all(fps), "stream": _one_or_all(stream),
+        "out": out, "seed": seed, "refine": refine, "overlay": overlay,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)
@@ -547,9 +562,9 @@ def doctor() -> None:
     print_doctor(run_doctor())
 
 
-def _one_or_all(paths: list[Path] | None) -> Path | list[Path] | None:
+def _one_or_all(values: list[_T] | None) -> _T | list[_T] | None:
     """What was given once as itself, what was given more often as a list."""
-    return paths[0] if paths and len(paths) == 1 else paths or None
+    return values[0] if values and len(values) == 1 else values or None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -82,13 +82,19 @@ class Frames(Protocol):
 
 @dataclass(frozen=True)
 class Clip:
-    """A video: frames and their mid-exposure times [s] from the container, shape [T], strictly increasing."""
+    """A video: frames and their mid-exposure times [s] from the container, shape [T], strictly increasing.
+
+    notes: what was done to the video. whole: the clip of which `frames` are a part, and the index of each of them in
+    it, shape [T]; None for a clip that is used as it is.
+    """
 
     frames: Frames
     times_s: Array
     width: int
     height: int
     name: str = "clip"
+    notes: tuple[str, ...] = ()
+    whole: tuple[Clip, NDArray[np.int64]] | None = None
 
 
 @dataclass(frozen=True)

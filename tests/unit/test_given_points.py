@@ -17,6 +17,7 @@ from vid2phys.io.keypoints import Keypoints, load_keypoints, save_keypoints
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.points import load_body_points, save_body_points
 from vid2phys.io.run import load_observation, save_observation
+from vid2phys.io.selection import chosen
 from vid2phys.io.video import VideoWriter
 from vid2phys.report.alignment import Alignment, apply
 from vid2phys.rotations import angle_between, invert_transform, make_transform, matrix_from_quat, quat_from_matrix
@@ -193,6 +194,23 @@ def test_an_earlier_observation_comes_back_whole(tmp_path: Path, flight: Flight,
         np.testing.assert_array_equal(getattr(again.observation, name), getattr(first.observation, name))
     with pytest.raises(InputError, match="expected those of 'clip', 5 up to"):
         given_track(tmp_path / "o.npz", None, clip_of(TIMES[:5]), camera, body())
+
+
+@pytest.mark.parametrize("column", ["time_s", "frame"])
+def test_a_file_of_the_whole_video_serves_a_part(
+    tmp_path: Path, flight: Flight, points_file: Path, column: str
+) -> None:
+    """Frames that were left out of the clip have their rows all the same; frames are counted in the video."""
+    csv = write_csv(tmp_path / "k.csv", flight.times_s, pixels_of(flight), ",1.0", ",sigma_px")
+    if column == "frame":
+        number = {f"{time:.6f}": str(index) for index, time in enumerate(flight.times_s)}
+        rows = [line.split(",", 1) for line in csv.read_text().splitlines()[1:]]
+        csv.write_text("\n".join(["frame,point,x_px,y_px,sigma_px", *(f"{number[t]},{rest}" for t, rest in rows)]))
+    clip, kept = clip_of(flight.times_s), np.array([3, 4, 6, 9, 10, 11, 12, 13])
+    whole, _ = given_track(csv, points_file, clip, camera_of(flight), body())
+    part, _ = given_track(csv, points_file, chosen(clip, kept), camera_of(flight), body())
+    np.testing.assert_array_equal(part.observation.times_s, flight.times_s[kept])
+    np.testing.assert_array_equal(part.observation.bearings, whole.observation.bearings[kept])
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_broken_files_give_one_line(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=expected) as caught:
             read_clip(tmp_path / f"{name}.mp4")
         assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match="has no image"):
         read_clip(tmp_path)
 
 
@@ -250,12 +250,12 @@ def test_names_with_colons_and_metadata_in_other_encodings(tmp_path: Path, monke
 
 
 def test_chunks_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vid2phys.io import video
+    from vid2phys.io import video_frames
 
     clip = read_clip(write(tmp_path / "a.mp4", gop=20))
     opened: list[Path] = []
-    real = video._open
-    monkeypatch.setattr(video, "_open", lambda path: opened.append(path) or real(path))
+    real = video_frames._open
+    monkeypatch.setattr(video_frames, "_open", lambda *of: opened.append(of[0]) or real(*of))
     order = [index_of(next(clip.frames.at([i]))) for i in (0, 1, 1, 4, 9, 19)]
     assert order == [0, 1, 1, 4, 9, 19]
     assert len(opened) == 2  # once, and once more for the frame that was asked for again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from vid2phys.errors import InputError
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _HASH_BLOCK = 1 << 20
+_COUNTER = re.compile(r"%0?(\d*)d")
+_WILDCARD = re.compile(r"[*?[]")
 
 
 def require_file(path: str | Path, what: str) -> Path:
@@ -140,14 +143,33 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
+def is_pattern(path: Path) -> bool:
+    """Return whether a path stands for several files: %06d or *, ?, [ in its last part, and no file of that name."""
+    return bool(_COUNTER.search(path.name) or _WILDCARD.search(path.name)) and not os.path.exists(path)
+
+
+def matching(pattern: Path) -> list[Path]:
+    """Return the files that a pattern (`is_pattern`) stands for, by name."""
+    counter = _COUNTER.search(pattern.name)
+    if counter is None:
+        found = pattern.parent.glob(pattern.name)
+    else:
+        before, after = pattern.name[: counter.start()], pattern.name[counter.end() :]
+        digits = rf"\d{{{int(counter[1] or 1)},}}"
+        name = re.compile(re.escape(before) + digits + re.escape(after))
+        found = (file for file in pattern.parent.glob("*") if name.fullmatch(file.name))
+    return sorted(file for file in found if file.is_file())
+
+
 def sha256(path: str | Path) -> str:
-    """Hex digest of a file, or of a folder's files (their relative names and contents, in name order)."""
+    """Hex digest of a file, or of the files of a folder or pattern (their names and contents, in name order)."""
     path = Path(path)
     digest = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
-    for file in files:
+    folder = path.parent if is_pattern(path) else path
+    files = matching(path) if is_pattern(path) else [path] if path.is_file() else sorted(path.rglob("*"))
+    for file in (file for file in files if file.is_file()):
         if file != path:
-            digest.update(str(file.relative_to(path)).encode() + b"\0")
+            digest.update(str(file.relative_to(folder)).encode() + b"\0")
         with file.open("rb") as stream:
             while block := stream.read(_HASH_BLOCK):
                 digest.update(block)

@@ -49,6 +49,12 @@ class Keypoints:
     visible: NDArray[np.bool_]
     shared_px: Array | None
 
+    def __getitem__(self, frames: slice | NDArray[np.int64]) -> Keypoints:
+        """Return the keypoints of some of the frames."""
+        covariance = None if self.covariance is None else self.covariance[frames]
+        shared = None if self.shared_px is None else self.shared_px[frames]
+        return Keypoints(self.names, self.pixels[frames], covariance, self.visible[frames], shared)
+
 
 def load_keypoints(
     path: str | Path, names: tuple[str, ...], times_s: Array, size: tuple[int, int], body: str | Path

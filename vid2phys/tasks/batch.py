@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from vid2phys.errors import InputError, UsageError, Vid2PhysError
-from vid2phys.io.files import alone, read_text, write_text
+from vid2phys.io.files import alone, is_pattern, read_text, write_text
 from vid2phys.io.run import read_result, write_json
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.tasks.batch_workers import Ended, Job, on_ray, on_this_machine
@@ -32,7 +32,7 @@ from vid2phys.tasks.config import PATHS, as_yaml, checked, options_of, shortened
 from vid2phys.tasks.progress import Progress, silent
 
 _WHAT = "a YAML file with `clips`, and `defaults` for all of them"
-_ALIASES = {"set": "set_values", "solver": "method"}
+_ALIASES = {"set": "set_values", "solver": "method", "from": "from_s", "to": "to_s"}
 _OUR_OWN = ("jobs", "summary.json", "summary.csv")
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 _OUR_OWN_OPTIONS = ("out",)
@@ -149,13 +149,14 @@ def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
     clip = options.get("clip")
     if not clip or not isinstance(clip, str):
         raise InputError(f"clip {number} of '{path}' names no `clip`", "the path of a video", "add it")
-    name = str(options.pop("name", Path(clip).stem))
+    stem = Path(clip).parent.name if is_pattern(path.parent / clip) else Path(clip).stem
+    name = str(options.pop("name", stem))
     if not _NAME.fullmatch(name) or name in _OUR_OWN:
         raise InputError(f"clip {number} of '{path}' has the name '{name}'", "letters, digits, dots and dashes",
                          "give it a `name` that can be a folder's")  # fmt: skip
     for key in PATHS:
         if isinstance(options.get(key), str):
-            relative = options[key].replace("{stem}", Path(clip).stem)
+            relative = options[key].replace("{stem}", stem)
             options[key] = (path.parent / Path(relative).expanduser()).absolute()
     return Job(name, as_yaml("identify", options), out / "jobs" / f"{name}.yaml", out / name)
 

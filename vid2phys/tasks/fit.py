@@ -9,6 +9,7 @@ import numpy as np
 
 from vid2phys.notes import is_doubtful, ordered, warning
 from vid2phys.tasks.descend import LEFT, descend, keypoint_misfit, report
+from vid2phys.tasks.plausibility import plausibility_notes
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -254,7 +255,9 @@ def conclude(
     if solution.residuals is not None and keypoint_misfit(problem, solution) > LEFT:
         solution = replace(solution, converged=False)
         notes.append(RAN_AWAY)
-    if descent is not None and not descent.has_intervals:
+    if descent is None:
+        notes += plausibility_notes(problem, solution, float(np.linalg.norm(inputs.mesh.vertices, axis=1).max()))
+    elif not descent.has_intervals:
         notes.append(f"the loss '{loss}' has no error model: there are no intervals")
     found = intervals.estimates(
         solution.parameters,
@@ -338,8 +341,7 @@ def _diagnostics(
         "identifiability": lines,
         "notes": ordered(
             [
-                *inputs.known.notes,
-                *inputs.warnings,
+                *inputs.notes,
                 *_quality_notes(tracked),
                 *_branch_notes(ratio),
                 *misfit,
@@ -402,6 +404,6 @@ def lost(inputs: Inputs, tracked: Track) -> Result:
             "rms_px": None,
             "loss": None,
             "iterations": 0,
-            "notes": ordered([*inputs.known.notes, *inputs.warnings]),
+            "notes": ordered(inputs.notes),
         },
     )

@@ -150,9 +150,8 @@ def _result(
         "identifiability": lines,
         "notes": ordered(
             [
-                *inputs.known.notes,
+                *inputs.notes,
                 *([] if inputs.actions else [HELD]),
-                *inputs.warnings,
                 *tracked.notes,
                 *_fit_notes(tracked, solution),
                 *misfit,

@@ -66,7 +66,8 @@ def given_track(
     body = np.array(list(points.values()))
     _check_body_points(body_points, body, mesh)
     size = (clip.width, clip.height)
-    seen = load_keypoints(observation, tuple(points), clip.times_s, size, body_points)
+    whole, frames = clip.whole or (clip, slice(None))  # the file may be of the whole video
+    seen = load_keypoints(observation, tuple(points), whole.times_s, size, body_points)[frames]
     return _of_keypoints(seen, body, clip, camera, observation)
 
 

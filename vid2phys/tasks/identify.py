@@ -15,7 +15,7 @@ from vid2phys.tasks.descend import check_options
 from vid2phys.tasks.fit import LEAST_FRAMES, solve
 from vid2phys.tasks.given_points import check_given, given_track
 from vid2phys.tasks.progress import Progress, silent
-from vid2phys.tasks.several import fit_several, joined, read_several, spread, write_several
+from vid2phys.tasks.several import PART, fit_several, joined, read_several, spread, write_several
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything the user gave, read and checked. model: None where keypoints are given in its place."""
+    """Everything the user gave, read and checked. model: None where keypoints are given in its place.
+
+    warnings: notes of everything but the clip, which has its own.
+    """
 
     clip: Clip
     mesh: Mesh
@@ -41,6 +44,11 @@ class Inputs:
     model: Model | None
     known: Known
     warnings: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of a result is to know of the inputs."""
+        return (*self.known.notes, *self.clip.notes, *self.warnings)
 
     @property
     def network(self) -> Model:
@@ -76,6 +84,10 @@ def identify(
     loss: str = "keypoint",
     starts: int = 1,
     without: tuple[str, ...] = (),
+    fps: float | Sequence[float] | None = None,
+    stream: int | Sequence[int] | None = None,
+    from_s: float | Sequence[float] | None = None,
+    to_s: float | Sequence[float] | None = None,
     out: str | Path | None = None,
     seed: int = 0,
     refine: bool = True,
@@ -85,15 +97,16 @@ def identify(
     """Fit a physical system to a clip and write a run folder.
 
     Paths as on the command line; several clips of one body are fitted together, with a camera, a pose and actions that
-    are one for all or one a clip. mesh: None for a system on a known base (a hand, a rod), which has its own;
-    `set_values` and `params` are known values in SI, `fit` names the parameters wanted, `priors` (mean and standard
-    deviation) and `bounds` say what is held of them. `method` is the solver
-    (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several `starts`. Losses of
-    pictures draw the body lit and in its mesh's colours, but for what is named in `without` (shading, texture). Without
-    `actions` they are fitted, one for each frame interval. `observation` takes the place of the network: keypoints of
-    another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or an earlier run's
-    observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError for
-    anything a user can mend; a fit that fails returns a Result whose status says so.
+    are one for all or one a clip. A clip may be a folder or a pattern of images, `fps` a second; `stream`, `from_s` and
+    `to_s` select a part of a clip (`io.video.read_clip`); these four, too, are one for all or one a clip. mesh: None
+    for a system on a known base (a hand, a rod), which has its own; `set_values` and `params` are known values in SI,
+    `fit` names the parameters wanted, `priors` (mean and standard deviation) and `bounds` say what is held of them.
+    `method` is the solver (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several
+    `starts`. Losses of pictures draw the body lit and in its mesh's colours, but for what is named in `without`
+    (shading, texture). Without `actions` they are fitted, one for each frame interval. `observation` takes the place of
+    the network: keypoints of another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or
+    an earlier run's observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError
+    for anything a user can mend; a fit that fails returns a Result whose status says so.
     """
     options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.run import new_run
@@ -232,7 +245,7 @@ def read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Cam
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.video import read_clip
 
-    clip = read_clip(options["clip"])
+    clip = read_clip(options["clip"], **{name: options.get(name) for name in PART})
     camera = load_camera(options["camera"], options["camera_pose"], size=(clip.width, clip.height))
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
     require_resolution(camera, clip, options["camera"])
@@ -417,4 +430,5 @@ def _input_files(options: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
     plain = {name: options[name] for name in ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")}
     plain["image_size"] = f"{inputs.clip.width}x{inputs.clip.height}"
     plain |= {name: options[name] for name in ("priors", "bounds", "without", "mesh_move") if options.get(name)}
+    plain |= {name: options[name] for name in PART if options.get(name) is not None}
     return paths | {"model": None if inputs.model is None else inputs.model.folder} | plain

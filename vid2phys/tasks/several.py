@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vid2phys.tasks.identify import Inputs
     from vid2phys.types import Result
 
-PER_CLIP = ("camera", "camera_pose", "actions")
+PART = ("fps", "stream", "from_s", "to_s")  # options of `io.video.read_clip`
+PER_CLIP = ("camera", "camera_pose", "actions", *PART)
 
 
 def spread(options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -26,15 +27,15 @@ def spread(options: dict[str, Any]) -> list[dict[str, Any]]:
     clips = _listed(options["clip"])
     each: list[dict[str, Any]] = [{**options, "clip": clip} for clip in clips]
     for name in PER_CLIP:
-        given = _listed(options[name])
+        given = _listed(options.get(name))
         if len(given) not in (1, len(clips)):
-            flag = f"--{name.replace('_', '-')}"
+            flag = f"--{name.removesuffix('_s').replace('_', '-')}"
             raise UsageError(
                 f"{len(clips)} clips and {len(given)} {flag}", f"one {flag}, or one a clip", "in the clips' order"
             )
         for g, one in enumerate(each):
             one[name] = given[g % len(given)]
-    several = {name for name in PER_CLIP if len(_listed(options[name])) > 1}
+    several = {name for name in PER_CLIP if len(_listed(options.get(name))) > 1}
     moving = [name for name in options["fit"] if name == "focal" or name.startswith("camera_")]
     if several & {"camera", "camera_pose"} and moving:
         raise UsageError(

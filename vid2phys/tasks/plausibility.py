@@ -1,0 +1,169 @@
+"""Whether a fitted motion could be real: free fall at the rate of gravity, actions in the clip's clock.
+
+A wrong frame rate scales every acceleration by the square of the ratio, a wrong scale by the ratio. A thrown body
+shows it: the forces that the fit needs are a constant share of the weight for as long as nothing touches the body.
+Limits: accelerations within a tenth of gravity pass, as scales are hardly known better; so 24 and 25 fps look alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vid2phys.notes import doubt, warning
+
+if TYPE_CHECKING:
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers.solution import Solution
+    from vid2phys.types import Array
+
+_FORCES = ("force_x", "force_y", "force_z")
+_LEAST_INTERVALS = 8
+_CONSTANT = 0.05  # of an acceleration, that it may change by in free flight
+_SURE = 8.0  # standard deviations of an acceleration, so that it is known to be constant
+_NEAR = 0.1  # of gravity
+_UPRIGHT_DEG = 10.0
+_SAG, _SAG_M = 0.5, 0.03  # radii of the body and metres that a flight is bent by: hands swing in shorter arcs
+_ALIKE = 1.2  # largest over smallest rate of the falls in a clip
+_RATES = (24, 25, 30, 48, 50, 60, 90, 100, 120, 200, 240, 480, 960)  # that cameras have
+_AT_RATE = 0.03  # of those
+_SLOW = 1.9  # from this ratio of frame rates on it may be slow motion
+_LONGEST_DELAY_S = 0.06  # three standard deviations of what is expected of recorders
+_UNKNOWN = 0.12  # of the weight: a flight with a load that was not modelled has half as much
+_HARDLY_DRIVEN = 0.3  # of the weight: the actions are not those of this motion
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A stretch of constant acceleration. acceleration: [3] m/s^2 in world axes. seconds: its length."""
+
+    acceleration: Array
+    seconds: float
+
+    @property
+    def size(self) -> float:
+        """The acceleration's magnitude, m/s^2."""
+        return float(np.linalg.norm(self.acceleration))
+
+    @property
+    def tilt_deg(self) -> float:
+        """The angle between the acceleration and straight down."""
+        return float(np.degrees(np.arccos(np.clip(-self.acceleration[2] / self.size, -1.0, 1.0))))
+
+    @property
+    def words(self) -> str:
+        """What was seen, as the beginning of a note."""
+        return f"for {self.seconds:.2g} s, while nothing seems to touch it, the body falls at {self.size:.3g} m/s^2"
+
+
+def plausibility_notes(problem: Problem, solution: Solution, radius_m: float) -> tuple[str, ...]:
+    """Return warnings of what looks like a wrong frame rate, scale, vertical or clock of the actions.
+
+    solution: of a fit by smoothing. radius_m: of the body.
+    """
+    from vid2phys.solvers.problem import DELAY, flies_free
+
+    values = {parameter.name: parameter.value for parameter in solution.parameters}
+    if not values.get("mass") or not values.get("gravity"):
+        return ()
+    if problem.actions is not None:
+        unknown = solution.extra.get("force_std", 0.0) / values["gravity"]
+        return action_notes(solution.extra.get(DELAY, 0.0), unknown)
+    names = problem.system.action_names
+    if not flies_free(problem.system) or solution.action_std is None or not set(_FORCES) <= set(names):
+        return ()
+    forces = [names.index(name) for name in _FORCES]
+    times = problem.observation.times_s
+    acceleration = solution.controls[:, forces] / values["mass"] - np.array([0.0, 0.0, values["gravity"]])
+    found = flights(times, acceleration, solution.action_std[:, forces] / values["mass"], radius_m)
+    return fall_notes(found, values["gravity"], 1.0 / float(np.median(np.diff(times))))
+
+
+def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) -> list[Flight]:
+    """Find stretches of constant acceleration that are no rest, each beginning where the one before ends.
+
+    times_s: [F]. acceleration, std: [F - 1, 3] m/s^2, of the intervals.
+    """
+    found, start = [], 0
+    while start < len(acceleration):
+        end = _constant_until(acceleration, std, start)
+        mean, spread = acceleration[start:end].mean(axis=0), np.median(std[start:end], axis=0)
+        seconds = float(times_s[end] - times_s[start])
+        flight = Flight(mean, seconds)
+        bent = flight.size * seconds**2 / 8.0 > max(_SAG * radius_m, _SAG_M)
+        if end - start >= _LEAST_INTERVALS and bent and flight.size > _SURE * np.linalg.norm(spread):
+            found.append(flight)
+            start = end
+        else:
+            start += 1
+    return found
+
+
+def _constant_until(acceleration: Array, std: Array, start: int) -> int:
+    """The first interval after `start` whose acceleration differs from the mean since then."""
+    total = np.zeros(3)
+    for end in range(start, len(acceleration)):
+        if end > start:
+            mean = total / (end - start)
+            allowed = _CONSTANT * np.linalg.norm(mean) + np.linalg.norm(std[end])
+            if np.linalg.norm(acceleration[end] - mean) > allowed:
+                return end
+        total += acceleration[end]
+    return len(acceleration)
+
+
+def fall_notes(found: list[Flight], gravity: float, fps: float) -> tuple[str, ...]:
+    """Return a warning where the stretches of constant acceleration are falls, but not at the rate of gravity.
+
+    Bodies that slide or are moved by hand accelerate in other directions, or at a rate that changes from one stretch to
+    the next: they give no warning.
+    """
+    if any(np.linalg.norm(flight.acceleration + np.array([0.0, 0.0, gravity])) < _NEAR * gravity for flight in found):
+        return ()
+    upright = [flight for flight in found if flight.tilt_deg < _UPRIGHT_DEG]
+    at_rate = [flight for flight in found if abs(flight.size / gravity - 1.0) < _NEAR]
+    sizes = [flight.size for flight in upright]
+    if sizes and max(sizes) < _ALIKE * min(sizes):
+        return (_rate_note(max(upright, key=lambda flight: flight.seconds), gravity, fps),)
+    if at_rate and not upright:
+        flight = max(at_rate, key=lambda flight: flight.seconds)
+        return (warning(f"{flight.words}, {flight.tilt_deg:.0f} degrees off the vertical: check camera_to_world"),)
+    return ()
+
+
+def _rate_note(flight: Flight, gravity: float, fps: float) -> str:
+    share, right = 1.0 - flight.size / gravity, fps * float(np.sqrt(gravity / flight.size))
+    right = next((rate for rate in _RATES if abs(right / rate - 1.0) < _AT_RATE), right)
+    force = f"a constant {'upward' if share > 0 else 'downward'} force of {100 * abs(share):.0f} % of the weight"
+    slow = ", slow motion" if right > _SLOW * fps else ""
+    return warning(
+        f"{flight.words}, {force}: this looks like a wrong frame rate, scale or vertical; at {right:.3g} fps{slow} it "
+        f"would be {gravity:.3g}, the clip has {fps:.3g}; give --fps, or check the mesh's units and camera_to_world"
+    )
+
+
+def action_notes(delay_s: float, unknown: float) -> tuple[str, ...]:
+    """Return what recorded actions leave open.
+
+    delay_s: of the actions, as fitted. unknown: standard deviation of the unknown force beside them over the weight.
+    """
+    notes = []
+    if unknown > _UNKNOWN:
+        say = doubt if unknown > _HARDLY_DRIVEN else warning
+        notes.append(
+            say(
+                f"beside the recorded actions the motion needs an unknown force of {100 * unknown:.0f} % of the "
+                "weight: this looks like a wrong frame rate (--fps), or a wrong clock or units of the actions"
+            )
+        )
+    if abs(delay_s) > _LONGEST_DELAY_S:
+        when = "later" if delay_s > 0 else "earlier"
+        notes.append(
+            warning(
+                f"the motion follows the recorded actions best when they act {abs(delay_s):.2g} s {when}, which is "
+                "implausible: check the clock of the actions (0 at the first frame) and the frame rate (--fps)"
+            )
+        )
+    return tuple(notes)
