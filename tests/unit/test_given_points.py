@@ -154,7 +154,7 @@ def test_poses_and_errors_of_keypoints_without_any(tmp_path: Path, flight: Fligh
     sigma = float(notes[0].split("estimated, ")[1].split()[0])
     assert sigma == pytest.approx(SIGMA_PX, rel=0.08)
     moved = np.sqrt((track.observation.shared_basis**2).mean(axis=(1, 2)))
-    np.testing.assert_allclose(moved * 610.0, SIGMA_PX, rtol=0.1)  # each mode moves the points as far as one errs
+    assert moved.max() * 610.0 < 0.5 * SIGMA_PX  # errors of the points are independent: next to nothing is shared
 
 
 def test_given_errors_are_taken_as_they_are(tmp_path: Path, flight: Flight, points_file: Path) -> None:
