@@ -28,9 +28,10 @@ from vid2phys.types import Array, Camera, Observation
 _FRAMES = 40  # of the clip, that are tried
 _LEAST_POINTS = 4
 _REFUSED = 2.5  # times as good: the reading is the right one
-_DOUBTED = 1.6
+_DOUBTED = 1.35
+_OF_SCALE = 1.25  # times the misfit of a scaled image: its scale is one more number to fit with
 _ALIKE = 1.1  # times the best misfit: readings that explain the points as well
-_MOST_NAMED = 4
+_MOST_NAMED = 5
 _JITTERS = 3.0  # times the points' jitter: misses beyond it are no noise
 _WRONG = 0.15  # of the points' spread in the image: misses beyond it are of another body
 _INACCURATE = 0.03
@@ -60,17 +61,20 @@ def doubts(points: Points, camera: Camera, what: str) -> tuple[str, ...]:
     some = _some(points)
     missed, noise = misfit_px(some, camera), _JITTERS * jitter_px(points)
     spread = _spread_px(some)
-    tried = [(misfit_px(other, camera) / scale, how) for how, other, scale in _readings(some, camera)]
-    best = min(found for found, _ in tried)
+    tried = []
+    for how, other, scale in _readings(some, camera):
+        found = misfit_px(other, camera) / scale
+        tried.append((found if scale == 1.0 else _OF_SCALE * found, found, how))
+    best, fits, _ = min(tried)
     misses = f"they miss by {missed:.2g} px" if np.isfinite(missed) else "most frames have none"
     got = f"no pose of the body explains {what}: {misses}"
+    notes = _outside(points, camera, what)
     if best * _DOUBTED < missed and best < max(noise, _INACCURATE * spread):
-        alike = [how for found, how in tried if found < _ALIKE * best][:_MOST_NAMED]
-        fit = f"they fit to {best:.2g} px with {', or with '.join(alike)}"
+        alike = [how for judged, _, how in tried if judged < _ALIKE * best][:_MOST_NAMED]
+        fit = f"they fit to {fits:.2g} px with {', or with '.join(alike)}"
         if best * _REFUSED < missed:
             raise InputError(got, "pixels with x to the right and y down, each point under its name", fit)
-        return (doubt(f"{got}; {fit}"),)
-    notes = _outside(points, camera, what)
+        return (doubt(f"{got}; {fit}"), *notes)
     if missed > noise and missed > _WRONG * spread:
         tests = (
             "flipped image axes, exchanged names, left-handed body axes and other image sizes explain them no better"

@@ -1,8 +1,8 @@
 """Does a motion capture log show the motion of the run? If not, which option of `vid2phys evaluate` mends it?
 
 Other options are tried, one after another. Two numbers judge a log that was read with them: how far its path is from
-the run's, and how far its turns within 0.3 s are from the run's, each as a share of the run's own. The log's clock, its
-origin, its heading and the place of the marker on the body are free. The vertical axis is not: it has to be the run's.
+the run's, and how far its orientations are, each as a share of what the run's own vary by. The log's clock, its origin,
+its heading and the pose of the marker on the body are free. The vertical axis is not: it has to be the run's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mocap import ANGLE_UNITS, EULER_ORDERS, LENGTH_UNITS
 from vid2phys.notes import warning
 from vid2phys.report.alignment import find_time_offset, interpolate
-from vid2phys.rotations import matrix_from_quat, quat_conjugate, quat_multiply, rotvec_from_quat
+from vid2phys.rotations import angle_between, matrix_from_quat, quat_conjugate, quat_from_rotvec, quat_multiply
 from vid2phys.types import Array, PoseLog
 
 _SUSPECT = 0.3  # share of the run's motion that the log misses
@@ -25,7 +25,6 @@ _EXPLAINED = 0.3  # of that share: what another option leaves
 _UNLIKE = 0.6  # share from which on the log shows another motion
 _LEAST_PATH_M = 0.03  # spread of a path that has a shape
 _LEAST_TURN_RAD = 0.05
-_TURN_S = 0.3
 _SAME_SIZE = 1.3  # times
 _MARKER_M, _PATH_M = 0.1, 0.02  # usual lever arm of a marker, and error of a path
 _ROUNDS = 3
@@ -36,7 +35,10 @@ Read = Callable[[dict[str, Any]], PoseLog]
 
 @dataclass(frozen=True)
 class Misfit:
-    """How far a log is from a run: path and turns as shares of the run's; size: of its path over the run's."""
+    """How far a log is from a run: path and turns as shares of the run's.
+
+    size: of its path, over that of the run's.
+    """
 
     path: float
     turns: float
@@ -57,13 +59,15 @@ def doubts_of_log(
     if max(first.path, first.turns) < _SUSPECT:
         return (warning("the log's world looks turned about the vertical: evaluate with --align world"),)
     if first.path > _SUSPECT:
-        for how, other in _other_paths(log, first.size, read, options):
-            if _misfit(estimate, other).path < _EXPLAINED * first.path:
-                return (warning(how),)
+        tried = [(_misfit(estimate, other).path, how) for how, other in _other_paths(log, first.size, read, options)]
+        left, how = min(tried)
+        if left < _EXPLAINED * first.path:
+            return (warning(how),)
     if first.turns > _SUSPECT:
-        for how, other in _other_turns(log, read, options):
-            if _misfit(estimate, other).turns < _EXPLAINED * first.turns:
-                return (warning(how),)
+        tried = [(_misfit(estimate, other).turns, how) for how, other in _other_turns(log, read, options)]
+        left, how = min(tried)
+        if left < _EXPLAINED * first.turns:
+            return (warning(how),)
     if max(first.path, first.turns) > _UNLIKE:
         return (
             warning("the log does not show the motion of the run: is it of this clip and body, and is the run good?"),
@@ -76,15 +80,16 @@ def misfit(estimate: PoseLog, log: PoseLog, offset_s: float) -> Misfit:
     places, quats, seen = interpolate(log, estimate.times_s + offset_s)
     if seen.sum() < 3:
         return Misfit(np.inf, np.inf, 1.0)
-    run = _centred(estimate.positions_m[seen])
+    run, ours, theirs = _centred(estimate.positions_m[seen]), estimate.orientation_quat_wxyz[seen], quats[seen]
     spread, size = _rms(run), _rms(_centred(places[seen]))
-    path = _rms(_off(run, places[seen], matrix_from_quat(quats[seen])))
-    ours, theirs = (_turns(estimate.times_s[seen], each[seen]) for each in (estimate.orientation_quat_wxyz, quats))
-    turned, turns = _rms(ours), _rms(ours - _best_turned(theirs, ours))
+    off, heading = _off(run, places[seen], matrix_from_quat(theirs))
+    moves = spread > _LEAST_PATH_M
+    turned = quat_multiply(quat_from_rotvec(np.array([0.0, 0.0, heading if moves else 0.0])), theirs)
+    varies = _varying(ours)
     return Misfit(
-        path / spread if spread > _LEAST_PATH_M else 0.0,
-        turns / turned if turned > _LEAST_TURN_RAD else 0.0,
-        size / spread if spread > _LEAST_PATH_M else 1.0,
+        _rms(off) / spread if moves else 0.0,
+        _varying(quat_multiply(quat_conjugate(turned), ours)) / varies if varies > _LEAST_TURN_RAD else 0.0,
+        size / spread if moves else 1.0,
     )
 
 
@@ -96,21 +101,19 @@ def _misfit(estimate: PoseLog, log: PoseLog) -> Misfit:
         return Misfit(np.inf, np.inf, 1.0)
 
 
-def _off(run: Array, places: Array, rotation: Array) -> Array:
-    """Return what is left of a run's path [T, 3] by the log's, [T, 3], in the best heading, for the best marker.
+def _off(run: Array, places: Array, rotation: Array) -> tuple[Array, float]:
+    """Return what the log's path [T, 3] leaves of the run's, [T, 3], in the best heading, and that heading.
 
-    rotation: [T, 3, 3] of the log's body.
+    rotation: [T, 3, 3] of the log's body, whose marker is where it fits best. heading: rad, about the vertical, to the run's world.
     """
     other, arms = _centred(places), rotation - rotation.mean(axis=0)
     marker, weight = np.zeros(3), (_PATH_M / _MARKER_M) ** 2 * np.eye(3)
     for _ in range(_ROUNDS):
         moved = other + arms @ marker
-        heading = np.angle(((run[:, 0] + 1j * run[:, 1]) * (moved[:, 0] - 1j * moved[:, 1])).sum())
-        cosine, sine = np.cos(heading), np.sin(heading)
-        turn = np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
-        left = run @ turn - other  # in the log's world
+        heading = float(np.angle(((run[:, 0] + 1j * run[:, 1]) * (moved[:, 0] - 1j * moved[:, 1])).sum()))
+        left = run @ matrix_from_quat(quat_from_rotvec(np.array([0.0, 0.0, heading]))) - other  # in the log's world
         marker = np.linalg.solve(np.einsum("tij,tik->jk", arms, arms) + weight, np.einsum("tij,ti->j", arms, left))
-    return np.asarray(left - arms @ marker)
+    return np.asarray(left - arms @ marker), heading
 
 
 def _centred(path: Array) -> Array:
@@ -118,20 +121,13 @@ def _centred(path: Array) -> Array:
 
 
 def _rms(path: Array) -> float:
-    return float(np.sqrt((path**2).sum(axis=1).mean())) if len(path) else 0.0
+    return float(np.sqrt((path**2).sum(axis=1).mean()))
 
 
-def _turns(times_s: Array, quats: Array) -> Array:
-    """Return how the body turns within `_TURN_S`, rotation vectors in its axes [N, 3] rad, whatever the world."""
-    later = np.searchsorted(times_s, times_s + _TURN_S)
-    first = np.flatnonzero(later < len(times_s))
-    return rotvec_from_quat(quat_multiply(quat_conjugate(quats[first]), quats[later[first]]))
-
-
-def _best_turned(vectors: Array, target: Array) -> Array:
-    """Return vectors [N, 3] in the axes in which they are nearest to the target (Kabsch 1976)."""
-    u, _, vt = np.linalg.svd(target.T @ vectors)
-    return np.asarray(vectors @ (u @ np.diag([1.0, 1.0, np.linalg.det(u @ vt)]) @ vt).T)
+def _varying(quats: Array) -> float:
+    """Return how far orientations [T, 4] are from their mean, rad: zero for a constant difference."""
+    mean = np.linalg.eigh(quats.T @ quats)[1][:, -1]  # Markley et al. 2007
+    return float(np.sqrt(np.mean(angle_between(quats, mean) ** 2)))
 
 
 def _other_paths(log: PoseLog, size: float, read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:

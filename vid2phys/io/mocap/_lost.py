@@ -51,7 +51,7 @@ def _held(log: PoseLog, rows: NDArray[np.int64]) -> Rows:
     lost = np.zeros(len(log.times_s), dtype=bool)
     poses = np.column_stack([log.positions_m, log.orientation_quat_wxyz])[rows]
     same = np.append((poses[1:] == poses[:-1]).all(axis=1), False)
-    usual = len(rows) / max(np.count_nonzero(~same), 1)  # rows that a pose lasts: more than one in a slow tracker's log
+    usual = len(rows) / max(int((~same).sum()), 1)  # rows that a pose lasts: more than one in a slow tracker's log
     least = max(_LEAST_HELD, _LONGER * usual)
     for start, end in _runs(same):  # the poses from start to end, inclusive, are the same
         if start > 0 and end - start + 1 >= least and _jumps(log, int(rows[end]), rows[end + 1 :]):
