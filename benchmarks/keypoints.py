@@ -3,9 +3,8 @@
     python -m benchmarks.keypoints [--seeds N] [--markdown]
 
 Six points of the sample's quadrotor are projected along its motion capture and made wrong in known ways. The files say
-nothing of their errors. Columns: the position error of OpenCV's solvePnP frame by frame and that of `identify`
-(root mean square over frames and seeds), the share of pose coordinates within their 95 % interval, and the largest error
-of the mass.
+nothing of their errors. Columns: the position errors of OpenCV's solvePnP frame by frame and of `identify` (root mean
+square over frames and seeds), the share of pose coordinates within their 95 % interval, the largest error of the mass.
 """
 
 from __future__ import annotations

@@ -10,12 +10,17 @@ import pytest
 from tests.flight import POINTS, Flight, fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
 from vid2phys.errors import InputError
+from vid2phys.io.camera import load_camera
+from vid2phys.io.mesh import load_mesh
 from vid2phys.io.points import save_body_points
+from vid2phys.io.video import read_clip
 from vid2phys.notes import Severity, is_doubtful, severity_of
 from vid2phys.tasks.given_doubts import Points, doubts, doubts_of_motion
 from vid2phys.tasks.given_points import given_track
 from vid2phys.types import Array, Camera, Observation
 
+CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"
 FEW = np.array([[0.12, 0.0, 0.01], [0.08, 0.09, 0.02], [0.08, -0.09, 0.02], [-0.08, 0.09, 0.02], [-0.08, -0.09, 0.02],
                 [0.0, 0.0, -0.04]])  # fmt: skip
 FEW_NAMES = ("nose", "fl", "fr", "rl", "rr", "low")
@@ -141,3 +146,17 @@ def test_places_in_a_larger_unit_are_refused(tmp_path: Path, flight: Flight) -> 
     csv = write_csv(tmp_path / "k.csv", flight.times_s, pixels_of(flight))
     with pytest.raises(InputError, match=r"within 0\.000.* m of the body's origin.*check axes and units"):
         given_track(csv, tmp_path / "body.csv", clip_of(flight.times_s), camera_of(flight), body())
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="../shared is not there")
+def test_the_cases() -> None:
+    """The sample's points with y from the bottom are refused; those with independent errors are taken as they are."""
+    clip, camera = read_clip(SAMPLE / "clip.mp4"), load_camera(SAMPLE / "camera.yaml")
+    mesh = load_mesh(SAMPLE / "quad.obj", "m")
+    flipped, good = CASES / "keypoints_y_up", CASES / "independent_points"
+    with pytest.raises(InputError, match=r"miss by 1\.4 px.*fit to 0\.31 px with y counted from the bottom"):
+        given_track(flipped / "yflip.csv", flipped / "body.csv", clip, camera, mesh)
+    track, notes = given_track(good / "glob.csv", good / "body.csv", clip, camera, mesh)
+    assert len(notes) == 1
+    assert "estimated, 0.3 px a point and up to 0.0" in notes[0]
+    assert track.tracked.all()

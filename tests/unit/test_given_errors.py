@@ -81,6 +81,15 @@ def test_few_frames_keep_the_usual_shared_error(tmp_path: Path, flight: Flight) 
     np.testing.assert_allclose(shared_px(seen), 0.5, rtol=0.3)
 
 
+def test_gaps_and_a_clip_that_stops_for_long_are_no_obstacle(tmp_path: Path, flight: Flight) -> None:
+    """Blocks end at gaps; a body that was away for a minute has moved, which is no error."""
+    late = np.where(np.arange(len(flight.times_s)) < 30, 0.0, 60.0)
+    kept = np.r_[0:12, 15:30, 30:45, 47 : len(flight.times_s)]
+    apart = replace(flight, times_s=(flight.times_s + late)[kept], states=flight.states[kept])
+    noise = np.random.default_rng(6).normal(0.0, 0.4, (len(kept), len(POINTS), 2))
+    assert shared_px(observed(tmp_path, apart, noise)[0]).max() < 0.25
+
+
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 def test_poses_are_near_and_their_intervals_hold(tmp_path: Path, flight: Flight, shared: float) -> None:
     rng = np.random.default_rng(5)

@@ -259,3 +259,17 @@ def test_mass_from_keypoints_of_the_sample(tmp_path: Path) -> None:
     assert written["inputs"]["observation"]["path"].endswith("k.csv")
     assert "model" not in written["inputs"]
     assert load_observation(folder / "observation.npz").times_s.shape == (SECOND,)
+
+
+def test_points_of_another_body_end_as_doubtful(tmp_path: Path) -> None:
+    write_sample_keypoints(tmp_path)
+    other = np.random.default_rng(8).uniform(-0.12, 0.12, POINTS.shape)
+    save_body_points(dict(zip(NAMES, other, strict=True)), tmp_path / "body.csv")
+    result, folder = identify(
+        *(tmp_path / "clip.mp4", SAMPLE / "quad.obj", SAMPLE / "camera.yaml"), actions=SAMPLE / "actions.csv",
+        fit=("mass",), observation=tmp_path / "k.csv", body_points=tmp_path / "body.csv", overlay=False,
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert result.status.key in ("doubtful", "not_converged", "lost")
+    assert "no pose of the body explains the points of 'k.csv'" in result.diagnostics["notes"][0]
+    assert json.loads((folder / "result.json").read_text())["status"] == result.status.key

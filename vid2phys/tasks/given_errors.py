@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.indices import evenly
 from vid2phys.rotations import (
     matrix_from_quat,
     quat_conjugate,
@@ -42,6 +43,8 @@ _LASTS_SPREAD = 0.7  # of the logarithm of its correlation time, about `LASTS_S`
 _BLOCK = 60  # frames
 _MOST_BLOCKS = 10
 _LEAST_FRAMES = 12
+_GAP = 8.0  # steps between frames: a block ends there
+_ROUNDING = 1e-13
 _STEP_S = 1.0 / 40.0  # frames closer than this are thinned out, so that a block lasts
 _SMOOTH_S = 0.2  # over which poses are smoothed: much of a shared error is gone, and the body has turned little
 _JERKS = np.logspace(-6.0, 4.0, 11)  # of the motion, relative to what would move a frame by its independent error
@@ -134,22 +137,17 @@ def _estimated(track: Track, unit: Array) -> tuple[Array, Array] | None:
 
     None where too few frames have a pose.
     """
-    frames = np.flatnonzero(track.tracked)
-    step_s = float(np.median(np.diff(track.observation.times_s)))
-    frames = frames[:: max(1, int(_STEP_S / step_s))]
-    if len(frames) < _LEAST_FRAMES:
+    blocks, times_s = _blocks(track), track.observation.times_s
+    if not blocks:
         return None
     values, variance, to_values = _series(track)
-    count = max(1, round(len(frames) / _BLOCK))
-    blocks = np.array_split(frames, count)
-    blocks = [blocks[i] for i in np.unique(np.linspace(0, count - 1, _MOST_BLOCKS).astype(int))]
     lasting = np.log(_CORRELATION_S / LASTS_S) / _LASTS_SPREAD
     log_prior = -0.5 * (lasting[:, None] ** 2 + (_SIZES / _USUAL) ** 2)
     size, correlation_s = np.zeros(6), np.zeros(6)
     for mode in range(6):
         log_likelihood = sum(
             _log_likelihood(
-                track.observation.times_s[block],
+                times_s[block],
                 values[block, mode],
                 variance[block, mode],
                 unit[block, mode] * to_values[block, mode],
@@ -162,6 +160,20 @@ def _estimated(track: Track, unit: Array) -> tuple[Array, Array] | None:
         correlation_s[mode] = _CORRELATION_S[likeliest]
         size[mode] = np.sqrt((posterior[likeliest] @ _SIZES**2) / posterior[likeliest].sum())
     return size, correlation_s
+
+
+def _blocks(track: Track) -> list[NDArray[np.int64]]:
+    """Return frames with a pose, in blocks without long gaps."""
+    frames, times_s = np.flatnonzero(track.tracked), track.observation.times_s
+    if len(frames) < _LEAST_FRAMES:
+        return []
+    step_s = float(np.median(np.diff(times_s[frames])))
+    frames = frames[:: max(1, int(_STEP_S / step_s))]
+    gaps = np.flatnonzero(np.diff(times_s[frames]) > _GAP * max(step_s, _STEP_S)) + 1
+    parts = np.split(frames, gaps)
+    blocks = [block for part in parts for block in np.array_split(part, max(1, round(len(part) / _BLOCK)))]
+    blocks = [block for block in blocks if len(block) >= _LEAST_FRAMES]
+    return [blocks[i] for i in evenly(len(blocks), _MOST_BLOCKS)]
 
 
 def _series(track: Track) -> tuple[Array, Array, Array]:
@@ -208,7 +220,9 @@ def _log_likelihood(times_s: Array, values: Array, variance: Array, unit: Array)
     seen = rest.T @ values
     noise = rest.T @ (variance[:, None] * rest)
     jerks = _JERKS * np.median(variance) / np.median(np.diff(times_s)) ** 5
-    motion = jerks[:, None, None, None] * (rest.T @ _white_jerk(elapsed) @ rest)
+    wandering = rest.T @ _white_jerk(elapsed) @ rest
+    wandering += _ROUNDING * np.trace(wandering) * np.eye(len(seen))
+    motion = jerks[:, None, None, None] * wandering
     apart = np.abs(elapsed[:, None] - elapsed)
     bordered = np.zeros((len(_JERKS), len(_SIZES), len(seen) + 1, len(seen) + 1))
     bordered[..., -1, :-1] = seen  # so the factor's last row holds the whitened values

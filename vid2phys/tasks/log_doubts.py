@@ -104,7 +104,8 @@ def _misfit(estimate: PoseLog, log: PoseLog) -> Misfit:
 def _off(run: Array, places: Array, rotation: Array) -> tuple[Array, float]:
     """Return what the log's path [T, 3] leaves of the run's, [T, 3], in the best heading, and that heading.
 
-    rotation: [T, 3, 3] of the log's body, whose marker is where it fits best. heading: rad, about the vertical, to the run's world.
+    rotation: [T, 3, 3] of the log's body, whose marker is put where it fits best. The heading, in rad, turns the log's
+    world about the vertical into the run's.
     """
     other, arms = _centred(places), rotation - rotation.mean(axis=0)
     marker, weight = np.zeros(3), (_PATH_M / _MARKER_M) ** 2 * np.eye(3)
