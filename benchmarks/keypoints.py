@@ -26,6 +26,7 @@ from vid2phys.io.mocap import load_mocap
 from vid2phys.io.points import save_body_points
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
+from vid2phys.risp.tracking.geometry import pose_modes
 from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
 from vid2phys.tasks.evaluate import evaluate
 from vid2phys.tasks.identify import identify
@@ -80,20 +81,28 @@ def errors(made: Scene, seed: int) -> Iterator[tuple[str, Array]]:
     rng, shape = np.random.default_rng(seed), made.pixels.shape
     yield "0.3 px independent", rng.normal(0.0, 0.3, shape)
     yield "1 px independent", rng.normal(0.0, 1.0, shape)
-    shared = lasting(rng, made.times_s)[:, None]
-    yield f"0.3 px independent, 1 px shared for {LASTS_S:g} s", rng.normal(0.0, 0.3, shape) + shared
+    shift = lasting(rng, made.times_s, 2)[:, None]
+    yield f"0.3 px independent, a shift of 1 px shared for {LASTS_S:g} s", rng.normal(0.0, 0.3, shape) + shift
     outliers = np.where(rng.random(shape[:2])[..., None] < 0.05, rng.normal(0.0, 20.0, shape), 0.0)
     yield "0.3 px independent, 5 % off by 20 px", rng.normal(0.0, 0.3, shape) + outliers
     yield "heavy tails: 0.3 px, Student's t with 3 degrees", 0.3 * rng.standard_t(3.0, shape)
+    focal = np.sqrt(made.camera.K[0, 0] * made.camera.K[1, 1])
+    modes = focal * pose_modes(made.poses[:, :3, :3], made.poses[:, :3, 3], np.array(list(POINTS.values())))
+    modes /= np.sqrt((modes**2).sum(axis=2, keepdims=True).mean(axis=1, keepdims=True) / 2.0)
+    shared = np.einsum("tkir,tr->tki", modes, lasting(rng, made.times_s, 6))
+    yield (
+        f"0.3 px independent, shift, turn and scale of 1 px each for {LASTS_S:g} s",
+        rng.normal(0.0, 0.3, shape) + shared,
+    )
 
 
-def lasting(rng: np.random.Generator, times_s: Array) -> Array:
-    """A shift of unit variance in x and y that is forgotten within `LASTS_S`, [T, 2]."""
-    values = np.zeros((len(times_s), 2))
-    values[0] = rng.normal(size=2)
+def lasting(rng: np.random.Generator, times_s: Array, count: int) -> Array:
+    """Numbers of unit variance that are forgotten within `LASTS_S`, [T, count]."""
+    values = np.zeros((len(times_s), count))
+    values[0] = rng.normal(size=count)
     for k, step_s in enumerate(np.diff(times_s), start=1):
         kept = np.exp(-step_s / LASTS_S)
-        values[k] = kept * values[k - 1] + np.sqrt(1.0 - kept**2) * rng.normal(size=2)
+        values[k] = kept * values[k - 1] + np.sqrt(1.0 - kept**2) * rng.normal(size=count)
     return values
 
 

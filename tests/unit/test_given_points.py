@@ -263,13 +263,15 @@ def test_mass_from_keypoints_of_the_sample(tmp_path: Path) -> None:
 
 def test_points_of_another_body_end_as_doubtful(tmp_path: Path) -> None:
     write_sample_keypoints(tmp_path)
-    other = np.random.default_rng(8).uniform(-0.12, 0.12, POINTS.shape)
-    save_body_points(dict(zip(NAMES, other, strict=True)), tmp_path / "body.csv")
+    other = dict(zip(NAMES, POINTS * [1.0, 0.3, 1.0], strict=True))  # narrower
+    save_body_points(other, tmp_path / "body.csv")
+    lines = [line.rsplit(",", 2)[0] for line in (tmp_path / "k.csv").read_text().splitlines()]  # no errors are stated
+    (tmp_path / "k.csv").write_text("\n".join(lines) + "\n")
     result, folder = identify(
         *(tmp_path / "clip.mp4", SAMPLE / "quad.obj", SAMPLE / "camera.yaml"), actions=SAMPLE / "actions.csv",
         fit=("mass",), observation=tmp_path / "k.csv", body_points=tmp_path / "body.csv", overlay=False,
         out=tmp_path / "run",
     )  # fmt: skip
-    assert result.status.key in ("doubtful", "not_converged", "lost")
+    assert result.status.key == "doubtful"
     assert "no pose of the body explains the points of 'k.csv'" in result.diagnostics["notes"][0]
     assert json.loads((folder / "result.json").read_text())["status"] == result.status.key
