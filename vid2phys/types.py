@@ -247,12 +247,16 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class PoseLog:
-    """Poses of a tracked body. positions_m [T, 3]; orientation_quat_wxyz [T, 4], body to world; gaps are NaN."""
+    """Poses of a tracked body. positions_m [T, 3]; orientation_quat_wxyz [T, 4], body to world; gaps are NaN.
+
+    lost: number of rows of the log that are gaps, by what they hold, in words.
+    """
 
     times_s: Array
     positions_m: Array
     orientation_quat_wxyz: Array
     name: str = "body"
+    lost: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,16 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, to_json, write_json
 from vid2phys.io.yaml_files import read_yaml
+from vid2phys.notes import ordered, warning
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
 from vid2phys.report.metrics import Turns, summarize, turns_of
+from vid2phys.tasks.log_doubts import doubts_of_log
 from vid2phys.types import Array, PoseLog, Trajectory
 
 ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
 _MIN_FRAMES = 5
+_BETTER = 5.0  # times: another alignment is named
+_NEAR_M = 0.03
 _NUMBERS = (
     "position_rmse_m",
     "lateral_rmse_m",
@@ -66,6 +70,7 @@ def evaluate(
 
     align: `time` aligns the clocks alone; `marker` also the marker frame with the body's, `world` also the worlds.
     body ... angle_units: what the log leaves open (see `load_mocap`).
+    Rows in which the tracker had lost the body are skipped and counted; notes name options that fit the log better.
     Writes metrics.json and evaluation.png into the run's folder and returns the metrics (schema vid2phys.metrics/1)
     and the folder. Raises InputError when the logs do not overlap in time, or when the marker transform is asked for
     and the body turned by less than 20 degrees.
@@ -76,7 +81,14 @@ def evaluate(
         raise UsageError(
             f"'{folder}' is a fit of several clips", "the folder of one", f"for example {folder / 'clip_1'}"
         )
-    log = load_mocap(mocap, body, units, up_axis=up_axis, euler=euler, angle_units=angle_units)
+    options: dict[str, Any] = {
+        "body": body,
+        "units": units,
+        "up_axis": up_axis,
+        "euler": euler,
+        "angle_units": angle_units,
+    }
+    log = load_mocap(mocap, **options)
     estimate = load_run(folder)
     offset = find_time_offset(estimate.poses, log, world=asked == ALIGNMENTS["world"])
     _require_overlap(estimate, log, offset)
@@ -91,7 +103,14 @@ def evaluate(
             columns[name] = _refused(name, offset, estimate, str(error))
             continue
         columns[name] = _column(name, estimate, log, alignments[name])
-    metrics = to_json({"schema": "vid2phys.metrics/1", **columns.pop(asked), "also": columns})
+    notes = doubts_of_log(estimate.poses, log, offset, lambda changed: load_mocap(mocap, **changed), options)
+    notes = notes or _better_alignment(asked, columns)
+    of_log = {
+        "log_rows": len(log.times_s),
+        "log_rows_lost": sum(log.lost.values()),
+        "notes": ordered([*_lost(log), *notes]),
+    }
+    metrics = to_json({"schema": "vid2phys.metrics/1", **columns.pop(asked), **of_log, "also": columns})
     write_json(folder / "metrics.json", metrics)
     if plots:
         from vid2phys.report.evaluation_plots import plot_evaluation
@@ -99,6 +118,25 @@ def evaluate(
         truths = {name: apply(alignment, log, estimate.poses.times_s) for name, alignment in alignments.items()}
         plot_evaluation(folder / "evaluation.png", estimate.poses, truths, asked, estimate.camera_position)
     return metrics, folder
+
+
+def _lost(log: PoseLog) -> list[str]:
+    """Return a note on the rows in which the tracker had lost the body."""
+    if not log.lost:
+        return []
+    parts = ", ".join(f"{count} {what}" for what, count in log.lost.items())
+    return [f"{sum(log.lost.values())} of {len(log.times_s)} rows of the log are lost and skipped: {parts}"]
+
+
+def _better_alignment(asked: str, columns: dict[str, dict[str, Any]]) -> tuple[str, ...]:
+    """Return a note that names another alignment, where the log fits far better with it."""
+    found = {name: column["position_rmse_m"] for name, column in columns.items() if "refused" not in column}
+    for option, name in ALIGNMENTS.items():
+        if name in found and found[name] < found[asked] / _BETTER and found[asked] > _NEAR_M:
+            numbers = f"{1e3 * found[name]:.1f} mm instead of {1e3 * found[asked]:.1f} mm"
+            frames = "its world is not the camera's" if option == "world" else "its marker is not at the body's origin"
+            return (warning(f"with --align {option} the log fits to {numbers}: {frames}"),)
+    return ()
 
 
 def load_run(folder: Path) -> RunPoses:

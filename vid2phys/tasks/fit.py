@@ -330,6 +330,7 @@ def _diagnostics(
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
     from vid2phys.solvers.whiteness import whiteness
+    from vid2phys.tasks.given_doubts import doubts_of_motion
 
     judged = None if solution.residuals is None else whiteness(solution.residuals)
     misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
@@ -344,6 +345,7 @@ def _diagnostics(
                 *inputs.notes,
                 *_quality_notes(tracked),
                 *_branch_notes(ratio),
+                *(doubts_of_motion(problem.observation, residual) if inputs.model is None else ()),
                 *misfit,
                 *notes,
             ]

@@ -1,10 +1,8 @@
 """Keypoints given in place of RISP's readings: of another tracker (CSV), or of an earlier run (observation.npz).
 
 The error model of another tracker is what its file says: a covariance for each point, independent of all others, and an
-error that all points of a frame share, since trackers see a whole body a little wrong and go on doing so. The shared
-error is one of the six ways in which a pose can be wrong, each of which moves the points by `shared_px` (root mean
-square) and is forgotten within `_LASTS_S` by the clock of turning (`risp/calibration/clock.py`). Both levels are fitted
-as those of RISP are: the points' from what the motion leaves over, the shared one never below what is stated.
+error that all points of a frame share, since trackers see a whole body a little wrong and go on doing so. What the file
+does not say is estimated (`given_errors`). Points that fit no pose of the body are found beforehand (`given_doubts`).
 """
 
 from __future__ import annotations
@@ -25,12 +23,11 @@ if TYPE_CHECKING:
     from vid2phys.types import Array, Camera, Clip, Mesh, Observation
 
 _LEAST_POINTS = 4
-_LASTS_S = 0.2  # correlation time of the shared error, by the clock of a body that turns
 _MODES = 6
+_UNITS = "check axes and units: millimetres are named x_mm, y_mm, z_mm"
+_TINY = 0.02  # radii of the mesh: points that all lie within are in another unit
 _ABOUT = 1.5  # radii of the mesh within which its points lie
 _FLAT = 1e-3  # of their spread: points closer to a line than this show no turn about it
-_LEAST_PX = 0.05  # of an estimated standard deviation
-_CHI2_MEDIAN = 1.386  # of two degrees of freedom
 _SAME_S = 1e-3
 
 
@@ -100,11 +97,19 @@ def _of_earlier_run(path: str | Path, clip: Clip) -> Observation:
 def _of_keypoints(
     seen: Keypoints, body: Array, clip: Clip, camera: Camera, path: str | Path
 ) -> tuple[Track, tuple[str, ...]]:
+    """The track and notes. Raises InputError for too few points, and for points that a common mistake explains."""
     from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
+    from vid2phys.tasks.given_doubts import Points, doubts
+    from vid2phys.tasks.given_errors import LASTS_S, point_error, with_shared_error
     from vid2phys.types import Observation
 
     bearings = pixels_to_bearings(camera, seen.pixels)
     visible = seen.visible & np.isfinite(bearings).all(axis=-1)  # beyond what the lens model covers
+    most = int(visible.sum(axis=1).max())
+    if most < _LEAST_POINTS:
+        raise InputError(f"'{path}' has at most {most} points in a frame", f"{_LEAST_POINTS} or more", "track more")
+    name = Path(path).name
+    notes = doubts(Points(seen.pixels, visible, body, seen.names), camera, f"the points of '{name}'")
     bearings = np.where(visible[..., None], bearings, 0.0)
     from_pixels = np.linalg.inv(bearing_jacobian_to_pixels(camera, bearings))
     in_pixels = np.broadcast_to(np.eye(2), (*visible.shape, 2, 2)) if seen.covariance is None else seen.covariance
@@ -113,23 +118,24 @@ def _of_keypoints(
         bearings,
         from_pixels @ in_pixels @ np.swapaxes(from_pixels, -1, -2),
         np.zeros((*visible.shape, 2, _MODES)),
-        np.full(_MODES, _LASTS_S),
+        np.full(_MODES, LASTS_S),
         visible,
         body,
     )
-    if visible.sum(axis=1).max() < _LEAST_POINTS:
-        most = int(visible.sum(axis=1).max())
-        raise InputError(f"'{path}' has at most {most} points in a frame", f"{_LEAST_POINTS} or more", "track more")
-    track, notes = _track(first).clocked(), []
+    track, estimated = _track(first).clocked(), []
     if seen.covariance is None:
-        scale = _misfit(track)
-        notes.append(f"'{Path(path).name}' says nothing of its errors: estimated, {scale:.2g} px a point")
+        scale = point_error(track)
+        estimated.append(f"{scale:.2g} px a point")
         track = _track(replace(first, covariance=scale**2 * first.covariance)).clocked()
-    covariance = track.observation.covariance
     focal = float(np.sqrt(camera.K[0, 0] * camera.K[1, 1]))
-    shared = _typical(covariance, visible) if seen.shared_px is None else seen.shared_px / focal
-    basis = _shared_basis(track, shared)
-    return replace(track, observation=replace(track.observation, shared_basis=basis)), tuple(notes)
+    track = with_shared_error(track, None if seen.shared_px is None else seen.shared_px / focal)
+    if seen.shared_px is None:
+        share = focal * float(np.sqrt((track.observation.shared_basis**2).mean(axis=(0, 1, 2)).max()))
+        estimated.append(f"up to {share:.1g} px that all points of a frame share")
+    said = "nothing of its errors" if seen.covariance is None else "nothing of what a frame's points share"
+    if estimated:
+        notes = (*notes, f"'{name}' says {said}: estimated, {' and '.join(estimated)}")
+    return track, notes
 
 
 def _track(seen: Observation) -> Track:
@@ -171,46 +177,6 @@ def _spread(poses: Pose, frames: NDArray[np.int64], count: int) -> Pose:
     return Pose(**{f.name: put(getattr(poses, f.name)) for f in fields(Pose)})
 
 
-def _misfit(track: Track) -> float:
-    """By how much more than one standard deviation points are off their frame's pose, of which they took up six
-    numbers: robust, by the median."""
-    from vid2phys.risp.tracking.geometry import project_points
-
-    seen, frames = track.observation, np.flatnonzero(track.tracked)
-    predicted = project_points(track.poses.rotation[frames], track.poses.translation[frames], seen.points_body)
-    whitener = np.linalg.inv(np.linalg.cholesky(seen.covariance[frames]))
-    residual = (whitener @ (seen.bearings[frames] - predicted)[..., None])[..., 0]
-    squared = (residual**2).sum(axis=-1)
-    count = 2.0 * seen.visible[frames].sum(axis=1)
-    freedom = np.maximum((count - 6.0) / count, 0.1)[:, None]
-    visible = seen.visible[frames]
-    return max(_LEAST_PX, float(np.sqrt(np.median((squared / freedom)[visible]) / _CHI2_MEDIAN)))
-
-
-def _typical(covariance: Array, visible: NDArray[np.bool_]) -> Array:
-    """The standard deviation of one point of each frame, a coordinate, [T]; the clip's where none is seen."""
-    variance = 0.5 * np.trace(covariance, axis1=-2, axis2=-1)
-    overall = float(np.median(variance[visible]))
-    count = visible.sum(axis=1)
-    mean = (variance * visible).sum(axis=1) / np.maximum(count, 1)
-    return np.sqrt(np.where(count > 0, mean, overall))
-
-
-def _shared_basis(track: Track, shared: Array) -> Array:
-    """The six ways a pose can be wrong, each moving the points by `shared` [T] (root mean square), [T, K, 2, 6].
-
-    Frames with too few points for a pose have those of the nearest one that has it.
-    """
-    from vid2phys.indices import nearest
-    from vid2phys.risp.tracking.geometry import pose_modes
-
-    frames = np.flatnonzero(track.tracked)
-    poses = track.poses[frames[nearest(len(track.tracked), frames)]]
-    modes = pose_modes(poses.rotation, poses.translation, track.observation.points_body)
-    size = np.sqrt((modes**2).sum(axis=2).mean(axis=1) / 2.0)  # a coordinate, [T, 6]
-    return np.asarray(modes / np.maximum(size, 1e-12)[:, None, None, :] * shared[:, None, None, None])
-
-
 def _check_body_points(path: str | Path, points: Array, mesh: Mesh) -> None:
     if len(points) < _LEAST_POINTS:
         raise InputError(f"'{path}' has {len(points)} points", f"{_LEAST_POINTS} or more", "name more points")
@@ -221,4 +187,7 @@ def _check_body_points(path: str | Path, points: Array, mesh: Mesh) -> None:
     farthest = float(np.linalg.norm(points, axis=1).max())
     if farthest > _ABOUT * radius:
         got = f"a point of '{path}' is {farthest:.3g} m from the body's origin"
-        raise InputError(got, f"points of the mesh, which reaches to {radius:.3g} m", "check axes and units")
+        raise InputError(got, f"points of the mesh, which reaches to {radius:.3g} m", _UNITS)
+    if farthest < _TINY * radius:
+        got = f"all points of '{path}' are within {farthest:.3g} m of the body's origin"
+        raise InputError(got, f"points of the mesh, which reaches to {radius:.3g} m", _UNITS)

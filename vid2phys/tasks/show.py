@@ -93,14 +93,15 @@ def print_metrics(metrics: dict[str, object], folder: Path, *, as_json: bool = F
     also = metrics["also"]
     assert isinstance(also, dict)
     columns = {str(metrics["alignment"]): metrics, **also}
-    names = [name for name in metrics if name not in ("schema", "also", "alignment", "frames")]
-    names = [name for name in names if not isinstance(metrics[name], dict)]
+    hidden = ("schema", "also", "alignment", "frames", "log_rows", "log_rows_lost", "notes")
+    names = [name for name in metrics if name not in hidden and not isinstance(metrics[name], dict)]
     rows = [[name, *(_cell(column, name) for column in columns.values())] for name in names]
     print_table(("metric", *columns), rows)
     for alignment, column in columns.items():
         if "refused" in column:
             print(f"{alignment}: {column['refused']}")
     print(f"frames: {metrics['frames']}")
+    _print_notes(metrics["notes"])
     print(f"metrics: {folder / 'metrics.json'}")
 
 

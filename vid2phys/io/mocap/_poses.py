@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import Source
+from vid2phys.io.mocap._lost import FAR_M, lost_rows
 from vid2phys.io.table import require_increasing
 from vid2phys.types import Array, PoseLog
 
@@ -19,8 +20,8 @@ ANGLE_UNITS = {"deg": np.pi / 180.0, "rad": 1.0}
 # Capital letters: about the body's own axes, one after the other; small ones: about fixed axes. Or a rotation vector.
 EULER_ORDERS = (*("".join(axes) for letters in ("XYZ", "xyz") for axes in permutations(letters)), "rotvec")
 A_LOG = "a motion capture log (Motive CSV, Vicon CSV, C3D, TUM, EuRoC, or CSV with time, position and rotation columns)"
-_LARGEST_M = 100.0  # of a capture volume; beyond it the unit is most likely another
 _NORM_TOLERANCE = 0.05
+_NO_ROTATION = 1e-6  # length of a quaternion of zeros
 _LARGEST_FILE = 1 << 28  # bytes
 _NAMES_TOLD = 24
 
@@ -93,26 +94,34 @@ def choose_body(path: str | Path, names: list[str], wanted: str | None, what: st
 def make_log(
     path: str | Path, times_s: Array, positions_m: Array, quat_wxyz: Array, row_of: NDArray[np.int64], name: str
 ) -> PoseLog:
-    """A checked PoseLog; a pose with any blank or NaN is a gap, and so is one of nothing but zeros.
+    """A checked PoseLog: rows without a pose, or in which the tracker had lost the body, are gaps and counted.
 
-    row_of: [T] rows of the file, for the errors.
+    row_of: [T] rows of the file, for the errors. Raises InputError for a log without any pose, times that do not
+    increase, quaternions that are none, and places too far away.
     """
     if not len(times_s):
         raise InputError(f"'{path}' has no rows", "at least one pose", "export the take again")
     require_increasing(path, times_s, row_of)
-    numbers = np.hstack([positions_m, quat_wxyz])
-    seen: NDArray[np.bool_] = np.isfinite(numbers).all(axis=1) & (numbers != 0.0).any(axis=1)
+    norms: Array = np.linalg.norm(quat_wxyz, axis=1)
+    seen: NDArray[np.bool_] = np.isfinite(positions_m).all(axis=1) & np.isfinite(norms) & (norms > _NO_ROTATION)
+    lost = {"without a pose": ~seen} if not seen.all() else {}
     if not seen.any():
         raise InputError(f"body '{name}' in '{path}' has no pose at all", "at least one", "choose another body or take")
-    norms: Array = np.linalg.norm(quat_wxyz, axis=1)
     bad = np.flatnonzero(seen & (np.abs(norms - 1.0) > _NORM_TOLERANCE))
     if len(bad):
         got = f"row {row_of[bad[0]]} of '{path}' has a quaternion of length {norms[bad[0]]:.3g}"
         raise InputError(got, "unit quaternions", "check the order of the columns")
+    quats = quat_wxyz / np.where(seen, norms, 1.0)[:, None]
+    kept = np.flatnonzero(seen)
+    for what, rows in lost_rows(PoseLog(times_s[kept], positions_m[kept], quats[kept])).items():
+        lost[what] = np.zeros(len(times_s), dtype=bool)
+        lost[what][kept] = rows
+        seen &= ~lost[what]
     largest = float(np.abs(positions_m[seen]).max())
-    if largest > _LARGEST_M:
-        remedy = "if the log is in millimetres give --mocap-units mm"
-        raise InputError(f"'{path}' has positions up to {largest:.4g} m", f"at most {_LARGEST_M:g} m", remedy)
+    if largest > FAR_M:
+        remedy = "if the log is in millimetres give --mocap-units mm, in centimetres cm"
+        raise InputError(f"'{path}' has positions up to {largest:.4g} m", f"at most {FAR_M:g} m", remedy)
     positions = np.where(seen[:, None], positions_m, np.nan)
-    orientation = np.where(seen[:, None], quat_wxyz / np.where(seen, norms, 1.0)[:, None], np.nan)
-    return PoseLog(times_s, positions, orientation, name)
+    orientation = np.where(seen[:, None], quats, np.nan)
+    counts = {what: int(rows.sum()) for what, rows in lost.items()}
+    return PoseLog(times_s, positions, orientation, name, counts)
