@@ -91,6 +91,7 @@ def _recording(system: System, path: Path, std: dict[str, float]) -> Recording:
     """A recording by a trajectory CSV, of which some states may be missing. Raises InputError and UsageError."""
     from vid2phys.io.recordings import load_trajectory
     from vid2phys.solvers.recorded import Recording
+    from vid2phys.solvers.recorded_start import first_state
 
     table = load_trajectory(path)
     columns = [name for name in table.state_names if name in system.state_names]
@@ -103,9 +104,9 @@ def _recording(system: System, path: Path, std: dict[str, float]) -> Recording:
     seen = np.full((len(table.times_s), len(system.state_names)), np.nan)
     for name in columns:
         seen[:, system.state_names.index(name)] = table.states[:, table.state_names.index(name)]
-    start = np.where(np.isfinite(seen[0]), seen[0], system.rest_state())
     jitter = _jitter(system, seen)
     given = np.array([std.get(name, float(j)) for name, j in zip(system.tangent_names, jitter, strict=True)])
+    start = first_state(system, table.times_s, seen, jitter, system.rest_state())
     return Recording(table.times_s, seen, given, start, controls=_controls(system, table))
 
 
