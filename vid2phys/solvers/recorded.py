@@ -19,7 +19,7 @@ from scipy.stats import t as student_t
 from vid2phys.engine.system import System
 from vid2phys.notes import Note, doubt, warning
 from vid2phys.solvers import arrow, intervals
-from vid2phys.solvers.recorded_descent import Clock, Descent, search
+from vid2phys.solvers.recorded_descent import Descent, Limits, search
 from vid2phys.solvers.recorded_model import (
     Normal,
     Setup,
@@ -87,12 +87,12 @@ def fit(
     Raises UsageError for unknown names, InputError for recordings that do not fit the system or are too short.
     """
     setup = set_up(system, parameters, tuple(recordings), names, offsets, max_step_s)
-    clock = Clock(most_seconds)
-    found = search(setup, iterations, clock)
+    limits = Limits(setup, most_seconds)
+    found = search(setup, iterations, limits)
     notes = []
     if found.failed:
         notes.append(doubt(f"{found.unexplained:.0%} of the motion is left unexplained: the values are probably wrong"))
-    if clock.over and (found.failed or not found.converged):
+    if limits.over and (found.failed or not found.converged):
         notes.append(warning(f"the fit was stopped after {most_seconds:g} s: the values are the best so far"))
     return _solution(setup, found, notes)
 

@@ -1,9 +1,9 @@
 """The descent of a fit to recordings, what it is tried from, and when it is given up.
 
 Levenberg and Marquardt's steps over a horizon that grows from a tenth of the recordings to all. Where that ends in a
-fit that leaves much of the motion unexplained, the fit begins again: the recordings are cut into short pieces, each with
-a first state of its own, whose parameters are then those to begin with (multiple shooting: Bock, "Recent advances in
-parameter identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
+fit that leaves much of the motion unexplained, the fit begins again. The recordings are cut into short pieces, each
+with a first state of its own, whose parameters are then those to begin with (multiple shooting: Bock, "Recent advances
+in parameter identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
 
 Limits: what is tried takes time, of which there is a limit; it is kept to within one rollout of all neighbours.
 """
@@ -30,7 +30,7 @@ from vid2phys.solvers.recorded_model import (
     residuals_of,
     scale_of,
     set_up,
-    steps_of,
+    substeps_of,
 )
 from vid2phys.solvers.recorded_start import first_state, reference_state
 from vid2phys.types import Array, Parameters
@@ -40,17 +40,23 @@ _PIECE_SHARES = (0.1, 0.25)
 _LEAST_PIECE = 12  # frames: a parabola at its begin, and as much again
 _ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
 _MOST_DAMPING = 1e8
-_MOST_STEPS = 50_000  # of integration, one after the other in a rollout: half a second
+_MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a second
+_STIFFER = 4  # times as many steps as the first parameters take are tried in any case
 _UNEXPLAINED = 0.05  # share of the motion that is left, from which on a fit is taken to have failed
 _NOISY = 3.0  # misfit up to which what is left may be noise
 _FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # of parameters on a logarithmic scale, for pieces
 
 
-class Clock:
-    """The time a fit may take."""
+class Limits:
+    """What a fit may take: seconds in all, and steps of integration an interval.
 
-    def __init__(self, most_seconds: float) -> None:
+    Parameters that are too stiff are not tried: a rollout would take too long.
+    """
+
+    def __init__(self, setup: Setup, most_seconds: float) -> None:
         self._end = time.monotonic() + most_seconds
+        first = substeps_of(setup, [setup.first_point], setup.longest)
+        self.substeps = max(_STIFFER * first, _MOST_STEPS // setup.longest)
 
     @property
     def over(self) -> bool:
@@ -77,25 +83,25 @@ class Descent:
         return not np.isfinite(self.misfit) or (self.misfit > _NOISY and self.unexplained > _UNEXPLAINED)
 
 
-def search(setup: Setup, iterations: int, clock: Clock) -> Descent:
+def search(setup: Setup, iterations: int, limits: Limits) -> Descent:
     """Return the best of the descents from the first point and, as long as none explains the motion, from pieces."""
-    best = _growing(setup, setup.first_point, iterations, clock)
-    for first in _guesses(setup, iterations, clock) if best.failed else ():
-        found = _growing(setup, first, iterations, clock)
+    best = _growing(setup, setup.first_point, iterations, limits)
+    for first in _guesses(setup, iterations, limits) if best.failed else ():
+        found = _growing(setup, first, iterations, limits)
         used = best.iterations + found.iterations
         best = replace(min(best, found, key=lambda each: each.misfit), iterations=used)
-        if not best.failed or clock.over:
+        if not best.failed or limits.over:
             break
     return best
 
 
-def _growing(setup: Setup, point: Point, iterations: int, clock: Clock) -> Descent:
+def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Descent:
     """Descend over a growing part of the recordings."""
     used, converged = 0, False
     for share, gain in (*((share, _ROUGH) for share in _SHARES), (1.0, _FINE)):
         frames = min(setup.longest, max(LEAST_FRAMES, int(np.ceil(share * setup.longest))))
         try:
-            point, steps, converged = _descend(setup, point, frames, gain, iterations, clock)
+            point, steps, converged = _descend(setup, point, frames, gain, iterations, limits)
         except SimulationError:  # the longer horizon is beyond what the engine can compute from there
             converged = False
             break
@@ -104,17 +110,17 @@ def _growing(setup: Setup, point: Point, iterations: int, clock: Clock) -> Desce
     return Descent(point, misfit, unexplained, used, converged)
 
 
-def _guesses(setup: Setup, iterations: int, clock: Clock) -> Iterator[Point]:
+def _guesses(setup: Setup, iterations: int, limits: Limits) -> Iterator[Point]:
     """Yield first points whose parameters explain short pieces of the recordings."""
     if any(recording.points_body is not None for recording in setup.recordings):
         return
     for factor in _FACTORS:
         parameters, zeros = _scaled(setup.parameters, factor), np.zeros(len(setup.offsets))
         for share in _PIECE_SHARES:
-            if clock.over:
+            if limits.over:
                 return
             pieces = _pieces(setup, share, parameters)
-            point, _, _ = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, clock)
+            point, _, _ = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits)
             parameters = pieces.values(point.theta)
         yield replace(setup.first_point, theta=np.concatenate([parameters.free_vector(), zeros]))
 
@@ -172,28 +178,27 @@ def _moved(setup: Setup, recording: Recording) -> Array:
 
 
 def _descend(
-    setup: Setup, point: Point, frames: int, least_gain: float, iterations: int, clock: Clock
+    setup: Setup, point: Point, frames: int, least_gain: float, iterations: int, limits: Limits
 ) -> tuple[Point, int, bool]:
-    """Return the lowest point found over the first `frames`, the iterations, and whether the descent ended by itself."""
+    """Return the lowest point found over the first `frames`, the iterations, and whether the descent came to an end."""
     residuals = residuals_of(setup, [point], frames)[1]
     scale = scale_of(residuals)
-    most_steps = max(_MOST_STEPS, 2 * steps_of(setup, [point], frames))
     damping, cost = 1e-3, cost_of(setup, point, residuals, scale)
     for iteration in range(iterations):
-        if clock.over:
+        if limits.over:
             return point, iteration, False
         normal = linearized(setup, point, frames, scale)
         while True:
             candidate, hoped = _step(setup, point, normal, damping)
             if hoped < 0.1 * least_gain * max(1.0, cost):
                 return point, iteration + 1, True
-            new_cost = _safe_cost(setup, candidate, frames, scale, most_steps)
+            new_cost = _safe_cost(setup, candidate, frames, scale, limits)
             if new_cost <= cost:
                 break
             damping *= 10.0
             if damping > _MOST_DAMPING:
                 return point, iteration + 1, True
-            if clock.over:
+            if limits.over:
                 return point, iteration + 1, False
         gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
         if gain < least_gain * max(1.0, cost):
@@ -219,9 +224,9 @@ def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[P
     return Point(theta, point.starts + moved), hoped
 
 
-def _safe_cost(setup: Setup, point: Point, frames: int, scale: float, most_steps: int) -> float:
-    """Return the cost, infinite for what cannot be computed or would take more than `most_steps` of integration."""
-    if steps_of(setup, [point], frames) > most_steps:
+def _safe_cost(setup: Setup, point: Point, frames: int, scale: float, limits: Limits) -> float:
+    """Return the cost, infinite for what cannot be computed or is too stiff."""
+    if substeps_of(setup, [point], frames) > limits.substeps:
         return np.inf
     try:
         found = cost_of(setup, point, residuals_of(setup, [point], frames)[1], scale)

@@ -169,18 +169,13 @@ def _first_state(system: System, recording: Recording) -> Array:
     raise InputError("a recording whose first state was not seen", "a first state", "give Recording(start=...)")
 
 
-def steps_of(setup: Setup, points: Sequence[Point], frames: int) -> int:
-    """Return how many steps of integration a rollout of `frames` takes, one after the other."""
-    rows = np.array([setup.values(point.theta).vector for point in points])
-    return (frames - 1) * _substeps(setup, rows, setup.dt_s[:, : frames - 1])
-
-
-def _substeps(setup: Setup, rows: Array, dt_s: Array) -> int:
-    """Return the steps of each interval: as short as the stiffest row [*, P] of parameters wants them."""
+def substeps_of(setup: Setup, points: Sequence[Point], frames: int) -> int:
+    """Return the steps of each interval in rollouts of `frames`: as short as the stiffest parameters want them."""
+    rows = np.unique([setup.values(point.theta).vector for point in points], axis=0)
     longest = setup.max_step_s
     if check_scheme(setup.system, None, 1) != "implicit_euler":
-        longest = min(longest, *(_STABLE * setup.system.longest_step_s(row) for row in np.unique(rows, axis=0)))
-    return max(1, int(np.ceil(dt_s.max() / longest - 1e-6)))
+        longest = min(longest, *(_STABLE * setup.system.longest_step_s(row) for row in rows))
+    return max(1, int(np.ceil(setup.dt_s[:, : frames - 1].max() / longest - 1e-6)))
 
 
 def rollouts(setup: Setup, points: Sequence[Point], frames: int) -> Array:
@@ -192,7 +187,7 @@ def rollouts(setup: Setup, points: Sequence[Point], frames: int) -> Array:
     starts = setup.system.retract(setup.starts, tangents).reshape(many * count, -1)
     dt_s = np.tile(setup.dt_s[:, : frames - 1], (many, 1))
     controls = np.tile(setup.controls[:, : frames - 1], (many, 1, 1))
-    substeps = _substeps(setup, rows, dt_s)
+    substeps = substeps_of(setup, points, frames)
     states = simulate(setup.system, starts, controls, np.repeat(rows, count, axis=0), dt_s, substeps=substeps)
     return states.reshape(many, count, frames, -1)
 
