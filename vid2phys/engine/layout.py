@@ -24,8 +24,23 @@ def rates(names: tuple[str, ...]) -> NDArray[np.int64]:
 
 def angles(names: tuple[str, ...]) -> NDArray[np.int64]:
     """Return the indices of the names that are angles in rad."""
-    return np.flatnonzero([(match := _COORDINATE.fullmatch(name)) is not None and match["unit"] == "rad"
-                           for name in names])  # fmt: skip
+    return np.flatnonzero([_without_place(name).endswith("_rad") for name in names])
+
+
+def turning(names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the indices of the names that are angles in rad or their rates in rad/s."""
+    return np.flatnonzero([_without_place(name).endswith(("_rad", "_rad_s")) for name in names])
+
+
+def quaternions(names: tuple[str, ...]) -> list[list[int]]:
+    """Return where the quaternions are in a state, four indices each."""
+    first = [i for i, name in enumerate(names) if "quat_w" in name]
+    return [list(range(i, i + 4)) for i in first]
+
+
+def _without_place(name: str) -> str:
+    """Return a name without the vertex or point that it is of."""
+    return name.partition(" of ")[0]
 
 
 def _rate_names(name: str) -> list[str]:

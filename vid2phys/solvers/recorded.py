@@ -93,7 +93,7 @@ def fit(
     if found.failed:
         notes.append(doubt(f"{found.unexplained:.0%} of the motion is left unexplained: the values are probably wrong"))
     if limits.over and (found.failed or not found.converged):
-        notes.append(warning(f"the fit was stopped after {most_seconds:g} s: the values are the best so far"))
+        notes.append(warning(f"the fit was stopped after {most_seconds:.3g} s: the values are the best so far"))
     return _solution(setup, found, notes)
 
 
