@@ -13,6 +13,7 @@ NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt fr
 REMEDY = "give one of them with --set"
 _INVOLVED = 1e-3  # part of a unit direction
 _SPELLED_OUT, _SHOWN = 6, 3  # parameters of a direction that are named with their powers; of more, how many are named
+_OFF = 0.02  # by how much a power may be off
 WEAK_STD = 1.0  # in solver coordinates (natural logarithm): wider than a factor e either way says nothing
 SETTLES = {
     "mass": "mass does not show in free flight: give recorded --actions, or a clip with contact",
@@ -159,19 +160,32 @@ def _crowded(names: list[str], ways: int) -> str:
 def _combination(involved: list[tuple[str, float]], parameters: Parameters | None) -> str:
     names = [name for name, _ in involved]
     remedy = _remedy(names)
-    relative = [_relative(name, change, parameters) for name, change in involved]
-    if not np.isfinite(relative).all():  # of angles and places no power means anything
+    relative = np.array([_relative(name, change, parameters) for name, change in involved])
+    powers = relative / np.copysign(np.abs(relative).min(), relative[0]) if np.isfinite(relative).all() else relative
+    if not _is_law(powers):
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
-    if len(involved) == 2 and abs(abs(relative[0]) - abs(relative[1])) < 0.02 * abs(relative[0]):
-        kind = "ratio" if relative[0] * relative[1] > 0 else "product"
+    if len(involved) == 2 and abs(abs(powers[1]) - abs(powers[0])) < _OFF:
+        kind = "ratio" if powers[1] > 0 else "product"
         return f"{names[0]} and {names[1]} are determined only as a {kind}: {REMEDY}"
-    powers = ", ".join(f"{name} x s^{change / relative[0]:.2g}" for name, change in zip(names, relative, strict=True))
-    return f"the fit does not change when all of these are scaled together: {powers}. {remedy}"
+    scaled = ", ".join(f"{name} x s^{power:.2g}" for name, power in zip(names, powers, strict=True))
+    return f"the fit does not change when all of these are scaled together: {scaled}. {remedy}"
+
+
+def _is_law(powers: Array) -> bool:
+    """Return whether powers are those of a product that the fit depends on: halves or thirds of whole numbers.
+
+    A direction is that of small changes. Of a sum, of angles and of places, it is no power beyond these.
+    """
+    if not np.isfinite(powers).all():
+        return False
+    off = [np.abs(parts * powers - np.round(parts * powers)) / parts for parts in (2, 3)]
+    return bool((np.minimum(*off) < _OFF).all())
 
 
 def _relative(name: str, change: float, parameters: Parameters | None) -> float:
     """A change in solver coordinates as one of the logarithm; infinite for what has none."""
     if parameters is None or name not in parameters.names or parameters[name].transform == "log":
         return change
-    value = parameters[name].value
-    return change / value if value != 0.0 and parameters[name].unit != "rad" else np.inf
+    parameter = parameters[name]
+    scales = parameter.value != 0.0 and parameter.unit != "rad" and parameter.lower >= 0.0
+    return change / parameter.value if scales else np.inf

@@ -175,8 +175,12 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
         ]
         print_table(("parameter", "unit", "default", "domain"), _grouped(rows))
         actions = [f"{action['name']} ({action['unit']})" for action in system["actions"]]
+        frames: dict[str, list[str]] = {}
+        for quantity, frame in system["state_frames"].items():
+            frames.setdefault(frame, []).append(quantity)
         texts = {
             f"state ({len(system['state'])})": summarise(system["state"]),
+            "axes": "; ".join(f"{summarise(names)}: {frame}" for frame, names in frames.items()) or "not stated",
             f"actions ({len(actions)})": summarise(actions) or "none",
             "integrators": ", ".join([f"{system['integrators'][0]} (default)", *system["integrators"][1:]]),
             "--body": system["body"] or "no file",
