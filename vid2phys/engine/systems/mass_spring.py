@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class MassSpring(FlatSystem):
     """
 
     name = "mass_spring"
-    state_frames = {"position": WORLD, "velocity": WORLD}
+    state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
     integrators = ("rk4", "semi_implicit_euler")
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -48,7 +49,7 @@ class Smoke(FlatSystem):
     """
 
     name = "smoke"
-    state_frames = {"velocity": WORLD, "density": "cells at rest in the world"}
+    state_frames: Mapping[str, str] = {"velocity": WORLD, "density": "cells at rest in the world"}
     integrators = ("semi_implicit_euler",)
 
     def __init__(self, cells: int = 6, projection: Projection = "exact", iterations: int = 6) -> None:
