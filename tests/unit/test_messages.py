@@ -43,7 +43,11 @@ def unknown(path: Path) -> list[str]:
     command = path.stem.replace("_", "-") if path.parent.name == "tasks" else ""
     found = []
     for text in texts(path):
-        known = OPTIONS[command].union(*(OPTIONS[name] for name in OURS.findall(text))) if command in OPTIONS else ALL
+        known = (
+            OPTIONS[command].union(*(OPTIONS.get(name, set()) for name in OURS.findall(text)))
+            if command in OPTIONS
+            else ALL
+        )
         found += [text] if not flags(text) <= known else []
     return found
 

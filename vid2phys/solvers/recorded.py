@@ -17,6 +17,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from vid2phys.engine.system import System
+from vid2phys.errors import SimulationError
 from vid2phys.notes import Note, doubt, warning
 from vid2phys.solvers import arrow, intervals
 from vid2phys.solvers.recorded_descent import Descent, Limits, search
@@ -32,6 +33,7 @@ from vid2phys.solvers.recorded_model import (
     scale_of,
     set_up,
     student_weights,
+    substeps_of,
 )
 from vid2phys.solvers.recorded_model import Recording as Recording
 from vid2phys.solvers.whiteness import MOST_LAGS, Whiteness, whiteness
@@ -39,6 +41,7 @@ from vid2phys.types import Array, Estimate, Parameter, Parameters
 
 _PIECES = 8  # that intervals are judged by, at least, and three for each unknown
 _MOST_COORDINATES = 200  # of a start whose covariance is given
+_COARSE = 0.2  # of what a fit leaves unexplained, by which halving the step may change the motion
 _LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
 
 
@@ -95,6 +98,27 @@ def fit(
     if limits.over and (found.failed or not found.converged):
         notes.append(warning(f"the fit was stopped after {most_seconds:.3g} s: the values are the best so far"))
     return _solution(setup, found, notes)
+
+
+def finer_step_s(
+    system: System, found: RecordedFit, recordings: Sequence[Recording], max_step_s: float
+) -> float | None:
+    """Return half of the step [s] that a fit was integrated with, where that changes the motion, else None.
+
+    A change that is small beside what the fit leaves unexplained does not count. max_step_s: as given to `fit`.
+    """
+    begun = tuple(replace(each, start=states[0]) for each, states in zip(recordings, found.states, strict=True))
+    setup = set_up(system, found.parameters, begun, (), (), max_step_s)
+    point = setup.first_point
+    half_s = 0.5 * float(setup.dt_s.max()) / substeps_of(setup, [point], setup.longest)
+    try:
+        coarse, fine = (
+            residuals_of(each, [point], setup.longest)[1] for each in (setup, replace(setup, max_step_s=half_s))
+        )
+    except SimulationError:
+        return half_s
+    change = np.concatenate([(a - b)[np.isfinite(a - b)] for a, b in zip(coarse, fine, strict=True)])
+    return half_s if np.sqrt(np.mean(change**2)) > _COARSE * found.misfit else None
 
 
 def predict(

@@ -39,10 +39,11 @@ _SHARES = (0.1, 0.25, 0.5, 1.0)
 _PIECE_SHARES = (0.1, 0.25)
 _LEAST_PIECE = 12  # frames: a parabola at its begin, and as much again
 _ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
+_PATIENT = 5  # times as many iterations are left to the last descent: valleys are long where little is determined
 _MOST_DAMPING = 1e8
 _MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a second
 _STIFFER = 4  # times as many steps as the first parameters take are tried in any case
-_UNEXPLAINED = 0.05  # share of the motion that is left, from which on a fit is taken to have failed
+_POOR, _FAILED = 0.02, 0.05  # shares of the motion left, from which on others are tried, and a fit has failed
 _NOISY = 3.0  # misfit up to which what is left may be noise
 _FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # of parameters on a logarithmic scale, for pieces
 
@@ -80,17 +81,27 @@ class Descent:
     @property
     def failed(self) -> bool:
         """Whether much of the motion is not explained."""
-        return not np.isfinite(self.misfit) or (self.misfit > _NOISY and self.unexplained > _UNEXPLAINED)
+        return self._noisy and self.unexplained > _FAILED
+
+    @property
+    def poor(self) -> bool:
+        """Whether another descent may explain more."""
+        return self._noisy and (self.unexplained > _POOR or not self.converged)
+
+    @property
+    def _noisy(self) -> bool:
+        """Whether what is left is more than noise."""
+        return self.misfit > _NOISY
 
 
 def search(setup: Setup, iterations: int, limits: Limits) -> Descent:
     """Return the best of the descents from the first point and, as long as none explains the motion, from pieces."""
     best = _growing(setup, setup.first_point, iterations, limits)
-    for first in _guesses(setup, iterations, limits) if best.failed else ():
+    for first in _guesses(setup, iterations, limits) if best.poor else ():
         found = _growing(setup, first, iterations, limits)
         used = best.iterations + found.iterations
         best = replace(min(best, found, key=lambda each: each.misfit), iterations=used)
-        if not best.failed or limits.over:
+        if limits.over or not best.poor:
             break
     return best
 
@@ -98,10 +109,11 @@ def search(setup: Setup, iterations: int, limits: Limits) -> Descent:
 def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Descent:
     """Descend over a growing part of the recordings."""
     used, converged = 0, False
-    for share, gain in (*((share, _ROUGH) for share in _SHARES), (1.0, _FINE)):
+    stages = (*((share, _ROUGH, iterations) for share in _SHARES), (1.0, _FINE, _PATIENT * iterations))
+    for share, gain, most in stages:
         frames = min(setup.longest, max(LEAST_FRAMES, int(np.ceil(share * setup.longest))))
         try:
-            point, steps, converged = _descend(setup, point, frames, gain, iterations, limits)
+            point, steps, converged = _descend(setup, point, frames, gain, most, limits)
         except SimulationError:  # the longer horizon is beyond what the engine can compute from there
             converged = False
             break

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vid2phys.errors import UsageError
-from vid2phys.notes import is_doubtful, ordered
+from vid2phys.notes import doubt, is_doubtful, ordered, warning
 from vid2phys.tasks.progress import Progress, silent
 
 if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.solvers.recorded import RecordedFit, Recording
-    from vid2phys.types import Actions, Estimate
+    from vid2phys.types import Actions, Estimate, Parameters
 
 SCHEMA = "vid2phys.recorded/1"
 MOST_SECONDS = 120.0
+_STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
 _WELL, _BETTER = 1.5, 3.0  # misfit up to which degrees are not tried, and by how much they have to lower it
 
 
@@ -68,7 +69,6 @@ def fit_recording(
     options = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.recordings import save_trajectory
     from vid2phys.io.run import new_run, to_json, write_json
-    from vid2phys.solvers import recorded
     from vid2phys.tasks.config import write_config
     from vid2phys.tasks.known_values import check_given, read_parameters
     from vid2phys.tasks.recording_inputs import read_recording
@@ -95,15 +95,14 @@ def fit_recording(
 
     def fitted(each: list[Recording]) -> RecordedFit:
         driven = [_driven(known, one, given_actions, hold) for one in each]
-        left_s = max(0.0, end - time.monotonic())
-        return recorded.fit(known, parameters, driven, fit, offsets=offsets, most_seconds=left_s)
+        return _fitted(known, parameters, driven, fit, offsets, end)
 
     motions, lines = read()
     if given_actions is None and any(each.controls is None for each in motions):
         lines += hold_note(known, parameters, hold)
     progress("fitting")
     found = fitted(motions)
-    if found.misfit > _WELL and time.monotonic() < end and (columns := _in_radians(known, motions)):
+    if not _well(found) and time.monotonic() < end and (columns := _in_radians(known, motions)):
         progress("fitting, angles as degrees")
         lines += _degrees_suspected(found, fitted(read(degrees=True)[0]), columns)
     found = replace(found, notes=tuple(ordered((*notes, *lines, *found.notes))))
@@ -115,6 +114,32 @@ def fit_recording(
             save_trajectory(Trajectory(motion.times_s, states, known.state_names), folder / f"fitted_{number}.csv")
         write_json(folder / "result.json", to_json(_result(result)))
     return result, folder
+
+
+def _fitted(
+    system: System,
+    parameters: Parameters,
+    motions: list[Recording],
+    names: tuple[str, ...],
+    offsets: tuple[str, ...],
+    end: float,
+) -> RecordedFit:
+    """Return the fit, again with half the step as long as that matters. end: when to stop, by the monotonic clock."""
+    from vid2phys.solvers import recorded
+
+    step_s: float | None = _STEP_S
+    for _ in range(_MOST_HALVINGS + 1):
+        assert step_s is not None
+        left_s = max(0.0, end - time.monotonic())
+        found = recorded.fit(
+            system, parameters, motions, names, offsets=offsets, max_step_s=step_s, most_seconds=left_s
+        )
+        step_s = recorded.finer_step_s(system, found, motions, step_s)
+        if step_s is None or is_doubtful(found.notes) or time.monotonic() >= end:
+            return found
+        parameters = found.parameters
+        motions = [replace(each, start=states[0]) for each, states in zip(motions, found.states, strict=True)]
+    return replace(found, notes=(*found.notes, warning("the motion still depends on the step of integration")))
 
 
 def _driven(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:
@@ -136,16 +161,20 @@ def _in_radians(system: System, recordings: list[Recording]) -> list[str]:
     return [names[i] for i in turning(names) if any(np.isfinite(each.seen[:, i]).any() for each in recordings)]
 
 
-def _degrees_suspected(found: RecordedFit, in_degrees: RecordedFit, columns: list[str]) -> list[str]:
-    """Return a note where the fit to the columns as degrees explains the motion, and much better."""
-    from vid2phys.notes import doubt
+def _well(found: RecordedFit) -> bool:
+    """Return whether a fit leaves noise alone."""
+    return found.misfit < _WELL and (found.whiteness is None or found.whiteness.white)
 
-    if is_doubtful(in_degrees.notes) or _BETTER * in_degrees.misfit > found.misfit:
-        return []
+
+def _degrees_suspected(found: RecordedFit, in_degrees: RecordedFit, columns: list[str]) -> list[str]:
+    """Return a note where a fit to the columns as degrees explains the motion, and clearly better."""
     times = found.misfit / in_degrees.misfit
+    if is_doubtful(in_degrees.notes) or not (times > _BETTER or (times > 1.0 and _well(in_degrees))):
+        return []
     names = ", ".join(columns[:3]) + (" ..." if len(columns) > 3 else "")
-    return [doubt(f"the fit is {times:.0f} times better with {names} taken as degrees: the values are probably wrong; "
-                  "multiply these columns by pi / 180")]  # fmt: skip
+    better = f"{times:.0f} times better" if times > _BETTER else "better, and leaves noise alone,"
+    return [doubt(f"the fit is {better} with {names} taken as degrees: the values are probably wrong; multiply these "
+                  "columns by pi / 180")]  # fmt: skip
 
 
 def _result(fitted: FittedRecording) -> dict[str, object]:
