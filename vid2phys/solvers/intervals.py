@@ -117,13 +117,16 @@ def identifiability(
     alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
     crowds: list[list[str]] = []  # of too many to spell out
     for direction in null_directions:
-        involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > _INVOLVED]
+        relative = np.array([_relative(n, d, parameters) for n, d in zip(names, direction, strict=False)])
+        sizes = np.where(np.isfinite(relative), np.abs(relative), np.abs(direction[: len(relative)]))
+        there = sizes > _INVOLVED * max(sizes.max(initial=0.0), _INVOLVED)
+        involved = [(n, r) for n, r, involves in zip(names, relative, there, strict=False) if involves]
         if len(involved) == 1:
             alone.setdefault(SETTLES.get(involved[0][0], REMEDY), []).append(involved[0][0])
         elif len(involved) > _SPELLED_OUT:
             crowds.append([name for name, _ in involved])
         elif involved:
-            lines.append(_combination(involved, parameters))
+            lines.append(_combination(involved))
     if crowds:
         lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds)))
     for remedy, several in alone.items():
@@ -157,10 +160,10 @@ def _crowded(names: list[str], ways: int) -> str:
     return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names)}"
 
 
-def _combination(involved: list[tuple[str, float]], parameters: Parameters | None) -> str:
-    names = [name for name, _ in involved]
+def _combination(involved: list[tuple[str, float]]) -> str:
+    """Say of which parameters a direction is; each with its change in logarithm, infinite where it has none."""
+    names, relative = [name for name, _ in involved], np.array([change for _, change in involved])
     remedy = _remedy(names)
-    relative = np.array([_relative(name, change, parameters) for name, change in involved])
     powers = relative / np.copysign(np.abs(relative).min(), relative[0]) if np.isfinite(relative).all() else relative
     if not _is_law(powers):
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
@@ -188,4 +191,4 @@ def _relative(name: str, change: float, parameters: Parameters | None) -> float:
         return change
     parameter = parameters[name]
     scales = parameter.value != 0.0 and parameter.unit != "rad" and parameter.lower >= 0.0
-    return change / parameter.value if scales else np.inf
+    return change / parameter.value if scales else np.inf if change != 0.0 else 0.0

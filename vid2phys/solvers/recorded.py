@@ -23,6 +23,7 @@ from vid2phys.solvers import arrow, intervals
 from vid2phys.solvers.recorded_descent import Descent, Limits, search
 from vid2phys.solvers.recorded_model import (
     Normal,
+    Point,
     Setup,
     linearized,
     mean_squares,
@@ -147,10 +148,12 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
     scale = scale_of(residuals)
     normal = linearized(setup, point, setup.longest, scale)
     schur, _, gains = reduced(normal)
-    null = arrow.parameter_covariance(schur, reference=np.diagonal(normal.information))
+    units = _units(setup, point, normal)
+    both_ways = np.outer(units, units)
+    null = arrow.parameter_covariance(schur * both_ways, reference=np.diagonal(normal.information) * units**2)
     unknown = len(point.theta) + int((~setup.still).sum())
     spread = _spread(residuals, scale, unknown)
-    covariance, freedom = _widened(null.covariance, normal, gains, spread)
+    covariance, freedom = _widened(null.covariance * both_ways, normal, gains, spread)
     fitted = setup.values(point.theta)
     zeros = [
         Parameter(setup.system.tangent_names[i], _unit(setup.system.tangent_names[i]), float(value), free=True)
@@ -163,7 +166,7 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
     estimates = tuple(found[: len(fitted.items)])
     judged = whiteness(_stacked(residuals, scale))
     misfit = None if judged is None else judged.warning()
-    lines = intervals.identifiability(free, null.directions, estimates, both)
+    lines = intervals.identifiability(free, null.directions * units, estimates, both)
     lengths = [len(r.times_s) for r in setup.recordings]
     return RecordedFit(
         parameters=fitted,
@@ -178,6 +181,16 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
         iterations=descent.iterations,
         converged=descent.converged,
     )
+
+
+def _units(setup: Setup, point: Point, normal: Normal) -> Array:
+    """Return the size of each shared unknown [P] in solver coordinates: 1 of logarithms, else its value or its error.
+
+    What is determined is judged by shares of these: a damping may be a thousandth in SI.
+    """
+    logarithmic = [p.transform == "log" for p in setup.parameters if p.free] + [False] * len(setup.offsets)
+    alone = 1.0 / np.sqrt(np.maximum(np.diagonal(normal.information), 1e-300))
+    return np.where(logarithmic, 1.0, np.clip(np.abs(point.theta), np.minimum(alone, 1.0), None))
 
 
 def _start_covariance(setup: Setup, normal: Normal, spread: float) -> Array:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.recorded import Recording
     from vid2phys.types import Actions, Array, Trajectory
 
-_LEAST_NOISE = 1e-3  # of a coordinate's spread: recordings without noise are not taken for exact
+_LEAST_NOISE = 1e-4  # of a coordinate's spread: recordings without noise are not taken for exact
 _HALF_TURN = np.pi
 _ROOM = 1.05  # by how much noise may widen a turn
 _DEGREES = 180.0 / np.pi
@@ -145,52 +145,56 @@ def _compared_rates(system: System, times_s: Array, seen: Array, path: Path) -> 
 
     Raises InputError where one of the two is in degrees.
     """
-    names, notes = system.tangent_names, list[str]()
+    names, notes, rate_of = system.tangent_names, list[str](), rates(system.tangent_names)
     change = np.asarray(system.local(seen[:-1], seen[1:]), dtype=float) / np.diff(times_s)[:, None]
-    for d, rate in enumerate(rates(names)):
-        if rate == NO_RATE:
+    for group, quaternion in _compared_together(system):
+        columns = seen[:, [system.state_names.index(names[i]) for i in rate_of[group]]]
+        recorded = 0.5 * (columns[1:] + columns[:-1])
+        factor = _factor(change[:, group], recorded)
+        if factor is not None and 1.0 / _FACTOR < factor < _FACTOR:
             continue
-        column = seen[:, system.state_names.index(names[rate])]
-        recorded = 0.5 * (column[1:] + column[:-1])
-        factor = _factor(change[:, d], recorded)
-        if factor is None or 1.0 / _FACTOR < factor < _FACTOR:
-            continue
-        size = abs(factor)
-        turns = names[rate].split(" of ")[0].endswith("rad_s")
-        for wrong, times in ((names[rate], size / _DEGREES), (names[d], 1.0 / size / _DEGREES)):
-            if turns and 1.0 / _FACTOR < times < _FACTOR:
-                got = f"'{names[rate]}' of '{path}' is {factor:.3g} times the rate of change of '{names[d]}'"
-                raise InputError(got, "radians in both", f"'{wrong}' looks like degrees: multiply it by pi / 180")
-        notes.append(warning(f"'{path}': '{names[rate]}' is {factor:.3g} times the rate of change of '{names[d]}': "
-                             "check its unit and sign"))  # fmt: skip
-    return notes + _in_other_axes(system, change, seen, path)
-
-
-def _in_other_axes(system: System, change: Array, seen: Array, path: Path) -> list[str]:
-    """Return a note on angular velocities of free bodies that are in the world's axes, not the body's."""
-    names, notes = system.tangent_names, list[str]()
-    for quaternion in quaternions(system.state_names):
-        suffix = system.state_names[quaternion[0]].partition("quat_w")[2]
-        turn = [names.index(f"rotation_{axis}{suffix}_rad") for axis in "xyz"]
-        columns = [system.state_names.index(names[i]) for i in rates(names)[turn]]
-        recorded = 0.5 * (seen[1:, columns] + seen[:-1, columns])
-        in_world = rotations.rotate(np.nan_to_num(seen[:-1, quaternion], nan=0.5), change[:, turn])
-        body, world = (_misses(each, recorded) for each in (change[:, turn], in_world))
-        if world < 0.2 < 0.4 < body:
-            notes.append(warning(f"'{path}': the angular velocity is that in the axes of the world; "
-                                 f"'{system.name}' has it in those of the body"))  # fmt: skip
+        rate, coordinate = names[rate_of[group[0]]], names[group[0]]
+        if quaternion and _factor(_in_world(seen[:-1, quaternion], change[:, group]), recorded) is not None:
+            notes.append(warning(f"'{path}': '{rate}' ... are in the axes of the world, not of the body"))
+        elif factor is not None:
+            _require_radians(factor, rate, coordinate, path)
+            notes.append(warning(f"'{path}': '{rate}' is {factor:.3g} times the rate of change of '{coordinate}': "
+                                 "check its unit and sign"))  # fmt: skip
     return notes
 
 
-def _misses(expected: Array, recorded: Array) -> float:
-    """Return by how much rates differ as a share of their size; 0 where there is nothing to compare."""
-    both = np.isfinite(expected) & np.isfinite(recorded)
-    size = float(np.sum(expected[both] ** 2))
-    return float(np.sqrt(np.sum((recorded - expected)[both] ** 2) / size)) if size > 0.0 else 0.0
+def _compared_together(system: System) -> list[tuple[list[int], list[int]]]:
+    """Return groups of tangent coordinates that have rates: the three turns of a free body, with its quaternion [4] in
+    the state, and each other one by itself."""
+    names, rate_of = system.tangent_names, rates(system.tangent_names)
+    groups: list[tuple[list[int], list[int]]] = []
+    for quaternion in quaternions(system.state_names):
+        suffix = system.state_names[quaternion[0]].partition("quat_w")[2]
+        groups.append(([names.index(f"rotation_{axis}{suffix}_rad") for axis in "xyz"], quaternion))
+    turns = {d for group, _ in groups for d in group}
+    return groups + [([d], []) for d in range(len(names)) if rate_of[d] != NO_RATE and d not in turns]
+
+
+def _require_radians(factor: float, rate: str, coordinate: str, path: Path) -> None:
+    """Raises InputError where the factor between a rate and a change is that between degrees and radians."""
+    if "rad" not in rate.split(" of ")[0]:
+        return
+    for wrong, times in ((rate, factor / _DEGREES), (coordinate, 1.0 / (factor * _DEGREES))):
+        if 1.0 / _FACTOR < times < _FACTOR:
+            got = f"'{rate}' of '{path}' is {factor:.3g} times the rate of change of '{coordinate}'"
+            raise InputError(got, "radians in both", f"'{wrong}' looks like degrees: multiply it by pi / 180")
+
+
+def _in_world(quats: Array, vectors: Array) -> Array:
+    """Return vectors [T, 3] of a body in the world's axes; NaN where the orientation was not seen."""
+    known = np.isfinite(quats).all(axis=1)
+    turned = np.full(vectors.shape, np.nan)
+    turned[known] = rotations.rotate(quats[known], vectors[known])
+    return turned
 
 
 def _factor(change: Array, recorded: Array) -> float | None:
-    """Return how many times the change the recorded rate is, None where the two are not alike."""
+    """Return how many times the change [T, K] the recorded rate [T, K] is, None where the two are not alike."""
     both = np.isfinite(change) & np.isfinite(recorded)
     x, y = change[both], recorded[both]
     if len(x) < _LEAST_ROWS or not (x @ x) * (y @ y) > 0.0:
