@@ -42,7 +42,7 @@ from vid2phys.types import Array, Estimate, Parameter, Parameters
 
 _PIECES = 8  # that intervals are judged by, at least, and three for each unknown
 _MOST_COORDINATES = 200  # of a start whose covariance is given
-_COARSE = 0.2  # of what a fit leaves unexplained, by which halving the step may change the motion
+_COARSE = 0.2  # of what a fit leaves unexplained, or of the noise, by which halving the step may change the motion
 _LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
 
 
@@ -106,7 +106,8 @@ def finer_step_s(
 ) -> float | None:
     """Return half of the step [s] that a fit was integrated with, where that changes the motion, else None.
 
-    A change that is small beside what the fit leaves unexplained does not count. max_step_s: as given to `fit`.
+    A change that is small beside the noise, or what the fit leaves unexplained, does not count. max_step_s: as given
+    to `fit`.
     """
     begun = tuple(replace(each, start=states[0]) for each, states in zip(recordings, found.states, strict=True))
     setup = set_up(system, found.parameters, begun, (), (), max_step_s)
@@ -119,7 +120,7 @@ def finer_step_s(
     except SimulationError:
         return half_s
     change = np.concatenate([(a - b)[np.isfinite(a - b)] for a, b in zip(coarse, fine, strict=True)])
-    return half_s if np.sqrt(np.mean(change**2)) > _COARSE * found.misfit else None
+    return half_s if np.sqrt(np.mean(change**2)) > _COARSE * max(1.0, found.misfit) else None
 
 
 def predict(

@@ -11,7 +11,6 @@ Limits: what is tried takes time, of which there is a limit; it is kept to withi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,6 +44,7 @@ _MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a
 _STIFFER = 4  # times as many steps as the first parameters take are tried in any case
 _POOR, _FAILED = 0.02, 0.05  # shares of the motion left, from which on others are tried, and a fit has failed
 _NOISY = 3.0  # misfit up to which what is left may be noise
+_MOST_GUESSES = 2  # of these that are followed
 _FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # of parameters on a logarithmic scale, for pieces
 
 
@@ -122,19 +122,29 @@ def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Des
     return Descent(point, misfit, unexplained, used, converged)
 
 
-def _guesses(setup: Setup, iterations: int, limits: Limits) -> Iterator[Point]:
-    """Yield first points whose parameters explain short pieces of the recordings."""
+def _guesses(setup: Setup, iterations: int, limits: Limits) -> list[Point]:
+    """Return first points whose parameters explain short pieces of the recordings, the best one first."""
     if any(recording.points_body is not None for recording in setup.recordings):
-        return
-    for factor in _FACTORS:
-        parameters, zeros = _scaled(setup.parameters, factor), np.zeros(len(setup.offsets))
-        for share in _PIECE_SHARES:
-            if limits.over:
-                return
-            pieces = _pieces(setup, share, parameters)
+        return []
+    found = [_of_pieces(setup, _scaled(setup.parameters, factor), iterations, limits) for factor in _FACTORS]
+    zeros = np.zeros(len(setup.offsets))
+    return [
+        replace(setup.first_point, theta=np.concatenate([parameters.free_vector(), zeros]))
+        for _, parameters in sorted(found, key=lambda each: each[0])[:_MOST_GUESSES]
+    ]
+
+
+def _of_pieces(setup: Setup, parameters: Parameters, iterations: int, limits: Limits) -> tuple[float, Parameters]:
+    """Return the misfit of ever longer pieces, and the parameters fitted to them from those given."""
+    misfit = np.inf
+    for share in _PIECE_SHARES:
+        pieces = _pieces(setup, share, parameters)
+        try:
             point, _, _ = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits)
-            parameters = pieces.values(point.theta)
-        yield replace(setup.first_point, theta=np.concatenate([parameters.free_vector(), zeros]))
+        except SimulationError:
+            return np.inf, parameters
+        misfit, parameters = _left(pieces, point)[0], pieces.values(point.theta)
+    return misfit, parameters
 
 
 def _scaled(parameters: Parameters, factor: float) -> Parameters:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 SCHEMA = "vid2phys.recorded/1"
 MOST_SECONDS = 120.0
 _STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
-_WELL, _BETTER = 1.5, 3.0  # misfit up to which degrees are not tried, and by how much they have to lower it
+_EXACT, _WELL = 0.3, 1.5  # misfits of recordings without noise, and of those with noise alone
+_BETTER, _LEAST_SECONDS = 3.0, 5.0  # by how much degrees have to lower the misfit, and how long they are tried at least
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def fit_recording(
         found = [read_recording(known, path, std or {}, degrees=degrees) for path in recordings]
         return [each for each, _ in found], [note for _, lines in found for note in lines]
 
-    def fitted(each: list[Recording]) -> RecordedFit:
+    def fitted(each: list[Recording], end: float) -> RecordedFit:
         driven = [_driven(known, one, given_actions, hold) for one in each]
         return _fitted(known, parameters, driven, fit, offsets, end)
 
@@ -101,10 +102,13 @@ def fit_recording(
     if given_actions is None and any(each.controls is None for each in motions):
         lines += hold_note(known, parameters, hold)
     progress("fitting")
-    found = fitted(motions)
-    if not _well(found) and time.monotonic() < end and (columns := _in_radians(known, motions)):
+    begin = time.monotonic()
+    found = fitted(motions, end)
+    now = time.monotonic()
+    if not _well(found) and now < end and (columns := _in_radians(known, motions)):
         progress("fitting, angles as degrees")
-        lines += _degrees_suspected(found, fitted(read(degrees=True)[0]), columns)
+        in_degrees = fitted(read(degrees=True)[0], min(end, now + max(_LEAST_SECONDS, now - begin)))
+        lines += _degrees_suspected(found, in_degrees, columns)
     found = replace(found, notes=tuple(ordered((*notes, *lines, *found.notes))))
     estimates = (*(e for e in found.estimates if e.source == "fitted"), *found.offsets.values())
     result = FittedRecording(known, found, estimates)
@@ -163,7 +167,8 @@ def _in_radians(system: System, recordings: list[Recording]) -> list[str]:
 
 def _well(found: RecordedFit) -> bool:
     """Return whether a fit leaves noise alone."""
-    return found.misfit < _WELL and (found.whiteness is None or found.whiteness.white)
+    white = found.whiteness is None or found.whiteness.white
+    return found.misfit < _EXACT or (found.misfit < _WELL and white)
 
 
 def _degrees_suspected(found: RecordedFit, in_degrees: RecordedFit, columns: list[str]) -> list[str]:
