@@ -42,6 +42,7 @@ from vid2phys.types import Array, Estimate, Parameter, Parameters
 
 _PIECES = 8  # that intervals are judged by, at least, and three for each unknown
 _MOST_COORDINATES = 200  # of a start whose covariance is given
+_SURE = 3.0  # errors of a value, were all else known, from which on it is none of zero
 _COARSE = 0.2  # of what a fit leaves unexplained, or of the noise, by which halving the step may change the motion
 _LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
 
@@ -185,13 +186,13 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
 
 
 def _units(setup: Setup, point: Point, normal: Normal) -> Array:
-    """Return the size of each shared unknown [P] in solver coordinates: 1 of logarithms, else its value or its error.
+    """Return the size of each shared unknown [P] in solver coordinates: its value, or 1 of logarithms and of zero.
 
     What is determined is judged by shares of these: a damping may be a thousandth in SI.
     """
     logarithmic = [p.transform == "log" for p in setup.parameters if p.free] + [False] * len(setup.offsets)
-    alone = 1.0 / np.sqrt(np.maximum(np.diagonal(normal.information), 1e-300))
-    return np.where(logarithmic, 1.0, np.clip(np.abs(point.theta), np.minimum(alone, 1.0), None))
+    size, alone = np.abs(point.theta), 1.0 / np.sqrt(np.maximum(np.diagonal(normal.information), 1e-300))
+    return np.where(np.array(logarithmic, dtype=bool) | (size < _SURE * alone), 1.0, size)
 
 
 def _start_covariance(setup: Setup, normal: Normal, spread: float) -> Array:
