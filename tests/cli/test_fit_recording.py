@@ -98,6 +98,16 @@ def test_an_arm_hangs_or_is_held(tmp_path: Path) -> None:
         fit_recording("articulated", [folder / "angles.csv"], fit=("damping_elbow",), hold=True, actions="a.csv")
 
 
+def test_controls_of_a_recording_are_not_replaced_in_silence(tmp_path: Path) -> None:
+    simulate("pendulum", initial={"angle_rad": 0.5}, seconds=1.0, out=tmp_path / "run")
+    table = tmp_path / "run" / "trajectory.csv"
+    with pytest.raises(UsageError, match="--hold beside control_ columns"):
+        fit_recording("pendulum", [table], fit=("length",), hold=True)
+    found, _ = fit_recording("pendulum", [table], fit=("length",), set_values={"mass": 1.0},
+                             actions=tmp_path / "run" / "actions.csv", out=tmp_path / "fit")  # fmt: skip
+    assert any("--actions take the place" in note for note in found.fit.notes)
+
+
 def test_a_fit_that_is_stopped_ends_with_4(swing: Path, tmp_path: Path) -> None:
     options = ["--fit", "length", "--out", str(tmp_path / "fit")]
     done = CliRunner().invoke(app, ["fit-recording", "pendulum", str(swing / "swing.csv"), *options, "--most-seconds",

@@ -73,7 +73,7 @@ def fit_recording(
     from vid2phys.tasks.config import write_config
     from vid2phys.tasks.known_values import check_given, read_parameters
     from vid2phys.tasks.recording_inputs import read_recording
-    from vid2phys.tasks.simulation_inputs import check_driven, hold_note, read_actions, read_system, require_positive
+    from vid2phys.tasks.simulation_inputs import check_driven, read_actions, read_system, require_positive
     from vid2phys.types import Trajectory
 
     end = time.monotonic() + most_seconds
@@ -99,8 +99,7 @@ def fit_recording(
         return _fitted(known, parameters, driven, fit, offsets, end)
 
     motions, lines = read()
-    if given_actions is None and any(each.controls is None for each in motions):
-        lines += hold_note(known, parameters, hold)
+    lines += _driven_by(known, parameters, motions, given_actions, hold)
     progress("fitting")
     begin = time.monotonic()
     found = fitted(motions, end)
@@ -144,6 +143,20 @@ def _fitted(
         parameters = found.parameters
         motions = [replace(each, start=states[0]) for each, states in zip(motions, found.states, strict=True)]
     return replace(found, notes=(*found.notes, warning("the motion still depends on the step of integration")))
+
+
+def _driven_by(
+    system: System, parameters: Parameters, motions: list[Recording], actions: Actions | None, hold: bool
+) -> list[str]:
+    """Return notes on what drives the recordings. Raises UsageError for `hold` beside controls of a recording."""
+    from vid2phys.tasks.simulation_inputs import hold_note
+
+    own = any(each.controls is not None for each in motions)
+    if own and hold:
+        raise UsageError("--hold beside control_ columns", "one of them", "leave --hold out, or cut the columns")
+    if actions is not None:
+        return ["--actions take the place of the control_ columns"] if own else []
+    return hold_note(system, parameters, hold) if any(each.controls is None for each in motions) else []
 
 
 def _driven(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:

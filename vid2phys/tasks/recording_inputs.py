@@ -105,7 +105,9 @@ def _normalised(seen: Array, quaternion: list[int], path: Path) -> list[str]:
     seen[:, quaternion] /= np.where(wrong, np.nan, length)[:, None]
     if not np.isfinite(seen[:, quaternion]).any():
         raise InputError(f"'{path}' has no quaternion of length 1", "wxyz, of unit length", "check its columns")
-    return [warning(f"'{path}': {wrong.sum()} rows have quaternions that are not of length 1")] if wrong.any() else []
+    if not wrong.any():
+        return []
+    return [warning(f"'{path}': {wrong.sum()} rows have quaternions that are not of length 1, which are not used")]
 
 
 def _made_continuous(system: System, times_s: Array, seen: Array, path: Path) -> list[str]:
