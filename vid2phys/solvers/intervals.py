@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -107,11 +108,12 @@ def identifiability(
     null_directions: Array,
     found: tuple[Estimate, ...],
     parameters: Parameters | None = None,
+    settles: Mapping[str, str] = SETTLES,
 ) -> list[str]:
     """Sentences on what this clip cannot determine, and what would settle it.
 
     null_directions: [*, P] in solver coordinates, of what is called `names`. parameters: which of them these are
-    logarithms of (None: of all).
+    logarithms of (None: of all). settles: what else determines a parameter, by name.
     """
     lines = []
     alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
@@ -122,25 +124,25 @@ def identifiability(
         there = sizes > _INVOLVED * max(sizes.max(initial=0.0), _INVOLVED)
         involved = [(n, r) for n, r, involves in zip(names, relative, there, strict=False) if involves]
         if len(involved) == 1:
-            alone.setdefault(SETTLES.get(involved[0][0], REMEDY), []).append(involved[0][0])
+            alone.setdefault(settles.get(involved[0][0], REMEDY), []).append(involved[0][0])
         elif len(involved) > _SPELLED_OUT:
             crowds.append([name for name, _ in involved])
         elif involved:
-            lines.append(_combination(involved))
+            lines.append(_combination(involved, settles))
     if crowds:
-        lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds)))
+        lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds), settles))
     for remedy, several in alone.items():
         lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
     for estimate in found:
         if estimate.source != "fitted":
             continue
-        settles = SETTLES.get(estimate.name, "")
+        more = settles.get(estimate.name, "")
         if not estimate.identifiable and estimate.prior is not None:
             mean, std = estimate.prior
             prior = f"{mean:.4g} +- {std:.2g}"
-            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {settles}")
+            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {more}")
         elif not estimate.identifiable and not len(null_directions):
-            lines.append(f"{estimate.name} is determined to no better than a factor of e. {settles}")
+            lines.append(f"{estimate.name} is determined to no better than a factor of e. {more}")
         if estimate.at_bound:
             lines.append(f"{estimate.name} ended at a bound ({estimate.value:.4g} {estimate.unit})")
     return lines
@@ -150,20 +152,20 @@ def _listed(names: list[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
 
 
-def _remedy(names: list[str]) -> str:
-    return next((SETTLES[name] for name in names if name in SETTLES), REMEDY)
+def _remedy(names: list[str], settles: Mapping[str, str]) -> str:
+    return next((settles[name] for name in names if name in settles), REMEDY)
 
 
-def _crowded(names: list[str], ways: int) -> str:
+def _crowded(names: list[str], ways: int, settles: Mapping[str, str]) -> str:
     some = f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
     how = "one way" if ways == 1 else f"{ways} ways"
-    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names)}"
+    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names, settles)}"
 
 
-def _combination(involved: list[tuple[str, float]]) -> str:
+def _combination(involved: list[tuple[str, float]], settles: Mapping[str, str]) -> str:
     """Say of which parameters a direction is; each with its change in logarithm, infinite where it has none."""
     names, relative = [name for name, _ in involved], np.array([change for _, change in involved])
-    remedy = _remedy(names)
+    remedy = _remedy(names, settles)
     powers = relative / np.copysign(np.abs(relative).min(), relative[0]) if np.isfinite(relative).all() else relative
     if not _is_law(powers):
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"

@@ -96,7 +96,9 @@ def fit(
     found = search(setup, iterations, limits)
     notes = []
     if found.failed:
-        notes.append(doubt(f"{found.unexplained:.0%} of the motion is left unexplained: the values are probably wrong"))
+        notes.append(
+            doubt(f"{min(1.0, found.unexplained):.0%} of the motion is left unexplained: the values are probably wrong")
+        )
     if limits.over and (found.failed or not found.converged):
         notes.append(warning(f"the fit was stopped after {most_seconds:.3g} s: the values are the best so far"))
     return _solution(setup, found, notes)
@@ -168,7 +170,7 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
     estimates = tuple(found[: len(fitted.items)])
     judged = whiteness(_stacked(residuals, scale))
     misfit = None if judged is None else judged.warning()
-    lines = intervals.identifiability(free, null.directions * units, estimates, both)
+    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles={})
     lengths = [len(r.times_s) for r in setup.recordings]
     return RecordedFit(
         parameters=fitted,
