@@ -44,6 +44,9 @@ CameraOption = Annotated[
     Path | None, typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV, COLMAP ...")
 ]
 PoseOption = Annotated[Path | None, typer.Option("--camera-pose", help="File with camera_to_world.")]
+HoldOption = Annotated[
+    bool, typer.Option("--hold", help="Apply what holds the system at rest (without --actions; default: nothing).")
+]
 ActionsOption = Annotated[Path | None, typer.Option("--actions", help="CSV of recorded actions.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="A known value, name=SI value; repeatable.")]
 ParamsOption = Annotated[Path | None, typer.Option("--params", help="YAML file of known values, SI.")]
@@ -466,6 +469,7 @@ def simulate(
     set_: SetOption = None,
     params: ParamsOption = None,
     actions: ActionsOption = None,
+    hold: HoldOption = False,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="How long (default: as long as the actions, or 2).")
     ] = None,
@@ -492,12 +496,15 @@ def simulate(
     """Roll a system out in time: trajectory.csv and, with a camera and a mesh or body, a rendered clip."""
     options: dict[str, Any] = {
         "system": system, "body": body, "body_units": body_units, "set_values": _assignments("--set", set_),
-        "params": params, "actions": actions, "seconds": seconds, "initial": _assignments("--initial", initial),
-        "rate": rate, "step": step, "integrator": integrator, "mesh": mesh, "mesh_units": mesh_units,
-        "mesh_move": mesh_move, "camera": camera, "camera_pose": camera_pose, "fps": fps, "out": out,
+        "params": params, "actions": actions, "hold": hold, "seconds": seconds,
+        "initial": _assignments("--initial", initial), "rate": rate, "step": step, "integrator": integrator,
+        "mesh": mesh, "mesh_units": mesh_units, "mesh_move": mesh_move, "camera": camera, "camera_pose": camera_pose,
+        "fps": fps, "out": out,
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "simulate", options)
+        if actions is not None:  # these replace what held the system in that run
+            options["hold"] = hold
     if options["system"] is None:
         raise UsageError("no system given", "a SYSTEM", "`vid2phys systems` lists them")
     from vid2phys.tasks.progress import show_progress
@@ -519,10 +526,14 @@ def fit_recording(
     set_: SetOption = None,
     params: ParamsOption = None,
     actions: ActionsOption = None,
+    hold: HoldOption = False,
     std: Annotated[
         list[str] | None, typer.Option("--std", help="Standard deviation of a state, name=SI value (default: found).")
     ] = None,
     offsets: Annotated[str, typer.Option("--offsets", help="States whose sensor's zero is not known.")] = "",
+    most_seconds: Annotated[
+        float, typer.Option("--most-seconds", help="Stop after this time with the best fit so far.")
+    ] = 120.0,
     out: Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/fit-recording/TIME).")] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -534,10 +545,13 @@ def fit_recording(
     with show_progress() as progress:
         fitted, folder = run_fit(
             system, recordings, fit=_names(fit), body=body, body_units=body_units,
-            set_values=_assignments("--set", set_), params=params, actions=actions, std=_assignments("--std", std),
-            offsets=_names(offsets), out=out, progress=progress,
+            set_values=_assignments("--set", set_), params=params, actions=actions, hold=hold,
+            std=_assignments("--std", std), offsets=_names(offsets), most_seconds=most_seconds, out=out,
+            progress=progress,
         )  # fmt: skip
     print_recorded(fitted, folder, as_json=json_)
+    if fitted.status != "converged":
+        raise typer.Exit(EXIT_FIT)
 
 
 @app.command()

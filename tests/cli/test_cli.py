@@ -225,6 +225,8 @@ def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: 
         "thrust (N)",
         "rk4 (default)",
         "limits: no motor lag",
+        "axes: position, velocity: world; orientation_quat: body to world, quaternion wxyz; angular_velocity: body",
+        "axes: shoulder, elbow, slide: the joint's axis",
         "--body: A sheet by a triangle mesh (OBJ, STL, PLY ...)",
     ):
         assert text in table
@@ -233,6 +235,7 @@ def test_systems_tells_what_each_takes(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert run_cli(monkeypatch, "systems", "pendulum", "--json") == 0
     (pendulum,) = json.loads(capsys.readouterr().out)
     assert pendulum["state"] == ["angle_rad", "angular_velocity_rad_s"]
+    assert pendulum["state_frames"]["angle"] == "about +y of the world, from hanging"
     assert pendulum["actions"] == [{"name": "torque", "unit": "N m"}]
     assert pendulum["parameters"][0] == {"name": "length", "unit": "m", "default": 1.0, "lower": 0.001, "upper": 100.0}
     assert pendulum["limits"].startswith("the pivot is fixed")

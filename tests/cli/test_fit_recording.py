@@ -7,7 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from vid2phys.cli import app
+from vid2phys.engine import systems
+from vid2phys.engine.rollout import simulate as integrate
 from vid2phys.errors import InputError, UsageError
 from vid2phys.tasks.fit_recording import fit_recording
 from vid2phys.tasks.show import print_recorded
@@ -47,6 +51,73 @@ def test_a_swing_is_fitted(swing: Path, capsys: pytest.CaptureFixture[str]) -> N
     printed = capsys.readouterr().out
     assert "length" in printed
     assert "95 % interval" in printed
+
+
+def angles(folder: Path, name: str, scale: float, start: float, rate: float, noise: float = 1e-4) -> Path:
+    """The angle of a swing of 0.6 m, times `scale`."""
+    system = systems.get("pendulum")
+    values = system.parameters().with_values({"length": 0.6, "damping": 0.02}).vector
+    states = integrate(system, np.array([[start, rate]]), np.zeros((1, 180, 2)), values, 1.0 / 60.0, substeps=10)[0]
+    angle = scale * (states[:, 0] + np.random.default_rng(0).normal(0.0, noise, 181))
+    rows = "".join(f"{t:.6f},{a:.8f}\n" for t, a in zip(np.arange(181) / 60.0, angle, strict=True))
+    (folder / name).write_text(f"time_s,angle_rad\n{rows}")
+    return folder / name
+
+
+@pytest.mark.parametrize(("start", "rate"), [(0.5, 0.0), (0.0, 9.0), (0.0175, 0.0)])
+def test_degrees_are_suspected(tmp_path: Path, start: float, rate: float) -> None:
+    """Swings of 30 degrees, over the top and of 1 degree in a column that says rad."""
+    path = angles(tmp_path, "swing.csv", 180.0 / np.pi, start, rate)
+    found, _ = fit_recording("pendulum", [path], fit=("length", "damping"), most_seconds=60.0, out=tmp_path / "fit")
+    assert found.status != "converged"
+    assert any("angle_rad taken as degrees" in note for note in found.fit.notes)
+
+
+@pytest.mark.parametrize(("start", "rate"), [(0.5, 0.0), (0.0, 9.0), (0.02, 0.0)])
+def test_radians_are_not_suspected(tmp_path: Path, start: float, rate: float) -> None:
+    path = angles(tmp_path, "swing.csv", 1.0, start, rate)
+    found, _ = fit_recording("pendulum", [path], fit=("length", "damping"), out=tmp_path / "fit")
+    assert found.status == "converged"
+    assert found.fit["length"].ci95[0] < 0.6 < found.fit["length"].ci95[1]
+    assert not any("degrees" in note for note in found.fit.notes)
+
+
+def test_an_arm_hangs_or_is_held(tmp_path: Path) -> None:
+    """Joint angles alone: a passive swing by default, one against the weight with `hold`."""
+    for hold in (False, True):
+        folder = tmp_path / f"{hold}"
+        simulate("articulated", initial={"elbow_rad": 0.5}, seconds=0.6, rate=30.0, step=1e-3, hold=hold,
+                 out=folder / "run")  # fmt: skip
+        rows = [line.split(",")[:4] for line in (folder / "run" / "trajectory.csv").read_text().splitlines()]
+        (folder / "angles.csv").write_text("\n".join(",".join(row) for row in rows) + "\n")
+        found, _ = fit_recording("articulated", [folder / "angles.csv"], fit=("damping_elbow",), hold=hold,
+                                 out=folder / "fit")  # fmt: skip
+        assert found.fit["damping_elbow"].value == pytest.approx(0.02, rel=0.05)
+        assert any("--hold" in note for note in found.fit.notes)
+    with pytest.raises(UsageError, match="--hold beside --actions"):
+        fit_recording("articulated", [folder / "angles.csv"], fit=("damping_elbow",), hold=True, actions="a.csv")
+
+
+def test_controls_of_a_recording_are_not_replaced_in_silence(tmp_path: Path) -> None:
+    simulate("pendulum", initial={"angle_rad": 0.5}, seconds=1.0, out=tmp_path / "run")
+    table = tmp_path / "run" / "trajectory.csv"
+    with pytest.raises(UsageError, match="--hold beside control_ columns"):
+        fit_recording("pendulum", [table], fit=("length",), hold=True)
+    found, _ = fit_recording("pendulum", [table], fit=("length",), set_values={"mass": 1.0},
+                             actions=tmp_path / "run" / "actions.csv", out=tmp_path / "fit")  # fmt: skip
+    assert any("--actions take the place" in note for note in found.fit.notes)
+
+
+def test_a_fit_that_is_stopped_ends_with_4(swing: Path, tmp_path: Path) -> None:
+    options = ["--fit", "length", "--out", str(tmp_path / "fit")]
+    done = CliRunner().invoke(app, ["fit-recording", "pendulum", str(swing / "swing.csv"), *options, "--most-seconds",
+                                    "1e-6"])  # fmt: skip
+    assert done.exit_code == 4
+    assert "not converged" in done.output
+    assert "warning: the fit was stopped" in done.output
+    assert json.loads((tmp_path / "fit" / "result.json").read_text())["status"] == "not_converged"
+    with pytest.raises(UsageError, match="--most-seconds -1"):
+        fit_recording("pendulum", [swing / "swing.csv"], fit=("length",), most_seconds=-1.0)
 
 
 def test_mistakes_are_named(swing: Path) -> None:

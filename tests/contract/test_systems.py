@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from vid2phys import rotations
 from vid2phys.engine import replay, systems
 from vid2phys.engine.kernels.runtime import wp
+from vid2phys.engine.layout import NO_RATE, rates
 from vid2phys.engine.rollout import linearize, rollout, simulate
 from vid2phys.engine.stepping import run_interval
-from vid2phys.engine.system import System
+from vid2phys.engine.system import BODY, WORLD, System
 from vid2phys.engine.systems.rigid_contact import Box, Sphere
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.types import Array
@@ -120,6 +122,41 @@ def test_names_fit_the_layout(system: System) -> None:
     assert "imits" in (type(system).__doc__ or "")
     for p in system.parameters():
         assert p.lower <= p.value <= p.upper
+
+
+def test_states_have_the_axes_and_rates_that_are_stated(system: System) -> None:
+    """Coordinates change at the rates named after them, in the axes that the system states for them.
+
+    The axes are those of `state_frames`: the tangents of a free body's turns are in its own.
+    """
+    names = system.state_names
+    frame_of = {name: frame for start, frame in sorted(system.state_frames.items(), key=lambda item: len(item[0]))
+                for name in names if name.startswith(start)}  # fmt: skip
+    assert set(frame_of) == set(names)
+    batch, controls, parameters = scene(system, steps=1)
+    dt_s = min(1e-7, interval_s(system, parameters))
+    ahead = simulate(system, batch, controls, parameters, dt_s)[:, 1]
+    change = system.local(batch, ahead) / dt_s
+    for d, rate in enumerate(rates(system.tangent_names)):
+        if rate == NO_RATE:
+            assert not system.tangent_names[d].endswith(("_m", "_rad"))
+            continue
+        name = system.tangent_names[rate]
+        before, after = batch[:, names.index(name)], ahead[:, names.index(name)]
+        if name.startswith("angular_velocity") and system.tangent_names[d].startswith("rotation"):
+            before, after = (_in_body(system, states, name, frame_of[name]) for states in (batch, ahead))
+        slack = np.abs(after - before) + 1e-6 * (1.0 + np.abs(before))
+        assert (np.abs(change[:, d] - before) <= slack).all(), name
+
+
+def _in_body(system: System, states: Array, name: str, frame: str) -> Array:
+    """An angular velocity's part [B] in the axes of its body, by the axes that it is said to be in."""
+    suffix = name.removeprefix("angular_velocity_")[1:].removesuffix("_rad_s")
+    part = "xyz".index(name.removeprefix("angular_velocity_")[0])
+    omega = states[:, [system.state_names.index(f"angular_velocity_{axis}{suffix}_rad_s") for axis in "xyz"]]
+    quat = states[:, [system.state_names.index(f"orientation_quat_{axis}{suffix}") for axis in "wxyz"]]
+    assert frame in (BODY, WORLD)
+    return (omega if frame == BODY else rotations.rotate(rotations.quat_conjugate(quat), omega))[:, part]
 
 
 def test_replays_are_what_launches_are(scheme: tuple[System, str], monkeypatch: pytest.MonkeyPatch) -> None:

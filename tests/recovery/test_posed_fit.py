@@ -21,7 +21,7 @@ from vid2phys.rotations import invert_transform
 from vid2phys.solvers import posed
 from vid2phys.solvers.bound import noisy
 from vid2phys.solvers.problem import Problem
-from vid2phys.tasks.simulation_inputs import own_actions
+from vid2phys.tasks.simulation_inputs import constant_actions
 from vid2phys.types import Actions, Array, Observation, Parameters
 
 FRAMES, FPS, NOISE = 20, 60.0, 1e-3
@@ -47,7 +47,7 @@ def problem_of(
 
 def motion_of(system: System, truth: Parameters, start: Array, substeps: int) -> tuple[Actions, Array]:
     """What drives the system, and the states [F, N] that it passes."""
-    actions = own_actions(system, system.parameters())
+    actions = constant_actions(system, system.parameters(), hold=True)
     controls = np.zeros((1, FRAMES - 1, len(system.control_names)))
     controls[..., : actions.values.shape[1]] = actions.values[0]
     return actions, simulate(system, start[None], controls, truth.vector, 1.0 / FPS, substeps=substeps)[0]

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import trimesh
 from scipy.special import ellipk
+from typer.testing import CliRunner
 
+from vid2phys.cli import app
 from vid2phys.engine import systems
 from vid2phys.engine.systems.cloth import sheet
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -47,14 +49,61 @@ def actions_file(folder: Path, text: str) -> Path:
 
 
 def test_a_quadrotor_hovers(tmp_path: Path) -> None:
-    simulation = run(tmp_path, "quadrotor", set_values={"mass": 0.4, "thrust_scale": 0.9}, initial={"position_z_m": 1})
+    values = {"mass": 0.4, "thrust_scale": 0.9}
+    simulation = run(tmp_path, "quadrotor", set_values=values, initial={"position_z_m": 1}, hold=True)
     trajectory = load_trajectory(tmp_path / "run" / "trajectory.csv")
     np.testing.assert_allclose(trajectory.times_s, np.arange(201) / 100, atol=1e-12)
     np.testing.assert_allclose(trajectory.states, [[0, 0, 1, 1, *[0] * 9]] * 201, atol=1e-13)
     np.testing.assert_allclose(simulation.actions.values, [[0.4 * 9.81 / 0.9, 0, 0, 0]] * 200)
     assert simulation.notes == (
+        "--hold: the actions that hold the system at rest are applied",
         "inertia_xx, inertia_yy, inertia_zz are defaults, of another mass; give them with --set",
     )
+
+
+@pytest.mark.parametrize(
+    ("system", "initial", "moves"),
+    [
+        ("quadrotor", {"position_z_m": 1.0}, "position_z_m"),
+        ("articulated", {}, "shoulder_rad"),
+        ("hand", {}, "finger1_0_rad"),
+    ],
+)
+def test_nothing_holds_a_system_unless_it_is_asked_for(
+    tmp_path: Path, system: str, initial: dict[str, float], moves: str
+) -> None:
+    motion = {}
+    for hold in (False, True):
+        done = run(tmp_path / str(hold), system, initial=initial, seconds=0.3, hold=hold)
+        column = done.trajectory.states[:, done.trajectory.state_names.index(moves)]
+        motion[hold] = float(np.ptp(column))
+        assert ("nothing drives the system" in done.notes[0]) is not hold
+        assert done.actions.values.any() == hold
+    assert motion[True] < 1e-6
+    assert motion[False] > 1e-3
+
+
+def test_a_system_that_nothing_has_to_hold_has_no_note(tmp_path: Path) -> None:
+    assert not any("--hold" in note for note in run(tmp_path, "pendulum", seconds=0.1).notes)
+
+
+def test_a_config_from_before_hold_repeats_its_run(tmp_path: Path) -> None:
+    """Then, systems were held where no actions were given. With actions they were not, and are not."""
+    first = run(tmp_path, "articulated", seconds=0.2, hold=True)
+    config = tmp_path / "run" / "config.yaml"
+    text = config.read_text()
+    assert "hold: true" in text
+    config.write_text(text.replace("hold: true\n", ""))
+    path = ["--config", str(config)]
+    done = CliRunner().invoke(app, ["simulate", *path, "--out", str(tmp_path / "again")])
+    assert done.exit_code == 0
+    assert "--hold: the actions that hold" in done.output
+    again = load_trajectory(tmp_path / "again" / "trajectory.csv")
+    np.testing.assert_allclose(again.states, first.trajectory.states, atol=1e-9)
+    driven = ["--actions", str(tmp_path / "run" / "actions.csv"), "--out", str(tmp_path / "driven")]
+    assert CliRunner().invoke(app, ["simulate", *path, *driven]).exit_code == 0
+    written = (tmp_path / "driven" / "config.yaml").read_text()
+    assert "hold: false" in written
 
 
 def test_free_fall(tmp_path: Path) -> None:
@@ -151,9 +200,9 @@ def test_inertia_is_that_of_the_mesh(tmp_path: Path) -> None:
     simulation = run(tmp_path, "quadrotor", set_values={"mass": 0.72, "inertia_yy": 0.004}, **film)
     assert 0.002 < simulation.parameters["inertia_xx"].value < 0.006
     assert simulation.parameters["inertia_yy"].value == 0.004
-    assert simulation.notes[0].startswith("inertia_xx, inertia_zz of the mesh")
+    assert any(note.startswith("inertia_xx, inertia_zz of the mesh") for note in simulation.notes)
     assert simulation.frames_in_view == 0
-    assert "in no frame" in simulation.notes[1]
+    assert "in no frame" in simulation.notes[-1]
 
 
 def silhouette_center(vertices: Array) -> Array:
@@ -178,7 +227,7 @@ def test_the_film_shows_the_mesh_where_it_is(tmp_path: Path) -> None:
         "position_z_m": 1.2,
     }  # to the right, by its length in 6 frames
     start |= {"velocity_x_m_s": 1.46, "velocity_y_m_s": -1.37}
-    film = {"mesh": MESH, "camera": CAMERA, "fps": 25}
+    film = {"mesh": MESH, "camera": CAMERA, "fps": 25, "hold": True}
     simulation = run(tmp_path, "quadrotor", set_values={"mass": 0.72}, initial=start, seconds=0.6, **film)
     clip = read_clip(tmp_path / "run" / "clip.mp4")
     frames = np.array(list(clip.frames), dtype=float)

@@ -10,6 +10,7 @@ rest and move with the element they lie in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy as np
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Mesh, Parameters
 
+WORLD, BODY = "world", "body"  # axes of states
+TO_WORLD = "body to world, quaternion wxyz"
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
 Precision = Literal["double", "single"]
 
@@ -61,6 +64,8 @@ class System(ABC):
     integrators: ClassVar[tuple[Integrator, ...]]  # those that the system has, the one to be used by default first
     # those that depend on the kind of input or on the mesh are set per instance
     state_names: tuple[str, ...]  # [N], name and unit
+    # axes of the states, by how the states' names begin (the longest that fits): WORLD, BODY ... Empty: not stated
+    state_frames: Mapping[str, str] = {}
     tangent_names: tuple[str, ...]  # [D]
     action_names: tuple[str, ...]  # the first controls: what drives the system
     action_units: tuple[str, ...]

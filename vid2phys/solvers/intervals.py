@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt fr
 REMEDY = "give one of them with --set"
 _INVOLVED = 1e-3  # part of a unit direction
 _SPELLED_OUT, _SHOWN = 6, 3  # parameters of a direction that are named with their powers; of more, how many are named
+_OFF = 0.02  # by how much a power may be off
 WEAK_STD = 1.0  # in solver coordinates (natural logarithm): wider than a factor e either way says nothing
 SETTLES = {
     "mass": "mass does not show in free flight: give recorded --actions, or a clip with contact",
@@ -106,37 +108,41 @@ def identifiability(
     null_directions: Array,
     found: tuple[Estimate, ...],
     parameters: Parameters | None = None,
+    settles: Mapping[str, str] = SETTLES,
 ) -> list[str]:
     """Sentences on what this clip cannot determine, and what would settle it.
 
     null_directions: [*, P] in solver coordinates, of what is called `names`. parameters: which of them these are
-    logarithms of (None: of all).
+    logarithms of (None: of all). settles: what else determines a parameter, by name.
     """
     lines = []
     alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
     crowds: list[list[str]] = []  # of too many to spell out
     for direction in null_directions:
-        involved = [(n, d) for n, d in zip(names, direction, strict=False) if abs(d) > _INVOLVED]
+        relative = np.array([_relative(n, d, parameters) for n, d in zip(names, direction, strict=False)])
+        sizes = np.where(np.isfinite(relative), np.abs(relative), np.abs(direction[: len(relative)]))
+        there = sizes > _INVOLVED * max(sizes.max(initial=0.0), _INVOLVED)
+        involved = [(n, r) for n, r, involves in zip(names, relative, there, strict=False) if involves]
         if len(involved) == 1:
-            alone.setdefault(SETTLES.get(involved[0][0], REMEDY), []).append(involved[0][0])
+            alone.setdefault(settles.get(involved[0][0], REMEDY), []).append(involved[0][0])
         elif len(involved) > _SPELLED_OUT:
             crowds.append([name for name, _ in involved])
         elif involved:
-            lines.append(_combination(involved, parameters))
+            lines.append(_combination(involved, settles))
     if crowds:
-        lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds)))
+        lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds), settles))
     for remedy, several in alone.items():
         lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
     for estimate in found:
         if estimate.source != "fitted":
             continue
-        settles = SETTLES.get(estimate.name, "")
+        more = settles.get(estimate.name, "")
         if not estimate.identifiable and estimate.prior is not None:
             mean, std = estimate.prior
             prior = f"{mean:.4g} +- {std:.2g}"
-            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {settles}")
+            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {more}")
         elif not estimate.identifiable and not len(null_directions):
-            lines.append(f"{estimate.name} is determined to no better than a factor of e. {settles}")
+            lines.append(f"{estimate.name} is determined to no better than a factor of e. {more}")
         if estimate.at_bound:
             lines.append(f"{estimate.name} ended at a bound ({estimate.value:.4g} {estimate.unit})")
     return lines
@@ -146,32 +152,45 @@ def _listed(names: list[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
 
 
-def _remedy(names: list[str]) -> str:
-    return next((SETTLES[name] for name in names if name in SETTLES), REMEDY)
+def _remedy(names: list[str], settles: Mapping[str, str]) -> str:
+    return next((settles[name] for name in names if name in settles), REMEDY)
 
 
-def _crowded(names: list[str], ways: int) -> str:
+def _crowded(names: list[str], ways: int, settles: Mapping[str, str]) -> str:
     some = f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
     how = "one way" if ways == 1 else f"{ways} ways"
-    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names)}"
+    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names, settles)}"
 
 
-def _combination(involved: list[tuple[str, float]], parameters: Parameters | None) -> str:
-    names = [name for name, _ in involved]
-    remedy = _remedy(names)
-    relative = [_relative(name, change, parameters) for name, change in involved]
-    if not np.isfinite(relative).all():  # of angles and places no power means anything
+def _combination(involved: list[tuple[str, float]], settles: Mapping[str, str]) -> str:
+    """Say of which parameters a direction is; each with its change in logarithm, infinite where it has none."""
+    names, relative = [name for name, _ in involved], np.array([change for _, change in involved])
+    remedy = _remedy(names, settles)
+    powers = relative / np.copysign(np.abs(relative).min(), relative[0]) if np.isfinite(relative).all() else relative
+    if not _is_law(powers):
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
-    if len(involved) == 2 and abs(abs(relative[0]) - abs(relative[1])) < 0.02 * abs(relative[0]):
-        kind = "ratio" if relative[0] * relative[1] > 0 else "product"
+    if len(involved) == 2 and abs(abs(powers[1]) - abs(powers[0])) < _OFF:
+        kind = "ratio" if powers[1] > 0 else "product"
         return f"{names[0]} and {names[1]} are determined only as a {kind}: {REMEDY}"
-    powers = ", ".join(f"{name} x s^{change / relative[0]:.2g}" for name, change in zip(names, relative, strict=True))
-    return f"the fit does not change when all of these are scaled together: {powers}. {remedy}"
+    scaled = ", ".join(f"{name} x s^{power:.2g}" for name, power in zip(names, powers, strict=True))
+    return f"the fit does not change when all of these are scaled together: {scaled}. {remedy}"
+
+
+def _is_law(powers: Array) -> bool:
+    """Return whether powers are those of a product that the fit depends on: halves or thirds of whole numbers.
+
+    A direction is that of small changes. Of a sum, of angles and of places, it is no power beyond these.
+    """
+    if not np.isfinite(powers).all():
+        return False
+    off = [np.abs(parts * powers - np.round(parts * powers)) / parts for parts in (2, 3)]
+    return bool((np.minimum(*off) < _OFF).all())
 
 
 def _relative(name: str, change: float, parameters: Parameters | None) -> float:
     """A change in solver coordinates as one of the logarithm; infinite for what has none."""
     if parameters is None or name not in parameters.names or parameters[name].transform == "log":
         return change
-    value = parameters[name].value
-    return change / value if value != 0.0 and parameters[name].unit != "rad" else np.inf
+    parameter = parameters[name]
+    scales = parameter.value != 0.0 and parameter.unit != "rad" and parameter.lower >= 0.0
+    return change / parameter.value if scales else np.inf if change != 0.0 else 0.0

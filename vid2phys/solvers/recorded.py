@@ -1,7 +1,7 @@
 """Parameters from recorded motion: states or markers that sensors saw, without a camera.
 
-Shooting (design, section 6): every recording is one deterministic rollout from an unknown first state. Levenberg and
-Marquardt's descent on robust residuals over a horizon that grows from a tenth of the recordings to all.
+Shooting (design, section 6): every recording is one deterministic rollout from an unknown first state. Robust residuals
+are lowered by `recorded_descent`.
 
 Intervals do not take the model for true. What a model leaves unexplained lasts, so that frames do not count as
 independent: recordings, or equal parts of them, do. The spread of their scores widens the intervals where those of
@@ -17,14 +17,14 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from vid2phys.engine.system import System
-from vid2phys.errors import SimulationError, UsageError
+from vid2phys.errors import SimulationError
+from vid2phys.notes import Note, doubt, warning
 from vid2phys.solvers import arrow, intervals
+from vid2phys.solvers.recorded_descent import Descent, Limits, search
 from vid2phys.solvers.recorded_model import (
-    LEAST_FRAMES,
     Normal,
     Point,
     Setup,
-    cost_of,
     linearized,
     mean_squares,
     reduced,
@@ -34,16 +34,16 @@ from vid2phys.solvers.recorded_model import (
     scale_of,
     set_up,
     student_weights,
+    substeps_of,
 )
 from vid2phys.solvers.recorded_model import Recording as Recording
 from vid2phys.solvers.whiteness import MOST_LAGS, Whiteness, whiteness
 from vid2phys.types import Array, Estimate, Parameter, Parameters
 
-_SHARES = (0.1, 0.25, 0.5, 1.0)
-_ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
-_MOST_DAMPING = 1e8
 _PIECES = 8  # that intervals are judged by, at least, and three for each unknown
 _MOST_COORDINATES = 200  # of a start whose covariance is given
+_SURE = 3.0  # errors of a value, were all else known, from which on it is none of zero
+_COARSE = 0.2  # of what a fit leaves unexplained, or of the noise, by which halving the step may change the motion
 _LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
 
 
@@ -82,22 +82,48 @@ def fit(
     offsets: tuple[str, ...] = (),
     max_step_s: float = 0.01,
     iterations: int = 40,
+    most_seconds: float = np.inf,
 ) -> RecordedFit:
     """Fit `names` (none: the starts alone), the zeros of the sensors of `offsets` (tangent coordinates), and what
     starts leave open.
 
     parameters: all of the system, where to begin. max_step_s: the longest step, shorter where stability wants it.
+    most_seconds: after which the best fit so far is given back, as not converged.
     Raises UsageError for unknown names, InputError for recordings that do not fit the system or are too short.
     """
     setup = set_up(system, parameters, tuple(recordings), names, offsets, max_step_s)
-    longest = max(len(r.times_s) for r in recordings)
-    point, used, converged = setup.first_point, 0, True
-    for share, gain in (*((share, _ROUGH) for share in _SHARES), (1.0, _FINE)):
-        frames = min(longest, max(LEAST_FRAMES, int(np.ceil(share * longest))))
-        scale = scale_of(residuals_of(setup, [point], frames)[1])
-        point, steps, converged = _descend(setup, point, frames, scale, gain, iterations)
-        used += steps
-    return _solution(setup, point, longest, used, converged)
+    limits = Limits(setup, most_seconds)
+    found = search(setup, iterations, limits)
+    notes = []
+    if found.failed:
+        notes.append(
+            doubt(f"{min(1.0, found.unexplained):.0%} of the motion is left unexplained: the values are probably wrong")
+        )
+    if limits.over and (found.failed or not found.converged):
+        notes.append(warning(f"the fit was stopped after {most_seconds:.3g} s: the values are the best so far"))
+    return _solution(setup, found, notes)
+
+
+def finer_step_s(
+    system: System, found: RecordedFit, recordings: Sequence[Recording], max_step_s: float
+) -> float | None:
+    """Return half of the step [s] that a fit was integrated with, where that changes the motion, else None.
+
+    A change that is small beside the noise, or what the fit leaves unexplained, does not count. max_step_s: as given
+    to `fit`.
+    """
+    begun = tuple(replace(each, start=states[0]) for each, states in zip(recordings, found.states, strict=True))
+    setup = set_up(system, found.parameters, begun, (), (), max_step_s)
+    point = setup.first_point
+    half_s = 0.5 * float(setup.dt_s.max()) / substeps_of(setup, [point], setup.longest)
+    try:
+        coarse, fine = (
+            residuals_of(each, [point], setup.longest)[1] for each in (setup, replace(setup, max_step_s=half_s))
+        )
+    except SimulationError:
+        return half_s
+    change = np.concatenate([(a - b)[np.isfinite(a - b)] for a, b in zip(coarse, fine, strict=True)])
+    return half_s if np.sqrt(np.mean(change**2)) > _COARSE * max(1.0, found.misfit) else None
 
 
 def predict(
@@ -120,63 +146,18 @@ def predict(
     return tuple(system.retract(s[: len(r.times_s)], shift) for s, r in zip(states, recordings, strict=True))
 
 
-def _descend(
-    setup: Setup, point: Point, frames: int, scale: float, least_gain: float, iterations: int
-) -> tuple[Point, int, bool]:
-    damping, cost = 1e-3, cost_of(setup, point, residuals_of(setup, [point], frames)[1], scale)
-    for iteration in range(iterations):
-        normal = linearized(setup, point, frames, scale)
-        while True:
-            candidate, hoped = _step(setup, point, normal, damping)
-            if hoped < 0.1 * least_gain * max(1.0, cost):
-                return point, iteration + 1, True
-            new_cost = _safe_cost(setup, candidate, frames, scale)
-            if new_cost <= cost:
-                break
-            damping *= 10.0
-            if damping > _MOST_DAMPING:
-                return point, iteration + 1, True
-        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
-        if gain < least_gain * max(1.0, cost):
-            return point, iteration + 1, True
-    return point, iterations, False
-
-
-def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[Point, float]:
-    """The damped Newton step, parameters within their limits, and by how much it should lower the cost."""
-    starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
-    damped = replace(
-        normal,
-        information=normal.information + damping * np.diag(np.maximum(np.diagonal(normal.information), 1e-12)),
-        start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
-    )
-    schur, gradient, gains = reduced(damped)
-    step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
-    alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
-    moved = alone - np.einsum("glp,p->gl", gains, step)
-    theta = point.theta + step
-    theta[: setup.fitted] = setup.values(theta).free_vector()
-    hoped = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
-    return Point(theta, point.starts + moved), hoped
-
-
-def _safe_cost(setup: Setup, point: Point, frames: int, scale: float) -> float:
-    try:
-        found = cost_of(setup, point, residuals_of(setup, [point], frames)[1], scale)
-    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-        return np.inf
-    return found if np.isfinite(found) else np.inf
-
-
-def _solution(setup: Setup, point: Point, frames: int, iterations: int, converged: bool) -> RecordedFit:
-    states, residuals = residuals_of(setup, [point], frames)
+def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
+    point = descent.point
+    states, residuals = residuals_of(setup, [point], setup.longest)
     scale = scale_of(residuals)
-    normal = linearized(setup, point, frames, scale)
+    normal = linearized(setup, point, setup.longest, scale)
     schur, _, gains = reduced(normal)
-    null = arrow.parameter_covariance(schur, reference=np.diagonal(normal.information))
+    units = _units(setup, point, normal)
+    both_ways = np.outer(units, units)
+    null = arrow.parameter_covariance(schur * both_ways, reference=np.diagonal(normal.information) * units**2)
     unknown = len(point.theta) + int((~setup.still).sum())
     spread = _spread(residuals, scale, unknown)
-    covariance, freedom = _widened(null.covariance, normal, gains, spread)
+    covariance, freedom = _widened(null.covariance * both_ways, normal, gains, spread)
     fitted = setup.values(point.theta)
     zeros = [
         Parameter(setup.system.tangent_names[i], _unit(setup.system.tangent_names[i]), float(value), free=True)
@@ -188,8 +169,8 @@ def _solution(setup: Setup, point: Point, frames: int, iterations: int, converge
                                            strict=True)]  # fmt: skip
     estimates = tuple(found[: len(fitted.items)])
     judged = whiteness(_stacked(residuals, scale))
-    warning = None if judged is None else judged.warning()
-    notes = [*intervals.identifiability(free, null.directions, estimates), *([warning] if warning else [])]
+    misfit = None if judged is None else judged.warning()
+    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles={})
     lengths = [len(r.times_s) for r in setup.recordings]
     return RecordedFit(
         parameters=fitted,
@@ -200,10 +181,20 @@ def _solution(setup: Setup, point: Point, frames: int, iterations: int, converge
         residuals=tuple(r[0] for r in residuals),
         misfit=scale,
         whiteness=judged,
-        notes=tuple(notes),
-        iterations=iterations,
-        converged=converged,
+        notes=(*notes, *lines, *([warning(misfit)] if misfit else [])),
+        iterations=descent.iterations,
+        converged=descent.converged,
     )
+
+
+def _units(setup: Setup, point: Point, normal: Normal) -> Array:
+    """Return the size of each shared unknown [P] in solver coordinates: its value, or 1 of logarithms and of zero.
+
+    What is determined is judged by shares of these: a damping may be a thousandth in SI.
+    """
+    logarithmic = [p.transform == "log" for p in setup.parameters if p.free] + [False] * len(setup.offsets)
+    size, alone = np.abs(point.theta), 1.0 / np.sqrt(np.maximum(np.diagonal(normal.information), 1e-300))
+    return np.where(np.array(logarithmic, dtype=bool) | (size < _SURE * alone), 1.0, size)
 
 
 def _start_covariance(setup: Setup, normal: Normal, spread: float) -> Array:

@@ -76,6 +76,11 @@ class Setup:
         return len(self.parameters.free_indices)
 
     @property
+    def longest(self) -> int:
+        """Frames of the longest recording."""
+        return max(len(r.times_s) for r in self.recordings)
+
+    @property
     def first_point(self) -> Point:
         """Where the descent begins."""
         zeros = np.zeros(len(self.offsets))
@@ -164,6 +169,15 @@ def _first_state(system: System, recording: Recording) -> Array:
     raise InputError("a recording whose first state was not seen", "a first state", "give Recording(start=...)")
 
 
+def substeps_of(setup: Setup, points: Sequence[Point], frames: int) -> int:
+    """Return the steps of each interval in rollouts of `frames`: as short as the stiffest parameters want them."""
+    rows = np.unique([setup.values(point.theta).vector for point in points], axis=0)
+    longest = setup.max_step_s
+    if check_scheme(setup.system, None, 1) != "implicit_euler":
+        longest = min(longest, *(_STABLE * setup.system.longest_step_s(row) for row in rows))
+    return max(1, int(np.ceil(setup.dt_s[:, : frames - 1].max() / longest - 1e-6)))
+
+
 def rollouts(setup: Setup, points: Sequence[Point], frames: int) -> Array:
     """States [points, G, frames, N]; all in one batch."""
     many, count = len(points), len(setup.recordings)
@@ -171,12 +185,9 @@ def rollouts(setup: Setup, points: Sequence[Point], frames: int) -> Array:
     tangents = np.zeros((many, count, len(setup.system.tangent_names)))
     tangents[..., setup.loose] = np.array([point.starts for point in points]) * setup.start_scale
     starts = setup.system.retract(setup.starts, tangents).reshape(many * count, -1)
-    longest = setup.max_step_s
-    if check_scheme(setup.system, None, 1) != "implicit_euler":
-        longest = min(longest, *(_STABLE * setup.system.longest_step_s(row) for row in np.unique(rows, axis=0)))
     dt_s = np.tile(setup.dt_s[:, : frames - 1], (many, 1))
     controls = np.tile(setup.controls[:, : frames - 1], (many, 1, 1))
-    substeps = max(1, int(np.ceil(dt_s.max() / longest - 1e-6)))
+    substeps = substeps_of(setup, points, frames)
     states = simulate(setup.system, starts, controls, np.repeat(rows, count, axis=0), dt_s, substeps=substeps)
     return states.reshape(many, count, frames, -1)
 

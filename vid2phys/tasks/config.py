@@ -44,6 +44,8 @@ def read_config(path: Path, command: str) -> dict[str, Any]:
     written_by = data.pop("command", command)
     if written_by != command:
         raise InputError(f"{path} was written by '{written_by}'", f"a config of '{command}'")
+    if command == "simulate" and "hold" not in data:  # from before this option: without actions, the system was held
+        data["hold"] = "actions" not in data
     return checked(f"'{path}'", data, options_of(command))
 
 

@@ -15,7 +15,9 @@ def systems_like(start: str) -> list[str]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """A system as made without options: summary, parameters, state, actions, integrators, file, limits. For JSON.
+    """A system as made without options: summary, parameters, states and their axes, actions, integrators, file, limits.
+
+    For JSON; `state_frames` are the axes of states by how their names begin.
 
     Raises UsageError for an unknown name.
     """
@@ -33,6 +35,7 @@ def describe(name: str) -> dict[str, Any]:
             for p in system.parameters()
         ],
         "state": list(system.state_names),
+        "state_frames": dict(system.state_frames),
         "actions": [
             {"name": action, "unit": unit}
             for action, unit in zip(system.action_names, system.action_units, strict=True)

@@ -79,12 +79,12 @@ def solve_posed_clips(
     from vid2phys.solvers import posed
     from vid2phys.solvers.problem import Problem
     from vid2phys.tasks.look_again import Shown, look_again
-    from vid2phys.tasks.simulation_inputs import own_actions
+    from vid2phys.tasks.simulation_inputs import constant_actions
 
     problems = [
         Problem(
             *(inputs.system, inputs.known.parameters, track.observation, inputs.camera_to_world),
-            actions=inputs.actions or own_actions(inputs.system, inputs.known.parameters),
+            actions=inputs.actions or constant_actions(inputs.system, inputs.known.parameters, hold=True),
             priors=inputs.known.priors,
         )
         for inputs, track in zip(each, tracked, strict=True)

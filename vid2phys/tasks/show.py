@@ -130,8 +130,7 @@ def print_simulation(simulation: Simulation, folder: Path, *, as_json: bool = Fa
     print(f"{simulation.system.name}: {times_s[-1]:g} s, {simulation.integrator}, steps of {format_value(step_s)} s")
     if simulation.frames:
         print(f"frames: {simulation.frames}, the body in {simulation.frames_in_view} of them")
-    for note_ in simulation.notes:
-        print(f"note: {note_}")
+    _print_notes(list(simulation.notes))
     for name, path in files.items():
         print(f"{name}: {path}")
 
@@ -156,9 +155,8 @@ def print_recorded(fitted: FittedRecording, folder: Path, *, as_json: bool = Fal
         return
     rows = [[p.name, format_value(p.value), p.unit, format_interval(p), note(p)] for p in fitted.estimates]
     print_table(("parameter", "value", "unit", "95 % interval", ""), rows)
-    for note_ in fitted.fit.notes:
-        print(f"note: {note_}")
-    print(f"{'converged' if fitted.fit.converged else 'not converged'} after {fitted.fit.iterations} iterations")
+    print(f"{fitted.status.replace('_', ' ')} after {fitted.fit.iterations} iterations")
+    _print_notes(list(fitted.fit.notes))
     print(f"result: {folder / 'result.json'}")
 
 
@@ -180,8 +178,12 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
         ]
         print_table(("parameter", "unit", "default", "domain"), _grouped(rows))
         actions = [f"{action['name']} ({action['unit']})" for action in system["actions"]]
+        frames: dict[str, list[str]] = {}
+        for quantity, frame in system["state_frames"].items():
+            frames.setdefault(frame, []).append(quantity)
         texts = {
             f"state ({len(system['state'])})": summarise(system["state"]),
+            "axes": "; ".join(f"{summarise(names)}: {frame}" for frame, names in frames.items()) or "not stated",
             f"actions ({len(actions)})": summarise(actions) or "none",
             "integrators": ", ".join([f"{system['integrators'][0]} (default)", *system["integrators"][1:]]),
             "--body": system["body"] or "no file",

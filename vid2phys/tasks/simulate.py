@@ -52,6 +52,7 @@ def simulate(
     set_values: dict[str, float] | None = None,
     params: str | Path | None = None,
     actions: str | Path | None = None,
+    hold: bool = False,
     seconds: float | None = None,
     rate: float = 100.0,
     step: float | None = None,
@@ -72,8 +73,8 @@ def simulate(
     system's own surface (and needed where it has none). `set_values` and `params` are parameters in SI, `initial`
     states by name (default: at rest). States are given every 1 / rate seconds, and where an action changes; in between,
     time steps are at most `step` seconds (default: 1 / rate, and half of what is stable for explicit integrators).
-    Without `actions` the system's own that hold it at rest are used (`hover_controls`). Returns the simulation and the
-    folder. Raises Vid2PhysError for anything a user can mend.
+    Without `actions` nothing drives the system, with `hold` what holds it at rest (`hover_controls`). Returns the
+    simulation and the folder. Raises Vid2PhysError for anything a user can mend.
     """
     options = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.io.actions import save_actions

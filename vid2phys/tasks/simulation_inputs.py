@@ -20,7 +20,7 @@ LARGEST_NUMBERS, LARGEST_FRAMES = 50_000_000, 100_000  # of the states of a traj
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything the user gave, read and checked. actions: a single one, the system's own, if none were given.
+    """Everything the user gave, read and checked. actions: a single one if none were given, see `constant_actions`.
 
     step_s: the longest time step asked for, None for the program's choice. notes: what the reading brought up.
     """
@@ -47,7 +47,7 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
     integrator = check_scheme(system, options["integrator"], 1)
     for name in ("rate", "fps", "seconds", "step"):
         if options[name] is not None:
-            _require_positive(name, options[name])
+            require_positive(name, options[name])
     given = (read_parameters(options["params"]) if options["params"] else {}) | _numbers(options, "set_values")
     check_given(system.parameters(), given)
     initial = initial_state(system, _numbers(options, "initial"))
@@ -58,10 +58,12 @@ def read_inputs(options: dict[str, Any]) -> Inputs:
         whole = mesh
         mesh, notes_on_size = listen(lambda: simplified(whole))
         notes = (*notes, *notes_on_size)
+    check_driven(options["actions"], options["hold"])
     if options["actions"]:
         system, actions = read_actions(system, options["actions"], given.get("mass"))
     else:
-        actions = own_actions(system, parameters)
+        actions = constant_actions(system, parameters, hold=options["hold"])
+        notes = (*notes, *hold_note(system, parameters, options["hold"]))
     seconds = _seconds(actions, options)
     _require_size(seconds, options["rate"], len(initial), LARGEST_NUMBERS, "numbers", "--rate")
     if camera is not None:
@@ -96,9 +98,10 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
     Of a body made of points, a name without `of vertex ...` moves or speeds up all of it. Raises UsageError for unknown
     names, values that are not finite and a quaternion that is not of unit length.
     """
+    from vid2phys.engine.layout import quaternions
+
     state, names = system.rest_state(), system.state_names
-    quaternions = _quaternions(names)
-    for each in quaternions:
+    for each in quaternions(names):
         if any(names[i] in given for i in each):
             state[each] = 0.0
     for name, value in given.items():
@@ -111,7 +114,7 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
             state[whole] += value
         else:
             raise unknown_name("state", name, (*names[:20], f"... ({len(names)} in all)") if len(names) > 20 else names)
-    for each in quaternions:
+    for each in quaternions(names):
         length = float(np.linalg.norm(state[each]))
         if abs(length - 1.0) > 0.01:
             listed = ", ".join(names[i] for i in each)
@@ -120,15 +123,30 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
     return state
 
 
-def own_actions(system: System, parameters: Parameters) -> Actions:
-    """The single action that holds the system at rest, as far as it can be held."""
+def constant_actions(system: System, parameters: Parameters, *, hold: bool) -> Actions:
+    """Return a single action: what holds the system at rest, as far as it can be held, or none."""
     from vid2phys.engine.systems.quadrotor import Quadrotor
     from vid2phys.solvers.view import of_system
     from vid2phys.types import Actions
 
     values = system.hover_controls(of_system(parameters))[None, : len(system.action_names)]
     kind = system.input if isinstance(system, Quadrotor) else "other"
-    return Actions(np.zeros(1), values, kind, system.action_names, system.action_units)
+    return Actions(np.zeros(1), values if hold else 0.0 * values, kind, system.action_names, system.action_units)
+
+
+def check_driven(actions: str | Path | None, hold: bool) -> None:
+    """Raises UsageError for actions beside `hold`."""
+    if actions and hold:
+        raise UsageError("--hold beside --actions", "one of them", "leave one of the two out")
+
+
+def hold_note(system: System, parameters: Parameters, hold: bool) -> list[str]:
+    """Return a note on what drives a system without recorded actions, where holding it makes a difference."""
+    if not system.hover_controls(parameters.vector)[: len(system.action_names)].any():
+        return []
+    if hold:
+        return ["--hold: the actions that hold the system at rest are applied"]
+    return ["no --actions: nothing drives the system; --hold applies what holds it at rest"]
 
 
 def read_actions(system: System, path: str | Path, mass: float | None) -> tuple[System, Actions]:
@@ -151,12 +169,6 @@ def read_actions(system: System, path: str | Path, mass: float | None) -> tuple[
     if mass is None:
         raise UsageError(f"actions '{path}' per kilogram without a mass", "a mass", "give --set mass=VALUE")
     return system, replace(actions, values=mass * actions.values, per_kilogram=False)
-
-
-def _quaternions(names: tuple[str, ...]) -> list[list[int]]:
-    """Where the quaternions are in a state, four indices each."""
-    first = [i for i, name in enumerate(names) if "quat_w" in name]
-    return [list(range(i, i + 4)) for i in first]
 
 
 def _seconds(actions: Actions, options: dict[str, Any]) -> float:
@@ -218,7 +230,8 @@ def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:
     return {str(key): float(value) for key, value in values.items()}
 
 
-def _require_positive(name: str, value: object) -> None:
+def require_positive(name: str, value: object) -> None:
+    """Raises UsageError for an option whose value is not a positive, finite number."""
     if not _is_number(value) or not np.isfinite(float(value)) or float(value) <= 0.0:  # type: ignore[arg-type]
         raise UsageError(f"--{name} {value}", "a positive, finite number", f"for example --{name} 30")
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vid2phys import rotations
 from vid2phys.engine.system import Integrator, System
+from vid2phys.engine.systems._rigid import FRAMES
 from vid2phys.io.robot import Robot
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -50,6 +51,7 @@ class JointTree(System):
         angles = tuple(f"{name}_{unit}" for name, unit in zip(names, units, strict=True))
         rates = tuple(f"{name}_{unit}_s" for name, unit in zip(names, units, strict=True))
         self.state_names = (*(_BASE_STATES if free else ()), *angles, *(_BASE_RATES if free else ()), *rates)
+        self.state_frames = {**(FRAMES if free else {}), **dict.fromkeys(names, "the joint's axis")}
         turns = (*_BASE_STATES[:3], *_BASE_TURNS) if free else ()
         self.tangent_names = (*turns, *angles, *(_BASE_RATES if free else ()), *rates)
         self.action_names = tuple(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.system import WORLD
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import InputError
 from vid2phys.types import Array, Mesh, Parameter
@@ -26,6 +29,7 @@ class ParticleSystem(FlatSystem):
     the part off it is dropped). The pose of the body is the mean of its vertices, never turned.
     """
 
+    state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
     ground: bool = False  # whether vertices press on the plane z = 0
 
     def __init__(self, rest_m: Array, elements: Indices, *, pinned: Indices | tuple[int, ...] = ()) -> None:

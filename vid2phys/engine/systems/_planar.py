@@ -17,6 +17,7 @@ class PlanarPendulum(FlatSystem):
     """
 
     integrators = ("rk4", "semi_implicit_euler")
+    state_frames = dict.fromkeys(("angle", "angular_velocity"), "about +y of the world, from hanging")
 
     def body_pose(self, states: Array) -> tuple[Array, Array]:
         """See `System.body_pose`: the link that hangs from the pivot."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys import rotations
-from vid2phys.engine.system import System
+from vid2phys.engine.system import BODY, TO_WORLD, WORLD, System
 from vid2phys.types import Array
 
 _STATE = (
@@ -14,6 +14,7 @@ _STATE = (
     *((f"velocity_{axis}", "m_s") for axis in "xyz"),
     *((f"angular_velocity_{axis}", "rad_s") for axis in "xyz"),
 )
+FRAMES = {"position": WORLD, "orientation_quat": TO_WORLD, "velocity": WORLD, "angular_velocity": BODY}
 _ROTATION = tuple((f"rotation_{axis}", "rad") for axis in "xyz")
 
 
@@ -26,6 +27,7 @@ class RigidBodies(System):
     which the body's origin is at `origin` and its axes are the columns of `axes` (the same axes, if nothing is said).
     """
 
+    state_frames = FRAMES
     count: int  # number of bodies
     origin: Array = np.zeros(3)
     axes: Array = np.eye(3)

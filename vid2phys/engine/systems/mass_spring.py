@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vid2phys.engine.system import Integrator
+from vid2phys.engine.system import WORLD, Integrator
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
@@ -49,6 +49,7 @@ class MassSpring(FlatSystem):
     """
 
     name = "mass_spring"
+    state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
     integrators = ("rk4", "semi_implicit_euler")
 
     def __init__(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from vid2phys.engine.system import Integrator
+from vid2phys.engine.system import WORLD, Integrator
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Parameter, Parameters
@@ -48,6 +49,7 @@ class Smoke(FlatSystem):
     """
 
     name = "smoke"
+    state_frames: Mapping[str, str] = {"velocity": WORLD, "density": "cells at rest in the world"}
     integrators = ("semi_implicit_euler",)
 
     def __init__(self, cells: int = 6, projection: Projection = "exact", iterations: int = 6) -> None:

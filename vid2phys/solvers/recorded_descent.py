@@ -1,0 +1,257 @@
+"""The descent of a fit to recordings, what it is tried from, and when it is given up.
+
+Levenberg and Marquardt's steps over a horizon that grows from a tenth of the recordings to all. Where that ends in a
+fit that leaves much of the motion unexplained, the fit begins again. The recordings are cut into short pieces, each
+with a first state of its own, whose parameters are then those to begin with (multiple shooting: Bock, "Recent advances
+in parameter identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
+
+Limits: what is tried takes time, of which there is a limit; it is kept to within one rollout of all neighbours.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers.recorded_model import (
+    LEAST_FRAMES,
+    Normal,
+    Point,
+    Recording,
+    Setup,
+    cost_of,
+    linearized,
+    reduced,
+    regular,
+    residuals_of,
+    scale_of,
+    set_up,
+    substeps_of,
+)
+from vid2phys.solvers.recorded_start import first_state, reference_state
+from vid2phys.types import Array, Parameters
+
+_SHARES = (0.1, 0.25, 0.5, 1.0)
+_PIECE_SHARES = (0.1, 0.25)
+_LEAST_PIECE = 12  # frames: a parabola at its begin, and as much again
+_ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
+_PATIENT = 5  # times as many iterations are left to the last descent: valleys are long where little is determined
+_MOST_DAMPING = 1e8
+_MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a second
+_STIFFER = 4  # times as many steps as the first parameters take are tried in any case
+_POOR, _FAILED = 0.02, 0.05  # shares of the motion left, from which on others are tried, and a fit has failed
+_NOISY = 3.0  # misfit up to which what is left may be noise
+_MOST_GUESSES = 2  # of these that are followed
+_FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # of parameters on a logarithmic scale, for pieces
+
+
+class Limits:
+    """What a fit may take: seconds in all, and steps of integration an interval.
+
+    Parameters that are too stiff are not tried: a rollout would take too long.
+    """
+
+    def __init__(self, setup: Setup, most_seconds: float) -> None:
+        self._end = time.monotonic() + most_seconds
+        first = substeps_of(setup, [setup.first_point], setup.longest)
+        self.substeps = max(_STIFFER * first, _MOST_STEPS // setup.longest)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time has run out."""
+        return time.monotonic() >= self._end
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Where a descent ended. misfit: robust size of all residuals. unexplained: the share of the motion that they are.
+
+    iterations: those used so far. converged: whether the last descent ended by itself.
+    """
+
+    point: Point
+    misfit: float
+    unexplained: float
+    iterations: int
+    converged: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether much of the motion is not explained."""
+        return self._noisy and self.unexplained > _FAILED
+
+    @property
+    def poor(self) -> bool:
+        """Whether another descent may explain more."""
+        return self._noisy and (self.unexplained > _POOR or not self.converged)
+
+    @property
+    def _noisy(self) -> bool:
+        """Whether what is left is more than noise."""
+        return self.misfit > _NOISY
+
+
+def search(setup: Setup, iterations: int, limits: Limits) -> Descent:
+    """Return the best of the descents from the first point and, as long as none explains the motion, from pieces."""
+    best = _growing(setup, setup.first_point, iterations, limits)
+    for first in _guesses(setup, iterations, limits) if best.poor else ():
+        found = _growing(setup, first, iterations, limits)
+        used = best.iterations + found.iterations
+        best = replace(min(best, found, key=lambda each: each.misfit), iterations=used)
+        if limits.over or not best.poor:
+            break
+    return best
+
+
+def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Descent:
+    """Descend over a growing part of the recordings."""
+    used, converged = 0, False
+    stages = (*((share, _ROUGH, iterations) for share in _SHARES), (1.0, _FINE, _PATIENT * iterations))
+    for share, gain, most in stages:
+        frames = min(setup.longest, max(LEAST_FRAMES, int(np.ceil(share * setup.longest))))
+        try:
+            point, steps, converged = _descend(setup, point, frames, gain, most, limits)
+        except SimulationError:  # the longer horizon is beyond what the engine can compute from there
+            converged = False
+            break
+        used += steps
+    misfit, unexplained = _left(setup, point)
+    return Descent(point, misfit, unexplained, used, converged)
+
+
+def _guesses(setup: Setup, iterations: int, limits: Limits) -> list[Point]:
+    """Return first points whose parameters explain short pieces of the recordings, the best one first."""
+    if any(recording.points_body is not None for recording in setup.recordings):
+        return []
+    found = [_of_pieces(setup, _scaled(setup.parameters, factor), iterations, limits) for factor in _FACTORS]
+    zeros = np.zeros(len(setup.offsets))
+    return [
+        replace(setup.first_point, theta=np.concatenate([parameters.free_vector(), zeros]))
+        for _, parameters in sorted(found, key=lambda each: each[0])[:_MOST_GUESSES]
+    ]
+
+
+def _of_pieces(setup: Setup, parameters: Parameters, iterations: int, limits: Limits) -> tuple[float, Parameters]:
+    """Return the misfit of ever longer pieces, and the parameters fitted to them from those given."""
+    misfit = np.inf
+    for share in _PIECE_SHARES:
+        pieces = _pieces(setup, share, parameters)
+        try:
+            point, _, _ = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits)
+        except SimulationError:
+            return np.inf, parameters
+        misfit, parameters = _left(pieces, point)[0], pieces.values(point.theta)
+    return misfit, parameters
+
+
+def _scaled(parameters: Parameters, factor: float) -> Parameters:
+    """Return the parameters with the free ones on a logarithmic scale multiplied, within their domain."""
+    scaled = [p for p in parameters if p.free and p.transform == "log"]
+    return parameters.with_values({p.name: float(np.clip(factor * p.value, p.lower, p.upper)) for p in scaled})
+
+
+def _pieces(setup: Setup, share: float, parameters: Parameters) -> Setup:
+    """Return the recordings cut into pieces of this share of the longest one."""
+    frames = max(_LEAST_PIECE, int(np.ceil(share * setup.longest)))
+    pieces = [
+        _piece(setup, recording, start, begin, min(begin + frames, len(recording.times_s)))
+        for recording, start in zip(setup.recordings, setup.starts, strict=True)
+        for begin in range(0, max(1, len(recording.times_s) - frames // 2), frames)
+    ]
+    names = tuple(p.name for p in parameters if p.free)
+    return set_up(setup.system, parameters, tuple(pieces), names, (), setup.max_step_s)
+
+
+def _piece(setup: Setup, recording: Recording, known: Array, begin: int, end: int) -> Recording:
+    part = slice(begin, end)
+    controls = None if recording.controls is None else recording.controls[begin : end - 1]
+    times, seen = recording.times_s[part], recording.seen[part]
+    std = np.broadcast_to(recording.std, len(setup.system.tangent_names))
+    start = first_state(setup.system, times, seen, std, known)
+    return replace(recording, times_s=times, seen=seen, start=start, controls=controls)
+
+
+def _left(setup: Setup, point: Point) -> tuple[float, float]:
+    """Robust size of the residuals, and their share of the motion; infinite where there is no rollout."""
+    try:
+        residuals = residuals_of(setup, [point], setup.longest)[1]
+    except (SimulationError, UsageError):
+        return np.inf, np.inf
+    misfit = scale_of(residuals)
+    return misfit, misfit / scale_of([_moved(setup, recording)[None] for recording in setup.recordings])
+
+
+def _moved(setup: Setup, recording: Recording) -> Array:
+    """What was seen [T, Q], without its straight line over time, over the standard deviation."""
+    seen = recording.seen.reshape(len(recording.seen), -1)
+    if recording.points_body is None:
+        reference = reference_state(recording.seen, setup.system.rest_state())
+        seen = setup.system.local(reference, recording.seen)
+    moved = np.full(seen.shape, np.nan)
+    for column in range(seen.shape[1]):
+        finite = np.isfinite(seen[:, column])
+        if finite.sum() > 2:
+            line = np.polynomial.Polynomial.fit(recording.times_s[finite], seen[finite, column], 1)
+            moved[finite, column] = seen[finite, column] - line(recording.times_s[finite])
+    return np.asarray(moved / recording.std, dtype=float)
+
+
+def _descend(
+    setup: Setup, point: Point, frames: int, least_gain: float, iterations: int, limits: Limits
+) -> tuple[Point, int, bool]:
+    """Return the lowest point found over the first `frames`, the iterations, and whether the descent came to an end."""
+    residuals = residuals_of(setup, [point], frames)[1]
+    scale = scale_of(residuals)
+    damping, cost = 1e-3, cost_of(setup, point, residuals, scale)
+    for iteration in range(iterations):
+        if limits.over:
+            return point, iteration, False
+        normal = linearized(setup, point, frames, scale)
+        while True:
+            candidate, hoped = _step(setup, point, normal, damping)
+            if hoped < 0.1 * least_gain * max(1.0, cost):
+                return point, iteration + 1, True
+            new_cost = _safe_cost(setup, candidate, frames, scale, limits)
+            if new_cost <= cost:
+                break
+            damping *= 10.0
+            if damping > _MOST_DAMPING:
+                return point, iteration + 1, True
+            if limits.over:
+                return point, iteration + 1, False
+        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
+        if gain < least_gain * max(1.0, cost):
+            return point, iteration + 1, True
+    return point, iterations, False
+
+
+def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[Point, float]:
+    """The damped Newton step, parameters within their limits, and by how much it should lower the cost."""
+    starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
+    damped = replace(
+        normal,
+        information=normal.information + damping * np.diag(np.maximum(np.diagonal(normal.information), 1e-12)),
+        start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
+    )
+    schur, gradient, gains = reduced(damped)
+    step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
+    alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
+    moved = alone - np.einsum("glp,p->gl", gains, step)
+    theta = point.theta + step
+    theta[: setup.fitted] = setup.values(theta).free_vector()
+    hoped = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
+    return Point(theta, point.starts + moved), hoped
+
+
+def _safe_cost(setup: Setup, point: Point, frames: int, scale: float, limits: Limits) -> float:
+    """Return the cost, infinite for what cannot be computed or is too stiff."""
+    if substeps_of(setup, [point], frames) > limits.substeps:
+        return np.inf
+    try:
+        found = cost_of(setup, point, residuals_of(setup, [point], frames)[1], scale)
+    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+        return np.inf
+    return found if np.isfinite(found) else np.inf
