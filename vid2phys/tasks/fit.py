@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.notes import is_doubtful, ordered, warning
+from vid2phys.notes import doubt, is_doubtful, ordered, warning
 from vid2phys.tasks.descend import LEFT, descend, keypoint_misfit, report
 from vid2phys.tasks.plausibility import plausibility_notes
 from vid2phys.tasks.progress import Progress, silent
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LEAST_TRACKED = 0.5  # of the frames
 LEAST_FRAMES = 8
 CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
+DOUBTFUL_SHARE = 0.15  # of the frames, in which something else was found
 SURE_QUALITY = 0.5  # readings worse than this may be of something else
 SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
 RAN_AWAY = warning(
@@ -343,6 +344,7 @@ def _diagnostics(
         "notes": ordered(
             [
                 *inputs.notes,
+                *_support_notes(tracked),
                 *_quality_notes(tracked),
                 *_branch_notes(ratio),
                 *(doubts_of_motion(problem.observation, residual) if inputs.model is None else ()),
@@ -359,6 +361,20 @@ def _diagnostics(
         "iterations": solution.iterations,
         "levels": solution.extra,
     }
+
+
+def _support_notes(tracked: Track) -> list[str]:
+    """Return a note on the frames in which what was found is probably not the object; many of them are a doubt."""
+    refused, frames = len(tracked.unsupported), len(tracked.tracked)
+    if not refused:
+        return []
+    text = (
+        f"in {refused} of {frames} frames what was found is probably not the object, since the image does not support "
+        "its pose: these frames count as lost"
+    )
+    if refused < DOUBTFUL_SHARE * frames:
+        return [text]
+    return [doubt(f"{text}; check the mesh and its model, or select the part that shows the object with --from, --to")]
 
 
 def _quality_notes(tracked: Track) -> list[str]:
@@ -406,6 +422,6 @@ def lost(inputs: Inputs, tracked: Track) -> Result:
             "rms_px": None,
             "loss": None,
             "iterations": 0,
-            "notes": ordered(inputs.notes),
+            "notes": ordered([*inputs.notes, *_support_notes(tracked)]),
         },
     )

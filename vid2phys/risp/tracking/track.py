@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from vid2phys.risp.tracking.picture import painted_sighting
 from vid2phys.risp.tracking.pose import Pose
 from vid2phys.risp.tracking.search import Watch
 from vid2phys.risp.tracking.sight import Image, Sightings
+from vid2phys.risp.tracking.support import supported
 from vid2phys.risp.tracking.tracked import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
 
@@ -46,8 +47,27 @@ _TILT_CAP_NATS = 8.0
 _EDGES_SHARE = 0.25  # of what the edges of explained frames tell, that others have to tell
 
 
-@one_thread()
 def track(
+    clip: Clip,
+    camera: Camera,
+    model: Model,
+    radius_m: float,
+    *,
+    mesh: Mesh | None = None,
+    **options: Any,
+) -> Track:
+    """Track the object that `model` knows through a clip; frames whose image does not support the pose are lost.
+
+    Arguments and errors are those of `candidates`. Without a mesh nothing can be drawn, and all candidates count.
+    """
+    found = candidates(clip, camera, model, radius_m, mesh=mesh, **options)
+    if mesh is None:
+        return found
+    return supported(found, FrameStore(clip.frames, clip.width, clip.height), camera, Solid.of(mesh))
+
+
+@one_thread()
+def candidates(
     clip: Clip,
     camera: Camera,
     model: Model,
@@ -59,7 +79,7 @@ def track(
     paint: Paint | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Track:
-    """Track the object that `model` knows through a clip.
+    """Find the likeliest pose of an object in each frame of a clip, whether or not the object is there.
 
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ class Track:
     observation: keypoints with the true labels of the chosen branch. poses: [T] camera_from_body of each frame by
     itself (NaN where lost). tracked: [T]. quality: [T] in 0..1. element: [T] symmetry element that the network labelled
     the frame with, -1 where lost. branch_log_likelihood: [G] nats of the clip if every orientation R were R @
-    rotations[g]^T, the chosen branch (g = 0) first.
+    rotations[g]^T, the chosen branch (g = 0) first. unsupported: indices of lost frames in which a pose was found that
+    the image does not support (`support`).
     """
 
     observation: Observation
@@ -32,6 +33,7 @@ class Track:
     quality: Array
     element: NDArray[np.int64]
     branch_log_likelihood: Array
+    unsupported: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:
@@ -68,8 +70,8 @@ class Track:
         clock = error_clock(self.observation.times_s, self.poses.rotation)
         return replace(self, observation=replace(self.observation, error_clock_s=clock))
 
-    def without(self, lost: NDArray[np.bool_]) -> Track:
-        """With the object lost in some frames [T], too."""
+    def without(self, lost: NDArray[np.bool_], *, unsupported: bool = False) -> Track:
+        """With the object lost in some frames [T], too; unsupported: because the image does not support the pose."""
         if not lost.any():
             return self
         tracked, element, visible = self.tracked & ~lost, self.element.copy(), self.observation.visible.copy()
@@ -84,6 +86,7 @@ class Track:
             tracked=tracked,
             quality=np.where(lost, 0.0, self.quality),
             element=element,
+            unsupported=np.flatnonzero(self.tracked & lost) if unsupported else self.unsupported,
         )
 
     def seeing(

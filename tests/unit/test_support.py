@@ -1,0 +1,95 @@
+"""Which frames count as tracked: right poses of a rendered body are supported by the image, wrong ones are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.distractor_clips import DistractorClip, make_clip
+from tests.synthetic import cross_mesh
+from vid2phys.notes import Severity, severity_of
+from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.pixels.creases import Solid
+from vid2phys.risp.tracking.follow import FrameStore
+from vid2phys.risp.tracking.support import EVIDENCE, SupportModel, evidence_of, supported
+from vid2phys.risp.tracking.tracked import Track
+from vid2phys.tasks.fit import _support_notes
+from vid2phys.types import Array, Mesh
+
+
+def box(*sides: float) -> Mesh:
+    import trimesh
+
+    solid = trimesh.creation.box(sides)
+    return Mesh(np.asarray(solid.vertices), np.asarray(solid.faces), np.zeros(len(solid.faces), dtype=np.int64))
+
+
+@pytest.fixture(scope="module", params=["cube", "long box", "cross"])
+def shot(request: pytest.FixtureRequest) -> DistractorClip:
+    """A clip in which most of the body is seen in at least half of the frames."""
+    mesh = {"cube": box(0.1, 0.1, 0.1), "long box": box(0.2, 0.06, 0.05), "cross": cross_mesh(0.1)}[request.param]
+    bank = make_bank([], count=12, seed=4)
+    return next(clip for seed in range(30, 60) if np.mean((clip := make_clip(mesh, bank, seed)).shown > 0.9) > 0.5)
+
+
+def tracked_at(shot: DistractorClip, rotation: Array, translation: Array) -> Track:
+    """A track with these poses in all frames and good keypoints, as of a network that is sure of itself."""
+    count = len(shot.clip.times_s)
+    track = Track.of_nothing(shot.clip.times_s, np.eye(3), Calibration.from_dict(None), np.zeros(1))
+    poses = replace(track.poses, rotation=rotation, translation=translation, chi2=np.full(count, 8.0))
+    visible = np.ones_like(track.observation.visible)
+    return replace(
+        track,
+        poses=poses,
+        tracked=np.ones(count, dtype=bool),
+        quality=np.full(count, 0.75),
+        observation=replace(track.observation, visible=visible),
+    )
+
+
+def kept(shot: DistractorClip, rotation: Array, translation: Array) -> Array:
+    """Share of the frames that show the body well in which these poses count as tracked."""
+    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    track = supported(tracked_at(shot, rotation, translation), frames, shot.camera, Solid.of(shot.mesh))
+    return np.asarray(track.tracked[shot.shown > 0.9].mean())
+
+
+def test_right_poses_count_as_tracked(shot: DistractorClip) -> None:
+    assert kept(shot, shot.rotation, shot.translation) > 0.9
+
+
+def test_unsupported_frames_are_listed_and_carry_no_information(shot: DistractorClip) -> None:
+    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    aside = shot.translation.copy()
+    aside[::3] += 0.4 * np.array([0.8, -0.6, 0.0])
+    track = supported(tracked_at(shot, shot.rotation, aside), frames, shot.camera, Solid.of(shot.mesh))
+    assert set(track.unsupported) == set(np.flatnonzero(~track.tracked))
+    assert not track.observation.visible[track.unsupported].any()
+    assert np.isnan(track.poses.translation[track.unsupported]).all()
+
+
+def test_evidence_has_a_column_for_each_name_and_bodies_behind_the_camera_have_the_least(shot: DistractorClip) -> None:
+    frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
+    behind = tracked_at(shot, shot.rotation, -shot.translation)
+    rows, evidence = evidence_of(behind, frames, shot.camera, Solid.of(shot.mesh))
+    assert evidence.shape == (len(rows), len(EVIDENCE))
+    assert (evidence[:, EVIDENCE.index("edges_near")] == 0.0).all()
+
+
+def test_missing_evidence_counts_as_the_average() -> None:
+    model = SupportModel.load()
+    whole, missing = model.mean.copy(), model.mean.copy()
+    missing[EVIDENCE.index("depth_jump")] = np.nan
+    assert model.log_odds(np.array([whole, missing])) == pytest.approx([model.bias, model.bias])
+
+
+@pytest.mark.parametrize(("refused", "severity"), [(2, Severity.INFORMATION), (30, Severity.DOUBT)])
+def test_many_unsupported_frames_make_the_result_doubtful(refused: int, severity: Severity) -> None:
+    track = Track.of_nothing(np.arange(100) / 30, np.eye(3), Calibration.from_dict(None), np.zeros(1))
+    (note,) = _support_notes(replace(track, unsupported=np.arange(refused)))
+    assert note.startswith(f"in {refused} of 100 frames")
+    assert severity_of(note) is severity
+    assert not _support_notes(track)
