@@ -238,10 +238,10 @@ def _distractors(
 
 
 def _similar(rng: np.random.Generator, mesh: Mesh) -> Mesh:
-    """Return a stretched copy of the mesh, a part of it, or a box of other proportions; never its equal."""
+    """Return another shape: a copy stretched to 2.5 or 0.4 of a side, a part of the body, or a box that is no cube."""
     kind = rng.random()
     if kind < 0.3:
-        stretch = np.array([1.0, rng.uniform(0.8, 1.2), rng.choice([0.55, 1.8])])
+        stretch = np.array([1.0, rng.uniform(0.8, 1.2), rng.choice([0.4, 2.5])])
         scale = rng.uniform(0.6, 1.1) * rng.permutation(stretch)
         return Mesh(mesh.vertices * scale, mesh.faces, mesh.part, mesh.part_names)
     if kind < 0.6:
@@ -249,7 +249,7 @@ def _similar(rng: np.random.Generator, mesh: Mesh) -> Mesh:
         height = points @ _unit(rng, 3)
         part = trimesh.convex.convex_hull(points[height > np.quantile(height, rng.uniform(0.3, 0.6))])
         return Mesh(np.asarray(part.vertices), np.asarray(part.faces), np.zeros(len(part.faces), int))
-    sides = rng.permutation([1.0, rng.uniform(0.5, 0.8), rng.uniform(0.2, 0.6)])
+    sides = rng.permutation([1.0, rng.uniform(0.4, 0.6), rng.uniform(0.2, 0.5)])
     box = trimesh.creation.box(np.ptp(mesh.vertices, axis=0).max() * rng.uniform(0.6, 1.2) * sides)
     return Mesh(np.asarray(box.vertices), np.asarray(box.faces), np.zeros(len(box.faces), int))
 

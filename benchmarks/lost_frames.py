@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,6 @@ from vid2phys.io.photographs import photographs
 from vid2phys.reproduce.unseen import PHOTOGRAPHS, photograph
 from vid2phys.risp.looks.backgrounds import make_bank
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.tracking import support
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.track import candidates
@@ -40,8 +39,8 @@ from vid2phys.types import Array, Mesh
 ROOT = Path(__file__).resolve().parents[1]
 BODIES = (("samples/cube/cube.obj", "models/cube", False), ("samples/quadrotor/quad.obj", "models/quadrotor", True))
 RIGHT, WRONG = 0.05, 0.10  # of the body's size in the image
-FIRST_FITTED, FIRST_JUDGED = 0, 1_000_000  # seeds
-LEAST_LOST = 0.03  # of right poses that the threshold may lose
+FIRST_FITTED, FIRST_JUDGED = 500_000, 1_000_000  # seeds
+MOST_LOST = 0.025  # of right poses that the threshold may lose
 _TILT_STD_RAD = 0.4  # of the upright body
 _RIDGE = 1e-3
 _BANK = 60
@@ -49,11 +48,16 @@ _BANK = 60
 
 @dataclass(frozen=True)
 class Poses:
-    """Poses found in clips. evidence: [N, E]. error: [N] of body sizes in the image. clip: [N] seed."""
+    """Poses found in clips.
+
+    evidence: [N, E]. error: [N] of body sizes in the image. clip: [N] seed. kept: [N] which count as tracked, by the
+    decision of this version.
+    """
 
     evidence: Array
     error: Array
     clip: NDArray[np.int64]
+    kept: NDArray[np.bool_]
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -68,12 +72,12 @@ class Poses:
     @staticmethod
     def join(parts: list[Poses]) -> Poses:
         """Return all poses of several parts."""
-        columns = ((getattr(part, name) for part in parts) for name in ("evidence", "error", "clip"))
+        columns = ((getattr(part, name) for part in parts) for name in ("evidence", "error", "clip", "kept"))
         return Poses(*(np.concatenate(list(column)) for column in columns))
 
 
 def poses_of(seed: int) -> Poses:
-    """Return the poses that the tracker finds in one clip, before the decision."""
+    """Return the poses that the tracker finds in one clip; the decision is made for judged clips alone."""
     mesh_path, model_path, upright = BODIES[seed % len(BODIES)]
     mesh, model = load_mesh(ROOT / mesh_path, "m"), Model.load(str(ROOT / model_path), "cpu")
     shot = make_clip(mesh, _bank(seed), seed, upright=upright)
@@ -81,12 +85,14 @@ def poses_of(seed: int) -> Poses:
     try:
         found = candidates(shot.clip, shot.camera, model, model.radius_m, mesh=shot.mesh, tilt_std_rad=tilt)
     except InputError:  # found in no frame
-        return Poses(np.zeros((0, len(support.EVIDENCE))), np.zeros(0), np.zeros(0, dtype=np.int64))
+        return Poses(np.zeros((0, len(support.EVIDENCE))), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, bool))
     frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
-    rows, evidence = support.evidence_of(found, frames, shot.camera, Solid.of(shot.mesh))
+    rows, evidence = support.evidence_of(found, frames, shot.camera, shot.mesh)
+    judge = seed >= FIRST_JUDGED
+    kept = support.decided(found, rows, evidence, shot.mesh) if judge else np.ones(len(rows), dtype=bool)
     poses = found.poses[rows]
     error = [_error(shot, model, i, poses.rotation[k], poses.translation[k]) for k, i in enumerate(rows)]
-    return Poses(evidence, np.array(error), np.full(len(rows), seed))
+    return Poses(evidence, np.array(error), np.full(len(rows), seed), kept)
 
 
 def _bank(seed: int) -> NDArray[np.uint8]:
@@ -126,10 +132,10 @@ def collect(first: int, clips: int) -> Poses:
     return Poses.join(parts)
 
 
-def fit(poses: Poses) -> support.SupportModel:
-    """Return the logistic regression of right against wrong poses, both classes of equal weight."""
-    known = poses.right | poses.wrong
-    x, y = poses.evidence[known], poses.right[known].astype(float)
+def fit(evidence: Array, right: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> support.SupportModel:
+    """Return the logistic regression of right against wrong poses [N], both classes of equal weight."""
+    known = right | wrong
+    x, y = evidence[known], right[known].astype(float)
     mean, std = np.nanmean(x, axis=0), np.nanstd(x, axis=0) + 1e-9
     z = np.column_stack([np.nan_to_num((x - mean) / std), np.ones(len(x))])
     weight = np.where(y > 0.0, 0.5 / y.sum(), 0.5 / (1.0 - y).sum())
@@ -141,13 +147,26 @@ def fit(poses: Poses) -> support.SupportModel:
         return float((weight * np.logaddexp(0.0, (1.0 - 2.0 * y) * odds)).sum() + _RIDGE * ridge @ ridge), gradient
 
     b = minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
-    odds = (z @ b)[y > 0.0]
-    return support.SupportModel(mean, std, b[:-1], float(b[-1]), float(np.quantile(odds, LEAST_LOST)))
+    return support.SupportModel(mean, std, b[:-1], float(b[-1]), 0.0)
 
 
-def judged(poses: Poses, model: support.SupportModel) -> dict[str, float]:
+def with_threshold(model: support.SupportModel, poses: Poses) -> support.SupportModel:
+    """Return the model with the threshold that loses `MOST_LOST` of the right poses."""
+    odds = by_clip(model, poses.evidence, poses.clip)
+    return replace(model, threshold=float(np.quantile(odds[poses.right], MOST_LOST)))
+
+
+def by_clip(model: support.SupportModel, evidence: Array, clip: NDArray[np.int64]) -> Array:
+    """Return the log odds of poses [N], those of each clip together."""
+    odds = np.zeros(len(evidence))
+    for each in np.unique(clip):
+        odds[clip == each] = model.log_odds(evidence[clip == each])
+    return odds
+
+
+def judged(poses: Poses) -> dict[str, float]:
     """Return the shares of wrong poses that count as tracked and of right poses that count as lost, and counts."""
-    kept = model.log_odds(poses.evidence) >= model.threshold
+    kept = poses.kept
     far = poses.error > 1.0
     return {
         "right_poses": float(poses.right.sum()),
@@ -167,16 +186,15 @@ def without_each(poses: Poses) -> Iterator[tuple[str, float]]:
         kept = [k for k, name in enumerate(support.EVIDENCE) if name != left_out]
         odds = np.zeros(len(poses.error))
         for fold in range(4):
-            part = Poses(poses.evidence[:, kept], poses.error, poses.clip)
-            train = folds != fold
-            model = fit(Poses(part.evidence[train], part.error[train], part.clip[train]))
-            odds[~train] = model.log_odds(part.evidence[~train])
-        least = np.quantile(odds[poses.right], LEAST_LOST)
+            part, train = poses.evidence[:, kept], folds != fold
+            model = fit(part[train], poses.right[train], poses.wrong[train])
+            odds[~train] = by_clip(model, part[~train], poses.clip[~train])
+        least = np.quantile(odds[poses.right], MOST_LOST)
         yield left_out or "all", float((odds[poses.wrong] >= least).mean())
 
 
-def save(model: support.SupportModel, scores: dict[str, float], ablation: dict[str, float], clips: int) -> None:
-    """Write the weights with what they were measured to do."""
+def save(model: support.SupportModel, ablation: dict[str, float], clips: int) -> None:
+    """Write the weights, with what each kind of evidence is worth."""
     columns = {
         name: dict(zip(support.EVIDENCE, np.round(getattr(model, name), 5).tolist(), strict=True))
         for name in ("mean", "std", "weights")
@@ -186,7 +204,6 @@ def save(model: support.SupportModel, scores: dict[str, float], ablation: dict[s
         **columns,
         "bias": round(model.bias, 5),
         "threshold": round(model.threshold, 5),
-        "on_the_clips_it_was_fitted_to": {name: round(value, 4) for name, value in scores.items()},
         "wrong_tracked_without_each": {name: round(value, 4) for name, value in ablation.items()},
     }
     path = Path(support.__file__).with_suffix(".json")
@@ -204,22 +221,29 @@ def main() -> None:
     if options.step == "fit":
         clips = options.clips or 160
         poses = collect(FIRST_FITTED, clips)
-        model = fit(poses)
-        scores, ablation = judged(poses, model), dict(without_each(poses))
-        save(model, scores, ablation, clips)
+        ablation = dict(without_each(poses))
+        save(with_threshold(fit(poses.evidence, poses.right, poses.wrong), poses), ablation, clips)
         for name, share in ablation.items():
             print(f"{name:24} {share:.3f}")
     else:
         clips = options.clips or 60
-        scores = judged(collect(FIRST_JUDGED, clips), support.SupportModel.load())
-    for name, value in scores.items():
-        print(f"{name:34} {value:.4g}")
-    if options.json is not None:
-        rows = [
-            {"system": "all", "method": "ours", "metric": name, "value": value, "std": None, "n": clips, "unit": "1"}
-            for name, value in scores.items()
-        ]
-        write_table(options.json, "lost_frames", rows, time.monotonic() - began)
+        scores = judged(collect(FIRST_JUDGED, clips))
+        for name, value in scores.items():
+            print(f"{name:34} {value:.4g}")
+        if options.json is not None:
+            rows = [
+                {
+                    "system": "all",
+                    "method": "ours",
+                    "metric": name,
+                    "value": value,
+                    "std": None,
+                    "n": clips,
+                    "unit": "1",
+                }
+                for name, value in scores.items()
+            ]
+            write_table(options.json, "lost_frames", rows, time.monotonic() - began)
 
 
 if __name__ == "__main__":

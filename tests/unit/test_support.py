@@ -12,10 +12,10 @@ from tests.synthetic import cross_mesh
 from vid2phys.notes import Severity, severity_of
 from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.tracking.follow import FrameStore
-from vid2phys.risp.tracking.support import EVIDENCE, SupportModel, evidence_of, supported
+from vid2phys.risp.tracking.support import EVIDENCE, SupportModel, _heaviest_chain, evidence_of, supported
 from vid2phys.risp.tracking.tracked import Track
+from vid2phys.rotations import matrix_from_quat, quat_from_rotvec
 from vid2phys.tasks.fit import _support_notes
 from vid2phys.types import Array, Mesh
 
@@ -53,7 +53,7 @@ def tracked_at(shot: DistractorClip, rotation: Array, translation: Array) -> Tra
 def kept(shot: DistractorClip, rotation: Array, translation: Array) -> Array:
     """Share of the frames that show the body well in which these poses count as tracked."""
     frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
-    track = supported(tracked_at(shot, rotation, translation), frames, shot.camera, Solid.of(shot.mesh))
+    track = supported(tracked_at(shot, rotation, translation), frames, shot.camera, shot.mesh)
     return np.asarray(track.tracked[shot.shown > 0.9].mean())
 
 
@@ -61,29 +61,69 @@ def test_right_poses_count_as_tracked(shot: DistractorClip) -> None:
     assert kept(shot, shot.rotation, shot.translation) > 0.9
 
 
+@pytest.mark.parametrize("aside", [0.6, 1.5])
+def test_poses_beside_the_body_are_lost(shot: DistractorClip, aside: float) -> None:
+    size_m = 2.0 * float(np.linalg.norm(shot.mesh.vertices, axis=1).max())
+    assert kept(shot, shot.rotation, shot.translation + aside * size_m * np.array([0.8, -0.6, 0.0])) < 0.15
+
+
+@pytest.mark.parametrize("factor", [0.55, 1.8])
+def test_poses_at_another_distance_are_lost(shot: DistractorClip, factor: float) -> None:
+    assert kept(shot, shot.rotation, factor * shot.translation) < 0.2
+
+
+def test_turned_poses_are_supported_less_than_right_ones(shot: DistractorClip) -> None:
+    turn = matrix_from_quat(quat_from_rotvec(np.array([0.5, 0.6, 0.4])))
+    turned = kept(shot, shot.rotation @ turn, shot.translation)
+    assert turned < 0.5 * kept(shot, shot.rotation, shot.translation)
+
+
 def test_unsupported_frames_are_listed_and_carry_no_information(shot: DistractorClip) -> None:
     frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
     aside = shot.translation.copy()
     aside[::3] += 0.4 * np.array([0.8, -0.6, 0.0])
-    track = supported(tracked_at(shot, shot.rotation, aside), frames, shot.camera, Solid.of(shot.mesh))
+    track = supported(tracked_at(shot, shot.rotation, aside), frames, shot.camera, shot.mesh)
     assert set(track.unsupported) == set(np.flatnonzero(~track.tracked))
     assert not track.observation.visible[track.unsupported].any()
     assert np.isnan(track.poses.translation[track.unsupported]).all()
 
 
-def test_evidence_has_a_column_for_each_name_and_bodies_behind_the_camera_have_the_least(shot: DistractorClip) -> None:
+def test_evidence_has_a_column_for_each_name_and_is_finite_wherever_the_pose_is(shot: DistractorClip) -> None:
     frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
-    behind = tracked_at(shot, shot.rotation, -shot.translation)
-    rows, evidence = evidence_of(behind, frames, shot.camera, Solid.of(shot.mesh))
-    assert evidence.shape == (len(rows), len(EVIDENCE))
-    assert (evidence[:, EVIDENCE.index("edges_near")] == 0.0).all()
+    for factor in (1.0, -1.0, 30.0, 0.05):  # in place, behind the camera, far away, about the camera
+        track = tracked_at(shot, shot.rotation, factor * shot.translation)
+        rows, evidence = evidence_of(track, frames, shot.camera, shot.mesh)
+        assert evidence.shape == (len(rows), len(EVIDENCE))
+        assert np.isfinite(evidence).all()
+
+
+def test_of_two_groups_that_no_motion_joins_the_likelier_counts() -> None:
+    times, places = np.arange(10) / 30, np.zeros((10, 3))
+    places[:, 2] = 2.0
+    places[4:, 0] = 5.0  # 5 m in a thirtieth of a second
+    weights = np.ones(10)
+    assert _heaviest_chain(times, places, np.full(10, 0.2), weights).tolist() == [4, 5, 6, 7, 8, 9]
+    weights[:4] = 3.0
+    assert _heaviest_chain(times, places, np.full(10, 0.2), weights).tolist() == [0, 1, 2, 3]
+    assert _heaviest_chain(times * 100.0, places, np.full(10, 0.2), weights).tolist() == list(range(10))
+
+
+def test_where_most_poses_are_unlikely_the_others_are_doubted_too() -> None:
+    model = replace(SupportModel.load(), weights=np.eye(len(EVIDENCE))[0], mean=np.zeros(len(EVIDENCE)), bias=0.0)
+    model = replace(model, std=np.ones(len(EVIDENCE)))
+    evidence = np.zeros((60, len(EVIDENCE)))
+    evidence[:, 0] = np.where(np.arange(60) < 6, 1.0, -4.0)
+    among_unlikely = model.log_odds(evidence)[0]
+    evidence[:, 0] = np.where(np.arange(60) < 6, 1.0, 4.0)
+    assert among_unlikely < 0.0 < 1.0 < model.log_odds(evidence)[0]
 
 
 def test_missing_evidence_counts_as_the_average() -> None:
     model = SupportModel.load()
     whole, missing = model.mean.copy(), model.mean.copy()
     missing[EVIDENCE.index("depth_jump")] = np.nan
-    assert model.log_odds(np.array([whole, missing])) == pytest.approx([model.bias, model.bias])
+    both = model.log_odds(np.array([whole, missing]))
+    assert both[0] == pytest.approx(both[1])
 
 
 @pytest.mark.parametrize(("refused", "severity"), [(2, Severity.INFORMATION), (30, Severity.DOUBT)])

@@ -29,7 +29,7 @@ def _norm(channels: int) -> nn.GroupNorm:
     return nn.GroupNorm(max(1, channels // GROUP), channels)
 
 
-class _Block(nn.Module):
+class Block(nn.Module):
     """Two 3x3 convolutions and a skip; `halve` averages 2x2 pixels first."""
 
     def __init__(self, inputs: int, outputs: int, *, halve: bool = False) -> None:
@@ -40,6 +40,7 @@ class _Block(nn.Module):
         self.skip = nn.Conv2d(inputs, outputs, 1, bias=False) if inputs != outputs else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return features [B, outputs, H, W], half as large if `halve`."""
         if self.halve:
             x = functional.avg_pool2d(x, 2)
         y = self.conv1(functional.relu(self.norm1(x)))
@@ -53,11 +54,11 @@ class _Pyramid(nn.Module):
     def __init__(self, width: int, features: int, *, depth: int) -> None:
         super().__init__()
         self.stem = nn.Conv2d(12, width, 3, padding=1)
-        self.first = _Block(width, width)
+        self.first = Block(width, width)
         channels = [width * 2**i for i in range(1, depth + 1)]
-        self.stages = nn.ModuleList(nn.Sequential(_Block(c // 2, c, halve=True), _Block(c, c)) for c in channels)
+        self.stages = nn.ModuleList(nn.Sequential(Block(c // 2, c, halve=True), Block(c, c)) for c in channels)
         self.laterals = nn.ModuleList(nn.Conv2d(c, features, 1) for c in channels)
-        self.last = _Block(features, features)
+        self.last = Block(features, features)
         self.norm = _norm(features)
 
     def levels(self, images: Tensor) -> list[Tensor]:
@@ -90,7 +91,7 @@ class KeypointNetwork(nn.Module):
         super().__init__()
         self.pyramid = _Pyramid(width, features, depth=depth)
         self.head = nn.Conv2d(features, keypoints, 1)
-        self.front = nn.Sequential(_Block(features, features), nn.ReLU(), nn.Conv2d(features, 1, 1)) if front else None
+        self.front = nn.Sequential(Block(features, features), nn.ReLU(), nn.Conv2d(features, 1, 1)) if front else None
 
     def forward(self, images: Tensor) -> Tensor:  # noqa: D102
         features = self.pyramid(images)

@@ -114,49 +114,29 @@ def _noise(seen: Array) -> Array:
 
 def outline_evidence(frame: NDArray[np.uint8], outline: Outline) -> float:
     """How much more the edge of an outline is seen in a frame than is by chance, nats."""
-    odds, _ = _outline_odds(frame, outline)
-    return _along(odds, outline.pixels)
-
-
-def outline_odds(frame: NDArray[np.uint8], outline: Outline) -> float:
-    """Return the mean log odds of an edge on the lines across an outline; the least possible where none is seen."""
-    odds, shown = _outline_odds(frame, outline)
-    return float(odds[shown].mean()) if shown.any() else _ODDS[0]
-
-
-def _outline_odds(frame: NDArray[np.uint8], outline: Outline) -> tuple[Array, NDArray[np.bool_]]:
     from vid2phys.risp.pixels.edge_likelihood import cover_lines
 
     start = outline.drawn - _SIDE_PX * outline.across
     cover = cover_lines(outline.coverage, start, outline.across, 2 * _SIDE_PX + 1, 0)
-    return _odds(frame, outline.pixels, outline.normals, cover, _EVEN_OUTLINE)
+    return _evidence(frame, outline.pixels, outline.normals, cover, _EVEN_OUTLINE)
 
 
 def crease_evidence(frame: NDArray[np.uint8], lines: CreaseLines) -> float:
     """As `outline_evidence`, of creases."""
     straight = np.where(np.arange(-_SIDE_PX, _SIDE_PX + 1) == 0, 0.5, np.arange(-_SIDE_PX, _SIDE_PX + 1) < 0)
-    cover = np.tile(straight, (len(lines.pixels), 1))
-    return _along(_odds(frame, lines.pixels, lines.normals, cover, _EVEN_CREASE)[0], lines.pixels)
+    return _evidence(frame, lines.pixels, lines.normals, np.tile(straight, (len(lines.pixels), 1)), _EVEN_CREASE)
 
 
-def _odds(
-    frame: NDArray[np.uint8], pixels: Array, normals: Array, cover: Array, even: float
-) -> tuple[Array, NDArray[np.bool_]]:
-    """Log odds [N] of an edge through pixels [N, 2] with normals [N, 2] across, and where both sides are seen.
+def _evidence(frame: NDArray[np.uint8], pixels: Array, normals: Array, cover: Array, even: float) -> float:
+    """Nats of an edge through pixels [N, 2], in order along it, with normals [N, 2] across; cover: [N, R] of a side.
 
-    cover: [N, R] of a side. Odds are zero where a side is not seen. A line's sides differ by r = log(std of the line /
-    std within its sides), in display values; the log-odds of an edge are linear in r, bounded, and zero at `even`, as
-    held-out looks showed.
+    A line's sides differ by r = log(std of the line / std within its sides), in display values; the log-odds of an edge
+    are linear in r, bounded, and zero at `even`, as held-out looks showed.
     """
     from vid2phys.risp.pixels.edge_likelihood import read_lines, side_ratio
 
     seen, inside = read_lines(frame, _DISPLAY, pixels - _SIDE_PX * normals, normals, 1.0, 2 * _SIDE_PX + 1, 1)
     ratio, shown = side_ratio(seen, cover, _SIDE, _LEAST_SIDE, _SIDE_NOISE)
-    shown &= inside
-    return np.where(shown, np.clip(_ODDS_SLOPE * (ratio - even), *_ODDS), 0.0), shown
-
-
-def _along(odds: Array, pixels: Array) -> float:
-    """Nats of lines [N] through pixels [N, 2] in order along an edge: each stands for the edge up to the next."""
+    odds = np.where(inside & shown, np.clip(_ODDS_SLOPE * (ratio - even), *_ODDS), 0.0)
     apart = np.hypot(*np.diff(pixels, axis=0).T) if len(pixels) > 1 else np.ones(1)
     return float(odds.sum() * np.median(apart))

@@ -58,17 +58,9 @@ class Region:
 
     def evidence(self, drawing: Drawing) -> float:
         """How much more likely the colours are with the silhouette of a drawing than without one, nats."""
-        return float(_information(self.colors, self._covered(drawing), _SMOOTH)) / _ALIKE
-
-    def information_per_cell(self, drawing: Drawing) -> float:
-        """Return the log-likelihood of the colours as in `evidence`, for each covered cell in the frame."""
-        covered = self._covered(drawing)
-        return float(_information(self.colors, covered, _SMOOTH)) / max(1.0, float(covered[self.colors >= 0].sum()))
-
-    def _covered(self, drawing: Drawing) -> Array:
-        """Return how much of each cell a drawing covers, [N, N]."""
         start, step = drawing.focal * self.start - drawing.corner, drawing.focal * self.step
-        return np.asarray(_cover(drawing.nearness, self.colors.shape[0], start, step))
+        covered = _cover(drawing.nearness, self.colors.shape[0], start, step)
+        return float(_information(self.colors, covered, _SMOOTH)) / _ALIKE
 
 
 @_compiled

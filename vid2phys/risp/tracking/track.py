@@ -63,7 +63,7 @@ def track(
     found = candidates(clip, camera, model, radius_m, mesh=mesh, **options)
     if mesh is None:
         return found
-    return supported(found, FrameStore(clip.frames, clip.width, clip.height), camera, Solid.of(mesh))
+    return supported(found, FrameStore(clip.frames, clip.width, clip.height), camera, mesh)
 
 
 @one_thread()
