@@ -34,6 +34,7 @@ from vid2phys.risp.networks.model import Model
 from vid2phys.risp.tracking import support
 from vid2phys.risp.tracking.follow import FrameStore
 from vid2phys.risp.tracking.track import candidates
+from vid2phys.risp.tracking.tracked import Track
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,20 +79,15 @@ class Poses:
 
 def poses_of(seed: int) -> Poses:
     """Return the poses that the tracker finds in one clip; the decision is made for judged clips alone."""
-    mesh_path, model_path, upright = BODIES[seed % len(BODIES)]
-    mesh, model = load_mesh(ROOT / mesh_path, "m"), Model.load(str(ROOT / model_path), "cpu")
-    shot = make_clip(mesh, _bank(seed), seed, upright=upright)
-    tilt = _TILT_STD_RAD if upright else None
-    try:
-        found = candidates(shot.clip, shot.camera, model, model.radius_m, mesh=shot.mesh, tilt_std_rad=tilt)
-    except InputError:  # found in no frame
+    shot, model, found = tracked(seed, _bank(seed))
+    if found is None:
         return Poses(np.zeros((0, len(support.EVIDENCE))), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, bool))
     frames = FrameStore(shot.clip.frames, shot.clip.width, shot.clip.height)
     rows, evidence = support.evidence_of(found, frames, shot.camera, shot.mesh)
     judge = seed >= FIRST_JUDGED
     kept = support.decided(found, rows, evidence, shot.mesh) if judge else np.ones(len(rows), dtype=bool)
     poses = found.poses[rows]
-    error = [_error(shot, model, i, poses.rotation[k], poses.translation[k]) for k, i in enumerate(rows)]
+    error = [image_error(shot, model, i, poses.rotation[k], poses.translation[k]) for k, i in enumerate(rows)]
     return Poses(evidence, np.array(error), np.full(len(rows), seed), kept)
 
 
@@ -104,7 +100,19 @@ def _bank(seed: int) -> NDArray[np.uint8]:
     return make_bank(unseen, count=_BANK, seed=12)
 
 
-def _error(shot: DistractorClip, model: Model, index: int, rotation: Array, translation: Array) -> float:
+def tracked(seed: int, bank: NDArray[np.uint8]) -> tuple[DistractorClip, Model, Track | None]:
+    """Return a clip, the model of its body, and what the tracker finds in it before the decision; None for nothing."""
+    mesh_path, model_path, upright = BODIES[seed % len(BODIES)]
+    mesh, model = load_mesh(ROOT / mesh_path, "m"), Model.load(str(ROOT / model_path), "cpu")
+    shot = make_clip(mesh, bank, seed, upright=upright)
+    tilt = _TILT_STD_RAD if upright else None
+    try:
+        return shot, model, candidates(shot.clip, shot.camera, model, model.radius_m, mesh=shot.mesh, tilt_std_rad=tilt)
+    except InputError:
+        return shot, model, None
+
+
+def image_error(shot: DistractorClip, model: Model, index: int, rotation: Array, translation: Array) -> float:
     """Return the mean distance of the vertices in the image from their true places, in body sizes, up to symmetry."""
     true = _bearings(shot.mesh, shot.rotation[index], shot.translation[index])
     size = float(np.ptp(true, axis=0).max())

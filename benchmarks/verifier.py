@@ -1,10 +1,12 @@
 """Train the verifier, the network that tells whether a frame shows a mesh at a pose (`risp/tracking/verifier.py`).
 
     python -m benchmarks.verifier render FOLDER --start 0 --clips 480   # several can run, with other clips
+    python -m benchmarks.verifier mine FOLDER --start 2000 --clips 300   # poses of the tracker, the hardest ones
     python -m benchmarks.verifier train FOLDER   # writes vid2phys/risp/tracking/verifier.safetensors
 
 A clip of a random mesh with distractors gives right and wrong poses: near the true one, at what moves, and anywhere.
-Half of them are fitted to the edges first, as the tracker does, so that wrong ones lie on edges of something else.
+Half of them are fitted to the edges first, as the tracker does, so that wrong ones lie on edges of something else. What
+the tracker itself finds in clips of the two sample bodies is added, since its errors are the hardest to see.
 Appearances, backgrounds and meshes are drawn from seeds below 100,000; judging uses others.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,9 @@ from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from benchmarks.distractor_clips import FOCAL_PX, FRAMES, DistractorClip, make_clip
+from benchmarks.lost_frames import RIGHT as RIGHT_IN_IMAGE
+from benchmarks.lost_frames import WRONG as WRONG_IN_IMAGE
+from benchmarks.lost_frames import image_error, tracked
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.looks.backgrounds import make_bank
@@ -39,6 +45,7 @@ _SURFACE = 150
 _PIECE = 20  # clips
 _EPOCHS, _BATCH, _RATE = 10, 128, 3e-3
 Pose = tuple[Array, Array]
+Examples = Callable[[int, NDArray[np.uint8]], tuple[list[NDArray[np.float32]], list[int]]]
 
 
 def random_mesh(rng: np.random.Generator) -> Mesh:
@@ -121,7 +128,7 @@ def _moved(rng: np.random.Generator, pose: Pose, turn: float, aside: float, alon
     return rotation, moved
 
 
-def examples(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float32]], list[int]]:
+def rendered(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float32]], list[int]]:
     """Return crops and labels of one clip: 1 for right poses, 0 for wrong ones."""
     rng = np.random.default_rng([seed, 5])
     shot = make_clip(random_mesh(rng), bank, seed, upright=bool(rng.random() < 0.2))
@@ -151,7 +158,25 @@ def examples(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float3
     return crops, labels
 
 
-def render(folder: Path, start: int, clips: int) -> None:
+def mined(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float32]], list[int]]:
+    """Return crops and labels of what the tracker finds in one clip of a sample body."""
+    rng = np.random.default_rng([seed, 6])
+    shot, model, found = tracked(seed, bank)
+    if found is None:
+        return [], []
+    frames, crops, labels = list(shot.clip.frames), [], []
+    behind = None if rng.random() < _NO_CHANGE else background_of(Background.of(frames), frames[0].shape)
+    for index in np.flatnonzero(found.tracked & np.isfinite(found.poses.translation).all(axis=-1)):
+        pose = found.poses.rotation[index], found.poses.translation[index]
+        off = image_error(shot, model, int(index), *pose)
+        if RIGHT_IN_IMAGE < off < WRONG_IN_IMAGE:
+            continue
+        crops.append(crop_of(frames[index], behind, shot.camera, shot.mesh, *pose).astype(np.float16))
+        labels.append(int(off <= RIGHT_IN_IMAGE))
+    return crops, labels
+
+
+def render(folder: Path, start: int, clips: int, examples: Examples) -> None:
     """Write pieces of the training set, each of `_PIECE` clips, into a folder."""
     bank = make_bank(photographs(), count=80, seed=3)
     folder.mkdir(parents=True, exist_ok=True)
@@ -241,16 +266,17 @@ def main() -> None:
     """Run one of the two steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(dest="step", required=True)
-    one = steps.add_parser("render")
-    one.add_argument("folder", type=Path)
-    one.add_argument("--start", type=int, default=0)
-    one.add_argument("--clips", type=int, default=150)
+    for name, default in (("render", 480), ("mine", 300)):
+        one = steps.add_parser(name)
+        one.add_argument("folder", type=Path)
+        one.add_argument("--start", type=int, default=0)
+        one.add_argument("--clips", type=int, default=default)
     two = steps.add_parser("train")
     two.add_argument("folder", type=Path)
     two.add_argument("--out", type=Path, default=WEIGHTS)
     options = parser.parse_args()
-    if options.step == "render":
-        render(options.folder, options.start, options.clips)
+    if options.step in ("render", "mine"):
+        render(options.folder, options.start, options.clips, rendered if options.step == "render" else mined)
     else:
         train(options.folder, options.out)
 

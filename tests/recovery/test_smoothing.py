@@ -97,11 +97,11 @@ def test_gradient_of_the_evidence_is_that_of_differences(kind: str) -> None:
     linear = assemble.linearized(layout, point, near)
     at = levels.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(levels.pack(near)))
     _, gradient = levels.evidence_and_gradient(layout, linear, point, levels.unpack(at, near))
-    for i, step in enumerate(1e-4 * np.eye(len(at))):
+    for i, step in enumerate(1e-3 * np.eye(len(at))):
         ahead, behind = (
             levels.log_evidence(layout, linear, point, levels.unpack(at + sign * step, near)) for sign in (1, -1)
         )
-        assert gradient[i] == pytest.approx((ahead - behind) / 2e-4, rel=1e-4, abs=1e-3)
+        assert gradient[i] == pytest.approx((ahead - behind) / 2e-3, rel=1e-4, abs=1e-3)
 
 
 def test_mass_and_thrust_scale_only_as_a_ratio() -> None:

@@ -257,7 +257,7 @@ def test_what_is_read_wrongly_of_a_known_start_is_not_believed_of_the_target(mon
         final_distance_mm(experiment, followed(experiment, it, numbers).states)
         for numbers in (found.values, np.zeros(10))
     )
-    assert found_mm < 0.01 * moved_mm
+    assert found_mm < 0.1 * moved_mm  # 0.17 where the error is believed; rounding decides which of 128 starts wins
 
 
 def test_cells_are_filled_resumed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
