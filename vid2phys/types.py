@@ -84,8 +84,8 @@ class Frames(Protocol):
 class Clip:
     """A video: frames and their mid-exposure times [s] from the container, shape [T], strictly increasing.
 
-    notes: what was done to the video. whole: the clip of which `frames` are a part, and the index of each of them in
-    it, shape [T]; None for a clip that is used as it is.
+    notes: what was done to the video. whole: the clip that `frames` are a part of, and the index of each frame in that
+    clip, shape [T]; None for a whole clip.
     """
 
     frames: Frames

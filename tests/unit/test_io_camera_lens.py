@@ -64,6 +64,7 @@ FORMATS = {
     [
         *("dist", "dist_coeff", "dist_coeffs", "distCoeffs", "distortion", "distortion_coeffs", "lens_distortion"),
         *("distortion_coefficients", "distortion_parameters", "camera_distortion", "Distortion-Coeffs", "kc"),
+        *("coef", "coefs", "coeffs", "coefficient", "D_coeffs", "camera_lens_distortion"),
     ],
 )
 @pytest.mark.parametrize("form", ["ros", "flat", "nested", "beside", "kalibr", "opencv"])
@@ -92,6 +93,8 @@ def test_coefficients_by_name(tmp_path: Path, form: str) -> None:
         ({"radial_distortion": [-0.3, 0.1], "tangential_distortion": [0.1]}, "plumb_bob", [-0.3, 0.1, 0.1, 0, 0]),
         ({"coefficients": {"k1": -0.3, "k2": 0.1, "p1": 0.01, "p2": 0.02}}, "plumb_bob", [-0.3, 0.1, 0.01, 0.02, 0]),
         ({"k1": "1e-3"}, "plumb_bob", [1e-3, 0, 0, 0, 0]),
+        ({"k1": [-0.3], "polygon": [1, 2, 3]}, "plumb_bob", [-0.3, 0, 0, 0, 0]),
+        ({"lens_distortion_model": "fisheye", "D": [1, 2, 3, 4]}, "equidistant", [1, 2, 3, 4]),
         ({"dist": [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0]}, "rational_polynomial", [1, 2, 3, 4, 5, 6, 7, 8]),
         ({f"k{i}": 0.1 * i for i in range(1, 7)}, "rational_polynomial", [0.1, 0.2, 0, 0, 0.3, 0.4, 0.5, 0.6]),
         ({"dist": [1, 2, 3, 4], "fisheye": True}, "equidistant", [1, 2, 3, 4]),
@@ -129,6 +132,15 @@ def test_ways_to_describe_a_lens(tmp_path: Path, form: str, lens: dict, model: s
         ({"distorsion": FIVE}, "unknown key '.*distorsion'"),
         ({"dist": FIVE, "radial": {"k0": 0.1}}, "unknown key '.*radial/k0'"),
         ({"k7": 0.1}, "unknown key '.*k7'"),
+        ({"k1": 0.1, "p3": 0.2}, "unknown key '.*p3'"),
+        ({"k1": 0.1, "p1": "0,001"}, "unknown key '.*p1'"),
+        ({"camera_k1": "-0,35"}, "unknown key '.*camera_k1'"),
+        ({"kappa1": -0.01}, "unknown key '.*kappa1'"),
+        ({"xi": 0.2, "alpha": 0.6}, "unknown key '.*alpha'"),  # the double sphere model, not omni
+        ({"alpha": 0.6, "beta": 1.1}, "unknown key '.*alpha'"),
+        ({"omega": 0.9}, "unknown key '.*omega'"),
+        ({"my_coefs": FIVE}, "unknown key '.*my_coefs'"),
+        ({"model": "ds", "xi": 0.2, "alpha": 0.6}, "model 'ds'"),
         ({"distortion": True}, "unknown key '.*distortion'"),
         ({"s1": 0.01}, "unknown key '.*s1'"),
         ({"skew": 0.2}, "has skew"),
@@ -197,6 +209,62 @@ def test_intrinsics_that_contradict_each_other(tmp_path: Path) -> None:
     np.testing.assert_allclose(load_camera(written(tmp_path, MATRIX | FLAT)).K, K)
     with pytest.raises(InputError, match="column by column"):
         load_camera(written(tmp_path, MATRIX | {"camera_matrix": np.transpose(K).tolist()}))
+
+
+def test_cameras_in_a_list(tmp_path: Path) -> None:
+    """As CMU Panoptic and many scripts write them."""
+    one, other = {"K": K, "distCoef": FIVE, "resolution": [640, 480]}, {"K": K, "k1": 0.2, **SIZE}
+    path = written(tmp_path, {"cameras": [{"name": "a", **one}, {"name": "b", **other}]}, "camera.json")
+    np.testing.assert_allclose(load_camera(path).distortion, FIVE)
+    assert load_camera(path, camera_name="b").distortion[0] == 0.2
+    path = written(tmp_path, {"cameras": [one, other]}, "camera.json")
+    assert load_camera(path, camera_name="cameras/1").distortion[0] == 0.2
+    path.write_text(json.dumps([one]))
+    np.testing.assert_allclose(load_camera(path).distortion, FIVE)
+    basalt = {"camera_type": "ds", "intrinsics": {**FLAT, "xi": 0.2, "alpha": 0.6}}
+    with pytest.raises(InputError, match="uses the model 'ds'"):
+        load_camera(written(tmp_path, {"value0": {"intrinsics": [basalt]}}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"0": {"cam_K": np.ravel(K).tolist(), "depth_scale": 1.0, **SIZE}},  # BOP
+        {"intrinsics": [600.0, 610.0, 320.5, 240.5], **SIZE},  # EuRoC
+        {"K": K, "size": {"width": 640, "height": 480}},
+        {"K": K, "resolution": "640x480"},
+        {"K": K, "img_width": 640, "img_height": 480},
+    ],
+)
+def test_other_ways_to_write_intrinsics_and_size(tmp_path: Path, data: dict) -> None:
+    camera = load_camera(written(tmp_path, data))
+    np.testing.assert_array_equal(camera.K, K)
+    assert (camera.width, camera.height) == (640, 480)
+
+
+def test_a_tuple_of_python_is_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "camera.yaml"
+    path.write_text(yaml.dump({"K": K, "image_size": (640, 480), "dist": FIVE}))
+    assert "python/tuple" in path.read_text()
+    camera = load_camera(path)
+    assert (camera.width, camera.height, camera.distortion[0]) == (640, 480, -0.35)
+
+
+@pytest.mark.parametrize(
+    "data", [{"cam0": {**CHAIN, "resolution": None}}, {key: NERF[key] for key in ("fl_x", "fl_y", "cx", "cy")}]
+)
+def test_the_clip_has_the_size_that_a_file_lacks(tmp_path: Path, data: dict) -> None:
+    camera, notes = listen(lambda: load_camera(written(tmp_path, data), size=(640, 480)))
+    np.testing.assert_array_equal(camera.K, K)
+    assert (camera.width, len(notes)) == (640, 1)
+
+
+def test_orb_slam_with_a_matrix_of_opencv_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    matrix = "Tbc: !!opencv-matrix\n   rows: 1\n   cols: 1\n   dt: f\n   data: [1.]\n"
+    path.write_text(f"%YAML:1.0\nCamera.fx: 600\nCamera.fy: 600\n{matrix}")
+    with pytest.raises(InputError, match="is an ORB-SLAM settings file"):
+        load_camera(path)
 
 
 TURN = [[0.999, 0.0447, 0], [-0.0447, 0.999, 0], [0, 0, 1]]
@@ -290,6 +358,11 @@ ARRAY = np.array([[319.58, 0, 417.12], [0, 319.5, 241.37], [0, 0, 1]])
         repr(ARRAY),
         "K = np." + repr(ARRAY),
         str(ARRAY.tolist()),
+        repr(ARRAY.astype(np.float32)).replace("array", "K = array"),
+        ROWS.replace("0 0 1", "0 0 1  # the last row"),
+        ROWS.replace(" ", ";"),
+        ROWS.replace("\n", " "),
+        "K:\n" + str(ARRAY),
         "[319.58, 0, 417.12; 0, 319.5, 241.37; 0, 0, 1];",
         "3.1958e+02 0 4.1712e+02 0\n0 319.5 241.37 0\n0 0 1 0\n",
         "319.58 0 417.12 0\n0 319.5 241.37 0\n0 0 1 0\n0 0 0 1\n",
@@ -313,6 +386,7 @@ def test_a_plain_matrix(tmp_path: Path, text: str) -> None:
         (ROWS.replace("319.58 0 ", "319.58 3 "), "has skew"),
         ("0.1 0.2 0.3 1\n0.4 0.5 0.6 2\n0.7 0.8 0.9 3\n0 0 0 1\n", "a projection with a translation, or a pose"),
         (ROWS.replace("319.5 ", "nan "), "is not finite"),
+        ("600 600 320 240 0.1 0.2 0 0 0\n", "none of the known camera formats"),
         ("600 600 320 240\n", "none of the known camera formats"),
         ("1 2 3\n4 5\n6 7 8\n", "none of the known camera formats"),
     ],
@@ -364,6 +438,12 @@ def test_visp_trackers(tmp_path: Path) -> None:
         camera, _ = listen(lambda: load_camera(written(tmp_path, data, "rbt.json"), size=(640, 480)))  # noqa: B023
         np.testing.assert_array_equal(camera.K, K)
         assert not camera.distortion.any()
+    path.write_text(MBT.format(size="").replace("<py>610.0</py>", ""))
+    with pytest.raises(InputError, match="has no py; expected px, py, u0, v0"):
+        load_camera(path)
+    missing = {key: value for key, value in four.items() if key != "u0"}
+    with pytest.raises(InputError, match="has no u0; expected px, py, u0, v0"):
+        load_camera(written(tmp_path, {"camera": {"intrinsics": missing, **SIZE}}, "rbt.json"))
     with_lens = four | {"model": "perspectiveWithDistortion", "kud": -0.19, "kdu": 0.2}
     np.testing.assert_allclose(
         load_camera(written(tmp_path, with_lens | SIZE, "a.json")).distortion, [-0.19, 0, 0, 0, 0]

@@ -74,6 +74,14 @@ def test_lost_rows_at_the_ends_and_one_by_one(tmp_path: Path) -> None:
     assert lost_of(read(tmp_path, places, quats)) == np.unique(gone).tolist()
 
 
+@pytest.mark.parametrize("gone", [np.r_[50:90], np.r_[40:43, 100:103, 200:230], np.r_[20:280:37]])
+def test_one_constant_pose_is_lost_with_its_first_row(tmp_path: Path, gone: Array) -> None:
+    """Zeros and the identity, after the log was brought to other axes."""
+    places, quats = motion()
+    places[gone], quats[gone] = [0.9, -0.2, 0.1], [0.5, 0.5, 0.5, 0.5]
+    assert lost_of(read(tmp_path, places, quats)) == gone.tolist()
+
+
 def test_a_log_in_millimetres_is_read_alike(tmp_path: Path) -> None:
     places, quats = motion()
     places[LOST], quats[LOST] = -9.999, IDENTITY
@@ -92,6 +100,13 @@ def rests(places: Array, quats: Array) -> tuple[Array, Array]:
     """A body that rests exactly, is pushed and rests exactly again, as simulated."""
     path = 0.5 * np.clip(TIMES - 1.0, 0.0, 1.0) ** 2
     return np.array([0.3, 0.2, 0.05]) + path[:, None] * [1.0, 0.0, 0.0], np.tile(quats[0], (ROWS, 1))
+
+
+def flickers(places: Array, quats: Array) -> tuple[Array, Array]:
+    """A body at rest in a log of whole millimetres, with a few places farther away."""
+    noise = np.random.default_rng(2).normal(0.0, 3e-4, (ROWS, 3))
+    noise[::37] *= 10.0
+    return np.round(np.array([0.3, 0.2, 0.05]) + noise, 3), np.tile(quats[0], (ROWS, 1))
 
 
 def repeats(places: Array, quats: Array) -> tuple[Array, Array]:
@@ -115,6 +130,7 @@ def from_the_origin(places: Array, quats: Array) -> tuple[Array, Array]:
         lambda places, quats: (places[0] + np.random.default_rng(1).normal(0.0, 2e-4, (ROWS, 3)), 0 * quats + quats[0]),
         lambda places, quats: (np.zeros((ROWS, 3)), np.tile(np.array(IDENTITY), (ROWS, 1))),
         rests,
+        flickers,
         repeats,
         from_the_origin,
     ],

@@ -115,6 +115,22 @@ def test_rotation_flag_is_applied_as_opencv_does(tmp_path: Path, rotation: int) 
     assert np.abs(first.astype(int) - expected.astype(int)).mean() < 5
 
 
+@pytest.mark.parametrize(("ratio", "noted"), [(Fraction(16, 15), True), (Fraction(1, 1), False), (None, False)])
+def test_pixels_that_are_not_square_are_said(tmp_path: Path, ratio: Fraction | None, noted: bool) -> None:
+    av = pytest.importorskip("av")
+    with av.open(str(tmp_path / "a.mp4"), "w") as container:
+        stream = container.add_stream("libx264", rate=30)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        if ratio is not None:
+            stream.codec_context.sample_aspect_ratio = ratio
+        for index in range(6):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(index), format="rgb24")))
+        container.mux(stream.encode())
+    clip = read_clip(tmp_path / "a.mp4")
+    assert (clip.width, clip.height) == (WIDTH, HEIGHT)
+    assert any("1.067 times as wide as high" in note for note in clip.notes) == noted
+
+
 def test_iteration_keeps_no_frames(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     with VideoWriter(path, 640, 480, 30) as video:

@@ -92,6 +92,14 @@ def test_a_pattern_and_missing_numbers(tmp_path: Path, pattern: str) -> None:
         read_clip(folder, fps=30)
 
 
+@pytest.mark.parametrize("asked", ["", "*.png"])
+def test_hidden_files_are_no_images(tmp_path: Path, asked: str) -> None:
+    """macOS adds ._NAME to each file on a foreign disk."""
+    folder = write_images(tmp_path / "shot", crossing(6), [f"{i:04d}.png" for i in range(6)])
+    (folder / "._0000.png").write_bytes(b"Mac OS X")
+    assert len(read_clip(folder / asked, fps=30).frames) == 6
+
+
 def test_images_that_are_numbered_in_steps(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "shot", crossing(9), [f"{10 * i:06d}.png" for i in range(9)])
     clip = read_clip(folder, fps=30)

@@ -1,6 +1,6 @@
 """Interlaced clips: every frame holds two fields, even and odd lines, half a frame interval apart.
 
-Whether a clip is interlaced is read from its pixels, because flags are missing or wrong often. Where something moves,
+Whether a clip is interlaced is read from its pixels, because flags are often missing or wrong. Where something moves,
 the lines of a whole frame fit each other better than they fit lines of the frame before or after. Lines of a woven
 frame fit the neighbouring frame's other field as well: even lines those of the next frame's, odd lines those of the
 last frame's where the top field is first. The fields become frames of their own by FFmpeg's bwdif. Limits: fields are
@@ -103,7 +103,7 @@ class FieldFrames:
         self._open_at = at, fields
 
     def _fields(self, start: int) -> Iterator[Image]:
-        """The fields from `start` on. The filter looks at one frame on either side, so it begins a frame earlier."""
+        """Yield the fields from `start` on. The filter needs the frames on either side."""
         first = max(0, start // 2 - 1)
         graph = None
         skip = start - 2 * first
@@ -161,7 +161,7 @@ def _packed(image: Image, number: int) -> VideoFrame:
 
 
 def _ready(graph: Graph) -> Iterator[Image]:
-    """The fields that the filter gives out so far."""
+    """Yield the fields that the filter has ready."""
     from av import BlockingIOError, EOFError, VideoFrame
 
     while True:

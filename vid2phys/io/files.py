@@ -149,7 +149,7 @@ def is_pattern(path: Path) -> bool:
 
 
 def matching(pattern: Path) -> list[Path]:
-    """Return the files that a pattern (`is_pattern`) stands for, by name."""
+    """Return the files that a pattern (`is_pattern`) stands for, by name, without hidden ones as in a shell."""
     counter = _COUNTER.search(pattern.name)
     if counter is None:
         found = pattern.parent.glob(pattern.name)
@@ -158,11 +158,12 @@ def matching(pattern: Path) -> list[Path]:
         digits = rf"\d{{{int(counter[1] or 1)},}}"
         name = re.compile(re.escape(before) + digits + re.escape(after))
         found = (file for file in pattern.parent.glob("*") if name.fullmatch(file.name))
-    return sorted(file for file in found if file.is_file())
+    hidden = pattern.name.startswith(".")
+    return sorted(file for file in found if file.is_file() and (hidden or not file.name.startswith(".")))
 
 
 def sha256(path: str | Path) -> str:
-    """Hex digest of a file, or of the files of a folder or pattern (their names and contents, in name order)."""
+    """Return the hex digest of a file, or of the names and contents of the files of a folder or pattern."""
     path = Path(path)
     digest = hashlib.sha256()
     folder = path.parent if is_pattern(path) else path

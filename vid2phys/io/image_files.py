@@ -11,12 +11,13 @@ from vid2phys.errors import InputError
 from vid2phys.io.files import require_file
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-_LARGEST_BYTES = 1 << 28
+_LARGEST_BYTES = 1 << 28  # of an image file
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Return the image files of a folder, by name. Raises InputError when it has none."""
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    """Return the image files of a folder, by name, without hidden ones. Raises InputError when it has none."""
+    shown = (file for file in folder.iterdir() if not file.name.startswith("."))  # macOS adds ._NAME to each file
+    files = sorted(file for file in shown if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
     if not files:
         raise InputError(f"'{folder}' has no image", f"files of {', '.join(IMAGE_SUFFIXES)}", "give the images' folder")
     return files

@@ -43,7 +43,7 @@ class ImageFrames:
 
 
 def is_sequence(path: str | Path) -> bool:
-    """Whether `path` is a folder, one image, or a pattern of names, and so no video."""
+    """Return whether `path` is a folder, an image, or a pattern of names, and not a video."""
     path = Path(path)
     return path.is_dir() or path.suffix.lower() in IMAGE_SUFFIXES or is_pattern(path)
 
@@ -71,7 +71,10 @@ def read_sequence(path: str | Path, fps: float | None) -> Clip:
 
 
 def _numbered(path: Path, files: list[Path]) -> tuple[list[Path], NDArray[np.int64], tuple[str, ...]]:
-    """The files in the order of the number that varies in their names, the numbers [N], and what they leave open."""
+    """Return the files in the order of the number that varies in their names, these numbers [N], and notes.
+
+    Raises InputError where no single number varies, or where it does not count frames.
+    """
     kinds = sorted({re.sub(r"\d+", "#", file.name.lower()) for file in files})
     if len(kinds) > 1:
         got = f"'{path}' holds images of several kinds, named {', '.join(kinds[:4])}"

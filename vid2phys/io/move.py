@@ -9,7 +9,7 @@ from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Array
 
 _FORM = "steps like x:90 (degrees about x, y or z) or shift:0:0:-0.02 (metres), with commas between"
-_SMALLEST = 1e-12  # what a right angle's sine leaves is taken for zero
+_SMALLEST = 1e-12  # smaller entries are rounding: the cosine of 90 degrees is not exactly 0
 
 
 def parse_move(text: str) -> tuple[Array, Array]:

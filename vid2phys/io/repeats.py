@@ -2,8 +2,8 @@
 
 A frame repeats the one before if nothing moves between the two while something moves just before and just after. A body
 at rest does not: frames around it are still, too. Nor does a body that turns back: the frames before and after are then
-alike. What is still for longer than two intervals counts only where it is part of a regular cadence (24 fps stored at
-30), because bodies do stop and go on. Limits: repeats while nothing moves are found by the cadence only; those of a
+alike. A still run of more than two intervals counts only as a part of a regular cadence (24 fps stored at 30), because
+bodies do stop and go on. Limits: repeats while nothing moves are found by the cadence only; those of a
 motion below the noise are not found.
 """
 
@@ -97,7 +97,7 @@ def _smooth(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """How many pixels differ by how many grey levels, [256]."""
+    """Return how many pixels differ by each number of grey levels, [256]."""
     import cv2
 
     counts = cv2.calcHist([cv2.absdiff(one, other)], [0], None, [_LEVELS], [0, _LEVELS])
@@ -109,7 +109,7 @@ def _beyond(histograms: NDArray[np.int64], threshold: float) -> Array:
 
 
 def _runs(motion: Array) -> list[tuple[int, int]]:
-    """Frames that others repeat, each with the last frame that repeats it: still intervals between moving ones."""
+    """Return pairs: a frame that others repeat, and the last frame that repeats it. Frames around them move."""
     from scipy.ndimage import maximum_filter1d
 
     around = maximum_filter1d(motion, 2 * _LONGEST + 1, mode="nearest")
@@ -124,17 +124,17 @@ def _runs(motion: Array) -> list[tuple[int, int]]:
 
 
 def _flank(motion: Array, start: int, end: int) -> float:
-    """The smaller one of the motions just before and just after a still run."""
+    """Return the smaller of the motions just before and just after a still run."""
     return float(min(motion[start - 1], motion[end]))
 
 
 def _depth(motion: Array, start: int, end: int) -> float:
-    """The largest motion of a still run as a share of that on either side."""
+    """Return the largest motion within a still run as a share of the motion around the run (`_flank`)."""
     return float(motion[start:end].max() / _flank(motion, start, end))
 
 
 def _confirmed(frames: Frames, motion: Array, runs: list[tuple[int, int]], threshold: float) -> list[tuple[int, int]]:
-    """The runs whose frames before and after differ: a body that turns back passes the same places again."""
+    """Return the runs whose frames before and after differ: a body that turns back passes the same places again."""
     import cv2
 
     wanted = sorted({frame for start, end in runs for frame in (start - 1, end + 1)})
@@ -158,8 +158,10 @@ def _is_even(times_s: Array) -> bool:
 
 
 def _cadence(motion: Array, runs: list[tuple[int, int]]) -> tuple[Flags, float] | None:
-    """The shortest regular pattern that explains what is known: which frames are new, [T], and how many frames of the
-    file one of them lasts; None if there is no such pattern."""
+    """Return the shortest regular pattern that explains the known frames; None if there is no such pattern.
+
+    The pattern says which frames are new, [T], and how many frames of the file each new frame lasts.
+    """
     repeat = np.zeros(len(motion) + 1, dtype=bool)
     for start, end in runs:
         repeat[start + 1 : end + 1] = True
@@ -181,7 +183,7 @@ def _cadence(motion: Array, runs: list[tuple[int, int]]) -> tuple[Flags, float] 
 
 
 def _at_constant_rate(clip: Clip, first: Flags, step: float) -> Clip:
-    """The frames that are new, at even times from the first one on. step: between them, in frames of the file."""
+    """Return the new frames at a constant rate. step: between new frames, in frames of the file."""
     kept = np.flatnonzero(first)
     if kept[0] > 0:  # the clip may begin with a whole frame or with the last repeat of one
         with_begin = np.concatenate([[0], kept])

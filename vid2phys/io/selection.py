@@ -47,7 +47,7 @@ def between(clip: Clip, from_s: float | None, to_s: float | None) -> Clip:
     """
     start, end = -np.inf if from_s is None else from_s, np.inf if to_s is None else to_s
     if not start < end:
-        raise UsageError(f"--from {start:g} --to {end:g}", "--from before --to", "in seconds of the clip's clock")
+        raise UsageError(f"--from {start:g} --to {end:g}", "--from before --to", "give seconds of the clip's clock")
     if from_s is None and to_s is None:
         return clip
     inside = np.flatnonzero((clip.times_s >= start - _ROUNDING_S) & (clip.times_s <= end + _ROUNDING_S))
@@ -59,7 +59,7 @@ def between(clip: Clip, from_s: float | None, to_s: float | None) -> Clip:
         given = " ".join(f"{flag} {value:g}" for flag, value in ends.items())
         problem = "leaves" if outside else "has no frame of"
         lasts = f"times within the clip, {first:.3f} to {last:.3f} s"
-        raise InputError(f"{given} {problem} the clip '{clip.name}'", lasts, "in seconds of the clip's clock")
+        raise InputError(f"{given} {problem} the clip '{clip.name}'", lasts, "give seconds of the clip's clock")
     return clip if len(inside) == len(clip.times_s) else chosen(clip, inside)
 
 

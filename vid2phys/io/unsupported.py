@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vid2phys.errors import InputError
 
-_HEAD_BYTES = 1 << 16
+_HEAD_BYTES = 1 << 16  # of a file, in which the parts that mark a format are sought
 _BY_NAME = "write fx, fy, cx, cy, width, height and OpenCV's k1, k2, p1, p2, k3 as YAML or JSON"
 _AS_OBJ = "export the surface as OBJ or GLB"
 _AS_LOG = "export the poses as CSV, TUM or C3D"
@@ -29,7 +29,7 @@ class _Format:
     contains: tuple[bytes, ...] = ()
 
     def matches(self, name: str, head: bytes) -> bool:
-        """Whether a file of this name with these first bytes is one."""
+        """Return whether a file with this name and these first bytes is of this format."""
         if name.lower().endswith(self.endings) or head.lstrip(b"\xef\xbb\xbf \r\n").startswith(self.begins):
             return True
         return bool(self.contains) and all(part in head for part in self.contains)

@@ -58,7 +58,7 @@ def read_clip(
 
 
 def _at_rate(clip: Clip, fps: float) -> Clip:
-    """The clip at another rate than that of its file."""
+    """Return the clip at another rate than that of its file, with a note."""
     steps = np.diff(clip.times_s)
     if not len(steps):
         return clip
@@ -71,7 +71,7 @@ def _at_rate(clip: Clip, fps: float) -> Clip:
 
 
 def _as_filmed(clip: Clip) -> Clip:
-    """The clip with fields as frames, or without repeated frames."""
+    """Return the clip with fields as frames, or without repeated frames."""
     import cv2
 
     changes, combing = Changes(), Combing()

@@ -32,6 +32,7 @@ Image = NDArray[np.uint8]
 A_VIDEO = "a video (mp4, mov, mkv, avi, webm ...)"
 _Decoder = Iterator[tuple[int, "VideoFrame"]]
 _LOCAL = {"protocol_whitelist": "file"}  # a playlist may name addresses; and a colon in a name is no protocol
+_SQUARE = 0.01  # by which the sides of a square pixel may differ, as encoders round
 _REENCODE = "repair it with `ffmpeg -i IN -c:v libx264 OUT.mp4`, or copy it again"
 
 
@@ -57,7 +58,7 @@ def stored_clip(path: str | Path, number: int | None = None) -> Clip:
     """
     path = require_file(path, A_VIDEO)
     with _open(path, number) as (container, stream):
-        notes = _stream_notes(path, container, stream) if number is None else ()
+        notes = (*_stream_notes(path, container, stream, number), *_pixel_notes(path, stream))
         index = _index_packets(path, container, stream, number)
     if not len(index.pts):
         raise InputError(f"'{path}' has no frames", "at least one video frame", "record or export it again")
@@ -95,7 +96,7 @@ class VideoFrames:
         return {**self.__dict__, "_open_at": None}
 
     def at(self, indices: ArrayLike) -> Iterator[Image]:
-        """The frames at non-decreasing `indices`, one after the other; seeks over what is not needed."""
+        """Yield the frames at non-decreasing `indices`; seek over frames that are not needed."""
         wanted = np.asarray(indices, dtype=np.int64)
         if wanted.ndim != 1 or np.any(np.diff(wanted) < 0):
             raise ValueError(f"indices must be a non-decreasing vector, got {wanted}")
@@ -125,7 +126,7 @@ class VideoFrames:
         return int(self._index.keyframes[at]) if at >= 0 else 0
 
     def _decode(self, start: int, *, keyframe: int | None = None) -> _Decoder:
-        """Frames from `start` on with their indices. Raises InputError where the file does not give one."""
+        """Yield the frames from `start` on with their indices. Raises InputError where a frame does not decode."""
         import av
 
         expected, pts = start, self._index.pts
@@ -162,7 +163,7 @@ class VideoFrames:
 
 @contextmanager
 def _open(path: Path, number: int | None) -> Iterator[tuple[InputContainer, VideoStream]]:
-    """The container and one of its video streams, `number` from 0, None for the first. Raises InputError."""
+    """Open a container and one of its video streams: `number` from 0, None for the first. Raises InputError."""
     import av
 
     logging.getLogger("libav").setLevel(logging.CRITICAL)  # its complaints come back as our one line
@@ -183,7 +184,7 @@ def _open(path: Path, number: int | None) -> Iterator[tuple[InputContainer, Vide
 
 
 def _video_streams(container: InputContainer) -> list[VideoStream]:
-    """The video streams without cover pictures and thumbnails, which are no recordings."""
+    """Return the video streams without cover pictures and thumbnails, which are no recordings."""
     from av.stream import Disposition
 
     still = Disposition.attached_pic | Disposition.timed_thumbnails
@@ -191,16 +192,16 @@ def _video_streams(container: InputContainer) -> list[VideoStream]:
 
 
 def _listed(streams: list[VideoStream]) -> str:
-    """The streams with their numbers, sizes and rates, for a message."""
+    """Return the streams with their numbers, sizes and rates, for a message."""
     rates = [float(stream.guessed_rate or stream.average_rate or 0.0) for stream in streams]
     sizes = [f"{stream.width}x{stream.height}" for stream in streams]
     return ", ".join(f"{i} ({size}, {fps:.4g} fps)" for i, (size, fps) in enumerate(zip(sizes, rates, strict=True)))
 
 
-def _stream_notes(path: Path, container: InputContainer, stream: VideoStream) -> tuple[str, ...]:
-    """Which stream is used, where nobody chose one of several."""
+def _stream_notes(path: Path, container: InputContainer, stream: VideoStream, number: int | None) -> tuple[str, ...]:
+    """Return a note of the stream that is used, if the user chose none of several."""
     streams = _video_streams(container)
-    if len(streams) == 1:
+    if len(streams) == 1 or number is not None:
         return ()
     used = streams.index(stream)
     return (
@@ -209,12 +210,23 @@ def _stream_notes(path: Path, container: InputContainer, stream: VideoStream) ->
     )
 
 
+def _pixel_notes(path: Path, stream: VideoStream) -> tuple[str, ...]:
+    """Return a note of pixels that are not square, as in recordings on tape."""
+    ratio = float(stream.sample_aspect_ratio or 1.0)
+    if abs(ratio - 1.0) < _SQUARE:
+        return ()
+    return (
+        f"'{path.name}' has pixels that are {ratio:.4g} times as wide as high: its frames are read as stored, "
+        "not stretched as players show them; the camera has to be calibrated with frames as stored",
+    )
+
+
 def _truncated(path: Path, decoded: int, expected: int) -> InputError:
     return InputError(f"'{path}' is truncated or damaged: {decoded} of its {expected} frames decode", "", _REENCODE)
 
 
 def _index_packets(path: Path, container: InputContainer, stream: VideoStream, number: int | None) -> Index:
-    """Times from packet headers, without decoding.
+    """Read the times from packet headers, without decoding.
 
     AVI and a few older containers have no presentation times, only an order of storage: their decoding times, sorted,
     are the presentation times up to a constant, and the decoder's output order tells which frame is which.
@@ -258,13 +270,13 @@ def _count_decodable(path: Path, number: int | None) -> int:
 
 
 def _from(index: Index, start: int) -> Index:
-    """The index without its first `start` frames."""
+    """Return the index without its first `start` frames."""
     keyframes = index.keyframes[index.keyframes >= start] - start
     return replace(index, pts=index.pts[start:], keyframes=keyframes) if start else index
 
 
 def _first_frame(path: Path, number: int | None) -> tuple[tuple[int, int], Display, int | None]:
-    """Height and width of the stored frames, how players show them, and the first pts."""
+    """Return height and width of the stored frames, how players show them, and the first pts."""
     import av
 
     with _open(path, number) as (container, stream):

@@ -130,7 +130,7 @@ def require_resolution(camera: Camera, clip: Clip, path: str | Path) -> None:
 
 
 def _with_size(camera: Camera, path: str | Path, size: tuple[int, int] | None) -> Camera:
-    """The camera of a file that does not say the size of its images."""
+    """Return the camera with the size of the clip's images, with a note. Raises InputError where they do not fit."""
     if size is None:
         remedy = f"add them, or make a whole camera file: `vid2phys calibrate --from {path} --size 640x480`"
         raise InputError(f"camera '{path}' has no image size", "the keys image_width and image_height", remedy)

@@ -64,7 +64,7 @@ def model_named(name: str) -> str | None:
 
 
 def unsupported(path: str | Path, model: str, key: str | None = None) -> InputError:
-    """Return the error for a camera model by its name. key: that names it, and may be meant for something else."""
+    """Return the error for an unsupported model. key: that holds its name, if the key may name something else."""
     expected = ", ".join(COEFFICIENTS) + " (radtan = plumb_bob, KANNALA_BRANDT = fisheye = equidistant, MEI = omni)"
     got = f"camera '{path}' uses the model '{model}'" + (f" (its key '{key}')" if key else "")
     other = f", or delete '{key}' if it names something else" if key else ""
@@ -146,7 +146,10 @@ def read_flag(path: str | Path, key: str, value: Any) -> bool:
 
 
 def _almost_none(path: str | Path, model: str, coefficients: Array) -> Lens:
-    """A lens without distortion, or RealSense's modified model where it is OpenCV's: without a tangential part."""
+    """Return a lens without distortion, or plumb_bob for MODIFIED without a tangential part, where both agree.
+
+    Raises InputError for a model with other coefficients.
+    """
     if not coefficients.any():
         return Lens()
     if model_named(model) == NONE:
@@ -164,7 +167,7 @@ def _without_zeros(coefficients: Array, most: int) -> Array:
 def _matrix_under(
     path: str | Path, keys: dict[str, Any], name: str, short: str, shape: tuple[int, int]
 ) -> Array | None:
-    """A matrix under either key; None where there is none, or nothing but zeros as for a camera not calibrated."""
+    """Return the matrix under either key; None where there is none, or only zeros (a camera that is not calibrated)."""
     value = next((keys[key] for key in (plain_key(name), short) if is_matrix(keys.get(key))), None)
     found = None if value is None else matrix(path, name, value, shape)
     return found if found is not None and found.any() else None

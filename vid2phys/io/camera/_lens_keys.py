@@ -1,9 +1,9 @@
 """The lens of a camera from the keys of its mapping: every key that describes the lens is used, or refused by its name.
 
 All formats that name their numbers come through `read_lens`. It walks through the mapping of one camera, nested parts
-included, and collects what the keys say about model and coefficients. Refused are keys that contradict each other, and
-keys that look like a lens's but are not known, unless the value is zero or empty. Lists of coefficients are in OpenCV's
-order.
+included, and collects what the keys say about model and coefficients. Keys that contradict each other are refused. So
+are unknown keys that look like those of a lens, unless the value is zero or empty. Lists of coefficients have the order
+of OpenCV.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from vid2phys.io.camera._lens import (
 from vid2phys.io.camera._parse import matrix, plain_key
 from vid2phys.types import Array
 
-_COEFFICIENTS = r"(coeffs?|coefs?|coefficients?|params?|parameters?|vector|values?)?"
+_COEFFICIENTS = r"(coeff?s?|coefficients?|params?|parameters?|vector|values?)?"
 _MODEL = re.compile(
-    r"(cam|camera|calibration|intrinsics?|lens|projection|dist|distortion)?(model|type)(name)?|lens|projection"
+    r"(cam|camera|calibration|intrinsics?|lens|projection|dist|distortion|fisheye)*(model|type)(name)?|lens|projection"
 )
-_LIST = re.compile(rf"d1?|kc|coeffs?|coefficients|(cam|camera|lens)?dist(ortions?)?{_COEFFICIENTS}")
+_LIST = re.compile(rf"kc|coeff?s?|coefficients?|d1?{_COEFFICIENTS}|(cam|camera|lens)*dist(ortions?)?{_COEFFICIENTS}")
 _FISHEYE_FLAG = re.compile(r"(is|use|b)?fisheye(model|lens|camera)?")
 _FISHEYE_LIST = re.compile(rf"fisheye(dist(ortion)?)?{_COEFFICIENTS}")
 _RADIAL = re.compile(rf"(radial|tangential)(dist(ortion)?)?{_COEFFICIENTS}")
@@ -46,11 +46,13 @@ _SKEW = re.compile(r"(axis)?skew\w*|alphac")
 # A tracker's min_dist is no lens, nor is a distance.
 _LIKE_A_LENS = re.compile(
     r"(?<!min)(?<!max)dist(?!anc|rib)|fisheye|lens|radial|tangential|skew|^kc|^[ks]\d$|^tau|^xi$|ftheta|rectif|conrady|"
-    r"barrel|pincushion|poly"
+    r"barrel|pincushion|poly(?!gon)|kappa"
 )
-# Common words, which are a lens's in the mapping of the camera, beside it or in a part that names the lens.
+# Coefficients of models that are not supported: double sphere, EUCM, field of view, division, Brown beyond p2.
+_OTHER_MODEL = re.compile(r"alpha|beta|omega|division\w*|p[3-9]|b[12]|\w*coef\w*")
+# Common words: they describe the lens in the mapping of the camera, beside it, or in a part named after a lens.
 _NAMES = ("model", "type", "projection")
-_COMMON = ("d", "d1", "kc", "coeffs", "coefficients", "p1", "p2", "s1", "s2", "s3", "s4")
+_COMMON = re.compile(r"d1?|kc|coeff?s?|coefficients?|p[12]|s[1-4]")
 _SAME = 1e-6  # relative, as files round
 
 
@@ -72,7 +74,7 @@ def read_lens(
 
 
 def _leaves(data: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Values that are no mappings, with their keys; {rows, cols, data} is a value."""
+    """Yield all values that are no mappings, with the keys that lead to them; {rows, cols, data} is a value."""
     waiting: list[tuple[tuple[str, ...], Any]] = [((), data)]
     while waiting:
         at, value = waiting.pop()
@@ -92,31 +94,32 @@ class _Statements:
         self._lists: dict[str, Array] = {}
         self._fisheye_lists: dict[str, Array] = {}
         self._numbers: dict[str, float] = {}  # by the coefficient's name
+        self._unknown: list[str] = []  # keys that look like those of a lens
 
     def add(self, at: tuple[str, ...], value: Any, *, own: bool) -> None:
-        """Take in one value. own: it stands in the camera's mapping. Raises InputError for what is not known."""
+        """Take in one value. own: it stands in the camera's mapping. Raises InputError for skew and for bad values."""
         words = [plain_key(word) for word in at]
         key, leaf = "/".join(at), words[-1]
         in_lens = any(_LIKE_A_LENS.search(word) for word in words[:-1])
         if value is None or not leaf or (leaf in RECTIFICATION and len(at) == 1):  # see `as_shown`
             return
+        if _NUMBER.fullmatch(leaf) and isinstance(value, list) and len(value) == 1:  # k1: [0.1]
+            value = value[0]
         value = _as_number(value)
         if leaf in _NAMES and not in_lens and not (own and len(at) == 1):
             if isinstance(value, str) and model_named(value) is not None:
                 self._models[key] = value
-        elif leaf in _COMMON and not (own or in_lens or len(at) == 1):
+        elif _COMMON.fullmatch(leaf) and not (own or in_lens or len(at) == 1):
             return
         elif _SKEW.fullmatch(leaf) and not _says_nothing(value):
             raise InputError(f"camera '{self._path}' has skew ('{key}')", "none", "calibrate without skew")
         elif self._is_known(key, leaf, value, any("fisheye" in word for word in words), in_lens):
             return
-        elif (in_lens or _LIKE_A_LENS.search(leaf)) and not _says_nothing(value):
-            expected = "known keys of a lens: distortion_model, distortion_coefficients, k1, k2, p1, p2, k3 ..."
-            remedy = "write the value under one of these, or delete the key if it does not describe the distortion"
-            raise InputError(f"camera '{self._path}' has the unknown key '{key}'", expected, remedy)
+        elif (in_lens or _is_like_a_lens(leaf, value, own=own and len(at) == 1)) and not _says_nothing(value):
+            self._unknown.append(key)
 
     def _is_known(self, key: str, leaf: str, value: Any, fisheye: bool, in_lens: bool) -> bool:
-        """Whether the key is one of a lens; then its value is taken in."""
+        """Return whether the key is one of a lens, and keep its value if so."""
         names_model = _MODEL.fullmatch(leaf) or _LIST.fullmatch(leaf) or _FISHEYE_FLAG.fullmatch(leaf)
         word = isinstance(value, str) and value.strip().lower() not in ("true", "false")
         numeral = isinstance(value, int | float) and not isinstance(value, bool)
@@ -153,8 +156,15 @@ class _Statements:
             raise InputError(f"'{self._path}' has two values of {name} ('{key}')", "one", "keep the right one")
 
     def lens(self) -> Lens:
-        """Return what all keys say together. Raises InputError where they contradict each other."""
+        """Return what all keys say together.
+
+        Raises InputError where keys contradict each other, and for unknown keys that look like those of a lens.
+        """
         model, xi = self._model(), self._numbers.pop("xi", None)
+        if self._unknown:
+            expected = "known keys of a lens: distortion_model, distortion_coefficients, k1, k2, p1, p2, k3 ..."
+            remedy = "write the value under one of these, or delete the key if it does not describe the distortion"
+            raise InputError(f"camera '{self._path}' has the unknown key '{self._unknown[0]}'", expected, remedy)
         if xi is not None:
             if model_named(model) not in (OPEN, NONE, OPENCV, "plumb_bob", "omni"):
                 raise unsupported(self._path, f"omni with {model}")
@@ -165,7 +175,7 @@ class _Statements:
         return make_lens(self._path, model, coefficients)
 
     def _model(self) -> str:
-        """The model that all keys allow, as the file calls it."""
+        """Return the model that all keys allow, by the name in the file. Raises InputError where there is none."""
         said: dict[str, str] = {}  # the key by our name of the model
         for key, written in self._models.items():
             name = model_named(written)
@@ -201,7 +211,7 @@ class _Statements:
         return self._models.get(key, name)
 
     def _coefficients(self, model: str) -> Array:
-        """What lists and numbers by name say alike, [D]."""
+        """Return the coefficients [D] on which lists and named numbers agree. Raises InputError where they differ."""
         self._take_visp()
         known, lists = model_named(model) or "", {**self._lists, **self._fisheye_lists}
         if not lists:
@@ -227,7 +237,7 @@ class _Statements:
             self._add_number("kud", "k1", radial)
 
     def _by_name(self, model: str) -> Array:
-        """Coefficients that stand under names of their own, in the model's order; none where there are none."""
+        """Return the coefficients that have keys of their own, in the order of the model; empty without any."""
         numbers = self._numbers
         if not numbers:
             return np.zeros(0)
@@ -250,7 +260,7 @@ class _Statements:
 
 
 def _order(model: str) -> list[str]:
-    """Names of the coefficients of a model, plumb_bob's where it is open; xi has a place of its own."""
+    """Return the names of a model's coefficients without xi; those of plumb_bob for a model that is open."""
     return [name for name in COEFFICIENTS.get(model, COEFFICIENTS["plumb_bob"]) if name != "xi"]
 
 
@@ -258,8 +268,15 @@ def _same(one: ArrayLike, other: ArrayLike) -> bool:
     return np.allclose(one, other, rtol=_SAME, atol=0.0)
 
 
+def _is_like_a_lens(leaf: str, value: Any, *, own: bool) -> bool:
+    """Return whether an unknown key looks like one of a lens. own: whether the key stands beside the focal lengths."""
+    if isinstance(value, str) and _NUMBER.fullmatch(leaf):
+        return True  # k1: "0,1"
+    return bool(_LIKE_A_LENS.search(leaf) or (own and _OTHER_MODEL.fullmatch(leaf)))
+
+
 def _as_number(value: Any) -> Any:
-    """A text that is a number as one: YAML takes 1e-3 for a text."""
+    """Return a text as a number where it is one, since YAML takes 1e-3 for a text; else the value itself."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -267,7 +284,7 @@ def _as_number(value: Any) -> Any:
 
 
 def _says_nothing(value: Any) -> bool:
-    """Whether a value is empty, no, or zero throughout, so that its key may be left alone."""
+    """Return whether a value is empty, no, or zero throughout, so that its key can be ignored."""
     if isinstance(value, dict):
         value = value["data"]
     if isinstance(value, str):

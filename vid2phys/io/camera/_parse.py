@@ -29,6 +29,7 @@ _RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
 _LARGEST_SIDE = 1 << 16  # px
 _LARGEST_FILE = 1 << 26  # bytes
 _NAMES_TOLD = 8
+_SIZE = re.compile(r"\s*(\d{1,9})\s*[xX*]\s*(\d{1,9})\s*")
 
 
 class Source(files.Source):
@@ -52,6 +53,13 @@ class _NoAliases(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("an alias")
         return super().compose_node(parent, index)
+
+
+def _sequence(loader: Any, node: Any) -> Any:
+    return loader.construct_sequence(node, deep=True)
+
+
+_NoAliases.add_constructor("tag:yaml.org,2002:python/tuple", _sequence)  # yaml.dump writes (640, 480) with this tag
 
 
 def parse(text: str) -> Any:
@@ -125,7 +133,7 @@ def poses_in(text: str, path: str | Path) -> dict[str, Array]:
 
 
 def make_camera(path: str | Path, K: Array, lens: Lens, size: tuple[Any, Any], pose: Array | None, name: str) -> Camera:
-    """A checked Camera; a size of (None, None) is left at 0x0. Raises InputError naming the key that is wrong."""
+    """Return a checked Camera; a size of (None, None) becomes 0x0. Raises InputError naming the key that is wrong."""
     width, height = _checked_size(path, size)
     if K[0, 0] <= 0 or K[1, 1] <= 0:
         raise InputError(f"camera '{path}' is not calibrated", "focal lengths above zero", "calibrate the camera first")
@@ -137,14 +145,19 @@ def make_camera(path: str | Path, K: Array, lens: Lens, size: tuple[Any, Any], p
 
 
 def is_matrix(value: Any) -> bool:
-    """Whether a value may be a matrix: a list, an array, {rows, cols, data}, or a text that should be one."""
+    """Return whether a value may be a matrix: an array, {rows, cols, data}, a text, or a list without mappings."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return False
     return isinstance(value, list | tuple | np.ndarray | str) or (isinstance(value, dict) and "data" in value)
 
 
 def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) -> Array | None:
-    """K [3, 3] px under one of the names; None where there is none. Raises InputError where two of them differ, or one
-    differs from fx, fy, cx and cy beside it."""
-    found = {name: matrix(path, name, value, (3, 3)) for name in names if is_matrix(value := first_of(data, name))}
+    """Return K [3, 3] px under one of the names; None where there is none.
+
+    A row of four numbers under `intrinsics` is fx, fy, cx and cy. Raises InputError where two names differ, or one
+    differs from the keys fx, fy, cx and cy beside it.
+    """
+    found = {name: _matrix_or_four(path, name, value) for name in names if is_matrix(value := first_of(data, name))}
     if not found:
         return None
     four = [first_of(data, name) for name in ("fx", "fy", "cx", "cy")]
@@ -158,12 +171,26 @@ def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) ->
     return K
 
 
+def _matrix_or_four(path: str | Path, name: str, value: Any) -> Array:
+    if "intrinsic" in name and isinstance(value, list) and len(value) == 4:
+        return pinhole(*matrix(path, name, value, (4,)))
+    return matrix(path, name, value, (3, 3))
+
+
 def size_of(path: str | Path, data: dict[str, Any]) -> tuple[Any, Any]:
-    """Width and height as the keys of a mapping give them, None where they are missing. Raises InputError for a pair
-    whose order is not clear."""
+    """Return width and height as the keys of a mapping give them, None where they are missing.
+
+    Known are a pair, a text like 640x480, a mapping, and a key for each side. Raises InputError for a pair whose order
+    is not clear.
+    """
     pair = first_of(data, "resolution", "image_size", "img_size", "imsize", "size")
-    if not isinstance(pair, list):
-        return first_of(data, "image_width", "width", "w"), first_of(data, "image_height", "height", "h")
+    if isinstance(pair, str) and (found := _SIZE.fullmatch(pair)):
+        return int(found[1]), int(found[2])
+    if isinstance(pair, dict) and "data" not in pair:
+        return size_of(path, pair)
+    if not isinstance(pair, list | dict | np.ndarray):
+        width = first_of(data, "image_width", "img_width", "frame_width", "width", "w")
+        return width, first_of(data, "image_height", "img_height", "frame_height", "height", "h")
     width, height = matrix(path, "resolution", pair, (2,))
     if width < height and first_of(data, "resolution") is None:
         got = f"camera '{path}' has an image size of {width:g}, {height:g}"
@@ -189,13 +216,22 @@ def _checked_size(path: str | Path, size: tuple[Any, Any]) -> tuple[int, int]:
     return width, height
 
 
+def four_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) -> Array:
+    """Return K [3, 3] px of four numbers under these names. Raises InputError naming those that are missing."""
+    missing = [name for name in names if first_of(data, name) in (None, "")]
+    if missing:
+        listed = ", ".join(names)
+        raise InputError(f"camera '{path}' has no {', '.join(missing)}", listed, "add what is missing, in pixels")
+    return pinhole(*matrix(path, ", ".join(names), [first_of(data, name) for name in names], (4,)))
+
+
 def pinhole(fx: float, fy: float, cx: float, cy: float) -> Array:
     """K, [3, 3] px."""
     return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
 
 
 def plain_key(key: str) -> str:
-    """A key without case, underscores, hyphens and the like, by which keys are compared."""
+    """Return a key in small letters and digits alone, as keys are compared."""
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
 

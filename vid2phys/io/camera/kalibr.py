@@ -17,7 +17,7 @@ import numpy as np
 from vid2phys.errors import InputError
 from vid2phys.io.camera._lens import as_shown, unsupported
 from vid2phys.io.camera._lens_keys import read_lens
-from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid
+from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid, size_of
 from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
@@ -45,9 +45,8 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     else:
         four = matrix(path, f"{name}/intrinsics", item["intrinsics"], (4,)).tolist()
     K, lens = as_shown(path, item, pinhole(*four), read_lens(path, item | xi))
-    size = matrix(path, f"{name}/resolution", item.get("resolution"), (2,))
     pose = _pose(path, data, names, name, poses)
-    return make_camera(path, K, lens, (size[0], size[1]), pose, name)
+    return make_camera(path, K, lens, size_of(path, item), pose, name)
 
 
 def _names(data: dict[str, Any]) -> list[str]:
@@ -56,8 +55,10 @@ def _names(data: dict[str, Any]) -> list[str]:
 
 
 def _is_row(value: Any) -> bool:
-    """Whether it is one row of numbers: matrices and mappings are another format's intrinsics."""
-    return value is not None and not isinstance(value, dict) and np.ndim(np.asarray(value, dtype=object)) < 2
+    """Return whether a value is one row of numbers; matrices and mappings are intrinsics of other formats."""
+    if isinstance(value, list):
+        return not any(isinstance(item, list | dict) for item in value)
+    return value is not None and not isinstance(value, dict)
 
 
 def _pose(path: str | Path, data: dict[str, Any], names: list[str], name: str, poses: dict[str, Array]) -> Array | None:

@@ -1,6 +1,7 @@
 """A plain matrix in a text file: 3x3, 3x4 or 4x4, a row a line, as NumPy and MATLAB print it or with commas between.
 
-It has no lens, no image size and no pose: the size is that of the clip, the pose comes from another file.
+The nine numbers of a 3x3 matrix may also stand in one row. The file has no lens, no image size and no pose: the size is
+that of the clip, the pose comes from another file.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _SHAPES = ((3, 3), (3, 4), (4, 4))
 
 
 def matches(source: Source) -> bool:
-    """Nothing but the numbers of such a matrix."""
+    """Return whether the text holds the numbers of such a matrix and nothing else."""
     return len(source.text) <= _LONGEST and _rows(source.text) is not None
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of the matrix, without distortion. Raises InputError for a matrix that also moves points."""
+    """Return the camera of the matrix, without distortion. Raises InputError for a matrix with a translation."""
     rows = _rows(source.text)
     assert rows is not None  # matches
     if not np.isfinite(rows).all():
@@ -37,9 +38,10 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
 
 
 def _rows(text: str) -> Array | None:
-    """The matrix, or None where the text is anything else."""
-    lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", "%")))
-    plain = re.sub(r"^\s*([A-Za-z_]\w*\s*=)?\s*((np|numpy)\.)?(array|matrix)?\(?|\)?;?\s*$", "", lines)
+    """Return the matrix, or None where the text is anything else."""
+    lines = "\n".join(re.split("[#%]", line)[0] for line in text.splitlines())  # without comments
+    plain = re.sub(r"^\s*([A-Za-z_]\w*\s*[=:])?\s*((np|numpy)\.)?(array|matrix)?\(?", "", lines)
+    plain = re.sub(r"(,\s*dtype=[\w.]+)?\s*\)?;?\s*$", "", plain)
     rows = [re.split(r"[\s,]+", row.strip(" \t,")) for row in re.split(r"[\n;]|\]\s*,?\s*\[", plain)]
     rows = [[word for word in (cell.strip("[]") for cell in row) if word] for row in rows]
     rows = [row for row in rows if row]
@@ -47,4 +49,6 @@ def _rows(text: str) -> Array | None:
         found = np.array([[float(word) for word in row] for row in rows])
     except ValueError:  # words, or rows of different lengths
         return None
+    if found.shape in ((1, 9), (9, 1)) and found.ravel()[[1, 3, 6, 7, 8]].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]:
+        return found.reshape(3, 3)
     return found if found.shape in _SHAPES else None

@@ -51,7 +51,7 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
 
 
 def _listed(source: Source, data: dict[str, Any]) -> dict[str, float]:
-    """The coefficients of a list, which has nerfstudio's order, by name."""
+    """Return the coefficients of a list in the order of nerfstudio, by name."""
     values = matrix(source.path, _LIST, data.get(_LIST)).tolist()
     if len(values) not in (0, len(_IN_LIST)):
         got = f"'{_LIST}' in '{source.path}' has {len(values)} numbers"
@@ -60,12 +60,13 @@ def _listed(source: Source, data: dict[str, Any]) -> dict[str, float]:
 
 
 def _intrinsics(source: Source, data: dict[str, Any], size: tuple[Any, Any]) -> Array:
+    focal_x, focal_y = data.get("fl_x"), data.get("fl_y")
+    known = all(data.get(key) is not None for key in ("fl_x", "cx", "cy")) and data.get("camera_angle_y") is None
     try:
-        width, height = float(size[0]), float(size[1])
+        width, height = (0.0, 0.0) if known and size == (None, None) else (float(size[0]), float(size[1]))
     except (TypeError, ValueError):
         keys = "the keys w and h (Blender's files leave them out)"
         raise InputError(f"'{source.path}' has no image size", keys, "add the pictures' size in pixels") from None
-    focal_x, focal_y = data.get("fl_x"), data.get("fl_y")
     if focal_x is None and data.get("camera_angle_x") is None:
         raise InputError(f"'{source.path}' has no focal length", "fl_x and fl_y, or camera_angle_x", "export it again")
     if focal_x is None:

@@ -16,6 +16,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.camera._lens import Lens, as_shown, make_lens, unsupported
 from vid2phys.io.camera._lens_keys import read_lens
 from vid2phys.io.camera._parse import (
+    A_CAMERA,
     Source,
     choose,
     make_camera,
@@ -25,6 +26,7 @@ from vid2phys.io.camera._parse import (
     pose_of,
     size_of,
 )
+from vid2phys.io.unsupported import refuse_known
 from vid2phys.types import Array, Camera
 
 _A_STORAGE = "an OpenCV FileStorage (YAML, XML or JSON)"
@@ -100,6 +102,7 @@ def _value(node: Any) -> Any:
 def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
     K = matrix_of(path, tree, ("camera_matrix", "K", "M1", "intrinsic_matrix", "M"))
     if K is None:
+        refuse_known("camera", path, A_CAMERA)
         remedy = "write the result of cv2.calibrateCamera into it"
         raise InputError(f"'{path}' has no camera matrix", "the key camera_matrix", remedy)
     return as_shown(path, tree, K, read_lens(path, tree, used=("M2", "D2")))  # the second camera of a pair
@@ -119,7 +122,7 @@ def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
 
 
 def _refuse_more(path: str | Path, tree: dict[str, Any], used: dict[tuple[str, ...], str]) -> None:
-    """Raises InputError for a number of the lens that its model does not have."""
+    """Raise InputError for a coefficient that the model does not have."""
     for key in ("distortion_parameters", "mirror_parameters"):
         data = tree.get(key)
         known = [name for names, at in used.items() if at == key for name in names]

@@ -12,7 +12,7 @@ from typing import Any
 from vid2phys.errors import InputError
 from vid2phys.io.camera._lens import unsupported
 from vid2phys.io.camera._lens_keys import read_lens
-from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, size_of
+from vid2phys.io.camera._parse import Source, choose, four_of, make_camera, size_of
 from vid2phys.types import Array, Camera
 
 _PLAIN, _DISTORTED = "perspectiveProjWithoutDistortion", "perspectiveProjWithDistortion"
@@ -20,7 +20,7 @@ _FOUR = ("px", "py", "u0", "v0")
 
 
 def matches(source: Source) -> bool:
-    """XML with cameras that have projection models, or focal lengths by ViSP's names."""
+    """Return whether the file is XML with cameras that have projection models or the focal lengths of ViSP."""
     text = source.text
     return text.lstrip().startswith("<") and "<camera>" in text and ("<model>" in text or "<px>" in text)
 
@@ -37,9 +37,8 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
     if models and kind is None:
         raise unsupported(path, ", ".join(models) or "none")
     data = _values(cameras[name]) if kind is None else models[kind]
-    K = pinhole(*matrix(path, ", ".join(_FOUR), [data.get(key) for key in _FOUR], (4,)))
     size = size_of(path, _values(cameras[name]))
-    return make_camera(path, K, read_lens(path, data), size, poses.get(name), name)
+    return make_camera(path, four_of(path, data, _FOUR), read_lens(path, data), size, poses.get(name), name)
 
 
 def _blocks(text: str, tag: str) -> list[str]:
@@ -48,7 +47,7 @@ def _blocks(text: str, tag: str) -> list[str]:
 
 
 def _values(block: str) -> dict[str, Any]:
-    """Texts and numbers of a block by their tags."""
+    """Return the texts and numbers of a block by their tags."""
     found: dict[str, Any] = {}
     for tag, text in re.findall(r"<(\w+)>\s*([^<>]*)</\1>", block):
         try:

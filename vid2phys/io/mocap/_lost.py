@@ -1,9 +1,9 @@
 """Rows of a log in which the tracker had lost the body, though they hold numbers.
 
-Trackers write such rows in several ways: zeros and the identity, a place far away (1e6, -9999), or the last pose again
-and again. The body does not leave such a pose in a motion of its own: it jumps. So rows are lost only where a jump
-shows. A body that rests exactly still, in a simulation or in a rounded log, starts from rest and is kept. So is a log
-that repeats each pose a few times.
+Trackers write such rows in several ways: zeros and the identity, a place far away (1e6, -9999), one constant pose, or
+the last pose again and again. The body does not leave such a pose in a motion of its own: it jumps. So rows are lost
+only where a jump shows. A body that rests exactly still, in a simulation or in a rounded log, starts from rest and is
+kept. So is a log that repeats each pose a few times.
 
 Limit: a pose that is held until the end of the log looks like rest.
 """
@@ -22,6 +22,7 @@ _LONGER = 2.0  # times the rows that a pose lasts in this log
 _JUMP = 4.0  # times the speed of the next steps
 _STEPS = 5
 _WINDOW = 500  # rows in which those steps are sought
+_RECURS = 3  # times that exactly the same pose comes back, if a tracker writes it for a lost body
 _SAME_M = 1e-6  # rounding of the same pose
 _LEAST_JUMP_M = 0.002
 _ARM_M = 0.1  # a turn by an angle counts as the way of a point so far from the axis
@@ -35,15 +36,34 @@ def lost_rows(log: PoseLog) -> dict[str, Rows]:
     alike = (places == places[:, :1]).all(axis=1) & ~origin  # -1, -1, -1
     far = (np.abs(places).max(axis=1) > FAR_M) & ~alike
     suspects = {"at the origin": origin, "at three equal coordinates": alike, "far away": far}
-    found: dict[str, Rows] = {}
     usual = ~(origin | alike | far)
-    for what, rows in suspects.items():
-        found[what] = np.zeros(len(rows), dtype=bool)
-        for start, end in _runs(rows):
-            before, after = np.flatnonzero(usual[:start])[::-1], end + np.flatnonzero(usual[end:])
-            found[what][start:end] = _jumps(log, start, before) or _jumps(log, end - 1, after)
+    found = {what: _entered_by_a_jump(log, rows, usual) for what, rows in suspects.items()}
+    found["at a pose that recurs"] = _constant(log, usual)
     found["with the last pose held"] = _held(log, np.flatnonzero(~np.any(list(found.values()), axis=0)))
     return {what: rows for what, rows in found.items() if rows.any()}
+
+
+def _entered_by_a_jump(log: PoseLog, suspects: Rows, usual: Rows) -> Rows:
+    """Return which of the suspect rows [T] are in a run that the body enters from, or leaves to, a usual row by a jump.
+
+    usual: [T] rows to compare with.
+    """
+    lost, rows = np.zeros(len(suspects), dtype=bool), np.flatnonzero(usual)
+    for start, end in _runs(suspects):
+        before, after = np.split(rows, [np.searchsorted(rows, start)])  # no usual row is within the run
+        lost[start:end] = _jumps(log, start, before[::-1]) or _jumps(log, end - 1, after)
+    return lost
+
+
+def _constant(log: PoseLog, usual: Rows) -> Rows:
+    """Return which of the usual rows [T] hold the pose that recurs most, if a jump shows at each of its runs."""
+    poses = np.column_stack([log.positions_m, log.orientation_quat_wxyz])
+    number = np.unique(poses, axis=0, return_inverse=True)[1].reshape(-1)
+    is_first = np.append(True, np.diff(number) != 0)  # of a run of the same pose
+    runs = np.bincount(number[is_first & usual], minlength=1)
+    suspects = usual & (number == np.argmax(runs))
+    lost = _entered_by_a_jump(log, suspects, usual & ~suspects)
+    return lost & bool(runs.max() >= _RECURS and (lost == suspects).all())
 
 
 def _held(log: PoseLog, rows: NDArray[np.int64]) -> Rows:
@@ -55,7 +75,8 @@ def _held(log: PoseLog, rows: NDArray[np.int64]) -> Rows:
     least = max(_LEAST_HELD, _LONGER * usual)
     for start, end in _runs(same):  # the poses from start to end, inclusive, are the same
         if start > 0 and end - start + 1 >= least and _jumps(log, int(rows[end]), rows[end + 1 :]):
-            lost[rows[start + 1 : end + 1]] = True
+            first = start if _jumps(log, int(rows[start]), rows[:start][::-1]) else start + 1  # else the body was there
+            lost[rows[first : end + 1]] = True
     return lost
 
 

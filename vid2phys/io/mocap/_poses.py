@@ -94,7 +94,7 @@ def choose_body(path: str | Path, names: list[str], wanted: str | None, what: st
 def make_log(
     path: str | Path, times_s: Array, positions_m: Array, quat_wxyz: Array, row_of: NDArray[np.int64], name: str
 ) -> PoseLog:
-    """A checked PoseLog: rows without a pose, or in which the tracker had lost the body, are gaps and counted.
+    """Return a checked PoseLog; rows without a pose, or in which the tracker had lost the body, become counted gaps.
 
     row_of: [T] rows of the file, for the errors. Raises InputError for a log without any pose, times that do not
     increase, quaternions that are none, and places too far away.

@@ -77,7 +77,7 @@ def _train(command: str) -> str:
 
 
 def _refuse_moved(mesh: Mesh, folders: list[Path], system: str, units: str, move: str | None) -> None:
-    """Raises InputError where the mesh has the shape of a model in other axes, at another origin, in another unit."""
+    """Raise InputError where the mesh has the shape of a model in other axes, at another origin or in another unit."""
     found = find_move(mesh, [(folder, signature) for folder in folders if (signature := _rigid_signature(folder))])
     if found is None:
         return

@@ -29,19 +29,20 @@ LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for m
 _SAME_UNIT = 0.02  # relative
 # Of two moves that fit almost alike the simpler one is taken.
 _COST_OF_SHIFT, _COST_OF_STEP = 5e-3, 1e-3
+Steps = tuple[tuple[str, int], ...]  # rotations as (axis, degrees), one after the other
 
 
 @dataclass(frozen=True)
 class Move:
-    """What gives a mesh the shape of the model in `folder`. distance: that remains, of its size.
+    """A move that gives a mesh the shape of the model in `folder`.
 
-    steps: rotations as (axis, degrees). shift: [3] m after them. factor: by which the mesh is too small; 1 where the
-    model serves its size.
+    distance: between the shapes after the move, as a share of the size. steps: rotations as (axis, degrees). shift:
+    [3] m, after the rotations. factor: by which the mesh is too small; 1 where the model serves this size.
     """
 
     folder: Path
     distance: float
-    steps: tuple[tuple[str, int], ...]
+    steps: Steps
     shift: Array
     factor: float
 
@@ -56,10 +57,10 @@ class Move:
         return ", ".join(parts)
 
     def remedy(self, units: str, before: str | None) -> str:
-        """What to do. units, before: in which the mesh is read now, and how it is moved already."""
+        """Return what the user can do. units: in which the mesh is read now. before: the move that it has already."""
         sizes = {name: UNITS_M[units] * self.factor / size for name, size in UNITS_M.items()}
         unit = next((name for name, ratio in sizes.items() if abs(ratio - 1.0) < _SAME_UNIT), None)
-        steps = [*([before] if before else []), *(f"{axis}:{angle}" for axis, angle in self.steps)]
+        steps = [*([before] if before else []), *_texts(self.steps)]
         if self.shift.any():
             steps.append("shift:" + ":".join(f"{x:g}" for x in self.shift))
         options = [f"--mesh-units {unit}"] if unit and unit != units else []
@@ -70,12 +71,11 @@ class Move:
 
 
 def find_move(mesh: Mesh, models: Iterable[tuple[Path, GeometrySignature]]) -> Move | None:
-    """The simplest move that gives the mesh the shape of one of the models; None where there is none."""
+    """Return the simplest move that gives the mesh the shape of one of the models; None where there is none."""
     known = list(models)
     found: list[tuple[float, Move]] = []
     for steps in _rotations():
-        rotation, _ = parse_move(",".join(f"{axis}:{angle}" for axis, angle in steps) or "x:0")
-        turned = replace(mesh, vertices=mesh.vertices @ rotation.T)
+        turned = replace(mesh, vertices=mesh.vertices @ _rotation(steps).T)
         signature = geometry_signature(turned)
         for folder, model in known:
             for shifted in (False, True):
@@ -90,11 +90,11 @@ def _move(
     signature: GeometrySignature,
     folder: Path,
     model: GeometrySignature,
-    steps: tuple[tuple[str, int], ...],
+    steps: Steps,
     *,
     shifted: bool,
 ) -> Move | None:
-    """The move with this rotation, which the mesh has had; None where the shapes differ."""
+    """Return the move that completes `steps`, by which `mesh` is rotated already; None where the shapes differ."""
     factor = float(np.linalg.norm(model.extents) / np.linalg.norm(signature.extents))
     if np.abs(factor * signature.extents - model.extents).max() > 2.0 * SAME_GEOMETRY * model.radius:
         return None  # as `signature_distance` has it: nothing else need be computed
@@ -114,15 +114,24 @@ def _move(
 
 
 def _support(vertices: Array, directions: Array) -> Array:
-    """How far the vertices reach along each direction, [D]."""
+    """Return how far the vertices reach along each direction, [D]."""
     return np.asarray((vertices @ directions.T).max(axis=0))
 
 
-def _rotations() -> list[tuple[tuple[str, int], ...]]:
-    """The 24 rotations that leave axes on axes, each by the fewest steps."""
+def _texts(steps: Steps) -> list[str]:
+    """Return rotations as `--mesh-move` has them."""
+    return [f"{axis}:{angle}" for axis, angle in steps]
+
+
+def _rotation(steps: Steps) -> Array:
+    """Return the rotation [3, 3] of steps done one after the other; the identity without any."""
+    return parse_move(",".join(_texts(steps)))[0] if steps else np.eye(3)
+
+
+def _rotations() -> list[Steps]:
+    """Return the 24 rotations that take axes to axes, each by the fewest steps."""
     single = [(axis, angle) for axis, angle in product("xyz", (90, -90, 180))]
-    found: dict[bytes, tuple[tuple[str, int], ...]] = {}
+    found: dict[bytes, Steps] = {}
     for steps in [(), *((step,) for step in single), *product(single, single)]:
-        rotation, _ = parse_move(",".join(f"{axis}:{angle}" for axis, angle in steps) or "x:0")
-        found.setdefault(np.rint(rotation).astype(np.int8).tobytes(), steps)
+        found.setdefault(np.rint(_rotation(steps)).astype(np.int8).tobytes(), steps)
     return list(found.values())

@@ -71,7 +71,7 @@ class Track:
         return replace(self, observation=replace(self.observation, error_clock_s=clock))
 
     def without(self, lost: NDArray[np.bool_], *, unsupported: bool = False) -> Track:
-        """With the object lost in some frames [T], too; unsupported: because the image does not support the pose."""
+        """Return the track with more lost frames, [T]; unsupported: because their image does not support the pose."""
         if not lost.any():
             return self
         tracked, element, visible = self.tracked & ~lost, self.element.copy(), self.observation.visible.copy()

@@ -3,7 +3,7 @@
 The network sees the frame about the body, how far that differs from the clip's background, and the mesh drawn at the
 pose: its silhouette and its normals. The network answers with one logit, positive where the frame shows the mesh there.
 Its training knows nothing of the body's appearance: random meshes under random textures and light, beside hands, mugs
-and similar objects (`python -m benchmarks.verifier`). RISP trains one network a mesh; this one is our own.
+and similar objects (`python -m benchmarks.verifier`). RISP trains a network for each mesh; this one is an addition.
 
 Limits: rigid bodies; poses within a twentieth of the body's size count as right.
 """
