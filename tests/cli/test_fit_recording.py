@@ -98,6 +98,53 @@ def test_an_arm_hangs_or_is_held(tmp_path: Path) -> None:
         fit_recording("articulated", [folder / "angles.csv"], fit=("damping_elbow",), hold=True, actions="a.csv")
 
 
+def test_a_hold_that_depends_on_what_is_fitted_is_refused(tmp_path: Path) -> None:
+    """The fit would find the mass that it began with."""
+    simulate("quadrotor", set_values={"mass": 1.5}, hold=True, seconds=0.5, out=tmp_path / "run")
+    rows = [line.split(",")[:14] for line in (tmp_path / "run" / "trajectory.csv").read_text().splitlines()]
+    (tmp_path / "poses.csv").write_text("\n".join(",".join(row) for row in rows) + "\n")
+    with pytest.raises(UsageError, match="--hold with --fit mass"):
+        fit_recording("quadrotor", [tmp_path / "poses.csv"], fit=("mass",), hold=True)
+
+
+def test_what_determines_nothing_does_not_converge(tmp_path: Path) -> None:
+    rows = "".join(f"{0.01 * i:.2f},0\n" for i in range(200))
+    (tmp_path / "still.csv").write_text(f"time_s,angle_rad\n{rows}")
+    found, _ = fit_recording("pendulum", [tmp_path / "still.csv"], fit=("length", "damping"), out=tmp_path / "fit")
+    assert found.status == "not_identifiable"
+    assert any("not determined by this recording" in note for note in found.fit.notes)
+
+
+def test_an_exact_recording_has_no_warning(tmp_path: Path) -> None:
+    """What rounding leaves is not noise, and is not the model's fault."""
+    values = {"length": 0.5, "damping": 0.02}
+    simulate("pendulum", set_values=values, initial={"angle_rad": 1.0}, seconds=4.0, out=tmp_path / "run")
+    table = tmp_path / "run" / "trajectory.csv"
+    found, _ = fit_recording("pendulum", [table], fit=("length", "damping"), out=tmp_path / "fit")
+    assert found.status == "converged"
+    assert found.fit.notes == ()
+
+
+def test_times_in_milliseconds_are_refused(swing: Path, tmp_path: Path) -> None:
+    lines = (swing / "swing.csv").read_text().splitlines()
+    rows = [f"{1e3 * float(line.split(',')[0]):.0f},{line.split(',')[1]}" for line in lines[1:]]
+    (tmp_path / "ms.csv").write_text("\n".join([lines[0], *rows]) + "\n")
+    with pytest.raises(InputError, match="check that time_s is in seconds"):
+        fit_recording("pendulum", [tmp_path / "ms.csv"], fit=("length",))
+
+
+def test_a_pause_is_filled(tmp_path: Path) -> None:
+    values = {"length": 0.5, "damping": 0.02}
+    simulate("pendulum", set_values=values, initial={"angle_rad": 1.0}, seconds=8.0, rate=50.0, out=tmp_path / "run")
+    lines = (tmp_path / "run" / "trajectory.csv").read_text().splitlines()
+    rows = [",".join(line.split(",")[:2]) for line in lines]
+    (tmp_path / "pause.csv").write_text("\n".join([*rows[:100], *rows[300:]]) + "\n")
+    found, folder = fit_recording("pendulum", [tmp_path / "pause.csv"], fit=("length", "damping"), out=tmp_path / "fit")
+    assert found.fit["length"].value == pytest.approx(0.5, rel=1e-4)
+    assert found.fit["damping"].value == pytest.approx(0.02, rel=1e-2)
+    assert len((folder / "fitted_0.csv").read_text().splitlines()) == len(lines)
+
+
 def test_controls_of_a_recording_are_not_replaced_in_silence(tmp_path: Path) -> None:
     simulate("pendulum", initial={"angle_rad": 0.5}, seconds=1.0, out=tmp_path / "run")
     table = tmp_path / "run" / "trajectory.csv"
@@ -106,6 +153,14 @@ def test_controls_of_a_recording_are_not_replaced_in_silence(tmp_path: Path) -> 
     found, _ = fit_recording("pendulum", [table], fit=("length",), set_values={"mass": 1.0},
                              actions=tmp_path / "run" / "actions.csv", out=tmp_path / "fit")  # fmt: skip
     assert any("--actions take the place" in note for note in found.fit.notes)
+
+
+def test_actions_that_end_early_are_refused(tmp_path: Path) -> None:
+    simulate("pendulum", initial={"angle_rad": 0.5}, seconds=1.0, out=tmp_path / "run")
+    (tmp_path / "short.csv").write_text("time_s,torque_Nm\n0,0\n0.1,0\n0.2,0\n")
+    with pytest.raises(InputError, match=r"the actions cover 0 to 0\.3 s"):
+        fit_recording("pendulum", [tmp_path / "run" / "trajectory.csv"], fit=("length",),
+                      actions=tmp_path / "short.csv")  # fmt: skip
 
 
 def test_a_fit_that_is_stopped_ends_with_4(swing: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.flight import Flight
 from tests.synthetic import STD, mocap_of, noisy_result, save_log, save_run, short_flight
 from vid2phys import cli
+from vid2phys.errors import InputError
 from vid2phys.io.run import validate_metrics
 from vid2phys.rotations import quat_from_rotvec, quat_multiply, rotate
 from vid2phys.tasks.evaluate import evaluate
@@ -57,6 +58,14 @@ def mirrored(log: PoseLog) -> PoseLog:
 def reordered(log: PoseLog) -> PoseLog:
     """With quaternions w, x, y, z where the format has x, y, z, w."""
     return replace(log, orientation_quat_wxyz=np.roll(log.orientation_quat_wxyz, 1, axis=1))
+
+
+def inverted(log: PoseLog) -> PoseLog:
+    return replace(log, orientation_quat_wxyz=log.orientation_quat_wxyz * [1.0, -1.0, -1.0, -1.0])
+
+
+def without_rotation(log: PoseLog) -> PoseLog:
+    return replace(log, orientation_quat_wxyz=np.tile([1.0, 0.0, 0.0, 0.0], (len(log.times_s), 1)))
 
 
 def test_lost_rows_are_skipped_counted_and_printed(
@@ -123,6 +132,9 @@ def test_the_option_that_mends_a_log_is_named(  # type: ignore[no-untyped-def]
     [
         (mirrored, "left-handed"),
         (reordered, "quaternions look like w, x, y, z"),
+        (inverted, "rotations look like world to body"),
+        (without_rotation, "other rotations"),
+        (lambda log: replace(log, times_s=1e3 * log.times_s), "times look like milliseconds"),
         (
             lambda log: replace(log, positions_m=np.cumsum(log.positions_m[::-1] ** 3, axis=0)),
             "does not show the motion",
@@ -133,6 +145,13 @@ def test_what_no_option_mends_is_said(run: Path, flight: Flight, tmp_path: Path,
     save_log(change(mocap_of(flight, 0.35)), tmp_path / "log.txt")
     metrics, _ = evaluate(run, mocap=tmp_path / "log.txt", plots=False)
     assert [text for text in metrics["notes"] if note in text]
+
+
+def test_times_in_nanoseconds_are_refused(run: Path, flight: Flight, tmp_path: Path) -> None:
+    log = mocap_of(flight, 0.35)
+    save_log(replace(log, times_s=1e9 * log.times_s), tmp_path / "log.txt")
+    with pytest.raises(InputError, match="check that its times are in seconds"):
+        evaluate(run, mocap=tmp_path / "log.txt", plots=False)
 
 
 def test_a_marker_off_the_body_names_the_alignment(run: Path, flight: Flight, tmp_path: Path) -> None:

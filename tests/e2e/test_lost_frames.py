@@ -36,12 +36,10 @@ def camera_of(folder: Path) -> Path:
 
 @pytest.mark.parametrize("part", [("2", "6"), ("20", "24")])
 def test_a_hand_and_a_printed_cube_do_not_count_as_the_plain_cube(tmp_path: Path, part: tuple[str, str]) -> None:
-    ran = CliRunner().invoke(
-        app,
-        ["identify", str(CLIP / "cube_video.mp4"), "--mesh", str(plain_cube(tmp_path)), "--mesh-units", "m"]
-        + ["--camera", str(camera_of(tmp_path)), "--system", "rigid_contact", "--from", part[0], "--to", part[1]]
-        + ["--no-overlay", "--out", str(tmp_path / "run")],
-    )
+    mesh, camera = str(plain_cube(tmp_path)), str(camera_of(tmp_path))
+    options = f"--system rigid_contact --mesh-units m --from {part[0]} --to {part[1]} --no-overlay".split()
+    clip, out = str(CLIP / "cube_video.mp4"), str(tmp_path / "run")
+    ran = CliRunner().invoke(app, ["identify", clip, "--mesh", mesh, "--camera", camera, *options, "--out", out])
     assert ran.exit_code == 4, ran.output
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["status"] in ("lost", "doubtful")

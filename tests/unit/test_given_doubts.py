@@ -57,6 +57,14 @@ def test_good_points_are_not_doubted(flight: Flight, noise_px: float) -> None:
     assert doubts(points(seen(flight, noise_px)), CAMERA, "the points") == ()
 
 
+def test_exchanged_names_are_found_though_a_point_is_hidden_in_each_frame(flight: Flight) -> None:
+    pixels = swapped(seen(flight), (0, 1))
+    visible = np.ones(pixels.shape[:2], dtype=bool)
+    visible[np.arange(len(pixels)), np.arange(len(pixels)) % len(FEW)] = False
+    with pytest.raises(InputError, match="names exchanged \\('fl' for 'nose', 'nose' for 'fl'\\)"):
+        doubts(Points(pixels, visible, FEW, FEW_NAMES), CAMERA, "the points")
+
+
 def test_outliers_and_gaps_are_no_reason_for_doubt(flight: Flight) -> None:
     rng, pixels = np.random.default_rng(1), seen(flight)
     visible = rng.random(pixels.shape[:2]) < 0.85

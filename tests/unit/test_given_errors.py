@@ -52,7 +52,7 @@ def test_independent_errors_share_nothing(tmp_path: Path, flight: Flight, sigma_
     noise = np.random.default_rng(1).normal(0.0, sigma_px, (len(flight.times_s), len(POINTS), 2))
     seen, notes = observed(tmp_path, flight, noise)
     assert shared_px(seen).max() < 0.35 * sigma_px
-    assert "says nothing of its errors" in notes[0]
+    assert "does not say how far each point and all points of a frame may be off" in notes[0]
 
 
 @pytest.mark.parametrize(("size_px", "seconds"), [(1.5, 0.1), (1.0, 0.2)])

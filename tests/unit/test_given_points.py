@@ -19,6 +19,7 @@ from vid2phys.io.points import load_body_points, save_body_points
 from vid2phys.io.run import load_observation, save_observation
 from vid2phys.io.selection import chosen
 from vid2phys.io.video import VideoWriter
+from vid2phys.notes import Severity, severity_of
 from vid2phys.report.alignment import Alignment, apply
 from vid2phys.rotations import angle_between, invert_transform, make_transform, matrix_from_quat, quat_from_matrix
 from vid2phys.tasks.given_points import check_given, given_track, to_keypoints
@@ -170,6 +171,26 @@ def test_given_errors_are_taken_as_they_are(tmp_path: Path, flight: Flight, poin
     np.testing.assert_allclose(again.shared_px, 0.5, rtol=0.1)
 
 
+def test_errors_that_are_stated_far_too_small_are_scaled_up(tmp_path: Path, flight: Flight, points_file: Path) -> None:
+    pixels = pixels_of(flight)
+    pixels += np.random.default_rng(3).normal(0.0, SIGMA_PX, pixels.shape)
+    stated = f",{SIGMA_PX / 40.0},0"
+    csv = write_csv(tmp_path / "k.csv", flight.times_s, pixels, stated, ",sigma_px,shared_px")
+    track, notes = given_track(csv, points_file, clip_of(flight.times_s), camera_of(flight), body())
+    assert track.tracked.all()
+    assert severity_of(notes[0]) is Severity.WARNING
+    times = float(notes[0].split("pose of the body by ")[1].split()[0])
+    assert times == pytest.approx(40.0, rel=0.1)
+    variance = np.diagonal(to_keypoints(track.observation, camera_of(flight)).covariance[0, 0])  # type: ignore[index]
+    np.testing.assert_allclose(np.sqrt(variance), SIGMA_PX, rtol=0.1)
+
+
+def test_points_in_few_frames_are_refused(tmp_path: Path, flight: Flight, points_file: Path) -> None:
+    csv = write_csv(tmp_path / "k.csv", flight.times_s[::3], pixels_of(flight)[::3])
+    with pytest.raises(InputError, match=r"4 or more points in .* frames; expected at least"):
+        given_track(csv, points_file, clip_of(flight.times_s), camera_of(flight), body())
+
+
 def test_frames_with_few_points_share_an_error_too(tmp_path: Path, flight: Flight, points_file: Path) -> None:
     csv = write_csv(tmp_path / "k.csv", flight.times_s, pixels_of(flight), ",1.0,0.5", ",sigma_px,shared_px")
     lines = csv.read_text().splitlines()
@@ -291,5 +312,5 @@ def test_points_of_another_body_end_as_doubtful(tmp_path: Path) -> None:
         out=tmp_path / "run",
     )  # fmt: skip
     assert result.status.key == "doubtful"
-    assert "no pose of the body explains the points of 'k.csv'" in result.diagnostics["notes"][0]
+    assert "no pose of the body explains the points of 'k.csv'" in result.diagnostics["notes"][0]  # type: ignore[index]
     assert json.loads((folder / "result.json").read_text())["status"] == result.status.key

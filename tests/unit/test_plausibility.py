@@ -94,4 +94,4 @@ def test_actions_of_another_clock_are_named() -> None:
     (note,) = action_notes(0.0, 0.61)
     assert severity_of(note) is Severity.DOUBT
     (note,) = action_notes(0.09, 0.02)
-    assert "when they act 0.09 s later" in note
+    assert "when these act 0.09 s later" in note

@@ -128,6 +128,37 @@ def test_quaternions_that_are_none(tmp_path: Path, change: Callable[..., dict[st
         read_recording(systems.get("rigid_contact"), table(tmp_path, change(tumbling())), {})
 
 
+def test_columns_without_a_number_were_not_recorded(tmp_path: Path) -> None:
+    blank = np.full(len(T), np.nan)
+    columns = {"angle_rad": np.sin(T), "angular_velocity_rad_s": blank}
+    found, _ = read_recording(systems.get("pendulum"), table(tmp_path, columns), {})
+    assert found.start is not None
+    assert found.start[1] == pytest.approx(1.0, abs=0.01)  # the slope of the angle
+    with pytest.raises(InputError, match="all cells of a column are blank"):
+        read_recording(systems.get("pendulum"), table(tmp_path, dict.fromkeys(columns, blank)), {})
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, {"angle_rad": np.sin(T), "x": 2.0 * np.sin(T)})
+    path.write_text(path.read_text().replace(",x\n", ",angle_rad\n"))
+    with pytest.raises(InputError, match="the column 'angle_rad' twice"):
+        read_recording(systems.get("pendulum"), path, {})
+
+
 def test_unknown_standard_deviation(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="angle_deg"):
         read_recording(systems.get("pendulum"), table(tmp_path, {"angle_rad": T}), {"angle_deg": 1.0})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_impossible_standard_deviations(tmp_path: Path, value: float) -> None:
+    with pytest.raises(UsageError, match="a positive, finite number"):
+        read_recording(systems.get("pendulum"), table(tmp_path, {"angle_rad": T}), {"angle_rad": value})
+
+
+def test_infinite_values_are_not_used(tmp_path: Path) -> None:
+    found, notes = read_recording(
+        systems.get("pendulum"), table(tmp_path, {"angle_rad": np.where(np.arange(len(T)) == 7, np.inf, np.sin(T))}), {}
+    )
+    assert np.flatnonzero(np.isnan(found.seen[:, 0])).tolist() == [7]
+    assert any("1 rows have infinite values" in note for note in notes)

@@ -31,6 +31,7 @@ from vid2phys.types import PoseLog
 MIN_ROTATION_VARIETY_DEG = 20.0
 MIN_OVERLAP_S = 0.5
 _LONGEST_GAP_S = 0.1
+_LONGEST_S = 86_400.0  # a day: times of a longer log are probably in another unit
 _GRID_S = 0.01
 _SMOOTHING_S = 0.05
 _LARGEST_REFINEMENT_S = 0.1
@@ -252,6 +253,10 @@ def _speeds(log: PoseLog) -> tuple[float, list[Array], Array]:
     """Start time, [angular speed, speed] on a common grid, smoothed, and where the log has data."""
     from scipy.ndimage import gaussian_filter1d
 
+    lasts_s = float(log.times_s[-1] - log.times_s[0])
+    if lasts_s > _LONGEST_S:
+        got = f"'{log.name}' lasts {lasts_s:.3g} s"
+        raise InputError(got, f"at most {_LONGEST_S:.0f} s", "check that its times are in seconds, or cut it")
     times = np.arange(log.times_s[0], log.times_s[-1], _GRID_S)
     positions, quats, seen = interpolate(log, times)
     if len(times) < 3:

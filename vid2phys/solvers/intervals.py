@@ -109,11 +109,12 @@ def identifiability(
     found: tuple[Estimate, ...],
     parameters: Parameters | None = None,
     settles: Mapping[str, str] = SETTLES,
+    source: str = "this clip",
 ) -> list[str]:
-    """Sentences on what this clip cannot determine, and what would settle it.
+    """Return sentences on what a clip cannot determine, and what would settle it.
 
     null_directions: [*, P] in solver coordinates, of what is called `names`. parameters: which of them these are
-    logarithms of (None: of all). settles: what else determines a parameter, by name.
+    logarithms of (None: of all). settles: what else determines a parameter, by name. source: what was fitted.
     """
     lines = []
     alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
@@ -132,7 +133,7 @@ def identifiability(
     if crowds:
         lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds), settles))
     for remedy, several in alone.items():
-        lines.append(f"{_listed(sorted(several))} not determined by this clip. {remedy}")
+        lines.append(f"{_listed(sorted(several))} not determined by {source}. {remedy}")
     for estimate in found:
         if estimate.source != "fitted":
             continue
@@ -140,7 +141,7 @@ def identifiability(
         if not estimate.identifiable and estimate.prior is not None:
             mean, std = estimate.prior
             prior = f"{mean:.4g} +- {std:.2g}"
-            lines.append(f"{estimate.name} is known by its prior alone ({prior}): the clip adds nothing. {more}")
+            lines.append(f"{estimate.name} is known by its prior alone ({prior}): {source} adds nothing. {more}")
         elif not estimate.identifiable and not len(null_directions):
             lines.append(f"{estimate.name} is determined to no better than a factor of e. {more}")
         if estimate.at_bound:

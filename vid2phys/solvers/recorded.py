@@ -44,6 +44,7 @@ _PIECES = 8  # that intervals are judged by, at least, and three for each unknow
 _MOST_COORDINATES = 200  # of a start whose covariance is given
 _SURE = 3.0  # errors of a value, were all else known, from which on it is none of zero
 _COARSE = 0.2  # of what a fit leaves unexplained, or of the noise, by which halving the step may change the motion
+_EXACT = 1e-4  # share of the motion: less than this is left by rounding and integration, not by the model
 _LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
 
 
@@ -102,6 +103,12 @@ def fit(
     if limits.over and (found.failed or not found.converged):
         notes.append(warning(f"the fit was stopped after {most_seconds:.3g} s: the values are the best so far"))
     return _solution(setup, found, notes)
+
+
+def steps_of(system: System, parameters: Parameters, recordings: Sequence[Recording], max_step_s: float) -> int:
+    """Return the steps of integration of a rollout, one after the other, over the longest of the recordings."""
+    setup = set_up(system, parameters, tuple(recordings), (), (), max_step_s)
+    return substeps_of(setup, [setup.first_point], setup.longest) * (setup.longest - 1)
 
 
 def finer_step_s(
@@ -169,8 +176,9 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
                                            strict=True)]  # fmt: skip
     estimates = tuple(found[: len(fitted.items)])
     judged = whiteness(_stacked(residuals, scale))
-    misfit = None if judged is None else judged.warning()
-    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles={})
+    misfit = None if judged is None or descent.unexplained < _EXACT else judged.warning()
+    source = "this recording" if len(setup.recordings) == 1 else "these recordings"
+    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles={}, source=source)
     lengths = [len(r.times_s) for r in setup.recordings]
     return RecordedFit(
         parameters=fitted,

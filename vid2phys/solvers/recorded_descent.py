@@ -175,7 +175,7 @@ def _piece(setup: Setup, recording: Recording, known: Array, begin: int, end: in
 
 
 def _left(setup: Setup, point: Point) -> tuple[float, float]:
-    """Robust size of the residuals, and their share of the motion; infinite where there is no rollout."""
+    """Return the robust size of the residuals, and their share of the motion; infinite where there is no rollout."""
     try:
         residuals = residuals_of(setup, [point], setup.longest)[1]
     except (SimulationError, UsageError):
@@ -185,7 +185,7 @@ def _left(setup: Setup, point: Point) -> tuple[float, float]:
 
 
 def _moved(setup: Setup, recording: Recording) -> Array:
-    """What was seen [T, Q], without its straight line over time, over the standard deviation."""
+    """Return what was seen [T, Q], less its straight line over time, in standard deviations."""
     seen = recording.seen.reshape(len(recording.seen), -1)
     if recording.points_body is None:
         reference = reference_state(recording.seen, setup.system.rest_state())
@@ -229,7 +229,7 @@ def _descend(
 
 
 def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[Point, float]:
-    """The damped Newton step, parameters within their limits, and by how much it should lower the cost."""
+    """Return where the damped Newton step leads, within the parameters' limits, and the cost that it should save."""
     starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
     damped = replace(
         normal,

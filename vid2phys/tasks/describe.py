@@ -15,9 +15,10 @@ def systems_like(start: str) -> list[str]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """A system as made without options: summary, parameters, states and their axes, actions, integrators, file, limits.
+    """Return what a system is when it is made without options, for JSON.
 
-    For JSON; `state_frames` are the axes of states by how their names begin.
+    Summary, parameters, states and their axes, actions, integrators, file, limits. `state_frames` are the axes of
+    states by how their names begin.
 
     Raises UsageError for an unknown name.
     """

@@ -24,7 +24,7 @@ from vid2phys.types import Array, PoseLog, Trajectory
 ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
 _MIN_FRAMES = 5
 _BETTER = 5.0  # times: another alignment is named
-_NEAR_M = 0.03
+_NEAR_M = 0.03  # errors below this need no other alignment
 _NUMBERS = (
     "position_rmse_m",
     "lateral_rmse_m",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.errors import UsageError
+from vid2phys.errors import InputError, UsageError
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
 from vid2phys.tasks.progress import Progress, silent
 
@@ -22,6 +22,8 @@ SCHEMA = "vid2phys.recorded/1"
 MOST_SECONDS = 120.0
 _STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
 _EXACT, _WELL = 0.3, 1.5  # misfits of recordings without noise, and of those with noise alone
+_MOST_STEPS_S = 3000  # of integration, one after the other in a rollout, for each second of a fit: 20 rollouts in all
+_OTHER = 1.01  # times a parameter: another value, to see what depends on it
 _BETTER, _LEAST_SECONDS = 3.0, 5.0  # by how much degrees have to lower the misfit, and how long they are tried at least
 
 
@@ -35,9 +37,11 @@ class FittedRecording:
 
     @property
     def status(self) -> str:
-        """`converged`, `doubtful` or `not_converged`."""
+        """`converged`, `doubtful`, `not_identifiable` or `not_converged`."""
         if not self.fit.converged:
             return "not_converged"
+        if not any(estimate.identifiable for estimate in self.estimates if estimate.name in self.fit.parameters.names):
+            return "not_identifiable"
         return "doubtful" if is_doubtful(self.fit.notes) else "converged"
 
 
@@ -87,6 +91,8 @@ def fit_recording(
     given = (read_parameters(params) if params else {}) | (set_values or {})
     check_given(known.parameters(), given, fit)
     parameters, given_actions = known.parameters().with_values(given), None
+    if hold:
+        _require_known_hold(known, parameters, fit)
     if actions:
         known, given_actions = read_actions(known, actions, given.get("mass"))
 
@@ -100,6 +106,7 @@ def fit_recording(
 
     motions, lines = read()
     lines += _driven_by(known, parameters, motions, given_actions, hold)
+    _require_short(known, parameters, motions, max(most_seconds, MOST_SECONDS))
     progress("fitting")
     begin = time.monotonic()
     found = fitted(motions, end)
@@ -157,6 +164,32 @@ def _driven_by(
     if actions is not None:
         return ["--actions take the place of the control_ columns"] if own else []
     return hold_note(system, parameters, hold) if any(each.controls is None for each in motions) else []
+
+
+def _require_short(system: System, parameters: Parameters, motions: list[Recording], seconds: float) -> None:
+    """Raises InputError for recordings that take so many steps of integration that a fit would not get anywhere."""
+    from vid2phys.solvers.recorded import steps_of
+
+    steps, most = steps_of(system, parameters, motions, _STEP_S), int(_MOST_STEPS_S * seconds)
+    if steps > most:
+        lasts_s = max(float(each.times_s[-1] - each.times_s[0]) for each in motions)
+        got = f"the longest recording lasts {lasts_s:.4g} s, which takes {steps} steps of integration"
+        remedy = "check that time_s is in seconds, give a part of the recording, or raise --most-seconds"
+        raise InputError(got, f"at most {most} in {seconds:.4g} s", remedy)
+
+
+def _require_known_hold(system: System, parameters: Parameters, fit: tuple[str, ...]) -> None:
+    """Raises UsageError where what holds the system depends on a parameter to fit.
+
+    Such a fit would find the value that it began with.
+    """
+    held = system.hover_controls(parameters.vector)
+    for name in fit:
+        value = parameters[name].value
+        other = parameters.with_values({name: _OTHER * value if value != 0.0 else _OTHER})
+        if not np.allclose(system.hover_controls(other.vector), held, rtol=1e-9, atol=0.0):
+            got = f"--hold with --fit {name}: what holds '{system.name}' at rest depends on {name}"
+            raise UsageError(got, "recorded --actions", f"or give {name} with --set in place of --fit")
 
 
 def _driven(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:

@@ -26,17 +26,17 @@ from vid2phys.tasks.given_errors import CHI2_MEDIAN
 from vid2phys.types import Array, Camera, Observation
 
 _FRAMES = 40  # of the clip, that are tried
-_LEAST_POINTS = 4
+_LEAST_POINTS = 4  # of a frame with a pose
 _REFUSED = 2.5  # times as good: the reading is the right one
-_DOUBTED = 1.35
+_DOUBTED = 1.35  # times as good: the reading may be the right one
 _OF_SCALE = 1.25  # times the misfit of a scaled image: its scale is one more number to fit with
 _ALIKE = 1.1  # times the best misfit: readings that explain the points as well
-_MOST_NAMED = 5
+_MOST_NAMED = 5  # readings in a message
 _JITTERS = 3.0  # times the points' jitter: misses beyond it are no noise
 _WRONG = 0.15  # of the points' spread in the image: misses beyond it are of another body
-_INACCURATE = 0.03
+_INACCURATE = 0.03  # of that spread: misses beyond it are of places or a lens that are not accurate
 _MOTION = 4.0  # times their error: points that the fitted motion misses by more do not fit it
-_OUTSIDE = 0.25  # of the points
+_OUTSIDE = 0.25  # of the points: more of them outside the image are of another image
 _MOST_PERMUTED = 7  # points of which all orders are compared
 _ORDERS = 24  # of them, that are tried
 _MIRROR = np.array([1.0, -1.0, 1.0])  # along any axis: the others follow by a rotation
@@ -76,10 +76,9 @@ def doubts(points: Points, camera: Camera, what: str) -> tuple[str, ...]:
             raise InputError(got, "pixels with x to the right and y down, each point under its name", fit)
         return (doubt(f"{got}; {fit}"), *notes)
     if missed > noise and missed > _WRONG * spread:
-        tests = (
-            "flipped image axes, exchanged names, left-handed body axes and other image sizes explain them no better"
-        )
-        notes = (doubt(f"{got}; {tests}: check that they are points of this body, and the camera"), *notes)
+        others = "flipped image axes, left-handed body axes, other image sizes and the names that were exchanged"
+        check = "check that they are points of this body, and the camera"
+        notes = (doubt(f"{got}; {others} explain them no better: {check}"), *notes)
     elif missed > noise and missed > _INACCURATE * spread:
         miss = f"{what} miss the best poses of the body by {missed:.2g} px, though they jitter by far less"
         notes = (warning(f"{miss}: check the places of the body's points, and the lens"), *notes)
@@ -94,7 +93,7 @@ def _outside(points: Points, camera: Camera, what: str) -> tuple[str, ...]:
     if share < _OUTSIDE:
         return ()
     image = f"the image of {camera.width}x{camera.height}"
-    return (doubt(f"{100.0 * share:.0f} % of {what} lie outside {image}: are they pixels of a larger one?"),)
+    return (doubt(f"{100.0 * share:.0f} % of {what} lie outside {image}: are these pixels of a larger image?"),)
 
 
 def doubts_of_motion(seen: Observation, residual: Array) -> tuple[str, ...]:
@@ -179,17 +178,20 @@ def _of_pixels(camera: Camera) -> Iterator[tuple[str, Callable[[Array], Array]]]
 def _orders(points: Points) -> list[tuple[int, ...]]:
     """Return orders of the points that fit best under a scaled orthographic view, but for the one given.
 
-    Under such a view the points' tracks are linear in the places: what an order leaves over is one product of matrices.
+    Under such a view the points' tracks are linear in the places. So what an order leaves over is one product of
+    matrices for each set of points that are visible together.
     """
     count = len(points.places)
-    pixels = points.pixels[points.visible.all(axis=1)]
-    tracks = np.concatenate([pixels[..., 0], pixels[..., 1]])  # [2 F, K]
-    spread = tracks.T @ tracks
-    basis = np.linalg.qr(np.column_stack([np.ones(count), points.places]))[0]
+    pixels = np.where(points.visible[..., None], points.pixels, 0.0)
+    together, of_frame = np.unique(points.visible, axis=0, return_inverse=True)  # [M, K], [F]
+    spread = np.zeros((len(together), count, count))
+    np.add.at(spread, of_frame.reshape(-1), np.einsum("fkx,flx->fkl", pixels, pixels))
+    places = np.column_stack([np.ones(count), points.places])
+    total = float(np.einsum("mkk->", spread))
 
     def left_over(order: tuple[int, ...]) -> float:
-        rows = basis[list(order)]
-        return float(np.trace(spread) - np.trace(rows.T @ spread @ rows))
+        basis = np.linalg.qr(together[..., None] * places[list(order)])[0]
+        return total - float((basis * (spread @ basis)).sum())
 
     given = tuple(range(count))
     tried = list(permutations(given)) if count <= _MOST_PERMUTED else _by_exchange(given, left_over)

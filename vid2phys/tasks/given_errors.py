@@ -41,10 +41,10 @@ _SIZES = np.append(0.0, 0.03 * 1.5 ** np.arange(17))  # of the shared error, in 
 _USUAL = 5.0  # errors of one point: scale of the half-normal prior of the shared error
 _LASTS_SPREAD = 0.7  # of the logarithm of its correlation time, about `LASTS_S`, before the points speak
 _BLOCK = 60  # frames
-_MOST_BLOCKS = 10
-_LEAST_FRAMES = 12
+_MOST_BLOCKS = 10  # of a clip, that are used: more take time and tell little more
+_LEAST_FRAMES = 12  # of a block
 _GAP = 8.0  # steps between frames: a block ends there
-_ROUNDING = 1e-13
+_ROUNDING = 1e-13  # of a covariance's trace, that keeps it positive definite
 _STEP_S = 1.0 / 40.0  # frames closer than this are thinned out, so that a block lasts
 _SMOOTH_S = 0.2  # over which poses are smoothed: much of a shared error is gone, and the body has turned little
 _JERKS = np.logspace(-6.0, 4.0, 11)  # of the motion, relative to what would move a frame by its independent error
@@ -177,7 +177,7 @@ def _blocks(track: Track) -> list[NDArray[np.int64]]:
 
 
 def _series(track: Track) -> tuple[Array, Array, Array]:
-    """What the modes of `pose_modes` change, over time, [T, 6]; its variance by independent errors; its slope.
+    """Return what the modes of `pose_modes` change, over time, [T, 6]; its variance by independent errors; its slope.
 
     Three accumulated turns about the camera's axes, two coordinates of the bearing, the logarithm of the depth. NaN in
     frames without a pose.

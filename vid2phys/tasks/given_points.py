@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError, UsageError
+from vid2phys.notes import warning
 
 if TYPE_CHECKING:
     from vid2phys.io.keypoints import Keypoints
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from vid2phys.risp.tracking.tracked import Track
     from vid2phys.types import Array, Camera, Clip, Mesh, Observation
 
-_LEAST_POINTS = 4
-_MODES = 6
+_LEAST_POINTS = 4  # of a frame with a pose
+_MODES = 6  # of a shared error, see `pose_modes`
 _UNITS = "check axes and units: millimetres are named x_mm, y_mm, z_mm"
 _TINY = 0.02  # radii of the mesh: points that all lie within are in another unit
 _ABOUT = 1.5  # radii of the mesh within which its points lie
 _FLAT = 1e-3  # of their spread: points closer to a line than this show no turn about it
-_SAME_S = 1e-3
+_SAME_S = 1e-3  # times closer than this are those of the same frame
+_UNDERSTATED = 1.5  # times their stated errors: points that miss every pose by more have larger errors
 
 
 def check_given(
@@ -97,8 +99,12 @@ def _of_earlier_run(path: str | Path, clip: Clip) -> Observation:
 def _of_keypoints(
     seen: Keypoints, body: Array, clip: Clip, camera: Camera, path: str | Path
 ) -> tuple[Track, tuple[str, ...]]:
-    """The track and notes. Raises InputError for too few points, and for points that a common mistake explains."""
+    """Return the track and notes.
+
+    Raises InputError for too few points, in a frame or in all, and for points that a common mistake explains.
+    """
     from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
+    from vid2phys.tasks.fit import LEAST_TRACKED
     from vid2phys.tasks.given_doubts import Points, doubts
     from vid2phys.tasks.given_errors import LASTS_S, point_error, with_shared_error
     from vid2phys.types import Observation
@@ -108,6 +114,10 @@ def _of_keypoints(
     most = int(visible.sum(axis=1).max())
     if most < _LEAST_POINTS:
         raise InputError(f"'{path}' has at most {most} points in a frame", f"{_LEAST_POINTS} or more", "track more")
+    frames, enough = int((visible.sum(axis=1) >= _LEAST_POINTS).sum()), LEAST_TRACKED * len(visible)
+    if frames < enough:
+        got = f"'{path}' has {_LEAST_POINTS} or more points in {frames} of {len(visible)} frames"
+        raise InputError(got, f"at least {int(np.ceil(enough))}", "track more, or select a part with --from and --to")
     name = Path(path).name
     notes = doubts(Points(seen.pixels, visible, body, seen.names), camera, f"the points of '{name}'")
     bearings = np.where(visible[..., None], bearings, 0.0)
@@ -122,20 +132,36 @@ def _of_keypoints(
         visible,
         body,
     )
-    track, estimated = _track(first).clocked(), []
+    estimated = []
+    scale = point_error(replace(_track(_at_least(first, in_pixels[visible])), observation=first))
     if seen.covariance is None:
-        scale = point_error(track)
         estimated.append(f"{scale:.2g} px a point")
-        track = _track(replace(first, covariance=scale**2 * first.covariance)).clocked()
+    elif scale > _UNDERSTATED:
+        miss = f"the points of '{name}' miss every pose of the body by {scale:.2g} times the errors that it states"
+        notes = (*notes, warning(f"{miss}: these are taken to be as many times larger"))
+    else:
+        scale = 1.0
+    track = _track(replace(first, covariance=scale**2 * first.covariance)).clocked()
     focal = float(np.sqrt(camera.K[0, 0] * camera.K[1, 1]))
     track = with_shared_error(track, None if seen.shared_px is None else seen.shared_px / focal)
     if seen.shared_px is None:
         share = focal * float(np.sqrt((track.observation.shared_basis**2).mean(axis=(0, 1, 2)).max()))
         estimated.append(f"up to {share:.1g} px that all points of a frame share")
-    said = "nothing of its errors" if seen.covariance is None else "nothing of what a frame's points share"
+    unsaid = ["each point"] if seen.covariance is None else []
+    unsaid += ["all points of a frame"] if seen.shared_px is None else []
     if estimated:
-        notes = (*notes, f"'{name}' says {said}: estimated, {' and '.join(estimated)}")
+        errors = f"'{name}' does not say how far {' and '.join(unsaid)} may be off"
+        notes = (*notes, f"{errors}: estimated, {' and '.join(estimated)}")
     return track, notes
+
+
+def _at_least(seen: Observation, in_pixels: Array) -> Observation:
+    """Return what was seen with covariances of at least about a pixel; in_pixels: [N, 2, 2] those of visible points.
+
+    No pose explains points whose stated errors are far too small.
+    """
+    variance = 0.5 * float(np.median(np.trace(in_pixels, axis1=-2, axis2=-1)))
+    return replace(seen, covariance=max(1.0, 1.0 / variance) * seen.covariance)
 
 
 def _track(seen: Observation) -> Track:

@@ -24,11 +24,12 @@ _SUSPECT = 0.3  # share of the run's motion that the log misses
 _EXPLAINED = 0.3  # of that share: what another option leaves
 _UNLIKE = 0.6  # share from which on the log shows another motion
 _LEAST_PATH_M = 0.03  # spread of a path that has a shape
-_LEAST_TURN_RAD = 0.05
-_SAME_SIZE = 1.3  # times
+_LEAST_TURN_RAD = 0.05  # spread of orientations that vary
+_SAME_SIZE = 1.3  # times: paths whose sizes differ by less are in the same unit
 _MARKER_M, _PATH_M = 0.1, 0.02  # usual lever arm of a marker, and error of a path
-_ROUNDS = 3
+_ROUNDS = 3  # of heading and marker, each with the other held
 _MIRROR, _MIRROR_TURN = np.array([1.0, -1.0, 1.0]), np.array([1.0, -1.0, 1.0, -1.0])  # quaternions wxyz
+_CLOCKS = {"milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 _FLAGS = {"units": "--mocap-units", "up_axis": "--up-axis", "euler": "--euler", "angle_units": "--euler-units"}
 Read = Callable[[dict[str, Any]], PoseLog]
 
@@ -68,9 +69,13 @@ def doubts_of_log(
         left, how = min(tried)
         if left < _EXPLAINED * first.turns:
             return (warning(how),)
+        if first.path < _SUSPECT:
+            return (warning("the log shows the path of the run, but other rotations: are these of this body?"),)
     if max(first.path, first.turns) > _UNLIKE:
         return (
-            warning("the log does not show the motion of the run: is it of this clip and body, and is the run good?"),
+            warning(
+                "the log does not show the motion of the run: is it a log of this clip and body, and is the run good?"
+            ),
         )
     return ()
 
@@ -132,7 +137,7 @@ def _varying(quats: Array) -> float:
 
 
 def _other_paths(log: PoseLog, size: float, read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:
-    """Yield the log with other units and vertical axes, and mirrored, each with a note that names the option."""
+    """Yield the log with other units, vertical axes and clocks, and mirrored, each with a note on what mends it."""
     unit = _unit(log, size, read, options)
     units: list[dict[str, Any]] = [{}] if unit is None else [{"units": unit}, {}]
     axes: list[dict[str, Any]] = [{}] + [{"up_axis": axis} for axis in "yzx" if axis != options["up_axis"]]
@@ -140,6 +145,9 @@ def _other_paths(log: PoseLog, size: float, read: Read, options: dict[str, Any])
         looks = [f"{changed['up_axis']}-up"] if "up_axis" in changed else []
         looks += [f"in {changed['units']}"] if "units" in changed else []
         yield from _reread(f"the log looks {' and '.join(looks)}", changed, read, options)
+    for unit_of_time, second in _CLOCKS.items():
+        slower = replace(log, times_s=log.times_s * second)
+        yield f"the log's times look like {unit_of_time}: export them in seconds", slower
     mirrored = replace(
         log, positions_m=log.positions_m * _MIRROR, orientation_quat_wxyz=log.orientation_quat_wxyz * _MIRROR_TURN
     )
@@ -147,7 +155,7 @@ def _other_paths(log: PoseLog, size: float, read: Read, options: dict[str, Any])
 
 
 def _other_turns(log: PoseLog, read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:
-    """Yield the log with other angles or orders of its quaternions, each with a note that names the option."""
+    """Yield the log with other angles or quaternions, each with a note on what mends it."""
     if options["angle_units"] is not None:
         for unit in ANGLE_UNITS:
             yield from _reread(f"the log's angles look like {unit}", {"angle_units": unit}, read, options)
@@ -157,6 +165,8 @@ def _other_turns(log: PoseLog, read: Read, options: dict[str, Any]) -> Iterator[
     for shift, order in ((-1, "w, x, y, z"), (1, "x, y, z, w")):
         other = replace(log, orientation_quat_wxyz=np.roll(log.orientation_quat_wxyz, shift, axis=1))
         yield f"the log's quaternions look like {order}: put its columns in the order of the format", other
+    inverse = replace(log, orientation_quat_wxyz=quat_conjugate(log.orientation_quat_wxyz))
+    yield "the log's rotations look like world to body: export them from body to world", inverse
 
 
 def _reread(what: str, changed: dict[str, Any], read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:
@@ -173,6 +183,8 @@ def _unit(log: PoseLog, size: float, read: Read, options: dict[str, Any]) -> str
     if 1.0 / _SAME_SIZE < size < _SAME_SIZE:
         return None
     before = _rms(_centred(log.positions_m[np.isfinite(log.positions_m).all(axis=1)]))
+    if before == 0.0:
+        return None
     for unit in LENGTH_UNITS:
         for _, other in _reread("", {"units": unit}, read, options):
             after = _rms(_centred(other.positions_m[np.isfinite(other.positions_m).all(axis=1)]))

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from vid2phys.types import Array
 
 _FORCES = ("force_x", "force_y", "force_z")
-_LEAST_INTERVALS = 8
+_LEAST_INTERVALS = 8  # of a flight
 _CONSTANT = 0.05  # of an acceleration, that it may change by in free flight
 _SURE = 8.0  # standard deviations of an acceleration, so that it is known to be constant
-_NEAR = 0.1  # of gravity
-_UPRIGHT_DEG = 10.0
+_NEAR = 0.1  # of gravity: accelerations closer than this pass as gravity
+_UPRIGHT_DEG = 10.0  # off the vertical: a body that falls
 _SAG, _SAG_M = 0.5, 0.03  # radii of the body and metres that a flight is bent by: hands swing in shorter arcs
 _ALIKE = 1.2  # largest over smallest rate of the falls in a clip
 _RATES = (24, 25, 30, 48, 50, 60, 90, 100, 120, 200, 240, 480, 960)  # that cameras have
@@ -102,7 +102,7 @@ def flights(times_s: Array, acceleration: Array, std: Array, radius_m: float) ->
 
 
 def _constant_until(acceleration: Array, std: Array, start: int) -> int:
-    """The first interval after `start` whose acceleration differs from the mean since then."""
+    """Return the first interval after `start` whose acceleration differs from the mean since then."""
     total = np.zeros(3)
     for end in range(start, len(acceleration)):
         if end > start:
@@ -139,8 +139,8 @@ def _rate_note(flight: Flight, gravity: float, fps: float) -> str:
     force = f"a constant {'upward' if share > 0 else 'downward'} force of {100 * abs(share):.0f} % of the weight"
     slow = ", slow motion" if right > _SLOW * fps else ""
     return warning(
-        f"{flight.words}, {force}: this looks like a wrong frame rate, scale or vertical; at {right:.3g} fps{slow} it "
-        f"would be {gravity:.3g}, the clip has {fps:.3g}; give --fps, or check the mesh's units and camera_to_world"
+        f"{flight.words}, {force}: this looks like a wrong frame rate, scale or vertical; at {right:.3g} fps{slow} "
+        f"that is {gravity:.3g}, the clip has {fps:.3g}; give --fps, or check the mesh's units and camera_to_world"
     )
 
 
@@ -162,7 +162,7 @@ def action_notes(delay_s: float, unknown: float) -> tuple[str, ...]:
         when = "later" if delay_s > 0 else "earlier"
         notes.append(
             warning(
-                f"the motion follows the recorded actions best when they act {abs(delay_s):.2g} s {when}, which is "
+                f"the motion follows the recorded actions best when these act {abs(delay_s):.2g} s {when}, which is "
                 "implausible: check the clock of the actions (0 at the first frame) and the frame rate (--fps)"
             )
         )

@@ -1,7 +1,7 @@
 """Recordings for `fit-recording`: CSVs of states, checked for what is not meant as it is written.
 
 Angles that start again after a turn are made continuous. Rates are compared with how fast their coordinates change, so
-that degrees in a column of radians, or rates in other axes, are named.
+that degrees in a column of radians, or rates in other axes, are named. Pauses are filled with blank rows.
 
 Limits: degrees in all of a recording's columns agree with each other; only the fit shows them (`fit_recording`).
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from vid2phys import rotations
 from vid2phys.engine.layout import NO_RATE, angles, quaternions, rates, turning
-from vid2phys.errors import InputError, unknown_name
+from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.notes import warning
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ _HALF_TURN = np.pi
 _ROOM = 1.05  # by how much noise may widen a turn
 _DEGREES = 180.0 / np.pi
 _ALIKE, _FACTOR = 0.9, 1.25  # correlation of rates that belong together, and the factor their sizes may differ by
-_LEAST_ROWS = 8  # to compare rates over
+_LEAST_ROWS = 8  # to compare rates over, and to estimate noise from
 _UNIT_LENGTH = 0.05  # by how much the length of a recorded quaternion may be off
 _NAMED = 5  # columns that a note lists
+_PAUSE, _MOST_FILLED = 2.0, 10_000  # usual intervals that are a pause from there on, and rows that fill all pauses
 
 
 def read_recording(
@@ -39,17 +40,19 @@ def read_recording(
 ) -> tuple[Recording, list[str]]:
     """Return the recording of a CSV, of which some states may be missing, and notes on it.
 
-    std: standard deviations by tangent coordinate, in SI. degrees: take columns in rad and rad/s for degrees. Raises
-    InputError for a file without states, for part of a quaternion and for units that contradict each other, UsageError
-    for unknown names in `std`.
+    std: standard deviations by tangent coordinate, in SI. degrees: take columns in rad and rad/s for degrees.
+    Raises InputError for a file without states, a column that is there twice, part of a quaternion, and units that
+    contradict each other. Raises UsageError for unknown names and impossible values in `std`.
     """
     from vid2phys.io.recordings import load_trajectory
     from vid2phys.solvers.recorded import Recording
     from vid2phys.solvers.recorded_start import first_state
 
-    for name in std:
+    for name, value in std.items():
         if name not in system.tangent_names:
             raise unknown_name("state", name, system.tangent_names)
+        if not 0.0 < value < np.inf:
+            raise UsageError(f"--std {name}={value:g}", "a positive, finite number", "only their ratios matter")
     table = load_trajectory(path)
     seen, notes = _seen(system, table, path)
     if degrees:
@@ -59,27 +62,64 @@ def read_recording(
     noise = np.array([std.get(name, float(j)) for name, j in zip(system.tangent_names, _jitter(system, seen),
                                                                   strict=True)])  # fmt: skip
     start = first_state(system, table.times_s, seen, noise, system.rest_state())
-    return Recording(table.times_s, seen, noise, start, controls=_controls(system, table)), notes
+    return _filled(Recording(table.times_s, seen, noise, start, controls=_controls(system, table))), notes
 
 
 def driven(system: System, recording: Recording, actions: Actions) -> Recording:
-    """Return the recording with recorded actions, their means over its intervals."""
+    """Return the recording with recorded actions, their means over its intervals.
+
+    Raises InputError for actions that do not last as long as the recording.
+    """
     from vid2phys.solvers.problem import Knots, effective_actions
 
+    _require_cover(actions, recording.times_s)
     controls = np.zeros((len(recording.times_s) - 1, len(system.control_names)))
     knots = Knots.of(recording.times_s, np.inf)
     controls[:, : len(system.action_names)] = effective_actions(actions, knots, 0.0, 0.0)
     return replace(recording, controls=controls)
 
 
+def _require_cover(actions: Actions, times_s: Array) -> None:
+    """Raises InputError for actions that begin after a recording or end before it.
+
+    The last action lasts for one more interval, a single one for ever. Half an interval may be missing at both ends.
+    """
+    interval_s = float(np.median(np.diff(actions.times_s))) if len(actions.times_s) > 1 else np.inf
+    begin, end = float(actions.times_s[0]), float(actions.times_s[-1]) + interval_s
+    if begin > times_s[0] + 0.5 * interval_s or end < times_s[-1] - 0.5 * interval_s:
+        expected = f"the recording's {times_s[0]:.4g} to {times_s[-1]:.4g} s"
+        raise InputError(f"the actions cover {begin:.4g} to {end:.4g} s", expected, "cut the recording or shift time_s")
+
+
+def _filled(recording: Recording) -> Recording:
+    """Return the recording with blank rows in its pauses: intervals of integration are then about equally long."""
+    intervals_s = np.diff(recording.times_s)
+    usual_s = float(np.median(intervals_s)) if len(intervals_s) else 1.0
+    parts = np.where(intervals_s > _PAUSE * usual_s, np.ceil(intervals_s / usual_s - 1e-6), 1.0)
+    if parts.sum() - len(parts) > _MOST_FILLED or (parts == 1.0).all():
+        return recording
+    parts = parts.astype(np.int64)
+    rows = np.concatenate([[0], np.cumsum(parts)])  # of what was recorded, in the longer recording
+    seen = np.full((rows[-1] + 1, recording.seen.shape[1]), np.nan)
+    seen[rows] = recording.seen
+    times_s = np.interp(np.arange(rows[-1] + 1), rows, recording.times_s)
+    controls = None if recording.controls is None else np.repeat(recording.controls, parts, axis=0)
+    return replace(recording, times_s=times_s, seen=seen, controls=controls)
+
+
 def _seen(system: System, table: Trajectory, path: Path) -> tuple[Array, list[str]]:
     """Return states [T, N], NaN where nothing was seen, and notes on columns and rows that are not used."""
-    columns = [name for name in table.state_names if name in system.state_names]
+    twice = [name for i, name in enumerate(table.state_names) if name in table.state_names[:i]]
+    if twice:
+        raise InputError(f"'{path}' has the column '{twice[0]}' twice", "each state once", "rename or cut one of them")
+    empty = np.asarray((~np.isfinite(table.states)).all(axis=0))
+    columns = [name for i, name in enumerate(table.state_names) if name in system.state_names and not empty[i]]
     if not columns:
-        got = f"'{path}' has none of the states of '{system.name}'"
+        blank = ", where all cells of a column are blank" if empty.any() else ""
+        got = f"'{path}' has none of the states of '{system.name}'{blank}"
         raise InputError(got, f"time_s and some of {', '.join(system.state_names[:13])}", "name the columns so")
     notes: list[str] = []
-    unused = [name for name in table.state_names if name not in columns]
+    unused = [name for name in table.state_names if name not in system.state_names]
     if table.controls is not None and _controls(system, table) is None:
         unused.append("control_...")
     if unused:
@@ -88,6 +128,10 @@ def _seen(system: System, table: Trajectory, path: Path) -> tuple[Array, list[st
     seen = np.full((len(table.times_s), len(system.state_names)), np.nan)
     for name in columns:
         seen[:, system.state_names.index(name)] = table.states[:, table.state_names.index(name)]
+    infinite = np.isinf(seen).any(axis=1)
+    if infinite.any():
+        seen[np.isinf(seen)] = np.nan
+        notes.append(warning(f"'{path}': {infinite.sum()} rows have infinite values, which are not used"))
     for quaternion in quaternions(system.state_names):
         given = [system.state_names[i] in columns for i in quaternion]
         if any(given) and not all(given):
@@ -208,7 +252,8 @@ def _factor(change: Array, recorded: Array) -> float | None:
 def _jitter(system: System, seen: Array) -> Array:
     """Return how far each tangent coordinate is from being smooth, [D].
 
-    Third differences of white noise are sqrt(20) of it.
+    Third differences of white noise have sqrt(20) times its standard deviation, and half of a normal distribution lies
+    within 0.6745 standard deviations.
     """
     from vid2phys.solvers.recorded_start import reference_state
 
@@ -217,7 +262,7 @@ def _jitter(system: System, seen: Array) -> Array:
     found = np.ones(size)
     for d in range(size):
         values = moved[np.isfinite(moved[:, d]), d]
-        if len(values) > 8:
+        if len(values) > _LEAST_ROWS:
             noise = float(np.median(np.abs(np.diff(values, 3)))) / (0.6745 * np.sqrt(20.0))
             found[d] = max(noise, _LEAST_NOISE * float(np.ptp(values)), 1e-12)
     return found
