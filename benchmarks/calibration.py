@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks.tables import write_table
 from tests.board_scene import photograph, round_about
-from vid2phys.calibration.detect import View, detect
-from vid2phys.calibration.intrinsics import calibrate_views
-from vid2phys.calibration.refine import refine
-from vid2phys.calibration.target import parse_target
+from vid2phys.camera_calibration.detect import View, detect
+from vid2phys.camera_calibration.intrinsics import calibrate_views
+from vid2phys.camera_calibration.refine import refine
+from vid2phys.camera_calibration.target import parse_target
 from vid2phys.engine.observe import project
 from vid2phys.types import Array, Camera
 

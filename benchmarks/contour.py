@@ -22,19 +22,19 @@ import numpy as np
 
 from benchmarks.tables import write_table
 from vid2phys.engine.systems import get
+from vid2phys.error_model import Calibration
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.pixels.align import PRIOR_STD, Stage, align, moved
-from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.backdrop import Backdrop
-from vid2phys.risp.pixels.contour import fit_contour
-from vid2phys.risp.pixels.contour_errors import Reading, read_clip
-from vid2phys.risp.pixels.creases import Solid
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, make_dataset
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.tracking.cues.background_image import Backdrop
+from vid2phys.tracking.cues.contour import fit_contour
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.photometric import PRIOR_STD, Stage, align, moved
+from vid2phys.tracking.uncertainty.alignment_errors import difference
+from vid2phys.tracking.uncertainty.contour_errors import Reading, read_clip
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]

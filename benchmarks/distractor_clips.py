@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from vid2phys.engine.render.rasterizer import Raster, lambert, rasterize_camera
+from vid2phys.geometry import matrix_from_quat, quat_from_rotvec, quat_multiply
 from vid2phys.io.held import held_clip
-from vid2phys.risp.looks import camera_chain as chain
-from vid2phys.risp.looks import occluders
-from vid2phys.risp.looks.backgrounds import compose_background, random_color, to_linear
-from vid2phys.risp.looks.codec import jpeg
-from vid2phys.rotations import matrix_from_quat, quat_from_rotvec, quat_multiply
+from vid2phys.risp.appearance import camera_chain as chain
+from vid2phys.risp.appearance import occluders
+from vid2phys.risp.appearance.backgrounds import compose_background, random_color, to_linear
+from vid2phys.risp.appearance.codec import jpeg
 from vid2phys.types import Array, Camera, Clip, Mesh
 
 FPS = 30.0

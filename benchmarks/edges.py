@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.commands.identify import read_inputs, track_clip
 from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
 from vid2phys.indices import evenly
 from vid2phys.io.camera import load_camera, require_pose
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.recordings import load_trajectory
 from vid2phys.io.simplify import simplified
 from vid2phys.io.video import read_clip
-from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
-from vid2phys.tasks.identify import read_inputs, track_clip
 from vid2phys.types import Array, Camera, Clip, Mesh
 
 FAR_PX = 12.0

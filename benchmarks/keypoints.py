@@ -19,17 +19,17 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from vid2phys.commands.evaluate import evaluate
+from vid2phys.commands.identify import identify
 from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.engine.pose_geometry import pose_modes
+from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
 from vid2phys.io.camera import load_camera
 from vid2phys.io.keypoints import Keypoints, save_keypoints
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.points import save_body_points
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
-from vid2phys.risp.tracking.geometry import pose_modes
-from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
-from vid2phys.tasks.evaluate import evaluate
-from vid2phys.tasks.identify import identify
 from vid2phys.types import Array, Camera
 
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "quadrotor"

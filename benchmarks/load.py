@@ -37,7 +37,7 @@ def many_clips(count: int, folder: Path) -> dict[str, Any]:
     """A batch, and one of its clips by itself."""
     from tests.unit.test_batch import ACTIONS, require_same_runs, write_batch
     from tests.unit.test_given_points import write_sample_keypoints
-    from vid2phys.tasks.batch import batch
+    from vid2phys.commands.batch import batch
 
     write_sample_keypoints(folder)
     clips = "".join(f"  - {{clip: clip.mp4, name: clip{i}}}\n" for i in range(count))

@@ -26,7 +26,7 @@ from tests.filmed import Filmed, film
 from vid2phys.io.mesh import load_mesh
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import gradient, losses
-from vid2phys.solvers.reader import of_model
+from vid2phys.solvers.network_outputs import of_model
 from vid2phys.solvers.scene import Views
 
 ROOT = Path(__file__).resolve().parents[1]

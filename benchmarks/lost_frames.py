@@ -1,7 +1,7 @@
 """Which frames count as tracked: fits the decision on clips with distractors, and judges it on others.
 
     python -m benchmarks.lost_frames judge [--clips 60] [--json FILE]
-    python -m benchmarks.lost_frames fit [--clips 160]     # writes vid2phys/risp/tracking/support.json
+    python -m benchmarks.lost_frames fit [--clips 160]     # writes vid2phys/tracking/support.json
 
 A pose is right where its vertices are within 5 % of the body's size in the image of where they are, up to the body's
 symmetries, and wrong beyond 10 %; between the two it counts as neither. Fitting and judging draw clips from other seeds
@@ -25,16 +25,16 @@ from scipy.optimize import minimize
 
 from benchmarks.distractor_clips import DistractorClip, make_clip
 from benchmarks.tables import write_table
+from experiments.test_renderer import PHOTOGRAPHS, photograph
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
-from vid2phys.reproduce.unseen import PHOTOGRAPHS, photograph
-from vid2phys.risp.looks.backgrounds import make_bank
+from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.tracking import support
-from vid2phys.risp.tracking.follow import FrameStore
-from vid2phys.risp.tracking.track import candidates
-from vid2phys.risp.tracking.tracked import Track
+from vid2phys.tracking import support
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.tracker import candidates
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from experiments.table import SCHEMA, machine
 from vid2phys.io.run import write_json
-from vid2phys.reproduce.table import SCHEMA, machine
 
 
 def write_table(

@@ -23,11 +23,11 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.tracking import sight
-from vid2phys.risp.tracking import track as tracking
-from vid2phys.risp.tracking.follow import Follower
-from vid2phys.risp.tracking.motion import Background
-from vid2phys.risp.tracking.search import Watch
+from vid2phys.tracking import tracker as tracking
+from vid2phys.tracking.background import Background
+from vid2phys.tracking.detectors import network
+from vid2phys.tracking.detectors.search import Watch
+from vid2phys.tracking.first_pass import Follower
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "samples" / "quadrotor"
@@ -36,9 +36,9 @@ STAGES: dict[str, tuple[Any, str]] = {
     "first pass": (Follower, "run"),
     "second pass": (tracking, "_read_again"),
     "search": (Watch, "search"),
-    "views": (sight, "resample"),
+    "views": (network, "resample"),
     "network": (Model, "read"),
-    "poses": (sight, "solve_poses"),
+    "poses": (network, "solve_poses"),
     "motion": (Background, "moving"),
     "labels": (tracking, "label"),
     "outlines": (tracking, "outlined"),

@@ -1,8 +1,8 @@
-"""Train the verifier, the network that tells whether a frame shows a mesh at a pose (`risp/tracking/verifier.py`).
+"""Train the verifier, the network that tells whether a frame shows a mesh at a pose (`tracking/verifier.py`).
 
     python -m benchmarks.verifier render FOLDER --start 0 --clips 480   # several can run, with other clips
     python -m benchmarks.verifier mine FOLDER --start 2000 --clips 300   # poses of the tracker, the hardest ones
-    python -m benchmarks.verifier train FOLDER   # writes vid2phys/risp/tracking/verifier.safetensors
+    python -m benchmarks.verifier train FOLDER   # writes vid2phys/tracking/verifier.safetensors
 
 A clip of a random mesh with distractors gives right and wrong poses: near the true one, at what moves, and anywhere.
 Half of them are fitted to the edges first, as the tracker does, so that wrong ones lie on edges of something else. What
@@ -31,11 +31,11 @@ from benchmarks.lost_frames import WRONG as WRONG_IN_IMAGE
 from benchmarks.lost_frames import image_error, tracked
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
-from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.pixels.contour import fit_contour
-from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.tracking.motion import Background
-from vid2phys.risp.tracking.verifier import WEIGHTS, VerifierNetwork, background_of, crop_of
+from vid2phys.risp.appearance.backgrounds import make_bank
+from vid2phys.tracking.background import Background
+from vid2phys.tracking.cues.contour import fit_contour
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.verifier import WEIGHTS, VerifierNetwork, background_of, crop_of
 from vid2phys.types import Array, Mesh
 
 RIGHT, WRONG = 0.025, 0.06  # mean distance of the surfaces, in body sizes

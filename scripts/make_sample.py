@@ -23,11 +23,11 @@ from sample_scene import MAX_DEPTH, Room
 
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import Raster, rasterize
+from vid2phys.geometry import Array, invert_transform, look_at
 from vid2phys.io.camera import save_camera
 from vid2phys.io.files import atomic_path, write_text
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import VideoWriter
-from vid2phys.rotations import Array, invert_transform, look_at
 from vid2phys.types import Camera, Mesh
 
 FOLDER = Path(__file__).resolve().parents[1] / "samples" / "quadrotor"

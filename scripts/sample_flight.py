@@ -10,7 +10,7 @@ from vid2phys.engine import systems
 from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
-from vid2phys.rotations import Array, quat_conjugate, quat_from_matrix, quat_multiply, rotvec_from_quat
+from vid2phys.geometry import Array, quat_conjugate, quat_from_matrix, quat_multiply, rotvec_from_quat
 from vid2phys.types import Parameters
 
 TRUTH = {"mass": 0.72, "inertia_xx": 3.4e-3, "inertia_yy": 3.7e-3, "inertia_zz": 6.1e-3, "drag": 0.15}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.render.mitsuba import load_mitsuba
-from vid2phys.rotations import Array
+from vid2phys.geometry import Array
 from vid2phys.types import Mesh
 
 MAX_DEPTH = 6

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
-from vid2phys.calibration.target import Target, black_areas
+from vid2phys.camera_calibration.target import Target, black_areas
 from vid2phys.engine.observe import pixels_to_bearings
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.types import Array, Camera
 
 _CELLS = 600.0  # of the painted target's longer side

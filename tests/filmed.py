@@ -12,12 +12,12 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact
+from vid2phys.geometry import invert_transform, look_at
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import KeypointNetwork
-from vid2phys.rotations import invert_transform, look_at
 from vid2phys.solvers.losses import Evidence
+from vid2phys.solvers.network_outputs import Reader
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.reader import Reader
 from vid2phys.solvers.scene import Scene, Views
 from vid2phys.types import Actions, Array, Mesh, Observation, Parameters
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.observe import observe
+from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
-from vid2phys.risp.tracking.geometry import pose_modes
 from vid2phys.types import Actions, Observation, Parameters
 
 RATE = 1000
@@ -53,9 +53,9 @@ def fly(seconds: float = 4.8, *, swing: float = 0.5, overrides: dict[str, float]
     yaw = 0.3 * np.sin(0.8 * time)
     left = np.cross(up, np.stack([np.cos(yaw), np.sin(yaw), 0 * yaw], 1))
     left /= np.linalg.norm(left, axis=1, keepdims=True)
-    quats = rotations.quat_from_matrix(np.stack([np.cross(left, up), left, up], axis=-1))
-    turn = rotations.quat_multiply(rotations.quat_conjugate(quats[:-1]), quats[1:])
-    omega = rotations.rotvec_from_quat(turn) * RATE
+    quats = geometry.quat_from_matrix(np.stack([np.cross(left, up), left, up], axis=-1))
+    turn = geometry.quat_multiply(geometry.quat_conjugate(quats[:-1]), quats[1:])
+    omega = geometry.rotvec_from_quat(turn) * RATE
     omega = np.vstack([omega, omega[-1:]])
     inertia = np.array([values[f"inertia_{a}"] for a in ("xx", "yy", "zz")])
     alpha = np.gradient(omega, 1 / RATE, axis=0)
@@ -73,7 +73,7 @@ def fly(seconds: float = 4.8, *, swing: float = 0.5, overrides: dict[str, float]
     )
     return Flight(
         system, parameters, times, fine[index], actions,
-        rotations.look_at(np.array([-2.2, -1.6, 0.9]), np.zeros(3)),
+        geometry.look_at(np.array([-2.2, -1.6, 0.9]), np.zeros(3)),
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _follow(
     for k in range(len(wrench)):
         state = fine[-1][-1]
         error = system.local(state, reference[min(10 * k + 5, len(reference) - 1)])
-        push = rotations.rotate(rotations.quat_conjugate(state[3:7]), 9.0 * error[:3] + 4.0 * error[6:9])
+        push = geometry.rotate(geometry.quat_conjugate(state[3:7]), 9.0 * error[:3] + 4.0 * error[6:9])
         tilt = np.array([-push[1], push[0], 0.0]) / values["gravity"]
         applied[k, 0] += values["mass"] * push[2]
         applied[k, 1:] += inertia * (150.0 * (error[3:6] + tilt) + 18.0 * error[9:])
@@ -124,7 +124,7 @@ def watch(
 
 def camera_poses(flight: Flight) -> tuple[np.ndarray, np.ndarray]:
     """camera_from_body of every frame: rotations [F, 3, 3], translations [F, 3]."""
-    to_camera = rotations.invert_transform(flight.camera_to_world)
-    body = rotations.make_transform(rotations.matrix_from_quat(flight.states[:, 3:7]), flight.states[:, :3])
+    to_camera = geometry.invert_transform(flight.camera_to_world)
+    body = geometry.make_transform(geometry.matrix_from_quat(flight.states[:, 3:7]), flight.states[:, :3])
     pose = to_camera @ body
     return pose[:, :3, :3], pose[:, :3, 3]

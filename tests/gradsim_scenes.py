@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vid2phys.reproduce.gradsim.filmed import Filmed, Inputs, by_pixels
-from vid2phys.reproduce.gradsim.pixels import Shot
+from experiments.gradsim.filmed import Filmed, Inputs, by_pixels
+from experiments.gradsim.pixels import Shot
 from vid2phys.types import Array, Parameter, Parameters
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.tracking.geometry import project_points
-from vid2phys.rotations import make_transform, matrix_from_rotvec
 from vid2phys.types import Array, Camera, Clip
 
 RADIUS_M = 0.06

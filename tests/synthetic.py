@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.flight import Flight, fly, watch
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.io.camera import save_camera
 from vid2phys.io.run import result_to_json, save_observation, save_trajectory, write_json
 from vid2phys.io.video import VideoWriter
@@ -95,12 +95,12 @@ def mocap_of(
     turns = Rotation.from_quat(np.roll(flight.states[:, 3:7], -1, axis=1))
     quats = np.roll(RotationSpline(flight.times_s, turns)(times).as_quat(), 1, axis=1)
     if marker is not None:
-        positions = positions + rotations.rotate(quats, marker[3:])
-        quats = rotations.quat_multiply(quats, rotations.quat_from_rotvec(marker[:3]))
+        positions = positions + geometry.rotate(quats, marker[3:])
+        quats = geometry.quat_multiply(quats, geometry.quat_from_rotvec(marker[:3]))
     if world is not None:  # mocap_to_world takes the log back
-        back = rotations.quat_conjugate(rotations.quat_from_rotvec(world[:3]))
-        positions = rotations.rotate(back, positions - world[3:])
-        quats = rotations.quat_multiply(back, quats)
+        back = geometry.quat_conjugate(geometry.quat_from_rotvec(world[:3]))
+        positions = geometry.rotate(back, positions - world[3:])
+        quats = geometry.quat_multiply(back, quats)
     return PoseLog(times + offset_s, positions, quats)
 
 

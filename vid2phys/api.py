@@ -20,13 +20,13 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from vid2phys.tasks import evaluate as _evaluate
-from vid2phys.tasks import identify as _identify
-from vid2phys.tasks.batch import Outcome, batch
-from vid2phys.tasks.calibrate import calibrate
-from vid2phys.tasks.fit_recording import fit_recording
-from vid2phys.tasks.simulate import simulate
-from vid2phys.tasks.train_risp import train_risp
+from vid2phys.commands import evaluate as _evaluate
+from vid2phys.commands import identify as _identify
+from vid2phys.commands.batch import Outcome, batch
+from vid2phys.commands.calibrate import calibrate
+from vid2phys.commands.fit_recording import fit_recording
+from vid2phys.commands.simulate import simulate
+from vid2phys.commands.train_risp import train_risp
 from vid2phys.types import Actions, Array, Camera, Estimate, Observation, Result, Trajectory
 
 if TYPE_CHECKING:
@@ -179,16 +179,16 @@ class Run:
 
     def save_keypoints(self, path: str | Path, body_points: str | Path) -> None:
         """Write what was seen as the two CSVs that `identify(observation=..., body_points=...)` takes."""
+        from vid2phys.commands.external_keypoints import to_keypoints
         from vid2phys.io.keypoints import save_keypoints
         from vid2phys.io.points import save_body_points
-        from vid2phys.tasks.given_points import to_keypoints
 
         keypoints = to_keypoints(self.observation, self.camera)
         save_keypoints(keypoints, self.observation.times_s, path)
         save_body_points(dict(zip(keypoints.names, self.observation.points_body, strict=True)), body_points)
 
     def _repr_html_(self) -> str:
-        from vid2phys.tasks.show import format_interval, format_value, note
+        from vid2phys.commands.show import format_interval, format_value, note
 
         cells = [(e.name, format_value(e.value), e.unit, format_interval(e), note(e)) for e in self.result.parameters]
         rows = ["".join(f"<td>{escape(text)}</td>" for text in row) for row in cells]
@@ -227,7 +227,7 @@ def load_run(folder: str | Path) -> Run:
 
 
 def evaluate(run: Run | str | Path | None = None, *, mocap: str | Path, **options: Any) -> Evaluation:
-    """Compare a run (default: the newest in ./runs) with a motion capture log; see `vid2phys.tasks.evaluate`.
+    """Compare a run (default: the newest in ./runs) with a motion capture log; see `vid2phys.commands.evaluate`.
 
     Options: align (time, marker, world), body, units, up_axis, euler, angle_units, plots.
     """

@@ -1,4 +1,4 @@
-"""The command line: each command is a thin wrapper of one function in `vid2phys.tasks`.
+"""The command line: each command is a thin wrapper of one function in `vid2phys.commands`.
 
 Data goes to stdout, progress and errors to stderr. Nothing heavy is imported before a command runs.
 """
@@ -27,7 +27,7 @@ EXIT_BUG, EXIT_USAGE, EXIT_INPUT, EXIT_FIT, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 def _systems(incomplete: str) -> list[str]:
     """Names for the shell to complete."""
-    from vid2phys.tasks.describe import systems_like
+    from vid2phys.commands.describe import systems_like
 
     return systems_like(incomplete)
 
@@ -163,9 +163,9 @@ def identify(
     for name, flag in (("clip", "a CLIP"), ("mesh", "--mesh"), ("camera", "--camera")):
         if options[name] is None and not (name == "mesh" and own_mesh):
             raise UsageError(f"no {name} given", flag, "see `vid2phys identify --help`")
-    from vid2phys.tasks.identify import identify as run_identify
-    from vid2phys.tasks.progress import show_progress
-    from vid2phys.tasks.show import print_result
+    from vid2phys.commands.identify import identify as run_identify
+    from vid2phys.commands.progress import show_progress
+    from vid2phys.commands.show import print_result
 
     required = [options.pop(name) for name in ("clip", "mesh", "camera")]
     with show_progress() as progress:
@@ -184,9 +184,9 @@ def batch(
     json_: JsonOption = False,
 ) -> None:
     """Identify many clips; what is done is kept, a clip that fails does not stop the rest."""
-    from vid2phys.tasks.batch import batch as run_batch
-    from vid2phys.tasks.progress import show_progress
-    from vid2phys.tasks.show import print_batch
+    from vid2phys.commands.batch import batch as run_batch
+    from vid2phys.commands.progress import show_progress
+    from vid2phys.commands.show import print_batch
 
     with show_progress() as progress:
         outcomes, folder = run_batch(clips, out=out, workers=workers, ray=ray, progress=progress)
@@ -237,9 +237,9 @@ def control(
     for name in needed:
         if options[name] is None:
             raise UsageError(f"no {name} given", f"--{name}", "see `vid2phys control --help`")
-    from vid2phys.tasks.control import control as run_control
-    from vid2phys.tasks.progress import show_progress
-    from vid2phys.tasks.show import print_control
+    from vid2phys.commands.control import control as run_control
+    from vid2phys.commands.progress import show_progress
+    from vid2phys.commands.show import print_control
 
     with show_progress() as progress:
         found, folder = run_control(options.pop("target"), **options, progress=progress)
@@ -274,8 +274,8 @@ def evaluate(
     """Judge a run against motion capture: position, rotation and drift, with the clocks aligned."""
     if mocap is None:
         raise UsageError("no --mocap given", "a log of the true poses", "see `vid2phys evaluate --help`")
-    from vid2phys.tasks.evaluate import evaluate as run_evaluate
-    from vid2phys.tasks.show import print_metrics
+    from vid2phys.commands.evaluate import evaluate as run_evaluate
+    from vid2phys.commands.show import print_metrics
 
     log: dict[str, Any] = {"body": body, "units": units, "up_axis": up_axis, "euler": euler, "angle_units": angle_units}
     metrics, folder = run_evaluate(run, mocap=mocap, align=align, **log)
@@ -328,9 +328,9 @@ def calibrate(
     json_: JsonOption = False,
 ) -> None:
     """Make a camera file: from pictures of a board, or of another format; with its pose in the world."""
-    from vid2phys.tasks.calibrate import DEFAULT_BOARD
-    from vid2phys.tasks.calibrate import calibrate as run_calibration
-    from vid2phys.tasks.calibrate import print_board as write_board
+    from vid2phys.commands.calibrate import DEFAULT_BOARD
+    from vid2phys.commands.calibrate import calibrate as run_calibration
+    from vid2phys.commands.calibrate import print_board as write_board
 
     if print_board is not None:
         print(f"{write_board(board or DEFAULT_BOARD, print_board, page)}\n{print_board}")
@@ -340,8 +340,8 @@ def calibrate(
         "camera_pose": camera_pose, "size": size, "place": place, "place_board": place_board, "board_is": board_is,
         "markers": markers, "dictionary": dictionary, "points": points, "out": out,
     }  # fmt: skip
-    from vid2phys.tasks.progress import show_progress
-    from vid2phys.tasks.show_calibration import print_calibration
+    from vid2phys.commands.progress import show_progress
+    from vid2phys.commands.show_calibration import print_calibration
 
     with show_progress() as progress:
         found = run_calibration(pictures, **options, progress=progress)
@@ -386,8 +386,8 @@ def train_risp(
     seed: SeedOption = 0,
 ) -> None:
     """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
-    from vid2phys.tasks.show import print_model
-    from vid2phys.tasks.train_risp import train_risp as run_training
+    from vid2phys.commands.show import print_model
+    from vid2phys.commands.train_risp import train_risp as run_training
 
     sample_mesh, sample_model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
     posed = mesh is None and (body is not None or system != "quadrotor")
@@ -420,7 +420,7 @@ def card(
     ] = None,
 ) -> None:
     """Write a model's card again: training, scores by condition, known failures with pictures."""
-    from vid2phys.tasks.card import card as make_card
+    from vid2phys.commands.card import card as make_card
 
     print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, mesh_move=mesh_move, work=work))
 
@@ -437,13 +437,12 @@ def reproduce(
     seed: SeedOption = 0,
 ) -> None:
     """Make a table or figure of the papers again, in as many sittings as you like; the rest is named and goes on."""
-    from vid2phys.reproduce import available
-    from vid2phys.reproduce import reproduce as run_reproduce
+    from vid2phys.commands.reproduce import experiments
 
     if name is None:
-        print("\n".join(available()))
+        print("\n".join(experiments().available()))
         return
-    files = run_reproduce(
+    files = experiments().reproduce(
         name,
         quick=quick,
         bodies=tuple(body or ()),
@@ -507,9 +506,9 @@ def simulate(
             options["hold"] = hold
     if options["system"] is None:
         raise UsageError("no system given", "a SYSTEM", "`vid2phys systems` lists them")
-    from vid2phys.tasks.progress import show_progress
-    from vid2phys.tasks.show import print_simulation
-    from vid2phys.tasks.simulate import simulate as run_simulation
+    from vid2phys.commands.progress import show_progress
+    from vid2phys.commands.show import print_simulation
+    from vid2phys.commands.simulate import simulate as run_simulation
 
     with show_progress() as progress:
         simulation, folder = run_simulation(options.pop("system"), **options, progress=progress)
@@ -538,9 +537,9 @@ def fit_recording(
     json_: JsonOption = False,
 ) -> None:
     """Fit a system's parameters to recorded states, without a video: values with 95 % intervals."""
-    from vid2phys.tasks.fit_recording import fit_recording as run_fit
-    from vid2phys.tasks.progress import show_progress
-    from vid2phys.tasks.show import print_recorded
+    from vid2phys.commands.fit_recording import fit_recording as run_fit
+    from vid2phys.commands.progress import show_progress
+    from vid2phys.commands.show import print_recorded
 
     with show_progress() as progress:
         fitted, folder = run_fit(
@@ -562,7 +561,7 @@ def systems(
     json_: JsonOption = False,
 ) -> None:
     """List the physical systems: parameters, units, domains, states, actions, limits."""
-    from vid2phys.tasks.show import print_systems
+    from vid2phys.commands.show import print_systems
 
     print_systems(name, as_json=json_)
 
@@ -570,8 +569,8 @@ def systems(
 @app.command()
 def doctor() -> None:
     """Say what this machine has, what is missing and how to get it."""
-    from vid2phys.tasks.doctor import doctor as run_doctor
-    from vid2phys.tasks.show import print_doctor
+    from vid2phys.commands.doctor import doctor as run_doctor
+    from vid2phys.commands.show import print_doctor
 
     print_doctor(run_doctor())
 
@@ -621,7 +620,7 @@ def _pairs(flag: str, between: str, example: str, items: list[str] | None) -> di
 
 def _merge_config(context: typer.Context, config: Path, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a config file, with those given on the command line over them."""
-    from vid2phys.tasks.config import PATHS, read_config
+    from vid2phys.commands.config import PATHS, read_config
 
     merged = dict(options)
     names = {"set_values": "set_", "priors": "prior", "limits": "limit"}

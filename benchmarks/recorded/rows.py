@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.reproduce.table import row
+from experiments.table import row
 from vid2phys.solvers.recorded import RecordedFit
 from vid2phys.types import Array, Estimate
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.recorded.mujoco_cube import Cube
 from benchmarks.recorded.rows import Rows, estimate, median, number
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.io.mesh import load_mesh
 from vid2phys.solvers.population import Found
@@ -72,7 +72,7 @@ def recorded(folder: Path) -> list[Toss]:
     """All tosses, in our layout of states."""
     with np.load(folder / "tosses.npz") as data:
         rows, number_of = data["state"], data["toss_id"]
-    turns = rotations.quat_normalize(rows[:, :4])
+    turns = geometry.quat_normalize(rows[:, :4])
     states = np.concatenate([rows[:, 4:7], turns, rows[:, 10:], rows[:, 7:10]], axis=1)
     return [_toss(states[number_of == i]) for i in np.unique(number_of)]
 
@@ -172,7 +172,7 @@ def _errors(part: str, method: str, states: Array, tosses: Sequence[Toss]) -> Ro
     ends = np.array([states[g, len(toss.times_s) - 1] for g, toss in enumerate(tosses)])
     truth = np.array([toss.states[-1] for toss in tosses])
     far = np.linalg.norm(ends[:, :3] - truth[:, :3], axis=1)
-    turned = np.rad2deg(rotations.angle_between(ends[:, 3:7], truth[:, 3:7]))
+    turned = np.rad2deg(geometry.angle_between(ends[:, 3:7], truth[:, 3:7]))
     share = float(np.mean(turned < 45.0))
     return [
         median(CASE, SYSTEM, method, f"distance at rest, {part}", far, "m", mean=float(far.mean()), aim=AIM_M),

@@ -22,9 +22,9 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def fake_task(monkeypatch: pytest.MonkeyPatch, name: str, function: object) -> None:
-    module = ModuleType(f"vid2phys.tasks.{name}")
+    module = ModuleType(f"vid2phys.commands.{name}")
     setattr(module, name, function)
-    monkeypatch.setitem(__import__("sys").modules, f"vid2phys.tasks.{name}", module)
+    monkeypatch.setitem(__import__("sys").modules, f"vid2phys.commands.{name}", module)
 
 
 IDENTIFY = ("identify", "clip.mp4", "--mesh", "m.obj", "--camera", "c.yaml")
@@ -120,8 +120,8 @@ def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from vid2phys.tasks.config import write_config
-    from vid2phys.tasks.identify import identify
+    from vid2phys.commands.config import write_config
+    from vid2phys.commands.identify import identify
 
     seen: dict[str, object] = {}
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from vid2phys.cli import app
+from vid2phys.commands.fit_recording import fit_recording
+from vid2phys.commands.show import print_recorded
+from vid2phys.commands.simulate import simulate
 from vid2phys.engine import systems
 from vid2phys.engine.rollout import simulate as integrate
 from vid2phys.errors import InputError, UsageError
-from vid2phys.tasks.fit_recording import fit_recording
-from vid2phys.tasks.show import print_recorded
-from vid2phys.tasks.simulate import simulate
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine import replay, systems
 from vid2phys.engine.kernels.runtime import wp
 from vid2phys.engine.layout import NO_RATE, rates
@@ -156,7 +156,7 @@ def _in_body(system: System, states: Array, name: str, frame: str) -> Array:
     omega = states[:, [system.state_names.index(f"angular_velocity_{axis}{suffix}_rad_s") for axis in "xyz"]]
     quat = states[:, [system.state_names.index(f"orientation_quat_{axis}{suffix}") for axis in "wxyz"]]
     assert frame in (BODY, WORLD)
-    return (omega if frame == BODY else rotations.rotate(rotations.quat_conjugate(quat), omega))[:, part]
+    return (omega if frame == BODY else geometry.rotate(geometry.quat_conjugate(quat), omega))[:, part]
 
 
 def test_replays_are_what_launches_are(scheme: tuple[System, str], monkeypatch: pytest.MonkeyPatch) -> None:

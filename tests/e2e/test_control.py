@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experiments.experiments import nothing_seen
 from tests.cli.test_cli import run_cli
+from vid2phys.commands import control as task
+from vid2phys.commands.control import Target, control
+from vid2phys.engine.movable.joints import PosedJoints
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import look_at
 from vid2phys.io.actions import load_actions
 from vid2phys.io.camera import save_camera
 from vid2phys.io.held import read_still
@@ -22,12 +27,7 @@ from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_trajectory
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
-from vid2phys.reproduce.experiments import nothing_seen
-from vid2phys.risp.posed.joints import PosedJoints
-from vid2phys.risp.posed.track import PostureTrack
-from vid2phys.rotations import look_at
-from vid2phys.tasks import control as task
-from vid2phys.tasks.control import Target, control
+from vid2phys.tracking.articulated.tracker import PostureTrack
 from vid2phys.types import Camera
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,7 +129,7 @@ def test_a_body_on_a_base_takes_a_pictured_posture(tmp_path: Path, monkeypatch: 
     posture[[1, 5]] = 0.3, -0.2
     nothing = nothing_seen(np.zeros(1), np.zeros((1, 3)))
     seen = PostureTrack(nothing, posture[None], 1e-4 * np.eye(13)[None], np.ones(1, bool), np.ones(1), ())
-    monkeypatch.setattr("vid2phys.tasks.identify.track_posture", lambda *_: seen)
+    monkeypatch.setattr("vid2phys.commands.identify.track_posture", lambda *_: seen)
     found, folder = control(
         picture(tmp_path / "t.png", 0), camera=tmp_path / "c.yaml", system="hand", model=ROOT / "models" / "hand",
         seconds=0.2, rate=20.0, out=tmp_path / "run", overlay=False,

@@ -14,6 +14,11 @@ from tests.e2e.test_standin import tracked
 from tests.filmed import cross
 from tests.flight import Flight, fly
 from tests.synthetic import camera_of
+from vid2phys.commands import identify as task
+from vid2phys.commands.film import write_clip
+from vid2phys.commands.fit import RAN_AWAY, solve
+from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.gradient_fit import check_options
 from vid2phys.errors import UsageError
 from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import to_json
@@ -21,11 +26,6 @@ from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import gradient, scene
 from vid2phys.solvers.scene import lit
-from vid2phys.tasks import identify as task
-from vid2phys.tasks.descend import check_options
-from vid2phys.tasks.film import write_clip
-from vid2phys.tasks.fit import RAN_AWAY, solve
-from vid2phys.tasks.known_values import known_values
 from vid2phys.types import Status, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]

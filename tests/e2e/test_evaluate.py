@@ -13,9 +13,9 @@ from tests.flight import Flight
 from tests.mocap_files import c3d
 from tests.synthetic import STD, mocap_of, noisy_result, save_log, save_run, short_flight
 from vid2phys import cli
+from vid2phys.commands.evaluate import evaluate
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.run import validate_metrics
-from vid2phys.tasks.evaluate import evaluate
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import pytest
 from tests.flight import Flight
 from tests.synthetic import STD, mocap_of, noisy_result, save_log, save_run, short_flight
 from vid2phys import cli
+from vid2phys.commands.evaluate import evaluate
 from vid2phys.errors import InputError
+from vid2phys.geometry import quat_from_rotvec, quat_multiply, rotate
 from vid2phys.io.run import validate_metrics
-from vid2phys.rotations import quat_from_rotvec, quat_multiply, rotate
-from vid2phys.tasks.evaluate import evaluate
 from vid2phys.types import Array, PoseLog
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

@@ -12,13 +12,13 @@ from benchmarks.identify import Row, markdown
 from vid2phys.engine.render.rasterizer import silhouette
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
+from vid2phys.geometry import angle_between, invert_transform, rotate
 from vid2phys.io.actions import load_actions
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
-from vid2phys.rotations import angle_between, invert_transform, rotate
 from vid2phys.types import PoseLog
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"

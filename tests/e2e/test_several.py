@@ -14,16 +14,16 @@ import pytest
 from tests.e2e.test_standin import tracked
 from tests.flight import Flight, fly, watch
 from tests.synthetic import camera_of, cross_mesh, write_clip
+from vid2phys.commands import identify as task
+from vid2phys.commands import multi_clip
+from vid2phys.commands.evaluate import evaluate
 from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import look_at, matrix_from_rotvec
 from vid2phys.io.actions import save_actions
 from vid2phys.io.camera import load_camera, save_camera
 from vid2phys.io.mesh import save_obj
 from vid2phys.io.run import load_trajectory, validate_result
 from vid2phys.risp.networks import find
-from vid2phys.rotations import look_at, matrix_from_rotvec
-from vid2phys.tasks import identify as task
-from vid2phys.tasks import several
-from vid2phys.tasks.evaluate import evaluate
 from vid2phys.types import Status
 
 GIVEN = {"inertia_xx": 4.1e-3, "inertia_yy": 4.6e-3, "inertia_zz": 7.3e-3, "drag": 0.12}
@@ -147,7 +147,7 @@ def test_the_tilt_of_a_camera_that_leans_is_found_and_written(
 def test_clips_that_do_not_go_together_are_named(options: dict[str, Any], text: str) -> None:
     given = {"clip": ["a.mp4", "b.mp4"], "camera": "c.yaml", "camera_pose": None, "actions": None, "fit": ("mass",)}
     with pytest.raises(UsageError) as raised:
-        several.spread(given | options)
+        multi_clip.spread(given | options)
     assert text in str(raised.value)
 
 

@@ -84,7 +84,7 @@ def make_pictures(folder: Path) -> None:
 
 
 def read_picture(_: Path, path: Path) -> object:
-    from vid2phys.calibration.pictures import open_pictures
+    from vid2phys.camera_calibration.images import open_pictures
     from vid2phys.io.held import read_still
 
     with contextlib.suppress(InputError):
@@ -329,10 +329,10 @@ OPTIONS = ("clips.yaml", "config.yaml", "simulate.yaml", "params.yaml")
 
 
 def read_options(folder: Path, path: Path) -> object:
-    from vid2phys.tasks.batch import read_jobs
-    from vid2phys.tasks.config import read_config
-    from vid2phys.tasks.known_values import read_parameters
-    from vid2phys.tasks.simulation_inputs import read_inputs
+    from vid2phys.commands.batch import read_jobs
+    from vid2phys.commands.config import read_config
+    from vid2phys.commands.fit_parameters import read_parameters
+    from vid2phys.commands.simulation_inputs import read_inputs
 
     if path.name == "clips.yaml":
         return read_jobs(path, folder / "out")
@@ -359,15 +359,15 @@ def make_models(folder: Path) -> None:
     import torch
 
     from tests.unit.test_risp_model import SIZES, box, make_model
+    from vid2phys.engine.movable.joints import PosedJoints
+    from vid2phys.engine.movable.modes import Motions
     from vid2phys.engine.systems import get
+    from vid2phys.error_model import Calibration
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.calibration.error_model import Calibration
     from vid2phys.risp.heads.state import StateNetwork
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.posed.joints import PosedJoints
-    from vid2phys.risp.posed.modes import Motions
     from vid2phys.risp.shape.view_state import ViewState
 
     torch.set_num_threads(1)
@@ -406,13 +406,13 @@ MODELS = (
 
 def read_model(_: Path, path: Path) -> object:
     from tests.unit.test_risp_model import box
+    from vid2phys.commands.card import read_score
+    from vid2phys.engine.movable.modes import Motions
     from vid2phys.engine.systems import get
+    from vid2phys.risp.networks.bodies import body_of_model
     from vid2phys.risp.networks.find import find_model
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.posed.bodies import body_of_model
-    from vid2phys.risp.posed.modes import Motions
-    from vid2phys.tasks.card import read_score
 
     if path.name == "modes.safetensors":
         return Motions.load(path)
@@ -451,8 +451,8 @@ RUNS = ("run/result.json", "run/trajectory.csv", "run/actions.csv", "run/observa
 
 def read_run(folder: Path, path: Path) -> object:
     from vid2phys.api import load_run
+    from vid2phys.commands import evaluate
     from vid2phys.errors import Vid2PhysError
-    from vid2phys.tasks import evaluate
 
     try:
         run = load_run(path.parent)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from vid2phys import cli
+from vid2phys.commands.batch_workers import Ended
 from vid2phys.errors import InputError
-from vid2phys.tasks.batch_workers import Ended
 from vid2phys.types import Camera
 
 pytest.importorskip("hypothesis")
@@ -66,9 +66,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def stop(*_: object, **__: object) -> object:
         raise InputError("all was read")
 
-    monkeypatch.setattr("vid2phys.tasks.identify.track_clip", stop)
+    monkeypatch.setattr("vid2phys.commands.identify.track_clip", stop)
     ended = Ended(3, "all was read", 0.0)
-    monkeypatch.setattr("vid2phys.tasks.batch.on_this_machine", lambda jobs, *_: ((job, ended) for job in jobs))
+    monkeypatch.setattr("vid2phys.commands.batch.on_this_machine", lambda jobs, *_: ((job, ended) for job in jobs))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

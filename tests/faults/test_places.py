@@ -127,7 +127,7 @@ def test_what_a_killed_run_left_is_not_in_the_way(tmp_path: Path) -> None:
 
 def test_one_training_a_folder(tmp_path: Path) -> None:
     from tests.unit.test_risp_task import TETRAHEDRON
-    from vid2phys.tasks.train_risp import train_risp
+    from vid2phys.commands.train_risp import train_risp
 
     (tmp_path / "thing.obj").write_text(TETRAHEDRON)
     with alone(tmp_path / "work" / ".lock", "training"), pytest.raises(InputError, match="another training is at work"):

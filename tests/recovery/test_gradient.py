@@ -18,7 +18,7 @@ from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import gradient, intervals, losses
 from vid2phys.solvers.gradient import Start
 from vid2phys.solvers.losses import Evidence
-from vid2phys.solvers.reader import of_model
+from vid2phys.solvers.network_outputs import of_model
 from vid2phys.solvers.scene import Views, lit
 from vid2phys.types import Parameters
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.gradsim.filmed import by_newton, by_pixels
+from experiments.gradsim.newton import noisy
+from experiments.gradsim.pixels import Actor, Shot, Stage, looking_at
+from experiments.gradsim.pushed import pushed
+from experiments.gradsim.shapes import shape
+from experiments.gradsim.sliding import sliding
 from tests.gradsim_scenes import Unknown, film, found
 from vid2phys.engine.systems.rigid_contact import Points, RigidContact
-from vid2phys.reproduce.gradsim.filmed import by_newton, by_pixels
-from vid2phys.reproduce.gradsim.newton import noisy
-from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at
-from vid2phys.reproduce.gradsim.pushed import pushed
-from vid2phys.reproduce.gradsim.shapes import shape
-from vid2phys.reproduce.gradsim.sliding import sliding
 
 MASS, GRAVITY = 0.05, 9.81
 FREE = {

@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
+from experiments.gradsim.filmed import Filmed, by_newton
+from experiments.gradsim.newton import noisy
+from experiments.gradsim.pixels import Actor, Shot, Stage, looking_at, waves
+from experiments.gradsim.soft import ball_tets, beam
 from tests.gradsim_scenes import Unknown, film, found
 from vid2phys.engine.system import System
 from vid2phys.engine.systems.cloth import Cloth, sheet
 from vid2phys.engine.systems.mass_spring import MassSpring
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import box_tets, check_tets
-from vid2phys.reproduce.gradsim.filmed import Filmed, by_newton
-from vid2phys.reproduce.gradsim.newton import noisy
-from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, looking_at, waves
-from vid2phys.reproduce.gradsim.soft import ball_tets, beam
 from vid2phys.types import Array, Mesh, Parameters
 
 Scene = tuple[Shot, Array, Array, Parameters]

@@ -11,11 +11,11 @@ from tests.flight import Flight, fly, watch
 from tests.recovery.test_posed_fit import problem_of, small_rod
 from tests.recovery.test_smoothing import start
 from vid2phys.errors import UsageError
-from vid2phys.rotations import look_at
-from vid2phys.solvers import posed, shooting, smoothing
+from vid2phys.geometry import look_at
+from vid2phys.solvers import configuration_shooting, shooting, smoothing
 from vid2phys.solvers.assemble import Layout
-from vid2phys.solvers.joint import Join
-from vid2phys.solvers.levels import first_levels
+from vid2phys.solvers.hyperparameters import first_levels
+from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import Problem
 
 
@@ -100,8 +100,8 @@ def test_stiffness_of_a_rod_from_two_clips() -> None:
         posture, rates = np.array([0.0, bend, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0])
         each.append(problem_of(rod, body.points_body, truth, body.states(posture, rates), ("young_modulus",), 2))
         starts.append(np.concatenate([0.7 * posture, 0.0 * rates]))
-    alone = [posed.solve(p, body, s[:4], s[4:]) for p, s in zip(each, starts, strict=True)]
-    first, second = posed.solve_clips(each, body, starts)
+    alone = [configuration_shooting.solve(p, body, s[:4], s[4:]) for p, s in zip(each, starts, strict=True)]
+    first, second = configuration_shooting.solve_clips(each, body, starts)
     precision = sum(float(one.theta_covariance[0, 0]) ** -1 for one in alone)
     assert first.theta_covariance[0, 0] ** -1 == pytest.approx(precision, rel=0.1)  # misfits differ a little
     modulus = first.parameters["young_modulus"].value

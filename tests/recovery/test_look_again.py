@@ -11,17 +11,17 @@ import pytest
 
 from tests.unit.test_posed_edges import body_and_camera, photograph, window
 from tests.unit.test_reread import track_of
+from vid2phys.commands.reinitialise import Shown, look_again
+from vid2phys.engine.movable.body import PosedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.calibrate import first_calibration
-from vid2phys.risp.posed.reread import Pictures
-from vid2phys.risp.posed.track import PostureTrack
-from vid2phys.rotations import invert_transform
-from vid2phys.solvers import posed
-from vid2phys.solvers.posed_scan import other_motion
+from vid2phys.geometry import invert_transform
+from vid2phys.solvers import configuration_shooting
+from vid2phys.solvers.configuration_scan import other_motion
 from vid2phys.solvers.problem import Problem
-from vid2phys.tasks.look_again import Shown, look_again
+from vid2phys.tracking.articulated.reinitialise import Pictures
+from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Actions, Array
 
 FRAMES, FPS, TRUE = 16, 60.0, 0.22
@@ -65,8 +65,8 @@ def misread() -> Misread:
     return Misread(body, problem, truth, track, Shown(frames, here, first_calibration(body), pictures))
 
 
-def fitted(clip: Misread) -> list[posed.PosedSolution]:
-    return [posed.solve(clip.problem, clip.body, np.zeros(13), np.zeros(13))]
+def fitted(clip: Misread) -> list[configuration_shooting.PosedSolution]:
+    return [configuration_shooting.solve(clip.problem, clip.body, np.zeros(13), np.zeros(13))]
 
 
 def test_what_is_read_again_is_fitted_again(misread: Misread) -> None:
@@ -110,14 +110,14 @@ def test_a_motion_that_pictures_do_not_ask_for_is_not_taken(misread: Misread) ->
 def test_fits_stay_where_pictures_show_them_best(misread: Misread, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fitted(misread)
 
-    def fails(*_: Any, **__: Any) -> list[posed.PosedSolution]:
+    def fails(*_: Any, **__: Any) -> list[configuration_shooting.PosedSolution]:
         raise SimulationError("too stiff", "less")
 
-    def worse(problems: Sequence[Problem], *_: Any, **__: Any) -> list[posed.PosedSolution]:
+    def worse(problems: Sequence[Problem], *_: Any, **__: Any) -> list[configuration_shooting.PosedSolution]:
         return [replace(first[0], states=first[0].states + 0.5)]
 
     for solve in (fails, worse):
-        monkeypatch.setattr(posed, "solve_clips", solve)
+        monkeypatch.setattr(configuration_shooting, "solve_clips", solve)
         tracks, found = look_again([misread.shown], [misread.problem], [misread.track], first)
         assert found is first
         assert tracks == [misread.track]

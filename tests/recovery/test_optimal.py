@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.recovery.test_posed_fit import small_rod
+from vid2phys.engine.movable.joints import PosedJoints
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact, Sphere
 from vid2phys.errors import UsageError
-from vid2phys.risp.posed.joints import PosedJoints
 from vid2phys.solvers import optimal
 from vid2phys.solvers.optimal import Aim
 from vid2phys.types import Array

@@ -12,8 +12,8 @@ from tests.recovery.test_toss import CAMERA_TO_WORLD
 from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
-from vid2phys.rotations import matrix_from_rotvec
-from vid2phys.solvers import intervals, posed, shooting, smoothing, view
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.solvers import camera_parameters, configuration_shooting, intervals, shooting, smoothing
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array, Camera, Mesh, Observation
@@ -39,7 +39,7 @@ def toss(seed: int, *free: str, gravity: float = 9.81, known: dict[str, float] |
         np.arange(FRAMES) / FPS, bearings, covariance, np.zeros((*bearings.shape, 0)), np.zeros(0),
         np.ones(bearings.shape[:2], dtype=bool), POINTS,
     )  # fmt: skip
-    parameters = view.with_view(PARAMETERS, ("scale",)).with_values({"gravity": gravity} | (known or {}))
+    parameters = camera_parameters.with_view(PARAMETERS, ("scale",)).with_values({"gravity": gravity} | (known or {}))
     near, centre = states.copy(), CAMERA_TO_WORLD[:3, 3]
     near[:, :3] = centre + (near[:, :3] - centre) / SCALE
     near[:, 7:10] /= SCALE
@@ -101,7 +101,7 @@ def test_of_a_camera_beside_a_thrown_body_gravity_shows_the_tilt_alone() -> None
     found = shooting.solve(replace(problem, camera_to_world=tilted), near)
     assert len(found.null_directions) == 4
     values = {p.name: p.value for p in found.parameters}
-    pose = view.camera_pose(tilted, values)
+    pose = camera_parameters.camera_pose(tilted, values)
     down = pose[:3, :3].T @ [0.0, 0.0, -1.0]
     true_down = CAMERA_TO_WORLD[:3, :3].T @ [0.0, 0.0, -1.0]
     assert np.arccos(down @ true_down) < 0.03
@@ -115,19 +115,21 @@ def test_a_body_on_a_known_base_shows_where_its_camera_stands() -> None:
     free = ("focal", *(f"camera_{what}_{axis}" for what in ("turn", "move") for axis in "xyz"))
     problem = problem_of(rod, body.points_body, rod.parameters(), body.states(posture, rates), (), 2)
     off = {"focal": 1.03, "camera_turn_x": 0.02, "camera_turn_z": -0.03, "camera_move_y": 0.02, "camera_move_z": -0.01}
-    names = {p.name: 0.0 for p in view.CAMERA} | {"focal": 1.0, "scale": 1.0}
-    wrong = view.camera_pose(problem.camera_to_world, names | {k: -v for k, v in off.items() if k != "focal"})
+    names = {p.name: 0.0 for p in camera_parameters.CAMERA} | {"focal": 1.0, "scale": 1.0}
+    wrong = camera_parameters.camera_pose(
+        problem.camera_to_world, names | {k: -v for k, v in off.items() if k != "focal"}
+    )
     seen = problem.observation
     seen = replace(seen, bearings=seen.bearings * off["focal"])
-    parameters = view.with_view(problem.parameters, free).with_free(free)
+    parameters = camera_parameters.with_view(problem.parameters, free).with_free(free)
     priors = {"focal": (0.0, 0.05)}
     problem = replace(problem, parameters=parameters, observation=seen, camera_to_world=wrong, priors=priors)
-    found = posed.solve(problem, body, 0.9 * posture, rates)
+    found = configuration_shooting.solve(problem, body, 0.9 * posture, rates)
     assert found.converged
     assert found.misfit < 1.2
     names = {p.name: p.value for p in found.parameters}
     truth = problem_of(rod, body.points_body, rod.parameters(), body.states(posture, rates), (), 2).camera_to_world
-    pose = view.camera_pose(wrong, names)
+    pose = camera_parameters.camera_pose(wrong, names)
     assert len(found.null_directions) == 0
     assert names["focal"] == pytest.approx(1.03, abs=3.0 * found.theta_covariance[0, 0] ** 0.5)
     std = np.sqrt(np.diagonal(found.theta_covariance))
@@ -140,22 +142,24 @@ def test_the_fitted_camera_and_mesh_draw_what_the_fit_sees() -> None:
     """Through the fitted camera a point of the fitted mesh lies where `observed` has it."""
     rng = np.random.default_rng(0)
     problem, near = toss(0, "scale")
-    moved = {p.name: p.value + 0.05 * rng.normal() for p in (view.SCALE, *view.CAMERA)}
+    moved = {p.name: p.value + 0.05 * rng.normal() for p in (camera_parameters.SCALE, *camera_parameters.CAMERA)}
     parameters = problem.parameters.with_values(moved)
     K = np.array([[700.0, 0, 320], [0, 690.0, 240], [0, 0, 1]])
     camera = Camera(K, 640, 480, camera_to_world=CAMERA_TO_WORLD)
     mesh = Mesh(POINTS, np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64))
-    fitted, larger = view.as_fitted(camera, mesh, {p.name: p.value for p in parameters})
+    fitted, larger = camera_parameters.as_fitted(camera, mesh, {p.name: p.value for p in parameters})
     assert fitted.camera_to_world is not None
     pixels = observe(THROWN, near, larger.vertices, fitted.camera_to_world)[0] @ fitted.K[:2, :2].T + K[:2, 2]
-    expected = view.observed(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
+    expected = camera_parameters.observed(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
     np.testing.assert_allclose(pixels, expected, atol=1e-9)
 
 
 def test_camera_stands_for_all_that_is_of_it() -> None:
-    names = view.expanded(("mass", "camera", "focal"))
+    names = camera_parameters.expanded(("mass", "camera", "focal"))
     assert names[:2] == ("mass", "focal")
     assert len(names) == 8
-    assert view.with_view(PARAMETERS, ("mass",)) is PARAMETERS
-    assert view.with_view(PARAMETERS, names).names[-8:] == view.NAMES
-    np.testing.assert_array_equal(view.of_system(view.with_view(PARAMETERS, names)), PARAMETERS.vector)
+    assert camera_parameters.with_view(PARAMETERS, ("mass",)) is PARAMETERS
+    assert camera_parameters.with_view(PARAMETERS, names).names[-8:] == camera_parameters.NAMES
+    np.testing.assert_array_equal(
+        camera_parameters.of_system(camera_parameters.with_view(PARAMETERS, names)), PARAMETERS.vector
+    )

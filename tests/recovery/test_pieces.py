@@ -12,8 +12,8 @@ from tests.flight import Flight, fly, watch
 from tests.recovery.test_smoothing import start
 from vid2phys.solvers import smoothing
 from vid2phys.solvers.assemble import Layout
-from vid2phys.solvers.pieces import at_frames, at_knots, cut
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.segments import at_frames, at_knots, cut
 
 GAP = slice(70, 76)  # frames that the camera dropped: knots lie between
 

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vid2phys.commands.simulation_inputs import constant_actions
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.modes import Motions, PosedModes
 from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.joints import PosedJoints
-from vid2phys.risp.posed.modes import Motions, PosedModes
-from vid2phys.rotations import invert_transform
-from vid2phys.solvers import posed
-from vid2phys.solvers.bound import noisy
+from vid2phys.geometry import invert_transform
+from vid2phys.solvers import configuration_shooting
+from vid2phys.solvers.cramer_rao import noisy
 from vid2phys.solvers.problem import Problem
-from vid2phys.tasks.simulation_inputs import constant_actions
 from vid2phys.types import Actions, Array, Observation, Parameters
 
 FRAMES, FPS, NOISE = 20, 60.0, 1e-3
@@ -54,7 +54,7 @@ def motion_of(system: System, truth: Parameters, start: Array, substeps: int) ->
 
 
 def check(problem: Problem, body: PosedBody, start: Array, rates: Array, truth: Parameters, within: float) -> None:
-    found = posed.solve(problem, body, start, rates)
+    found = configuration_shooting.solve(problem, body, start, rates)
     assert found.converged
     assert 0.85 < found.misfit < 1.15
     for j, parameter in enumerate(p for p in found.parameters if p.free):
@@ -81,14 +81,14 @@ def test_steps_follow_a_stiffness_far_above_where_the_fit_began() -> None:
     body = PosedJoints(hand)
     start, free = body.states(np.zeros(13), np.zeros(13)), ("stiffness_1",)
     problem = problem_of(hand, body.points_body, hand.parameters(), start, free, 16)
-    setup = posed._setup(problem, body)
+    setup = configuration_shooting._setup(problem, body)
     stiff = problem.parameters.with_values({"stiffness_1": 300.0}).free_vector()
-    point = posed._Point(start[None], stiff)
-    (finer,) = posed._stable([setup], point)
+    point = configuration_shooting._Point(start[None], stiff)
+    (finer,) = configuration_shooting._stable([setup], point)
     assert finer.substeps > setup.substeps
-    assert posed._as_a_whole(finer, point.of(0)).whole is not None
+    assert configuration_shooting._as_a_whole(finer, point.of(0)).whole is not None
     with pytest.raises(UsageError, match="a step of"):
-        posed._as_a_whole(setup, point.of(0))
+        configuration_shooting._as_a_whole(setup, point.of(0))
 
 
 def test_steps_that_cannot_be_computed_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +102,16 @@ def test_steps_that_cannot_be_computed_are_halved(monkeypatch: pytest.MonkeyPatc
             raise SimulationError("too long a step", "a shorter one")
         return simulate(*args, substeps=substeps)
 
-    monkeypatch.setattr(posed, "simulate", picky)
-    setup = posed._setup(problem, body)
+    monkeypatch.setattr(configuration_shooting, "simulate", picky)
+    setup = configuration_shooting._setup(problem, body)
     least = [4 * setup.substeps]
-    point = posed._Point(start[None], problem.parameters.free_vector())
-    (finer,), _ = posed._computed([setup], point, 1.0)
+    point = configuration_shooting._Point(start[None], problem.parameters.free_vector())
+    (finer,), _ = configuration_shooting._computed([setup], point, 1.0)
     assert finer.substeps == least[0]
-    assert posed.solve(problem, body, np.zeros(13), np.zeros(13)).converged
+    assert configuration_shooting.solve(problem, body, np.zeros(13), np.zeros(13)).converged
     least[0] = 1_000_000
     with pytest.raises(SimulationError, match="too long a step"):
-        posed._computed([setup], point, 1.0)
+        configuration_shooting._computed([setup], point, 1.0)
 
 
 def test_shares_that_cannot_be_computed_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,13 +126,13 @@ def test_shares_that_cannot_be_computed_are_left_out(monkeypatch: pytest.MonkeyP
             raise SimulationError("too stiff", "a longer share")
         return simulate(system, states, controls, *more, substeps=substeps)
 
-    monkeypatch.setattr(posed, "simulate", picky)
-    found = posed.solve(problem, body, np.full(13, 0.2), np.zeros(13))
+    monkeypatch.setattr(configuration_shooting, "simulate", picky)
+    found = configuration_shooting.solve(problem, body, np.full(13, 0.2), np.zeros(13))
     assert found.converged
     assert found.parameters["stiffness_1"].value == pytest.approx(hand.parameters()["stiffness_1"].value, rel=0.1)
     least[0] = 1_000_000
     with pytest.raises(SimulationError, match="too stiff"):
-        posed.solve(problem, body, np.full(13, 0.2), np.zeros(13))
+        configuration_shooting.solve(problem, body, np.full(13, 0.2), np.zeros(13))
 
 
 def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,12 +148,12 @@ def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatc
     turns = 0.05 * observe(hand, states, body.points_body, CAMERA)[1][..., :13]
     blurred = replace(problem.observation, shared_basis=turns, correlation_time_s=np.full(13, 0.5))
     problem = noisy(replace(problem, observation=blurred), states, np.random.default_rng(1))
-    found = posed.solve(problem, body, 0.9 * posture, np.zeros(13))
+    found = configuration_shooting.solve(problem, body, 0.9 * posture, np.zeros(13))
     error = found.parameters["stiffness_1"].value / 0.55 - 1.0
     std = float(found.theta_covariance[0, 0]) ** 0.5
     assert abs(error) < 3.0 * std < 0.1
-    monkeypatch.setattr(posed, "_ROUNDS", 0)
-    apart = posed.solve(problem, body, 0.9 * posture, np.zeros(13))
+    monkeypatch.setattr(configuration_shooting, "_ROUNDS", 0)
+    apart = configuration_shooting.solve(problem, body, 0.9 * posture, np.zeros(13))
     assert std < 0.5 * float(apart.theta_covariance[0, 0]) ** 0.5, "frames by themselves throw most of it away"
 
 
@@ -176,8 +176,8 @@ def test_stiffness_of_a_rod() -> None:
     problem = problem_of(rod, body.points_body, truth, start, ("young_modulus",), 2)
     guess = np.array([0.0, 0.02, 0.0, 0.0]), np.zeros(4)
     check(problem, body, *guess, truth, 0.05)
-    surer = posed.solve(problem, body, *guess)
+    surer = configuration_shooting.solve(problem, body, *guess)
     problem = replace(problem, observation=replace(problem.observation, swing_scale=np.array(2.0)))
-    unsure = posed.solve(problem, body, *guess)
+    unsure = configuration_shooting.solve(problem, body, *guess)
     assert unsure.parameters == surer.parameters
     np.testing.assert_allclose(unsure.theta_covariance, 4.0 * surer.theta_covariance, rtol=1e-6)

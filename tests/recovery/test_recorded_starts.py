@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vid2phys.commands.fit_recording import fit_recording
 from vid2phys.engine import systems
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.notes import is_doubtful
 from vid2phys.solvers.recorded import RecordedFit, Recording, fit
 from vid2phys.solvers.recorded_start import first_state
-from vid2phys.tasks.fit_recording import fit_recording
 from vid2phys.types import Array
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "pendulum_over_top"

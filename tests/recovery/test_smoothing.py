@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.flight import POINTS, Flight, fly, watch
-from vid2phys.risp.tracking.pose import solve_poses
-from vid2phys.solvers import arrow, assemble, initial, intervals, levels, smoothing
-from vid2phys.solvers.joint import Join
+from vid2phys.engine.pnp import solve_poses
+from vid2phys.solvers import arrow, assemble, hyperparameters, initial, intervals, smoothing
+from vid2phys.solvers.camera_parameters import with_view
+from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import Problem, effective_actions
-from vid2phys.solvers.view import with_view
 from vid2phys.types import Array, Observation
 
 
@@ -90,16 +90,17 @@ def test_gradient_of_the_evidence_is_that_of_differences(kind: str) -> None:
         free = ("scale", "focal", "camera_turn_x")
         problem = replace(problem, parameters=with_view(flight().parameters, free).with_free(free))
     layout = assemble.Layout.of(problem)
-    near = levels.first_levels(layout)
+    near = hyperparameters.first_levels(layout)
     chain = smoothing.Chain(layout, smoothing.initial_unknowns(layout, start(problem), None), near)
     join = Join.of([layout.theta_names], layout.parameter_names)
     point = smoothing.gauss_newton([chain], join)[0][0].point
     linear = assemble.linearized(layout, point, near)
-    at = levels.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(levels.pack(near)))
-    _, gradient = levels.evidence_and_gradient(layout, linear, point, levels.unpack(at, near))
+    at = hyperparameters.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(hyperparameters.pack(near)))
+    _, gradient = hyperparameters.evidence_and_gradient(layout, linear, point, hyperparameters.unpack(at, near))
     for i, step in enumerate(1e-3 * np.eye(len(at))):
         ahead, behind = (
-            levels.log_evidence(layout, linear, point, levels.unpack(at + sign * step, near)) for sign in (1, -1)
+            hyperparameters.log_evidence(layout, linear, point, hyperparameters.unpack(at + sign * step, near))
+            for sign in (1, -1)
         )
         assert gradient[i] == pytest.approx((ahead - behind) / 2e-3, rel=1e-4, abs=1e-3)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import trimesh
 
+from vid2phys.commands.fit_parameters import known_values
+from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
+from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_rotvec, quat_from_matrix
 from vid2phys.io.mesh import mass_properties
-from vid2phys.risp.tracking.geometry import pose_modes, project_points
-from vid2phys.rotations import angle_between, invert_transform, make_transform, matrix_from_rotvec, quat_from_matrix
 from vid2phys.solvers import initial, smoothing
 from vid2phys.solvers.problem import Problem, input_channels
-from vid2phys.tasks.known_values import known_values
 from vid2phys.types import Array, Mesh, Observation
 
 TIMES = np.arange(50) / 148.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.errors import InputError
 from vid2phys.solvers import tosses
@@ -25,14 +25,14 @@ def thrown(count: int, frames: int = 70, noise: float = 1e-4) -> list[Toss]:
     rng, parameters = np.random.default_rng(0), SYSTEM.parameters().with_values(KNOWN | CONTACT)
     starts = np.zeros((count, 13))
     starts[:, :3] = rng.normal(0.0, 0.1, (count, 3)) * [1.0, 1.0, 0.1] + [0.0, 0.0, 0.22]
-    starts[:, 3:7] = rotations.quat_normalize(rng.normal(size=(count, 4)))
+    starts[:, 3:7] = geometry.quat_normalize(rng.normal(size=(count, 4)))
     starts[:, 7:10] = rng.normal(0.0, 0.6, (count, 3)) * [1.0, 1.0, 0.3]
     starts[:, 10:] = rng.normal(0.0, 4.0, (count, 3))
     times = np.arange(frames) / RATE_HZ
     states = tosses.predict(SYSTEM, parameters.vector[None], starts, [times] * count)[0]
     states[..., :3] += rng.normal(0.0, noise, states[..., :3].shape)
-    turns = rotations.quat_from_rotvec(rng.normal(0.0, 10.0 * noise, states[..., :3].shape))
-    states[..., 3:7] = rotations.quat_multiply(states[..., 3:7], turns)
+    turns = geometry.quat_from_rotvec(rng.normal(0.0, 10.0 * noise, states[..., :3].shape))
+    states[..., 3:7] = geometry.quat_multiply(states[..., 3:7], turns)
     states[..., 9] += 0.5 * KNOWN["gravity"] / RATE_HZ
     return [Toss(times, s) for s in states]
 

@@ -10,17 +10,17 @@ import pytest
 from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, Scene, make_scene
 from tests.synthetic import cross_mesh
 from vid2phys.engine.observe import project
+from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.render.rasterizer import rasterize_camera, shade
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.pixels.align import Alignment, Stage, align, moved, stage_of
-from vid2phys.risp.pixels.align_errors import AlignErrors, difference, fit
-from vid2phys.risp.pixels.backdrop import backdrop
-from vid2phys.risp.pixels.photometric import branch_evidence
-from vid2phys.risp.tracking.branch import relabelled
-from vid2phys.risp.tracking.geometry import pose_modes, project_points
-from vid2phys.rotations import matrix_from_rotvec
-from vid2phys.solvers.refine import refined
+from vid2phys.tracking.cues.background_image import backdrop
+from vid2phys.tracking.cues.photometric import Alignment, Stage, align, moved, stage_of
+from vid2phys.tracking.hypotheses import relabelled
+from vid2phys.tracking.photometric_evidence import branch_evidence
+from vid2phys.tracking.photometric_refinement import refined
+from vid2phys.tracking.uncertainty.alignment_errors import AlignErrors, difference, fit
 from vid2phys.types import Clip, Mesh, Observation
 
 QUARTERS = np.stack([matrix_from_rotvec(np.array([0.0, 0.0, g * np.pi / 2])) for g in range(4)])
@@ -195,7 +195,7 @@ def test_a_large_body_aligns_in_a_smaller_picture() -> None:
 def test_between_aligned_frames_readings_are_only_as_sure_as_errors_are_correlated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vid2phys.solvers.refine._MOST_FRAMES", 5)
+    monkeypatch.setattr("vid2phys.tracking.photometric_refinement._MOST_FRAMES", 5)
     mesh, count = cross_mesh(0.06), 17
     scene = make_scene(wander(count))
     clip = photographed(mesh, scene.rotation, scene.translation)

@@ -8,8 +8,8 @@ import pytest
 from tests.flight import Flight
 from tests.synthetic import mocap_of, noisy_result, short_flight
 from vid2phys.errors import InputError
+from vid2phys.geometry import angle_between
 from vid2phys.report.alignment import apply, find_time_offset, fit_transforms, interpolate, rotation_variety_deg
-from vid2phys.rotations import angle_between
 from vid2phys.types import PoseLog
 
 MARKER = np.array([0.3, -0.2, 1.0, 0.02, -0.03, 0.05])

@@ -49,7 +49,7 @@ def test_all_names_are_there_and_the_package_starts_light() -> None:
 
 
 def test_identify_has_the_options_of_the_task() -> None:
-    from vid2phys.tasks.identify import identify
+    from vid2phys.commands.identify import identify
 
     given, own = inspect.signature(vid2phys.identify), inspect.signature(identify)
     assert list(given.parameters) == list(own.parameters)

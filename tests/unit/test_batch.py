@@ -17,11 +17,11 @@ import pytest
 
 from tests.synthetic import noisy_result, save_run, short_flight
 from tests.unit.test_given_points import write_sample_keypoints
+from vid2phys.commands import batch_workers
+from vid2phys.commands.batch import batch, read_jobs
+from vid2phys.commands.config import read_config
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.run import load_observation
-from vid2phys.tasks import batch_workers
-from vid2phys.tasks.batch import batch, read_jobs
-from vid2phys.tasks.config import read_config
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "quadrotor"

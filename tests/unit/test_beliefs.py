@@ -9,11 +9,11 @@ import pytest
 
 from tests.flight import fly, watch
 from tests.recovery.test_smoothing import start
+from vid2phys.commands.priors import Beliefs
 from vid2phys.engine.systems import get
 from vid2phys.errors import UsageError
 from vid2phys.solvers import arrow, intervals, shooting, smoothing
 from vid2phys.solvers.problem import Problem
-from vid2phys.tasks.beliefs import Beliefs
 
 FITTED = get("quadrotor").parameters().with_values({"mass": 0.5}).with_free(("mass", "drag"))
 
@@ -107,7 +107,7 @@ def test_what_is_not_determined_is_named_along_as_few_parameters_as_can_be() -> 
 
 @pytest.mark.parametrize("option", [{"given": {"scale": 2.0}}, {"fit": ("scale",)}])
 def test_a_body_of_the_system_has_its_own_size(option: dict[str, Any]) -> None:
-    from vid2phys.tasks.fit_posed import known_of_posed
+    from vid2phys.commands.fit_articulated import known_of_posed
 
     asked: dict[str, Any] = {"given": {}, "fit": (), "beliefs": Beliefs(), **option}
     with pytest.raises(UsageError, match="the scale of 'hand'"):

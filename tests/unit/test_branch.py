@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.painted import POINTS, ROTATIONS
+from vid2phys.engine.pnp import Pose, known_pose
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.virtual_camera import bearings_to_view, make_view
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape.groups import composition, octahedral
-from vid2phys.risp.tracking.branch import Branches, front_evidence, join
-from vid2phys.risp.tracking.geometry import project_points
-from vid2phys.risp.tracking.pose import Pose, known_pose
-from vid2phys.risp.tracking.view import bearings_to_view, make_view
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.tracking.hypotheses import Branches, front_evidence, join
 from vid2phys.types import Array, Camera
 
 CAMERA = Camera(np.array([[900.0, 0.0, 320.0], [0.0, 900.0, 240.0], [0.0, 0.0, 1.0]]), 640, 480)

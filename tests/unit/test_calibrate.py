@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.calibration.calibrate import branch_right_share, evidence_divisor, sighting_threshold
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render
 from vid2phys.risp.renders.heldout import make_clip
+from vid2phys.tracking.uncertainty.calibrate import branch_right_share, evidence_divisor, sighting_threshold
 from vid2phys.types import Array
 
 RADIUS_M = 0.1

@@ -11,15 +11,15 @@ import pytest
 
 from tests.board_scene import facing, photograph, round_about
 from vid2phys import cli
-from vid2phys.calibration.target import parse_target
+from vid2phys.camera_calibration.target import parse_target
+from vid2phys.commands.calibrate import Calibration, calibrate
+from vid2phys.commands.show_calibration import print_calibration
 from vid2phys.engine.observe import project
 from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import invert_transform, make_transform
 from vid2phys.io.camera import load_camera
 from vid2phys.io.points import load_markers, load_points
 from vid2phys.io.video import VideoWriter
-from vid2phys.rotations import invert_transform, make_transform
-from vid2phys.tasks.calibrate import Calibration, calibrate
-from vid2phys.tasks.show_calibration import print_calibration
 from vid2phys.types import Camera
 
 BOARD = parse_target("charuco:7x5:30mm:22mm:4x4_50")

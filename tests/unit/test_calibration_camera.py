@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from tests.board_scene import facing, photograph, round_about
-from vid2phys.calibration.bundle import Bundle
-from vid2phys.calibration.detect import View
-from vid2phys.calibration.intrinsics import MODELS, calibrate_views
-from vid2phys.calibration.pose import Places, places_of_markers, places_of_target, solve_pose
-from vid2phys.calibration.quality import judge, require_good
-from vid2phys.calibration.target import Target, parse_target
-from vid2phys.calibration.views import choose_views, coverage
+from vid2phys.camera_calibration.bundle import Bundle
+from vid2phys.camera_calibration.detect import View
+from vid2phys.camera_calibration.intrinsics import MODELS, calibrate_views
+from vid2phys.camera_calibration.pose import Places, places_of_markers, places_of_target, solve_pose
+from vid2phys.camera_calibration.quality import judge, require_good
+from vid2phys.camera_calibration.target import Target, parse_target
+from vid2phys.camera_calibration.views import choose_views, coverage
 from vid2phys.engine.observe import project
 from vid2phys.errors import InputError, UsageError
-from vid2phys.rotations import invert_transform, look_at, make_transform, matrix_from_rotvec
+from vid2phys.geometry import invert_transform, look_at, make_transform, matrix_from_rotvec
 from vid2phys.types import Camera
 
 SIZE = (640, 480)

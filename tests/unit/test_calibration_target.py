@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.board_scene import facing, photograph
-from vid2phys.calibration.detect import detect, detect_markers, layout
-from vid2phys.calibration.page import PAGES_MM, lay_out, write_pdf
-from vid2phys.calibration.refine import refine
-from vid2phys.calibration.target import Target, dictionary_names, parse_target
+from vid2phys.camera_calibration.detect import detect, detect_markers, layout
+from vid2phys.camera_calibration.page import PAGES_MM, lay_out, write_pdf
+from vid2phys.camera_calibration.refine import refine
+from vid2phys.camera_calibration.target import Target, dictionary_names, parse_target
 from vid2phys.engine.observe import project
 from vid2phys.errors import UsageError
 from vid2phys.types import Camera

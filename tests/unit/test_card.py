@@ -11,18 +11,18 @@ import pytest
 import torch
 
 from tests.unit.risp_synthetic import square_body, write_renders
+from vid2phys.commands.card import make_card, read_score
+from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.mesh import geometry_signature
 from vid2phys.report import card as report
 from vid2phys.report.card import CARD, USUAL, WORST
-from vid2phys.risp.calibration.judge import Judged, Subject, judge
-from vid2phys.risp.looks.develop import develop
-from vid2phys.risp.looks.randomisation import Randomisation
+from vid2phys.risp.appearance.develop import develop
+from vid2phys.risp.appearance.randomisation import Randomisation
 from vid2phys.risp.networks.model import Model, Reading, Shape
 from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.rotations import matrix_from_rotvec
-from vid2phys.tasks.card import make_card, read_score
-from vid2phys.tasks.training_progress import TrainingProgress
+from vid2phys.tracking.uncertainty.single_images import Judged, Subject, judge
 from vid2phys.types import Mesh
 
 SIZE = {"width": 8, "features": 16, "depth": 2}
@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_pictures_but_for_what_is_left_out(renders:
 
 
 def test_contrast_and_what_the_body_hides(renders: RenderSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vid2phys.risp.calibration import judge as module
+    from vid2phys.tracking.uncertainty import single_images as module
 
     def flat(render: Any, points: Any, rng: Any, **options: Any) -> Any:
         shown = develop(render, points, rng, **options)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vid2phys.risp.calibration.clock import TURN_RATE_RAD_S, error_clock
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.error_clock import TURN_RATE_RAD_S, error_clock
+from vid2phys.geometry import matrix_from_rotvec
 
 TIMES = np.arange(90) / 30.0
 

@@ -10,16 +10,16 @@ import pytest
 
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.contour import fit_contour
-from vid2phys.risp.pixels.creases import Solid, crease_lines
-from vid2phys.risp.pixels.edge_likelihood import alike, line_likelihood
-from vid2phys.risp.pixels.edge_lines import linear_light
-from vid2phys.risp.pixels.edge_steps import descend, normal_equations, slopes
-from vid2phys.risp.pixels.outline import Outline, outline_of
-from vid2phys.risp.pixels.silhouette import draw, draw_nearness
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.tracking.cues.contour import fit_contour
+from vid2phys.tracking.cues.creases import Solid, crease_lines
+from vid2phys.tracking.cues.edge_likelihood import alike, line_likelihood
+from vid2phys.tracking.cues.edge_lines import linear_light
+from vid2phys.tracking.cues.edge_steps import descend, normal_equations, slopes
+from vid2phys.tracking.cues.occluding_contour import Outline, outline_of
+from vid2phys.tracking.cues.photometric import moved
+from vid2phys.tracking.cues.silhouette import draw, draw_nearness
+from vid2phys.tracking.uncertainty.alignment_errors import difference
 from vid2phys.types import Array, Camera, Mesh
 
 CAMERA = Camera(np.array([[600.0, 0.0, 297.3], [0.0, 610.0, 251.6], [0.0, 0.0, 1.0]]), 640, 480)

@@ -162,8 +162,8 @@ def outline(pixels: np.ndarray) -> tuple[float, np.ndarray]:
 def test_tangents_are_the_derivative_of_the_radiance(folder: Path) -> None:
     """Against central differences in each psi, with a common seed."""
     from vid2phys.engine.render.mitsuba import Renderer
-    from vid2phys.risp.looks.materials import mesh_parts
-    from vid2phys.risp.looks.randomize import appearance, directions, sample_look
+    from vid2phys.risp.appearance.materials import mesh_parts
+    from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
     from vid2phys.risp.renders.viewpoints import sample_single
 
     renderer, parts = Renderer(MESH, 32, 16), mesh_parts(MESH)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.posed.edge_errors import Misread, of_frames, swing_scale
+from vid2phys.error_model import Calibration
+from vid2phys.tracking.uncertainty.articulated_contour_errors import Misread, of_frames, swing_scale
 
 FRAMES, SIZE, TAU_S = 16, 3, 0.2
 TIMES_S = np.arange(FRAMES) / 30.0

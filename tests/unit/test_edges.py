@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.edges import FAR_PX, Edges, outline
 from tests.painted_mesh import plain_cube
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.rotations import make_transform, matrix_from_rotvec
+from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.types import Camera
 
 CAMERA = Camera(np.array([[400.0, 0.0, 160.0], [0.0, 400.0, 120.0], [0.0, 0.0, 1.0]]), 320, 240)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine import systems
 from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.kernels.articulation import FRICTION_RATE
@@ -129,7 +129,7 @@ def test_a_free_base_moves_as_in_mujoco(text: str) -> None:
     system = Articulated(parse_robot(text, Path("robot.xml"), free_base=True))
     count = len(system.action_names)
     rng = np.random.default_rng(4)
-    quat = rotations.quat_normalize(rng.normal(size=4))
+    quat = geometry.quat_normalize(rng.normal(size=4))
     position, velocity = np.concatenate([[0.5, -3.0, 1.0], quat, rng.normal(size=count)]), rng.normal(size=6 + count)
     torques = smooth_torques(100, np.full(count, 0.3), 5)
     model = mujoco_model(text, free=True)
@@ -232,7 +232,7 @@ def mechanical_energy(system: Articulated, states: Array, parameters: Array) -> 
         if robot.free_base:
             v, w = states[:, -6 - count : -3 - count], states[:, -3 - count : -count]
             s[:, :3] += sign * h * v
-            s[:, 3:7] = rotations.quat_multiply(states[:, 3:7], rotations.quat_from_rotvec(sign * h * w))
+            s[:, 3:7] = geometry.quat_multiply(states[:, 3:7], geometry.quat_from_rotvec(sign * h * w))
     frames = [system.frames(s) for s in moved]
     places = [p + np.einsum("tlij,lj->tli", r, robot.coms) for r, p in frames]
     velocity = (places[0] - places[1]) / (2 * h)

@@ -11,7 +11,7 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems._shell import bend
 from vid2phys.engine.systems.cloth import Cloth, sheet
 from vid2phys.errors import InputError, UsageError
-from vid2phys.rotations import matrix_from_quat, quat_from_rotvec
+from vid2phys.geometry import matrix_from_quat, quat_from_rotvec
 from vid2phys.types import Array
 
 STILL = {"damping": 0.0, "bending_damping": 0.0, "drag": 0.0, "lift": 0.0, "gravity": 0.0}

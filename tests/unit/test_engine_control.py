@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
@@ -29,10 +29,10 @@ def feasible_flight(parameters: Array, times_s: Array) -> Array:
         z = force / np.linalg.norm(force, axis=-1, keepdims=True)
         y = np.cross(z, np.stack([np.cos(0.5 * t), np.sin(0.5 * t), 0 * t], axis=-1))
         y /= np.linalg.norm(y, axis=-1, keepdims=True)
-        return rotations.quat_from_matrix(np.stack([np.cross(y, z), y, z], axis=-1))
+        return geometry.quat_from_matrix(np.stack([np.cross(y, z), y, z], axis=-1))
 
-    turn = rotations.quat_multiply(rotations.quat_conjugate(quat(times_s - 1e-3)), quat(times_s + 1e-3))
-    omega = rotations.rotvec_from_quat(turn) / 2e-3
+    turn = geometry.quat_multiply(geometry.quat_conjugate(quat(times_s - 1e-3)), quat(times_s + 1e-3))
+    omega = geometry.rotvec_from_quat(turn) / 2e-3
     return np.concatenate([position(times_s), quat(times_s), velocity(times_s), omega], axis=-1)
 
 

@@ -11,7 +11,7 @@ import torch
 import trimesh
 from scipy.spatial.transform import Rotation
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.constants import RISP_CUBE
 from vid2phys.engine.rollout import linearize, rollout, simulate
 from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere
@@ -31,7 +31,7 @@ def values_of(system: RigidContact, **values: float) -> Array:
 
 def body(position: object, turn: object = (0, 0, 0), velocity: object = (0, 0, 0), spin: object = (0, 0, 0)) -> Array:
     """The state of one body; `turn` is a rotation vector."""
-    quaternion = rotations.quat_from_rotvec(np.asarray(turn, dtype=float))
+    quaternion = geometry.quat_from_rotvec(np.asarray(turn, dtype=float))
     return np.concatenate([np.asarray(part, dtype=float) for part in (position, quaternion, velocity, spin)])
 
 
@@ -190,7 +190,7 @@ def test_mesh_of_a_cube_moves_as_the_box() -> None:
 
 def test_a_mesh_off_its_centre_and_turned_moves_as_the_box() -> None:
     """A flat box somewhere, askew: its own coordinates are filmed, whatever its centre and axes are."""
-    half, turn, offset = np.array([0.03, 0.02, 0.01]), rotations.matrix_from_rotvec([0.4, -0.3, 0.2]), [0.3, 0.1, -0.2]
+    half, turn, offset = np.array([0.03, 0.02, 0.01]), geometry.matrix_from_rotvec([0.4, -0.3, 0.2]), [0.3, 0.1, -0.2]
     solid = trimesh.creation.box(2.0 * half).subdivide().subdivide()
     corners = np.asarray(solid.vertices)
     mesh = Mesh(corners @ turn.T + offset, np.asarray(solid.faces), np.zeros(len(solid.faces), dtype=int))
@@ -274,7 +274,7 @@ def momenta(states: Array, masses: Array, inertias: Array) -> tuple[Array, Array
     """Linear and angular momentum (about the origin) and kinetic energy of bodies, states [T, 13 a body]."""
     bodies = states.reshape(len(states), -1, 13)
     p, v, w = bodies[..., :3], bodies[..., 7:10], bodies[..., 10:]
-    spin = rotations.rotate(bodies[..., 3:7], inertias * w)
+    spin = geometry.rotate(bodies[..., 3:7], inertias * w)
     linear = (masses[:, None] * v).sum(axis=1)
     angular = (masses[:, None] * np.cross(p, v) + spin).sum(axis=1)
     energy = 0.5 * (masses * (v**2).sum(axis=-1)).sum(axis=1) + 0.5 * (inertias * w**2).sum(axis=(1, 2))
@@ -431,7 +431,7 @@ def tosses() -> list[Array]:
     """States [T, 13] of each toss in our layout, the recorder's being quaternion, position, angular rate, velocity."""
     data = np.load(TOSSES)
     rows = data["state"]
-    quats = rotations.quat_normalize(rows[:, :4])
+    quats = geometry.quat_normalize(rows[:, :4])
     states = np.concatenate([rows[:, 4:7], quats, rows[:, 10:], rows[:, 7:10]], axis=1)
     return [states[data["toss_id"] == i] for i in np.unique(data["toss_id"])]
 
@@ -450,7 +450,7 @@ def test_recorded_flight() -> None:
     corners, frames = Box((0.5 * SIDE,) * 3).points, 12
     flights = []
     for toss in tosses():
-        lowest = (toss[:frames, None, :3] + rotations.rotate(toss[:frames, None, 3:7], corners))[..., 2].min()
+        lowest = (toss[:frames, None, :3] + geometry.rotate(toss[:frames, None, 3:7], corners))[..., 2].min()
         if lowest > 0.003:
             flights.append(toss[:frames])
     assert len(flights) > 200
@@ -458,13 +458,13 @@ def test_recorded_flight() -> None:
     values = values_of(system, **CUBE)
     recorded, rolled = np.array(flights), np.array(replayed(system, flights, values, 1))
     far = np.linalg.norm((rolled - recorded)[:, -1, :3], axis=1)
-    turned = np.rad2deg(rotations.angle_between(rolled[:, -1, 3:7], recorded[:, -1, 3:7]))
+    turned = np.rad2deg(geometry.angle_between(rolled[:, -1, 3:7], recorded[:, -1, 3:7]))
     assert np.median(far) < 2e-3
     assert np.median(turned) < 1.0
     # had the recorder's angular velocity been in the world, it would have turned elsewhere
-    recorded[..., 10:] = rotations.rotate(rotations.quat_conjugate(recorded[..., 3:7]), recorded[..., 10:])
+    recorded[..., 10:] = geometry.rotate(geometry.quat_conjugate(recorded[..., 3:7]), recorded[..., 10:])
     rolled = np.array(replayed(system, list(recorded), values, 1))
-    elsewhere = np.rad2deg(rotations.angle_between(rolled[:, -1, 3:7], recorded[:, -1, 3:7]))
+    elsewhere = np.rad2deg(geometry.angle_between(rolled[:, -1, 3:7], recorded[:, -1, 3:7]))
     assert np.median(elsewhere) > 10.0
 
 
@@ -476,7 +476,7 @@ def replay_errors(recorded: list[Array], **contact: float) -> tuple[Array, Array
     ends = np.array([states[-1] for states in replayed(system, recorded, values, substeps)])
     truth = np.array([toss[-1] for toss in recorded])
     distance = np.linalg.norm(ends[:, :3] - truth[:, :3], axis=1)
-    return distance, np.rad2deg(rotations.angle_between(ends[:, 3:7], truth[:, 3:7]))
+    return distance, np.rad2deg(geometry.angle_between(ends[:, 3:7], truth[:, 3:7]))
 
 
 @needs_tosses

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.oracles.neo_hookean import Tets
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.rollout import linearize, rollout, simulate
 from vid2phys.engine.systems._tets_compiled import TetIntervals
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -48,7 +48,7 @@ def test_no_force_at_rest_however_moved() -> None:
     rng = np.random.default_rng(0)
     scale = 1e5 * 0.1**2  # E times an area: what forces would be
     for _ in range(5):
-        turn = rotations.matrix_from_quat(rotations.quat_from_rotvec(rng.normal(0.0, 2.0, 3)))
+        turn = geometry.matrix_from_quat(geometry.quat_from_rotvec(rng.normal(0.0, 2.0, 3)))
         spin = rng.normal(0.0, 3.0, 3)
         x = body.rest_m @ turn.T + rng.normal(0.0, 1.0, 3)
         v = np.cross(spin, x) + rng.normal(0.0, 1.0, 3)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.calibration.fit_errors import Residuals, fit, normalised
-from vid2phys.risp.tracking.geometry import pose_modes
-from vid2phys.rotations import matrix_from_quat, quat_normalize
+from vid2phys.engine.pose_geometry import pose_modes
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import matrix_from_quat, quat_normalize
+from vid2phys.tracking.uncertainty.fit_errors import Residuals, fit, normalised
 
 TRUTH = Calibration(
     point_scale=0.8,

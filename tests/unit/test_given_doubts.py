@@ -9,14 +9,14 @@ import pytest
 
 from tests.flight import POINTS, Flight, fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
+from vid2phys.commands.external_doubts import Points, doubts, doubts_of_motion
+from vid2phys.commands.external_keypoints import given_track
 from vid2phys.errors import InputError
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.points import save_body_points
 from vid2phys.io.video import read_clip
 from vid2phys.notes import Severity, is_doubtful, severity_of
-from vid2phys.tasks.given_doubts import Points, doubts, doubts_of_motion
-from vid2phys.tasks.given_points import given_track
 from vid2phys.types import Array, Camera, Observation
 
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"

@@ -10,10 +10,10 @@ import pytest
 
 from tests.flight import POINTS, Flight, camera_poses, fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
+from vid2phys.commands.external_keypoints import given_track
 from vid2phys.io.points import save_body_points
 from vid2phys.solvers import initial, smoothing
 from vid2phys.solvers.problem import Problem
-from vid2phys.tasks.given_points import given_track
 from vid2phys.types import Array, Observation
 
 FOCAL_PX = 610.0

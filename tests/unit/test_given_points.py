@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from tests.flight import POINTS, Flight, fly
+from vid2phys.commands.external_keypoints import check_given, given_track, to_keypoints
+from vid2phys.commands.identify import identify
 from vid2phys.engine.observe import bearings_to_pixels, observe
 from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_quat, quat_from_matrix
 from vid2phys.io.camera import load_camera
 from vid2phys.io.keypoints import Keypoints, load_keypoints, save_keypoints
 from vid2phys.io.mocap import load_mocap
@@ -21,9 +24,6 @@ from vid2phys.io.selection import chosen
 from vid2phys.io.video import VideoWriter
 from vid2phys.notes import Severity, severity_of
 from vid2phys.report.alignment import Alignment, apply
-from vid2phys.rotations import angle_between, invert_transform, make_transform, matrix_from_quat, quat_from_matrix
-from vid2phys.tasks.given_points import check_given, given_track, to_keypoints
-from vid2phys.tasks.identify import identify
 from vid2phys.types import Array, Camera, Clip, Mesh
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vid2phys.reproduce import gradsim_table1, reproduce
-from vid2phys.reproduce.gradsim import learning
-from vid2phys.reproduce.gradsim.convlstm import ConvLSTM
-from vid2phys.reproduce.gradsim.efficientnet import EfficientNetOverFrames, trunk
-from vid2phys.reproduce.gradsim.filmed import Filmed
-from vid2phys.reproduce.gradsim.learning import Clips, Recipe, learnt, train_epoch
-from vid2phys.reproduce.gradsim.pushed import name_of, pushed
-from vid2phys.reproduce.gradsim.reinforce import by_score, mean_loss, tumbled
-from vid2phys.reproduce.table import Setting
-from vid2phys.risp.networks.threads import one_thread
-from vid2phys.tasks.training_progress import TrainingProgress
+from experiments import gradsim_table1, reproduce
+from experiments.gradsim import learning
+from experiments.gradsim.convlstm import ConvLSTM
+from experiments.gradsim.efficientnet import EfficientNetOverFrames, trunk
+from experiments.gradsim.filmed import Filmed
+from experiments.gradsim.learning import Clips, Recipe, learnt, train_epoch
+from experiments.gradsim.pushed import name_of, pushed
+from experiments.gradsim.reinforce import by_score, mean_loss, tumbled
+from experiments.table import Setting
+from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.engine.parallel import one_thread
 
 FRAMES = 3
 

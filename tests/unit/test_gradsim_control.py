@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.gradsim import goals
+from experiments.gradsim import reach as reaching
+from experiments.gradsim.controller import SineNetwork
+from experiments.gradsim.goals import Control, enlarged
+from experiments.gradsim.reach import Task, descended, reach, steps_to_goal
+from experiments.gradsim_cloth import task as cloth_task
+from experiments.gradsim_walker import Gait
+from experiments.gradsim_walker import task as walker_task
+from experiments.table import Setting
+from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.systems.walker import Walker
 from vid2phys.errors import InputError, UsageError
-from vid2phys.reproduce.gradsim import goals
-from vid2phys.reproduce.gradsim import reach as reaching
-from vid2phys.reproduce.gradsim.controller import SineNetwork
-from vid2phys.reproduce.gradsim.goals import Control, enlarged
-from vid2phys.reproduce.gradsim.reach import Task, descended, reach, steps_to_goal
-from vid2phys.reproduce.gradsim_cloth import task as cloth_task
-from vid2phys.reproduce.gradsim_walker import Gait
-from vid2phys.reproduce.gradsim_walker import task as walker_task
-from vid2phys.reproduce.table import Setting
-from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Array
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from vid2phys.reproduce import gradsim_pendulum
-from vid2phys.reproduce.gradsim.discs import discs
-from vid2phys.reproduce.gradsim.reach import descended
-from vid2phys.reproduce.gradsim_pendulum import descended as swung
-from vid2phys.reproduce.gradsim_pendulum import fitted, guessed, swing
-from vid2phys.reproduce.gradsim_smoke import Plume, eddies, plume
+from experiments import gradsim_pendulum
+from experiments.gradsim.discs import discs
+from experiments.gradsim.reach import descended
+from experiments.gradsim_pendulum import descended as swung
+from experiments.gradsim_pendulum import fitted, guessed, swing
+from experiments.gradsim_smoke import Plume, eddies, plume
 
 BODIES = ("pendulum", "double_pendulum")
 

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 import torch
 
+from experiments import footage, gradsim_table4_models, reproduce
+from experiments.footage import Footage
+from experiments.gradsim import photographed as photographs
+from experiments.gradsim.filmed import Filmed, by_newton
+from experiments.gradsim.mixed import DENSITIES, KINDS, SHAPES, filled, kind_of, thrown
+from experiments.gradsim.newton import noisy
+from experiments.gradsim.photographed import photographed
+from experiments.gradsim.shapes import shape
+from experiments.gradsim_table4_models import MODELS, TEST, Model, believing
+from experiments.test_renderer import FLOOR
 from vid2phys.engine.render.differentiable import closed, draw, normals_of
 from vid2phys.engine.systems.rigid_contact import RigidContact
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import check_tets, tet_volumes
+from vid2phys.geometry import invert_transform
 from vid2phys.io.mesh import mass_properties
-from vid2phys.reproduce import footage, gradsim_table4_models, reproduce
-from vid2phys.reproduce.footage import Footage
-from vid2phys.reproduce.gradsim import photographed as photographs
-from vid2phys.reproduce.gradsim.filmed import Filmed, by_newton
-from vid2phys.reproduce.gradsim.mixed import DENSITIES, KINDS, SHAPES, filled, kind_of, thrown
-from vid2phys.reproduce.gradsim.newton import noisy
-from vid2phys.reproduce.gradsim.photographed import photographed
-from vid2phys.reproduce.gradsim.shapes import shape
-from vid2phys.reproduce.gradsim_table4_models import MODELS, TEST, Model, believing
-from vid2phys.reproduce.unseen import FLOOR
-from vid2phys.rotations import invert_transform
 from vid2phys.solvers.scene import encoded
 from vid2phys.types import Array
 

@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from experiments import reproduce
+from experiments.gradsim.descent import descend
+from experiments.gradsim.pixels import Actor, Shot, Stage, Target, looking_at
+from experiments.gradsim.result_cache import Cell, filled, missing_note
+from experiments.gradsim.shapes import NAMES, RADIUS_M, shape
+from experiments.table import Setting
+from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.points import world_points
 from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw
 from vid2phys.engine.render.paint import interpolated, solid, textured
@@ -17,13 +24,6 @@ from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sph
 from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.texture import surface_colors
-from vid2phys.reproduce import reproduce
-from vid2phys.reproduce.gradsim.cells import Cell, filled, missing_note
-from vid2phys.reproduce.gradsim.descent import descend
-from vid2phys.reproduce.gradsim.pixels import Actor, Shot, Stage, Target, looking_at
-from vid2phys.reproduce.gradsim.shapes import NAMES, RADIUS_M, shape
-from vid2phys.reproduce.table import Setting
-from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Mesh, Texture
 
 SIZE = (40, 32)

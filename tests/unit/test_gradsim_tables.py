@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
+from experiments import available, gradsim_table1, gradsim_table2, reproduce
+from experiments.gradsim.filmed import by_states, in_parts
+from experiments.gradsim.pushed import DENSITIES, mass_of, name_of, pushed, volume_of
+from experiments.gradsim.result_cache import rng_of
+from experiments.gradsim.sliding import RANGES, sliding
+from experiments.gradsim.smoothing import roughness
+from experiments.gradsim.soft import SPREAD, cloth, varying
+from experiments.gradsim_landscapes import described
+from experiments.table import Setting
+from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.errors import UsageError
-from vid2phys.reproduce import available, gradsim_table1, gradsim_table2, reproduce
-from vid2phys.reproduce.gradsim.cells import rng_of
-from vid2phys.reproduce.gradsim.filmed import by_states, in_parts
-from vid2phys.reproduce.gradsim.pushed import DENSITIES, mass_of, name_of, pushed, volume_of
-from vid2phys.reproduce.gradsim.sliding import RANGES, sliding
-from vid2phys.reproduce.gradsim.smoothing import roughness
-from vid2phys.reproduce.gradsim.soft import SPREAD, cloth, varying
-from vid2phys.reproduce.gradsim_landscapes import described
-from vid2phys.reproduce.table import Setting
-from vid2phys.tasks.training_progress import TrainingProgress
 
 
 def test_experiments_are_found_by_their_files() -> None:

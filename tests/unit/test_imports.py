@@ -10,27 +10,23 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
-BASE = {"types", "errors", "notes", "rotations", "indices", "memory", "plugins", "cluster"}
+BASE = {
+    *("types", "errors", "notes", "geometry", "indices", "memory", "plugins", "cluster"),
+    *("error_model", "error_clock"),
+}
 MAY_IMPORT = {
-    "types": set(),
-    "errors": set(),
-    "notes": set(),
-    "rotations": set(),
-    "indices": set(),
-    "memory": set(),
-    "plugins": {"errors"},
-    "cluster": {"errors"},
+    **{name: {"types", "errors", "geometry"} for name in BASE},
     "io": BASE,
     "engine": BASE | {"io"},
     "risp": BASE | {"io", "engine"},
+    "tracking": BASE | {"io", "engine", "risp"},
     "solvers": BASE | {"engine", "risp"},
-    "report": BASE | {"io", "engine", "risp"},
-    "calibration": BASE | {"io", "engine"},
-    "tasks": BASE | {"io", "engine", "risp", "solvers", "report", "calibration"},
-    "reproduce": BASE | {"io", "engine", "risp", "solvers", "report", "tasks"},
-    "cli": {"errors", "tasks", "reproduce"},
+    "report": BASE | {"io", "engine", "risp", "tracking"},
+    "camera_calibration": BASE | {"io", "engine"},
+    "commands": BASE | {"io", "engine", "risp", "tracking", "solvers", "report", "camera_calibration"},
+    "cli": {"errors", "commands"},
     "__main__": {"cli"},
-    "api": BASE | {"io", "engine", "report", "tasks"},
+    "api": BASE | {"io", "engine", "report", "commands"},
     "__init__": {"api", "errors"},
 }
 HEAVY = ("torch", "warp", "mitsuba", "drjit", "cv2", "trimesh", "av", "matplotlib", "scipy", "numpy", "yaml", "jinja2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vid2phys.rotations import angle_between, quat_from_rotvec
+from vid2phys.geometry import angle_between, quat_from_rotvec
 from vid2phys.solvers.initial import bridged
 
 

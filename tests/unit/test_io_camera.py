@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import invert_transform, make_transform, matrix_from_rotvec
 from vid2phys.io.camera import formats, load_camera, require_pose, require_resolution, save_camera
-from vid2phys.rotations import invert_transform, make_transform, matrix_from_rotvec
 from vid2phys.types import Camera, Clip
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

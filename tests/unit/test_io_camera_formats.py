@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from vid2phys.commands.fit_parameters import listen
 from vid2phys.engine.observe import project
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.camera import format_of, load_camera
-from vid2phys.tasks.known_values import listen
 from vid2phys.types import Camera
 
 R = Rotation.from_rotvec([0.3, -1.2, 0.7])  # camera to world, OpenCV axes

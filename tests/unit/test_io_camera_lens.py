@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
+from vid2phys.commands.fit_parameters import listen
 from vid2phys.engine.observe import project
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.camera import describe, load_camera, parse_size
 from vid2phys.notes import Severity, severity_of
-from vid2phys.tasks.known_values import listen
 from vid2phys.types import Camera
 
 CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import matrix_from_quat, rotate
 from vid2phys.io.mocap import formats, load_mocap
-from vid2phys.rotations import matrix_from_quat, rotate
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 EXPORTS = SHARED / "data" / "mocap_exports"

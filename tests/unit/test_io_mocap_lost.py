@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vid2phys.geometry import quat_from_rotvec
 from vid2phys.io.mocap import load_mocap
-from vid2phys.rotations import quat_from_rotvec
 from vid2phys.types import Array, PoseLog
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

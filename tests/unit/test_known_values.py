@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vid2phys.commands.fit_parameters import INERTIA, known_values, read_parameters
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
-from vid2phys.tasks.known_values import INERTIA, known_values, read_parameters
 from vid2phys.types import Actions
 
 SYSTEM = get("quadrotor")

@@ -9,15 +9,15 @@ import pytest
 
 from tests.painted_mesh import painted_cube, plain_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, GROUP, PLACE, cast
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.pixels.lone import Lone, settled_alone
-from vid2phys.risp.pixels.paint import Paint
-from vid2phys.risp.tracking.follow import FrameStore
-from vid2phys.risp.tracking.geometry import project_points
-from vid2phys.risp.tracking.tracked import Track
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.tracking.cues.photometric import moved
+from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.single_image import Lone, settled_alone
+from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
 PAINT = Paint.of(painted_cube(BLOCKS), GROUP, np.zeros(3))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from vid2phys.geometry import quat_from_matrix, quat_from_rotvec, quat_multiply, rotate
 from vid2phys.report.metrics import Turns, summarize
 from vid2phys.risp.shape.groups import octahedral
-from vid2phys.rotations import quat_from_matrix, quat_from_rotvec, quat_multiply, rotate
 from vid2phys.types import Array, PoseLog
 
 RNG = np.random.default_rng(0)

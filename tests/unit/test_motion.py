@@ -9,12 +9,12 @@ import pytest
 
 from tests.painted import CAMERA, POINTS, RADIUS_M, PaintedModel, Scene, make_scene, paint
 from vid2phys.engine.observe import bearings_to_pixels
+from vid2phys.error_model import Calibration
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.tracking.follow import FrameStore
-from vid2phys.risp.tracking.motion import Background
-from vid2phys.risp.tracking.search import LastSeen, Watch
-from vid2phys.risp.tracking.track import track
+from vid2phys.tracking.background import Background
+from vid2phys.tracking.detectors.search import LastSeen, Watch
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.tracker import track
 from vid2phys.types import Array, Clip
 
 CALIBRATION = Calibration(point_scale=0.3, point_floor_px=0.4, min_quality=0.2)
@@ -104,7 +104,7 @@ def test_a_thing_that_stood_there_already_is_not_the_object_found_again() -> Non
 
 def test_frames_that_do_not_fit_in_memory_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = make_scene(_path(30))
-    monkeypatch.setattr("vid2phys.risp.tracking.follow._IN_MEMORY_BYTES", 1e6)
+    monkeypatch.setattr("vid2phys.tracking.first_pass._IN_MEMORY_BYTES", 1e6)
     frames = FrameStore(scene.clip.frames, 640, 480)
     for index in (0, 29, 3, 25):
         np.testing.assert_array_equal(frames[index], next(scene.clip.frames.at([index])))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.unit.test_twins import CAMERA, PRIOR, SOLID, TRUTH, photograph
-from vid2phys.risp.pixels.contour import Contour
-from vid2phys.risp.pixels.neighbours import Neighbours
-from vid2phys.risp.pixels.twins import Reading
-from vid2phys.risp.tracking.pose import known_pose
-from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
+from vid2phys.engine.pnp import known_pose
+from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
+from vid2phys.tracking.ambiguous_poses import Reading
+from vid2phys.tracking.cues.contour import Contour
+from vid2phys.tracking.temporal_outliers import Neighbours
 from vid2phys.types import Array
 
 COUNT, STEP = 7, np.array([0.04, 0.06, -0.02])

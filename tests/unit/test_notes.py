@@ -12,10 +12,10 @@ import pytest
 
 from tests.flight import fly
 from tests.synthetic import noisy_result
+from vid2phys.commands.fit_parameters import listen
+from vid2phys.commands.identify import read_pictures, with_cameras
+from vid2phys.commands.show import print_result
 from vid2phys.notes import Note, Severity, doubt, is_doubtful, ordered, severity_of, warning
-from vid2phys.tasks.identify import read_pictures, with_cameras
-from vid2phys.tasks.known_values import listen
-from vid2phys.tasks.show import print_result
 from vid2phys.types import Camera
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.unit.test_contour import CAMERA, MESH, ROTATION, TRANSLATION, photograph
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.pixels.outlined import outlined
-from vid2phys.risp.tracking.geometry import covariance_in_modes, pose_modes, project_points
-from vid2phys.risp.tracking.pose import known_pose
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.engine.pnp import known_pose
+from vid2phys.engine.pose_geometry import covariance_in_modes, pose_modes, project_points
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.tracking.contour_refinement import outlined
+from vid2phys.tracking.cues.photometric import moved
 from vid2phys.types import Observation
 
 POINTS = MESH.vertices[::3]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.painted_mesh import CUBE_SIDE_M, painted_cube, plain_cube
-from vid2phys.risp.pixels.paint import Paint
+from vid2phys.engine.pnp import Pose, known_pose
+from vid2phys.engine.virtual_camera import make_view
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape.groups import octahedral
-from vid2phys.risp.tracking.pose import Pose, known_pose
-from vid2phys.risp.tracking.sight import Sightings
-from vid2phys.risp.tracking.view import make_view
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.detectors.network import Sightings
 from vid2phys.types import Array, Camera
 
 CAMERA = Camera(np.array([[420.0, 0.0, 101.0], [0.0, 400.0, 88.0], [0.0, 0.0, 1.0]]), 200, 180)

@@ -7,12 +7,12 @@ import pytest
 
 from tests.painted_mesh import painted_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.paint import Paint
-from vid2phys.risp.pixels.paint_fit import fit_paint, mirrored
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape.groups import octahedral
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.tracking.cues.photometric import moved
+from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
+from vid2phys.tracking.uncertainty.alignment_errors import difference
 
 PAINT = Paint.of(painted_cube(BLOCKS), octahedral(), np.zeros(3))
 WRONG = np.array([0.10, -0.08, 0.06, 0.008, -0.006, 0.03])

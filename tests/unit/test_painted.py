@@ -9,15 +9,15 @@ import numpy as np
 from tests.painted_mesh import painted_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import PAINT
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.pixels.painted import painted
-from vid2phys.risp.tracking.follow import FrameStore
-from vid2phys.risp.tracking.geometry import project_points
-from vid2phys.risp.tracking.track import corrected
-from vid2phys.risp.tracking.tracked import Track
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.tracking.cues.photometric import moved
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.texture_refinement import painted
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.tracker import corrected
 
 POINTS = np.array([[x, y, z] for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
 

@@ -10,12 +10,12 @@ import numpy as np
 from tests.unit.test_lone import LONE, START
 from tests.unit.test_paint import CAMERA, GROUP, PLACE
 from tests.unit.test_paint import cast as drawn
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.tracking.picture import painted_sighting
-from vid2phys.risp.tracking.pose import known_pose
-from vid2phys.risp.tracking.search import Watch
-from vid2phys.risp.tracking.sight import Sightings, direction_and_size
-from vid2phys.risp.tracking.view import make_view
+from vid2phys.engine.pnp import known_pose
+from vid2phys.engine.virtual_camera import make_view
+from vid2phys.tracking.cues.photometric import moved
+from vid2phys.tracking.detectors.network import Sightings, direction_and_size
+from vid2phys.tracking.detectors.search import Watch
+from vid2phys.tracking.detectors.texture import painted_sighting
 from vid2phys.types import Array, Camera
 
 RADIUS_M = 0.05 * np.sqrt(3.0)

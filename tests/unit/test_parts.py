@@ -7,9 +7,9 @@ import numpy as np
 import trimesh
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.risp.pixels.parts import part_nats
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape.groups import cyclic
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.tracking.cues.part_colors import part_nats
 from vid2phys.types import Array, Camera, Mesh
 
 CAMERA = Camera(np.array([[600.0, 0.0, 157.3], [0.0, 610.0, 121.6], [0.0, 0.0, 1.0]]), 320, 240)

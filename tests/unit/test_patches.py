@@ -8,10 +8,10 @@ import pytest
 from tests.painted_mesh import painted_cube, plain_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import WRONG
-from vid2phys.risp.pixels.align import moved
-from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.patches import Patches
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.tracking.cues.photometric import moved
+from vid2phys.tracking.cues.texture_patches import Patches
+from vid2phys.tracking.uncertainty.alignment_errors import difference
 
 PATCHES = Patches(painted_cube(BLOCKS))
 SEEDS = (3, 4, 6, 8, 9)

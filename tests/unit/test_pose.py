@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.tracking import pose
-from vid2phys.risp.tracking.geometry import pose_modes, project_points
-from vid2phys.risp.tracking.pose import Pose, solve_pose, solve_poses
-from vid2phys.rotations import matrix_from_quat, matrix_from_rotvec, quat_normalize
+from vid2phys.engine import pnp as pose
+from vid2phys.engine.pnp import Pose, solve_pose, solve_poses
+from vid2phys.engine.pose_geometry import pose_modes, project_points
+from vid2phys.geometry import matrix_from_quat, matrix_from_rotvec, quat_normalize
 from vid2phys.types import Array
 
 POINTS = np.random.default_rng(5).normal(size=(12, 3)) * np.array([0.04, 0.04, 0.012])  # flat, as a quadrotor is

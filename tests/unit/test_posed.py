@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.constants import RISP_HAND
+from vid2phys.engine.movable import modes as posed_modes
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.modes import Motions, PosedModes, find_motions
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import invert_transform
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.risp.networks.bodies import posed_kind
 from vid2phys.risp.networks.model import Reading
-from vid2phys.risp.posed import modes as posed_modes
-from vid2phys.risp.posed.bodies import posed_kind
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.fit import find_minima, fit_postures
-from vid2phys.risp.posed.joints import PosedJoints
-from vid2phys.risp.posed.modes import Motions, PosedModes, find_motions
-from vid2phys.risp.posed.sight import Window, look, posture_modes
-from vid2phys.risp.posed.track import _path, track_postures
-from vid2phys.risp.posed.views import sample_posed, sample_posed_sequence
-from vid2phys.rotations import invert_transform
+from vid2phys.risp.renders.articulated_viewpoints import sample_posed, sample_posed_sequence
+from vid2phys.tracking.articulated.detector import Window, look, posture_modes
+from vid2phys.tracking.articulated.kinematic_fit import find_minima, fit_postures
+from vid2phys.tracking.articulated.tracker import _path, track_postures
 from vid2phys.types import Array, Camera, Clip
 
 NOISE_PX = 0.5
@@ -296,7 +296,7 @@ def test_the_path_prefers_a_smooth_motion_to_a_jump(hand: PosedJoints) -> None:
 @pytest.mark.mitsuba
 @pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")
 def test_rendered_postures_lie_where_their_keypoints_are(hand: PosedJoints, tmp_path: Path) -> None:
-    from vid2phys.risp.looks.develop import project as place
+    from vid2phys.risp.appearance.develop import project as place
     from vid2phys.risp.renders.dataset import RenderSet, make_dataset
 
     make_dataset(

@@ -8,17 +8,17 @@ import cv2
 import numpy as np
 import pytest
 
+from vid2phys.engine.movable.body import PosedBody
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
+from vid2phys.geometry import invert_transform, look_at
+from vid2phys.risp.networks.bodies import body_of_model
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.edge_fit import fit_edges
-from vid2phys.risp.posed.bodies import body_of_model
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.edges import _Posed, fit_posture
-from vid2phys.risp.posed.fit import Postures
-from vid2phys.risp.posed.sight import Window
-from vid2phys.rotations import invert_transform, look_at
+from vid2phys.tracking.articulated.contour import _Posed, fit_posture
+from vid2phys.tracking.articulated.detector import Window
+from vid2phys.tracking.articulated.kinematic_fit import Postures
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.refine import fit_edges
 from vid2phys.types import Array, Camera
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
-from vid2phys.risp.posed.calibrate import first_calibration
-from vid2phys.risp.posed.outlined import Outlined, of_postures, outlined, smoothed
-from vid2phys.risp.posed.sight import PostureSightings, posture_modes
-from vid2phys.risp.posed.track import _observe
+from vid2phys.tracking.articulated.contour_refinement import Outlined, of_postures, outlined, smoothed
+from vid2phys.tracking.articulated.detector import PostureSightings, posture_modes
+from vid2phys.tracking.articulated.tracker import _observe
+from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array
 
 

@@ -15,11 +15,11 @@ import pytest
 from tests.unit.test_render_mitsuba import CORNERS
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.render.mitsuba import Renderer
-from vid2phys.risp.looks import camera_chain, develop
-from vid2phys.risp.looks.materials import MeshParts, mesh_parts
-from vid2phys.risp.looks.randomisation import Randomisation
-from vid2phys.risp.looks.randomize import PSI_NAMES, Look, appearance, directions, sample_look
-from vid2phys.rotations import make_transform, matrix_from_rotvec
+from vid2phys.geometry import make_transform, matrix_from_rotvec
+from vid2phys.risp.appearance import camera_chain, develop
+from vid2phys.risp.appearance.materials import MeshParts, mesh_parts
+from vid2phys.risp.appearance.randomisation import Randomisation
+from vid2phys.risp.appearance.randomize import PSI_NAMES, Look, appearance, directions, sample_look
 from vid2phys.types import Array, Mesh
 
 pytestmark = [

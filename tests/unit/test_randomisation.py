@@ -10,16 +10,16 @@ import pytest
 
 from tests.unit.risp_synthetic import dots, square_body, write_renders
 from vid2phys.errors import UsageError
-from vid2phys.risp.looks import codec
-from vid2phys.risp.looks import develop as development
-from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.looks.camera_chain import draw_exposure
-from vid2phys.risp.looks.develop import body_in_frame, develop
-from vid2phys.risp.looks.distractors import add_lookalikes
-from vid2phys.risp.looks.environments import mean_color, random_environment, uniform_like
-from vid2phys.risp.looks.occluders import _KINDS, MOST_HIDDEN, occlude
-from vid2phys.risp.looks.randomisation import ALL, Randomisation
-from vid2phys.risp.looks.shadows import cast_shadow
+from vid2phys.risp.appearance import codec
+from vid2phys.risp.appearance import develop as development
+from vid2phys.risp.appearance.backgrounds import make_bank
+from vid2phys.risp.appearance.camera_chain import draw_exposure
+from vid2phys.risp.appearance.develop import body_in_frame, develop
+from vid2phys.risp.appearance.distractors import add_lookalikes
+from vid2phys.risp.appearance.environments import mean_color, random_environment, uniform_like
+from vid2phys.risp.appearance.occluders import _KINDS, MOST_HIDDEN, occlude
+from vid2phys.risp.appearance.randomisation import ALL, Randomisation
+from vid2phys.risp.appearance.shadows import cast_shadow
 from vid2phys.risp.renders.scenes import develop_scene
 from vid2phys.risp.renders.stream import Key, PictureStream, Primal, StreamSettings
 from vid2phys.types import Array

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.systems import get
-from vid2phys.risp.looks import environments
-from vid2phys.risp.looks.materials import mesh_parts, random_surface
-from vid2phys.risp.looks.randomize import PSI_NAMES, appearance, directions, sample_look
+from vid2phys.risp.appearance import environments
+from vid2phys.risp.appearance.materials import mesh_parts, random_surface
+from vid2phys.risp.appearance.randomize import PSI_NAMES, appearance, directions, sample_look
 from vid2phys.risp.renders import viewpoints
 from vid2phys.types import Mesh
 
@@ -60,7 +60,7 @@ def test_environments_have_unit_mean(structured: bool) -> None:
 
 def test_lights_stand_still_in_the_world(mesh: Mesh) -> None:
     """Seen from a body that turned and moved, lights are where the world has them."""
-    from vid2phys.rotations import matrix_from_rotvec
+    from vid2phys.geometry import matrix_from_rotvec
 
     look = sample_look(np.random.default_rng(4), mesh_parts(mesh))
     start = appearance(look, np.eye(3), np.zeros(3), RADIUS_M)

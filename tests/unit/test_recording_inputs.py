@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys import rotations
+from vid2phys import geometry
+from vid2phys.commands.recording_inputs import read_recording
 from vid2phys.engine import systems
 from vid2phys.errors import InputError, UsageError
-from vid2phys.tasks.recording_inputs import read_recording
 from vid2phys.types import Array
 
 DEGREES = 180.0 / np.pi
@@ -29,9 +29,9 @@ def table(folder: Path, columns: dict[str, Array], times_s: Array = T) -> Path:
 def tumbling(frame: str = "body", scale: float = 1.0) -> dict[str, Array]:
     """A turn about a fixed axis after a first orientation, with the angular velocity in these axes."""
     axis, rate = np.array([0.48, 0.6, 0.64]), 3.0
-    first = rotations.quat_from_rotvec(np.array([1.2, -0.5, 0.3]))
-    quats = rotations.quat_multiply(first, rotations.quat_from_rotvec(rate * T[:, None] * axis))
-    omega = rate * axis if frame == "body" else rotations.rotate(first, rate * axis)
+    first = geometry.quat_from_rotvec(np.array([1.2, -0.5, 0.3]))
+    quats = geometry.quat_multiply(first, geometry.quat_from_rotvec(rate * T[:, None] * axis))
+    omega = rate * axis if frame == "body" else geometry.rotate(first, rate * axis)
     names = [f"orientation_quat_{axis}" for axis in "wxyz"]
     return {
         **dict(zip(names, quats.T, strict=True)),

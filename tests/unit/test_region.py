@@ -6,10 +6,10 @@ import numpy as np
 from scipy.special import entr
 
 from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
-from vid2phys.risp.pixels.region import _ALIKE, Region
-from vid2phys.risp.pixels.silhouette import Drawing, draw
-from vid2phys.risp.tracking.sight import direction_and_size
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.tracking.cues.region import _ALIKE, Region
+from vid2phys.tracking.cues.silhouette import Drawing, draw
+from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera
 
 RADIUS_M = float(np.linalg.norm(SOLID.mesh.vertices, axis=1).max())

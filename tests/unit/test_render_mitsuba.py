@@ -31,7 +31,7 @@ def renderer(tetrahedron: Mesh) -> Renderer:
 @pytest.fixture(scope="module")
 def pose() -> tuple[np.ndarray, np.ndarray]:
     """A view from the side, rotated, off centre, with an asymmetric principal point."""
-    from vid2phys.rotations import make_transform, matrix_from_rotvec
+    from vid2phys.geometry import make_transform, matrix_from_rotvec
 
     view_from_body = make_transform(matrix_from_rotvec(np.array([1.9, 0.4, -0.3])), np.array([0.005, -0.012, 0.6]))
     return view_from_body, np.array([[260.0, 0.0, 24.3], [0.0, 250.0, 38.9], [0.0, 0.0, 1.0]])
@@ -174,9 +174,9 @@ def test_light_comes_from_the_top_of_the_environment(renderer, pose) -> None:
 def test_a_texture_is_where_the_mesh_has_it(tmp_path) -> None:
     """A square seen from in front, askew, under a constant sky: each pixel is the texel that its ray meets."""
     from tests.painted_mesh import write_obj
+    from vid2phys.geometry import make_transform, matrix_from_rotvec
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.texture import surface_colors
-    from vid2phys.rotations import make_transform, matrix_from_rotvec
 
     mesh = load_mesh(write_obj(tmp_path))
     furnace = plain_look(2, texture_share=np.ones(2))

@@ -12,30 +12,30 @@ import numpy as np
 import pytest
 import torch
 
+from experiments import available, bodies, reproduce, risp_fig6a, risp_table1
+from experiments.articulated import PosedSubject, hidden_joints
+from experiments.bodies import entries
+from experiments.body_adapter import Frames, Reading, Subject
+from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
+from experiments.methods import Learnt, Recipe, is_converged, is_flat, model_folder, training_seconds
+from experiments.result_cache import Cell, missing_note
+from experiments.rigid import HALF_RANGE, MIDDLE, RigidSubject, at_plausible_place, project, read_pose
+from experiments.table import Setting, Table, markdown, row
+from experiments.test_renderer import CONFIGURATIONS, PHOTOGRAPHS, photograph
 from tests.unit.risp_synthetic import square_body
+from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.modes import Motions
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import UsageError
+from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.io.photographs import photograph_names
-from vid2phys.reproduce import available, bodies, reproduce, risp_fig6a, risp_table1
-from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.cells import Cell, missing_note
-from vid2phys.reproduce.methods import Learnt, Recipe, is_converged, is_flat, model_folder, training_seconds
-from vid2phys.reproduce.posed import PosedSubject, hidden_joints
-from vid2phys.reproduce.rigid import HALF_RANGE, MIDDLE, RigidSubject, at_plausible_place, project, read_pose
-from vid2phys.reproduce.stage import FOCAL_PX, PIECE_PX, frame_matrix, piece
-from vid2phys.reproduce.subject import Frames, Reading, Subject
-from vid2phys.reproduce.table import Setting, Table, markdown, row
-from vid2phys.reproduce.unseen import CONFIGURATIONS, PHOTOGRAPHS, photograph
-from vid2phys.risp.posed import bodies as posed_bodies
-from vid2phys.risp.posed.joints import PosedJoints
-from vid2phys.risp.posed.modes import Motions
-from vid2phys.risp.posed.numbers import PostureNumbers, posture_numbers, posture_vectors
+from vid2phys.risp.networks import bodies as posed_bodies
+from vid2phys.risp.shape.configuration_numbers import PostureNumbers, posture_numbers, posture_vectors
 from vid2phys.risp.shape.state_vector import state_vector
 from vid2phys.risp.shape.symmetry import find_symmetry
-from vid2phys.rotations import make_transform, matrix_from_rotvec
-from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Array, Camera, Mesh, Texture
 
 needs_llvm = pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")
@@ -250,8 +250,8 @@ def test_turns_about_a_point_aside_of_the_origin_are_no_error() -> None:
 
 
 def test_numbers_read_in_a_view_become_a_pose_before_the_camera() -> None:
+    from vid2phys.engine.virtual_camera import make_view
     from vid2phys.risp import heads
-    from vid2phys.risp.tracking.view import make_view
 
     head: Any = heads.get("state@w8", square_body(), radius_m=0.1, view_size=48)
     camera = piece(frame_matrix(), along_x(), np.array([1.5, 0.2, -0.1]))
@@ -491,7 +491,7 @@ def test_both_tables_are_made_and_go_on_from_what_is_there(
     tiny = {"paper": paper, "ours": Recipe("keypoint@w8", "error-gradient", 1.0, 64, 1)}
     monkeypatch.setattr(risp_table1, "recipes", lambda quick: tiny)
     monkeypatch.setattr(risp_fig6a, "recipes", lambda quick: {("paper", "1"): replace(paper, looks=1)})
-    monkeypatch.setattr("vid2phys.reproduce.methods.QUICK_RENDERS", 64)
+    monkeypatch.setattr("experiments.methods.QUICK_RENDERS", 64)
     options: dict[str, Any] = {"quick": True, "bodies": (name,), "work": tmp_path / "work", "quiet": True}
     first = reproduce("risp-table1", out=tmp_path / "a", **options)
     assert [path.suffix for path in first] == [".json", ".md", ".png"]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vid2phys.reproduce import risp_ablation
-from vid2phys.reproduce.methods import RENDERS, Recipe, render_plan
-from vid2phys.reproduce.risp_ablation import METHODS, recipe
-from vid2phys.reproduce.subject import Score
-from vid2phys.reproduce.table import Setting, row
-from vid2phys.risp.looks.randomisation import Randomisation
-from vid2phys.tasks.training_progress import TrainingProgress
+from experiments import risp_ablation
+from experiments.body_adapter import Score
+from experiments.methods import RENDERS, Recipe, render_plan
+from experiments.risp_ablation import METHODS, recipe
+from experiments.table import Setting, row
+from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.risp.appearance.randomisation import Randomisation
 
 
 @dataclass(frozen=True)

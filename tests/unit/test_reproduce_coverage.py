@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import risp_coverage
+from experiments.bodies import entries
+from experiments.by_identify import Clip, intervals_of
+from experiments.experiments import Experiment, Sight
+from experiments.footage import Footage
+from experiments.random_experiments import BODIES, drawn_experiment
+from experiments.rigid import project
+from experiments.risp_coverage import CLIPS, INJECTED, PIXELS, Bench, Trial
+from experiments.table import Setting
+from experiments.test_renderer import CONFIGURATIONS
+from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.engine.systems.rod import Rod
+from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.reproduce import risp_coverage
-from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.by_identify import Clip, intervals_of
-from vid2phys.reproduce.drawn import BODIES, drawn_experiment
-from vid2phys.reproduce.experiments import Experiment, Sight
-from vid2phys.reproduce.footage import Footage
-from vid2phys.reproduce.rigid import project
-from vid2phys.reproduce.risp_coverage import CLIPS, INJECTED, PIXELS, Bench, Trial
-from vid2phys.reproduce.table import Setting
-from vid2phys.reproduce.unseen import CONFIGURATIONS
-from vid2phys.risp.calibration.error_model import Calibration
+from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
 from vid2phys.risp.networks.find import find_model
-from vid2phys.risp.tracking.geometry import pose_modes
-from vid2phys.risp.tracking.tracked import Track
-from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
-from vid2phys.tasks.training_progress import TrainingProgress
+from vid2phys.tracking.track import Track
 from vid2phys.types import Estimate, Result, Status
 
 SIGMA = 1e-4  # of a point's bearing

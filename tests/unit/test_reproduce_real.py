@@ -10,21 +10,21 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from experiments import available, flight_clip, reproduce, risp_real
+from experiments.experiments import nothing_seen
+from experiments.flight_clip import HEIGHT, WIDTH, FilmSet, FlightClip
+from experiments.flights import Flight, load_flight, recorded
+from experiments.footage import Footage, Shot
+from experiments.panels import draw_strips
+from experiments.rigid import project
+from experiments.risp_real import METHODS, nearest, sought
+from experiments.test_renderer import FLOOR
 from vid2phys.engine.render.differentiable import draw, normals_of
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import InputError
+from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_rotvec
 from vid2phys.io.mesh import load_mesh
-from vid2phys.reproduce import available, flight_clip, reproduce, risp_real
-from vid2phys.reproduce.experiments import nothing_seen
-from vid2phys.reproduce.flight_clip import HEIGHT, WIDTH, FilmSet, FlightClip
-from vid2phys.reproduce.flights import Flight, load_flight, recorded
-from vid2phys.reproduce.footage import Footage, Shot
-from vid2phys.reproduce.panels import draw_strips
-from vid2phys.reproduce.rigid import project
-from vid2phys.reproduce.risp_real import METHODS, nearest, sought
-from vid2phys.reproduce.unseen import FLOOR
-from vid2phys.rotations import angle_between, invert_transform, make_transform, matrix_from_rotvec
-from vid2phys.solvers.driven import Driven
+from vid2phys.solvers.input_estimation import Driven
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.scene import encoded
 from vid2phys.types import Actions, Array

@@ -10,35 +10,27 @@ import numpy as np
 import pytest
 import torch
 
+from experiments import reproduce, risp_table2, weights
+from experiments.bodies import entries
+from experiments.experiments import Experiment, finger_of_joints, finger_torques, plan_of, unknown_of
+from experiments.footage import film
+from experiments.identification import Case, bound_of, by_newton, identify, labelled_by_motion, repeated, true_states
+from experiments.rigid import project
+from experiments.table import Setting
+from experiments.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
+from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.constants import RISP_CUBE, RISP_ROD
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.hand import Hand
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
-from vid2phys.reproduce import reproduce, risp_table2, weights
-from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.experiments import Experiment, finger_of_joints, finger_torques, plan_of, unknown_of
-from vid2phys.reproduce.footage import film
-from vid2phys.reproduce.identification import (
-    Case,
-    bound_of,
-    by_newton,
-    identify,
-    labelled_by_motion,
-    repeated,
-    true_states,
-)
-from vid2phys.reproduce.rigid import project
-from vid2phys.reproduce.table import Setting
-from vid2phys.reproduce.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
 from vid2phys.solvers import losses, newton
-from vid2phys.solvers.bound import cramer_rao, error_covariance, noisy
+from vid2phys.solvers.camera_parameters import bearings
 from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.cramer_rao import cramer_rao, error_covariance, noisy
 from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.view import bearings
-from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Actions, Array, Observation
 
 needs_llvm = pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 import torch
 
+from experiments import driving, imitation, reproduce
+from experiments.aiming import final_distance_mm
+from experiments.bodies import entries
+from experiments.control_parametrisation import Drive, drive_of
+from experiments.experiments import Experiment, nothing_seen
+from experiments.identification import Case
+from experiments.imitation import followed, imitate, starts_of, state_discrepancy
+from experiments.method_inputs import places
+from experiments.table import Setting
+from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.constants import RISP_HAND, RISP_QUADROTOR
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.reproduce import driving, imitation, reproduce
-from vid2phys.reproduce.aiming import final_distance_mm
-from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.drives import Drive, drive_of
-from vid2phys.reproduce.experiments import Experiment, nothing_seen
-from vid2phys.reproduce.identification import Case
-from vid2phys.reproduce.imitation import followed, imitate, starts_of, state_discrepancy
-from vid2phys.reproduce.sights import places
-from vid2phys.reproduce.table import Setting
 from vid2phys.risp.networks.model import Model
-from vid2phys.solvers import driven, losses, newton
-from vid2phys.solvers.driven import Driven, Numbers
+from vid2phys.solvers import input_estimation, losses, newton
+from vid2phys.solvers.camera_parameters import bearings
+from vid2phys.solvers.input_estimation import Driven, Numbers
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.view import bearings
-from vid2phys.tasks.training_progress import TrainingProgress
 from vid2phys.types import Array, Observation
 
 SIGMA, STEP_S = 1e-3, 0.05
@@ -80,7 +80,7 @@ def test_what_is_beyond_the_limits_is_put_back() -> None:
     assert sought.roll(np.full((1, 6), 99.0)) == pytest.approx(sought.roll(np.full((1, 6), 7.905)))
     wanted = filmed(sought, np.full(6, 7.0))
     tight = replace(wanted, numbers=replace(wanted.numbers, upper=np.full(6, 6.0)))
-    found = driven.fit(tight, losses.get("keypoint", tight.problem), tight.numbers.start[None], None)
+    found = input_estimation.fit(tight, losses.get("keypoint", tight.problem), tight.numbers.start[None], None)
     assert found.values.max() <= 6.0
     assert found.values[0] == 6.0
 
@@ -89,9 +89,9 @@ def test_both_optimisers_find_the_thrust_that_was_filmed() -> None:
     truth = np.array([5.5, 5.3, 5.0, 4.8, 5.1, 5.4])
     sought = filmed(rising(), truth)
     loss = losses.get("keypoint", sought.problem)
-    found = driven.fit(sought, loss, sought.numbers.start[None], None)
+    found = input_estimation.fit(sought, loss, sought.numbers.start[None], None)
     assert found.values[:-1] == pytest.approx(truth[:-1], abs=0.02)
-    less = driven.descend(sought, loss, iterations=60)
+    less = input_estimation.descend(sought, loss, iterations=60)
     costs = [float(loss.value(torch.from_numpy(sought.roll(each[None])[0]))) for each in (sought.numbers.start, less)]
     assert costs[1] < 0.05 * costs[0]
 
@@ -100,7 +100,7 @@ def test_the_papers_optimiser_steps_in_units_of_the_numbers() -> None:
     """RMSProp's first step is its rate over the root of 0.01, whatever the gradient."""
     sought = filmed(rising(), np.full(6, 5.5))
     wide = replace(sought, numbers=replace(sought.numbers, units=np.full(6, 3.0)))
-    found = driven.descend(wide, losses.get("keypoint", wide.problem), iterations=2)
+    found = input_estimation.descend(wide, losses.get("keypoint", wide.problem), iterations=2)
     assert found == pytest.approx(4.905 + 3.0 * 3e-3 / np.sqrt(0.01), rel=1e-5)
 
 
@@ -111,26 +111,28 @@ def test_the_likeliest_prior_is_that_of_the_largest_evidence() -> None:
     slope = rng.normal(size=(12, size))
     truth = sought.numbers.middle + 0.2 * np.cos(0.7 * np.arange(size))
     read = slope @ truth + rng.normal(size=12)
-    before = driven._prior(sought, 1, 1.0, 30.0)
+    before = input_estimation._prior(sought, 1, 1.0, 30.0)
     total = slope.T @ slope + before.root.T @ before.root
     mean = before.mean
     best = mean + np.linalg.solve(total, slope.T @ (read - slope @ mean))
     found = newton.Found(best, np.zeros((1, 13)), total, 0.0, 1, True)
-    chosen = driven.likeliest(sought, 1, before, found)
+    chosen = input_estimation.likeliest(sought, 1, before, found)
 
     def density(prior: newton.Prior) -> float:
         covariance = np.eye(12) + slope @ np.linalg.inv(prior.root.T @ prior.root) @ slope.T
         off = read - slope @ prior.mean
         return float(-0.5 * off @ np.linalg.solve(covariance, off) - 0.5 * np.linalg.slogdet(covariance)[1])
 
-    everything = [driven._prior(sought, 1, s, b) for s in driven._LEVELS for b in driven._BANDWIDTHS]
+    everything = [
+        input_estimation._prior(sought, 1, s, b) for s in input_estimation._LEVELS for b in input_estimation._BANDWIDTHS
+    ]
     assert density(chosen) == pytest.approx(max(map(density, everything)), abs=1e-6)
     assert len({round(density(prior), 3) for prior in everything}) > 20
 
 
 def test_a_prior_is_a_process_of_each_channel_by_itself() -> None:
     sought = replace(rising(), numbers=drive_of("quadrotor", 3).numbers)
-    prior = driven._prior(sought, 4, 0.5, 10.0)
+    prior = input_estimation._prior(sought, 4, 0.5, 10.0)
     covariance = np.linalg.inv(prior.root.T @ prior.root).reshape(3, 4, 3, 4)
     x, variance = 10.0 * STEP_S, (0.5 * 200.0) ** 2
     assert covariance[0, 2, 1, 2] == pytest.approx(variance * (1.0 + x) * np.exp(-x), rel=1e-4)
@@ -147,7 +149,7 @@ def test_of_noisy_readings_the_prior_makes_the_better_actions() -> None:
     sought = replace(sought, problem=replace(sought.problem, observation=noisy))
     loss = losses.get("keypoint", sought.problem)
     with_prior, without = (
-        np.abs(driven.fit(sought, loss, sought.numbers.start[None], channels).values - truth).mean()
+        np.abs(input_estimation.fit(sought, loss, sought.numbers.start[None], channels).values - truth).mean()
         for channels in (1, None)
     )
     assert with_prior < 0.3
@@ -280,7 +282,7 @@ def test_cells_are_filled_resumed_and_named(tmp_path: Path, monkeypatch: pytest.
 def test_a_cell_whose_network_is_not_there_says_that_it_is_trained_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vid2phys.reproduce import risp_table3
+    from experiments import risp_table3
 
     monkeypatch.setattr(driving.Bench, "rows", lambda *_: [])
     setting = Setting(False, tmp_path, tmp_path / "work", TrainingProgress(quiet=True), ("quadrotor",), ("average",))

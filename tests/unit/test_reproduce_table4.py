@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import driving, method_inputs, reproduce, risp_fig6b
+from experiments.aiming import bring, final_distance_mm, final_l1, nearest_alike
+from experiments.bodies import entries
+from experiments.control_parametrisation import drive_of
+from experiments.experiments import Experiment
+from experiments.footage import Footage
+from experiments.identification import Case, identify, true_states
+from experiments.imitation import followed
+from experiments.method_inputs import observation_of, views_of
 from vid2phys.engine.systems.rod import Rod
-from vid2phys.reproduce import driving, reproduce, risp_fig6b, sights
-from vid2phys.reproduce.aiming import bring, final_distance_mm, final_l1, nearest_alike
-from vid2phys.reproduce.bodies import entries
-from vid2phys.reproduce.drives import drive_of
-from vid2phys.reproduce.experiments import Experiment
-from vid2phys.reproduce.footage import Footage
-from vid2phys.reproduce.identification import Case, identify, true_states
-from vid2phys.reproduce.imitation import followed
-from vid2phys.reproduce.sights import observation_of, views_of
+from vid2phys.geometry import make_transform, matrix_from_quat, matrix_from_rotvec, quat_from_rotvec, quat_multiply
 from vid2phys.risp.shape.groups import cyclic
-from vid2phys.rotations import make_transform, matrix_from_quat, matrix_from_rotvec, quat_from_rotvec, quat_multiply
 from vid2phys.types import Observation
 
 
@@ -126,7 +126,7 @@ def test_what_is_read_lies_at_its_frames(monkeypatch: pytest.MonkeyPatch) -> Non
     class Read:
         observation = seen
 
-    monkeypatch.setattr(sights, "pose_track", lambda *_: Read)
+    monkeypatch.setattr(method_inputs, "pose_track", lambda *_: Read)
 
     class Scaled:
         @staticmethod
@@ -184,7 +184,7 @@ def test_a_known_orientation_names_what_is_read() -> None:
     off = matrix_from_rotvec(np.array([0.0, 0.1, 0.05]))
     for element, turn in enumerate(turns):
         read = np.stack([off @ known @ turn, matrix_from_rotvec(np.array([np.pi, 0.0, 0.0])) @ known])
-        nats = sights._known_nats(known, read, turns)
+        nats = method_inputs._known_nats(known, read, turns)
         assert int(np.argmax(nats[0])) == element
         assert nats[0, element] > -1.0
         assert np.delete(nats[0], element).max() < -20.0

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from tests.unit.test_posed_edges import body_and_camera, photograph, window
-from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.calibrate import first_calibration
-from vid2phys.risp.posed.edges import seen_about
-from vid2phys.risp.posed.reread import Pictures, reread, stated_alike
-from vid2phys.risp.posed.sight import Window, posture_modes
-from vid2phys.risp.posed.track import PostureTrack
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.tracking.articulated.contour import seen_about
+from vid2phys.tracking.articulated.detector import Window, posture_modes
+from vid2phys.tracking.articulated.reinitialise import Pictures, reread, stated_alike
+from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array, Observation
 
 STD = 0.05  # spreads, of what was read

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.unit.risp_synthetic import dots, square_body, write_renders
-from vid2phys.risp.looks import camera_chain as chain
-from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.looks.develop import apply_affine, compose_affine, develop, project, similarity
+from vid2phys.risp.appearance import camera_chain as chain
+from vid2phys.risp.appearance.backgrounds import make_bank
+from vid2phys.risp.appearance.develop import apply_affine, compose_affine, develop, project, similarity
 from vid2phys.risp.renders.scenes import develop_scene, sphere_in_render
 from vid2phys.risp.renders.stream import Key, PictureStream, Plan, Primal, StreamSettings
 from vid2phys.types import Array

@@ -17,8 +17,8 @@ from vid2phys.risp.heads.state import StateNetwork
 from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.networks.places import model_folders
 from vid2phys.risp.networks.state_model import StateModel
-from vid2phys.risp.posed.numbers import PostureNumbers
 from vid2phys.risp.renders.stream import Key, PictureStream, StreamSettings
+from vid2phys.risp.shape.configuration_numbers import PostureNumbers
 from vid2phys.risp.shape.state_vector import rigid_vector, state_vector
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.risp.training.recipes import Sitting, TrainingData, head_of, paper_schedule, train_head

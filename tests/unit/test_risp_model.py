@@ -13,9 +13,9 @@ import torch
 
 from tests.painted_mesh import painted_cube
 from tests.unit.risp_synthetic import square_body
+from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import geometry_signature
-from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks.find import find_model, train_command
 from vid2phys.risp.networks.locate import _distinct, _peaks, locate
 from vid2phys.risp.networks.model import Model, Shape
@@ -49,9 +49,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
+    from vid2phys.engine.movable.joints import PosedJoints
     from vid2phys.engine.systems import get
-    from vid2phys.risp.posed.bodies import body_of_model
-    from vid2phys.risp.posed.joints import PosedJoints
+    from vid2phys.risp.networks.bodies import body_of_model
 
     hand = PosedJoints(get("hand"))
     count = len(hand.points_body)

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vid2phys.commands import train_articulated, train_rigid
+from vid2phys.commands import train_risp as task
+from vid2phys.commands.training_progress import TrainingProgress, _duration
 from vid2phys.errors import InputError, UsageError
 from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import Model
-from vid2phys.tasks import train_posed, train_rigid
-from vid2phys.tasks import train_risp as task
-from vid2phys.tasks.training_progress import TrainingProgress, _duration
 
 TETRAHEDRON = "v 0.1 0 0\nv 0 0.08 0\nv 0 0 0.06\nv -0.05 -0.05 -0.05\nf 1 2 3\nf 1 4 2\nf 2 4 3\nf 1 3 4\n"
 
@@ -77,7 +77,7 @@ def test_progress_says_how_much_time_is_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 100.0, 200.0])
-    monkeypatch.setattr("vid2phys.tasks.training_progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("vid2phys.commands.training_progress.time.monotonic", lambda: next(clock))
     progress = TrainingProgress()
     for done in (0, 10, 20):
         progress.step("fine network, epoch 1 of 1", done, 30)
@@ -150,7 +150,7 @@ def test_train_risp_makes_a_model_of_a_hand(tmp_path: Path, monkeypatch: pytest.
 
     if find_llvm() is None:
         pytest.skip("no LLVM on this machine")
-    monkeypatch.setattr(train_posed, "CALIBRATION_SAMPLES", 96)
+    monkeypatch.setattr(train_articulated, "CALIBRATION_SAMPLES", 96)
     out = tmp_path / "models" / "hand"
     model = task.train_risp(system="hand", out=out, samples=96, epochs=1, work=tmp_path / "work", quiet=True)
     assert isinstance(model, Model)

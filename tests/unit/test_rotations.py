@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vid2phys.geometry import invert_transform, look_at, looking
 from vid2phys.risp.renders.viewpoints import upright
-from vid2phys.rotations import invert_transform, look_at, looking
 
 
 def test_a_camera_looks_at_its_target_and_is_level() -> None:

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.unit.test_posed_edges import moved_along_sight, window
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.modes import CELLS
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
+from vid2phys.geometry import look_at
+from vid2phys.risp.networks.bodies import body_of_model
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.shading import Shading, Turned, told_by_shading
-from vid2phys.risp.posed.bodies import body_of_model
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.modes import CELLS
-from vid2phys.risp.posed.shaded import fit_shading
-from vid2phys.rotations import look_at
+from vid2phys.tracking.articulated.shading import fit_shading
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.shading import Shading, Turned, told_by_shading
 from vid2phys.types import Array, Camera
 
 RADIANCE, TOWARDS = 0.5, np.array([0.6, -0.7, 0.4])  # of a distant light beside an even one

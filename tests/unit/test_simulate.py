@@ -16,6 +16,9 @@ from scipy.special import ellipk
 from typer.testing import CliRunner
 
 from vid2phys.cli import app
+from vid2phys.commands.film import frame_times, states_at
+from vid2phys.commands.simulate import Simulation, simulate
+from vid2phys.commands.simulation_inputs import initial_state
 from vid2phys.engine import systems
 from vid2phys.engine.systems.cloth import sheet
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -26,9 +29,6 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.recordings import load_trajectory
 from vid2phys.io.video import read_clip
-from vid2phys.tasks.film import frame_times, states_at
-from vid2phys.tasks.simulate import Simulation, simulate
-from vid2phys.tasks.simulation_inputs import initial_state
 from vid2phys.types import Array, Camera, Trajectory
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "quadrotor"
@@ -449,8 +449,8 @@ def test_bad_input_is_refused(tmp_path: Path, options: dict[str, Any], code: int
 def test_the_film_shows_the_texture(tmp_path: Path) -> None:
     """Seen from straight above, each texel is where the picture has it, and a missing picture is a note."""
     from tests.painted_mesh import texel_centers, write_obj
+    from vid2phys.commands.film import draw
     from vid2phys.io.texture import SurfaceColors
-    from vid2phys.tasks.film import draw
 
     mesh = load_mesh(write_obj(tmp_path))
     pose = np.diag([1.0, -1.0, -1.0, 1.0])

@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks.distractor_clips import DistractorClip, make_clip
 from tests.synthetic import cross_mesh
+from vid2phys.commands.fit import _support_notes
+from vid2phys.error_model import Calibration
+from vid2phys.geometry import matrix_from_quat, quat_from_rotvec
 from vid2phys.notes import Severity, severity_of
-from vid2phys.risp.calibration.error_model import Calibration
-from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.tracking.follow import FrameStore
-from vid2phys.risp.tracking.support import EVIDENCE, SupportModel, _heaviest_chain, evidence_of, supported
-from vid2phys.risp.tracking.tracked import Track
-from vid2phys.rotations import matrix_from_quat, quat_from_rotvec
-from vid2phys.tasks.fit import _support_notes
+from vid2phys.risp.appearance.backgrounds import make_bank
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.support import EVIDENCE, SupportModel, _heaviest_chain, evidence_of, supported
+from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Mesh
 
 

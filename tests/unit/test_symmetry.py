@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape import groups
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry, find_symmetry, surface_points
-from vid2phys.rotations import matrix_from_rotvec
 from vid2phys.types import Mesh
 
 CRAZYFLIE = Path(__file__).resolve().parents[2].parent / "shared" / "clips" / "quad_log204" / "mesh.obj"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from vid2phys.risp.networks.threads import one_thread, side_by_side
+from vid2phys.engine.parallel import one_thread, side_by_side
 
 
 def test_results_come_in_order_and_few_items_are_taken_ahead() -> None:

@@ -7,14 +7,14 @@ import pytest
 
 from tests.painted import CAMERA, POINTS, RADIUS_M, PaintedModel, Scene, make_scene
 from vid2phys.engine import systems
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.virtual_camera import in_frame
+from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.renders.viewpoints import tilt_spread
-from vid2phys.risp.tracking.follow import smooth_path
-from vid2phys.risp.tracking.geometry import project_points
-from vid2phys.risp.tracking.track import track
-from vid2phys.risp.tracking.tracked import Track
-from vid2phys.risp.tracking.view import in_frame
+from vid2phys.tracking.first_pass import smooth_path
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.tracker import track
 from vid2phys.types import Array
 
 MODEL_ERRORS = Calibration(point_scale=0.3, point_floor_px=0.4, min_quality=0.2)

@@ -6,11 +6,11 @@ import cv2
 import numpy as np
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.risp.pixels.align_errors import difference
-from vid2phys.risp.pixels.creases import Solid
-from vid2phys.risp.pixels.evidence import Evidence
-from vid2phys.risp.pixels.twins import Reading, others, settle
-from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
+from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
+from vid2phys.tracking.ambiguous_poses import Reading, others, settle
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.evidence import Evidence
+from vid2phys.tracking.uncertainty.alignment_errors import difference
 from vid2phys.types import Array, Camera, Mesh
 
 CAMERA = Camera(np.array([[600.0, 0.0, 297.3], [0.0, 610.0, 251.6], [0.0, 0.0, 1.0]]), 640, 480)

@@ -11,12 +11,12 @@ import pytest
 
 from tests.filmed_motion import Image, crossing, difference, woven, write_video
 from vid2phys import cli
+from vid2phys.commands.batch import read_jobs
+from vid2phys.commands.config import read_config, write_config
+from vid2phys.commands.multi_clip import spread
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.files import sha256
 from vid2phys.io.video import read_clip
-from vid2phys.tasks.batch import read_jobs
-from vid2phys.tasks.config import read_config, write_config
-from vid2phys.tasks.several import spread
 
 
 @pytest.fixture(scope="module")

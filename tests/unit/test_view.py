@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vid2phys.engine.observe import pixels_to_bearings, project
-from vid2phys.risp.tracking.view import (
+from vid2phys.engine.virtual_camera import (
     _source_grid,
     _source_pixels,
     bearings_to_view,
@@ -16,7 +16,7 @@ from vid2phys.risp.tracking.view import (
     resample,
     view_to_bearings,
 )
-from vid2phys.rotations import make_transform, matrix_from_rotvec
+from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.types import Array, Camera
 
 LOOK_DOWN = make_transform(np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]), np.zeros(3))

@@ -13,7 +13,7 @@ from scipy.interpolate import make_smoothing_spline
 
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.rotations import (
+from vid2phys.geometry import (
     matrix_from_quat,
     matrix_from_rotvec,
     quat_conjugate,

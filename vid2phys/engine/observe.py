@@ -11,7 +11,7 @@ import numpy as np
 
 from vid2phys.engine.distortion import distort, distortion_jacobian, undistort
 from vid2phys.engine.system import System
-from vid2phys.rotations import invert_transform
+from vid2phys.geometry import invert_transform
 from vid2phys.types import Array, Camera
 
 

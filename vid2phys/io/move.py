@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys.errors import UsageError
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.types import Array
 
 _FORM = "steps like x:90 (degrees about x, y or z) or shift:0:0:-0.02 (metres), with commas between"

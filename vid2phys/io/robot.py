@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import matrix_from_quat
 from vid2phys.io.files import read_text
-from vid2phys.rotations import matrix_from_quat
 from vid2phys.types import Array, Mesh
 
 A_ROBOT = "a robot (URDF or MJCF)"

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
-from vid2phys.indices import evenly
-from vid2phys.rotations import (
+from vid2phys.geometry import (
     Array,
     angle_between,
     quat_conjugate,
@@ -26,6 +25,7 @@ from vid2phys.rotations import (
     rotvec_from_quat,
     slerp,
 )
+from vid2phys.indices import evenly
 from vid2phys.types import PoseLog
 
 MIN_ROTATION_VARIETY_DEG = 20.0

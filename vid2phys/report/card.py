@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vid2phys.io.files import write_text
 from vid2phys.report.card_sheets import UNITS, write_sheet
-from vid2phys.risp.calibration.judge import Judged, Subject
+from vid2phys.tracking.uncertainty.single_images import Judged, Subject
 from vid2phys.types import Array
 
 CARD, WORST, USUAL = "card.md", "card_worst.jpg", "card_usual.jpg"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes
 from vid2phys.report.outline import Image, Projected, Window, blend, outline
-from vid2phys.risp.calibration.judge import Judged, Subject, projected
+from vid2phys.tracking.uncertainty.single_images import Judged, Subject, projected
 
 TRUE_COLOR, READ_COLOR = (70, 230, 70), (255, 120, 30)
 UNITS = {

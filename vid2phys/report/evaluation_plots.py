@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.geometry import Array
 from vid2phys.report.figures import figure, save_figure
 from vid2phys.report.metrics import pose_errors, relative_errors
-from vid2phys.rotations import Array
 from vid2phys.types import PoseLog
 
 Truth = tuple[Array, Array, NDArray[np.bool_]]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import observe
 from vid2phys.engine.system import System
 from vid2phys.engine.systems._joint_tree import JointTree
+from vid2phys.geometry import Array, matrix_from_quat
 from vid2phys.report.charts import TIME, Chart, Curve, Panel, Style
-from vid2phys.rotations import Array, matrix_from_quat
 from vid2phys.types import Actions, Camera, Posterior, Result
 
 _PANEL = 7  # joints

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.rotations import (
+from vid2phys.geometry import (
     Array,
     angle_between,
     matrix_from_quat,

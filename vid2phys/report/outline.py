@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize
-from vid2phys.rotations import Array, invert_transform
+from vid2phys.geometry import Array, invert_transform
 from vid2phys.types import Camera, Mesh
 
 Image = NDArray[np.uint8]

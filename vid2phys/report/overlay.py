@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.system import System
+from vid2phys.geometry import Array, matrix_from_quat
 from vid2phys.io.video import VideoWriter
 from vid2phys.report.outline import Box, Image, Projected, Window, blend, bounds, outline, project_vertices
-from vid2phys.rotations import Array, matrix_from_quat
 from vid2phys.types import Camera, Clip, Mesh, Trajectory
 
 FIT_COLOR, LOST_COLOR, TRAIL_COLOR = (0, 255, 160), (255, 90, 40), (255, 220, 60)

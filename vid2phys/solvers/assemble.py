@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from vid2phys.engine.rollout import linearize
-from vid2phys.solvers import arrow, process, view
+from vid2phys.solvers import arrow, camera_parameters, process
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
 from vid2phys.types import Array, Parameters
 
@@ -131,7 +131,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
 
     def base(theta: Array) -> Array:
         controls = np.zeros((steps, len(problem.system.control_names)))
-        parameters = view.of_system(layout.parameters(theta))
+        parameters = camera_parameters.of_system(layout.parameters(theta))
         if problem.actions is None:
             controls += problem.system.hover_controls(parameters)
         else:
@@ -143,7 +143,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
             controls[:, channel.index] += parameters[names.index(channel.inertia)] * acceleration
         return controls
 
-    parameters = view.of_system(layout.parameters(point.theta))
+    parameters = camera_parameters.of_system(layout.parameters(point.theta))
     by_input = np.zeros((steps, len(problem.system.control_names), len(layout.channels)))
     for j, channel in enumerate(layout.channels):
         by_input[:, channel.index, j] = parameters[names.index(channel.inertia)] * layout.activity[:-1, j]
@@ -171,7 +171,7 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
 
     controls, by_theta, by_input = controls_of(layout, point)
     parameters = layout.parameters(point.theta)
-    of_system = view.of_system(parameters)
+    of_system = camera_parameters.of_system(parameters)
     step = linearize(problem.system, point.states[:-1], controls, of_system, knots.step_s, substeps=2)
     residual = problem.system.local(step.next_states, point.states[1:])
     free = [i for i in parameters.free_indices if i < len(of_system)]
@@ -210,7 +210,7 @@ def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, A
     the free parameters of the picture, which are the last of `parameter_names`."""
     problem, seen = layout.problem, layout.problem.observation
     states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
-    predicted, jacobian, by_view = view.observed(problem, layout.parameters(point.theta), states)
+    predicted, jacobian, by_view = camera_parameters.observed(problem, layout.parameters(point.theta), states)
     residual = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
     root = np.linalg.inv(np.linalg.cholesky(seen.covariance))
     root = np.where(seen.visible[..., None, None], root, 0.0)

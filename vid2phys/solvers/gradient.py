@@ -21,8 +21,8 @@ from vid2phys.engine.points import manifold_gradient
 from vid2phys.engine.rollout import rollout, simulate
 from vid2phys.errors import SimulationError, UsageError, unknown_name
 from vid2phys.solvers import arrow
-from vid2phys.solvers.joint import Dense
 from vid2phys.solvers.losses import Loss
+from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, solved
 from vid2phys.solvers.solution import Solution, innovations

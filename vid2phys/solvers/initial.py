@@ -7,15 +7,8 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.rotations import (
-    quat_conjugate,
-    quat_from_matrix,
-    quat_from_rotvec,
-    quat_multiply,
-    rotvec_from_quat,
-    slerp,
-)
-from vid2phys.solvers import view
+from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_from_rotvec, quat_multiply, rotvec_from_quat, slerp
+from vid2phys.solvers import camera_parameters
 from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
@@ -114,7 +107,7 @@ def first_inputs(problem: Problem, states: Array) -> Array:
     inputs = np.zeros((len(layout.knots.times_s), len(layout.channels)))
     if problem.actions is not None or not isinstance(problem.system, Quadrotor):
         return inputs
-    parameters, names = view.of_system(problem.parameters), problem.parameters.names
+    parameters, names = camera_parameters.of_system(problem.parameters), problem.parameters.names
     controls = tracking_actions(problem.system, parameters, layout.knots.times_s, states)
     hover = problem.system.hover_controls(parameters)
     for j, channel in enumerate(layout.channels):

@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import UsageError
-from vid2phys.solvers import view
+from vid2phys.solvers import camera_parameters
 from vid2phys.types import Actions, Array, Observation, Parameters
 
 DELAY, LAG = "action_delay_s", "motor_lag_s"
@@ -140,7 +140,7 @@ def stable_substeps(problem: Problem, knots: Knots, least: int = 2) -> int:
     """Steps an interval that the system's own integrator bears at the problem's parameters."""
     if check_scheme(problem.system, None, 1) == "implicit_euler":
         return 1
-    longest = STABLE_SHARE * problem.system.longest_step_s(view.of_system(problem.parameters))
+    longest = STABLE_SHARE * problem.system.longest_step_s(camera_parameters.of_system(problem.parameters))
     return max(least, int(np.ceil(knots.step_s.max() / longest)))
 
 

@@ -22,9 +22,9 @@ from vid2phys.engine.points import world_points
 from vid2phys.engine.render.differentiable import Paint, closed, draw, normals_of
 from vid2phys.engine.render.paint import textured
 from vid2phys.engine.system import System
+from vid2phys.engine.virtual_camera import View, resample
 from vid2phys.errors import InputError
-from vid2phys.risp.tracking.view import View, resample
-from vid2phys.rotations import invert_transform
+from vid2phys.geometry import invert_transform
 from vid2phys.types import Array, Camera, Mesh
 
 _RIDGE = 1e-3  # of the pixels that a part covers: colours that no picture tells stay near grey

@@ -13,8 +13,8 @@ import numpy as np
 
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, view
-from vid2phys.solvers.joint import Dense
+from vid2phys.solvers import arrow, camera_parameters
+from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
@@ -99,11 +99,11 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
     """A rollout over the first `frames` frames of a clip."""
     problem, last = setup.problem, setup.knots.frame_knot[frames - 1]
     step_s, controls = setup.knots.step_s[:last], setup.controls[:last]
-    vector = view.of_system(parameters)
+    vector = camera_parameters.of_system(parameters)
     states = simulate(problem.system, initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
     seen = problem.observation
-    predicted, by_state, by_view = view.observed(problem, parameters, at_frames)
+    predicted, by_state, by_view = camera_parameters.observed(problem, parameters, at_frames)
     residual = ((predicted - seen.bearings[:frames]) * seen.visible[:frames, :, None]).reshape(frames, -1)
     white = np.einsum("fij,fj->fi", setup.roots[:frames], residual)
     count = np.maximum(2.0 * seen.visible[:frames].sum(1), 1.0)
@@ -126,7 +126,7 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
 
 def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, controls: Array, step_s: Array) -> Array:
     """d tangent of state k / d (tangent of the first state, free parameters in solver coordinates), [T, D, D + P]."""
-    system, vector = setup.problem.system, view.of_system(parameters)
+    system, vector = setup.problem.system, camera_parameters.of_system(parameters)
     steps = linearize(system, states, controls, vector, step_s, substeps=setup.substeps)
     free = [i for i in parameters.free_indices if i < len(vector)]
     size, scale = len(system.tangent_names), parameters.slopes[free]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.solvers import arrow
-from vid2phys.solvers.activity import can_rest, with_activity
 from vid2phys.solvers.assemble import (
     Layout,
     Levels,
@@ -25,10 +24,11 @@ from vid2phys.solvers.assemble import (
     moved,
     with_priors,
 )
-from vid2phys.solvers.joint import Join
-from vid2phys.solvers.levels import first_levels, improve_levels, level_change, log_evidence, mean_levels
-from vid2phys.solvers.pieces import Piece, at_frames, at_knots, cut, whole_point
+from vid2phys.solvers.hyperparameters import first_levels, improve_levels, level_change, log_evidence, mean_levels
+from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import DELAY, LAG, Problem
+from vid2phys.solvers.relevance import can_rest, with_activity
+from vid2phys.solvers.segments import Piece, at_frames, at_knots, cut, whole_point
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array
 

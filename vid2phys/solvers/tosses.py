@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import RigidContact
 from vid2phys.errors import InputError
@@ -54,7 +54,7 @@ class ContactFit:
 def flight_frames(system: RigidContact, toss: Toss, clear_m: float = CLEAR_M) -> int:
     """Frames at the beginning in which the whole body is above all planes."""
     shape = system.bodies[0]
-    points = toss.states[:, None, :3] + rotations.rotate(toss.states[:, None, 3:7], shape.points)
+    points = toss.states[:, None, :3] + geometry.rotate(toss.states[:, None, 3:7], shape.points)
     heights = points @ system.planes[:, :3].T - system.planes[:, 3] - shape.radius
     touching = np.flatnonzero(heights.min(axis=(1, 2)) < clear_m)
     return int(touching[0]) if len(touching) else len(toss.times_s)
@@ -107,7 +107,7 @@ def misses(states: Array, tosses: Sequence[Toss]) -> Array:
         there = states[:, g, : len(toss.times_s)]
         far = np.linalg.norm(there[..., :3] - toss.states[:, :3], axis=-1)
         seen = np.broadcast_to(toss.states[:, 3:7], (*there.shape[:2], 4))
-        turned = rotations.angle_between(there[..., 3:7], seen)
+        turned = geometry.angle_between(there[..., 3:7], seen)
         found[:, g] = (np.log1p((far / NEAR_M) ** 2) + np.log1p((turned / NEAR_RAD) ** 2)).mean(axis=1)
     return found
 
@@ -155,11 +155,11 @@ def impact_masses(system: RigidContact, parameters: Parameters, tosses: Sequence
     for toss in tosses:
         frame = min(flight_frames(system, toss), len(toss.times_s) - 1)
         state = toss.states[frame]
-        arms = rotations.rotate(state[3:7], shape.points)
+        arms = geometry.rotate(state[3:7], shape.points)
         heights = (state[:3] + arms) @ system.planes[:, :3].T - system.planes[:, 3]
         point, plane = np.unravel_index(int(heights.argmin()), heights.shape)
         lever = np.cross(arms[point], system.planes[plane, :3])
-        turning = rotations.rotate(rotations.quat_conjugate(state[3:7]), lever)
+        turning = geometry.rotate(geometry.quat_conjugate(state[3:7]), lever)
         found.append(1.0 / (1.0 / parameters["mass"].value + float((turning**2 / inertia).sum())))
     return np.array(found)
 

@@ -1,4 +1,4 @@
-"""Quaternion functions for kernels, double precision, the conventions of `vid2phys.rotations`.
+"""Quaternion functions for kernels, double precision, the conventions of `vid2phys.geometry`.
 
 A quaternion is a `vec4d` in the order wxyz (Warp's own `quatd` is xyzw and is not used).
 """

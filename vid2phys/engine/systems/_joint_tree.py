@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.system import Integrator, System
 from vid2phys.engine.systems._rigid import FRAMES
 from vid2phys.io.robot import Robot
@@ -102,8 +102,8 @@ class JointTree(System):
         s, t = np.asarray(states, dtype=float), np.asarray(tangent, dtype=float)
         if not self._base:
             return s + t
-        turn = rotations.quat_from_rotvec(t[..., 3:6])
-        quat = rotations.quat_normalize(rotations.quat_multiply(s[..., 3:7], turn))
+        turn = geometry.quat_from_rotvec(t[..., 3:6])
+        quat = geometry.quat_normalize(geometry.quat_multiply(s[..., 3:7], turn))
         return np.concatenate([s[..., :3] + t[..., :3], quat, s[..., 7:] + t[..., 6:]], axis=-1)
 
     def local(self, a: Array, b: Array) -> Array:
@@ -111,8 +111,8 @@ class JointTree(System):
         a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
         if not self._base:
             return b - a
-        turn = rotations.quat_multiply(rotations.quat_conjugate(a[..., 3:7]), b[..., 3:7])
-        parts = [b[..., :3] - a[..., :3], rotations.rotvec_from_quat(turn), b[..., 7:] - a[..., 7:]]
+        turn = geometry.quat_multiply(geometry.quat_conjugate(a[..., 3:7]), b[..., 3:7])
+        parts = [b[..., :3] - a[..., :3], geometry.rotvec_from_quat(turn), b[..., 7:] - a[..., 7:]]
         return np.concatenate(parts, axis=-1)
 
     def tangent_basis(self, states: Array) -> Array:
@@ -122,7 +122,7 @@ class JointTree(System):
             return np.broadcast_to(np.eye(size), (*np.shape(states)[:-1], size, size))
         basis = np.zeros((*np.shape(states)[:-1], size + 1, size))
         quat = np.asarray(states, dtype=float)[..., 3:7]
-        columns = [rotations.quat_multiply(quat, np.eye(4)[i]) for i in (1, 2, 3)]
+        columns = [geometry.quat_multiply(quat, np.eye(4)[i]) for i in (1, 2, 3)]
         basis[..., :3, :3] = np.eye(3)
         basis[..., 3:7, 3:6] = 0.5 * np.stack(columns, axis=-1)
         basis[..., 7:, 6:] = np.eye(size - 6)
@@ -214,10 +214,10 @@ class JointTree(System):
         points = self.keypoints_on(states, points_body, links)
         jacobian = np.zeros((*points.shape, len(self.tangent_names)))
         if self._base:
-            base = rotations.matrix_from_quat(states[..., 3:7])
+            base = geometry.matrix_from_quat(states[..., 3:7])
             jacobian[..., :3] = np.eye(3)
             arms = np.einsum("...ji,...kj->...ki", base, points - states[..., None, :3])
-            jacobian[..., 3:6] = -base[..., None, :, :] @ rotations.skew(arms)
+            jacobian[..., 3:6] = -base[..., None, :, :] @ geometry.skew(arms)
         moves = self.ancestry()[links]
         for i in range(1, len(self.robot.parents)):
             axis = (turned[..., i, :, :] @ self.robot.axes[i])[..., None, :]
@@ -249,7 +249,7 @@ class JointTree(System):
         joints = lower + share * (upper - lower)
         if not self._base:
             return np.concatenate([joints, rates], axis=1)
-        quat = rotations.quat_normalize(rng.normal(size=(n, 4)))
+        quat = geometry.quat_normalize(rng.normal(size=(n, 4)))
         return np.concatenate([np.zeros((n, 3)), quat, joints, rng.normal(0.0, 1.0, (n, 6)), rates], axis=1)
 
     def hover_controls(self, parameters: Array) -> Array:
@@ -298,14 +298,14 @@ class JointTree(System):
         base, quat = self.body_pose(states)
         turned = np.empty((*states.shape[:-1], len(robot.parents), 3, 3))
         placed = np.empty((*states.shape[:-1], len(robot.parents), 3))
-        turned[..., 0, :, :], placed[..., 0, :] = rotations.matrix_from_quat(quat), base
+        turned[..., 0, :, :], placed[..., 0, :] = geometry.matrix_from_quat(quat), base
         for i in range(1, len(robot.parents)):
             up, q = int(robot.parents[i]), states[..., first + i - 1] - robot.reference[i - 1]
             rotation = turned[..., up, :, :] @ robot.rotations[i]
             position = placed[..., up, :] + turned[..., up, :, :] @ robot.offsets[i]
             along = q[..., None] * robot.axes[i]
             if self._turns[i]:
-                rotation = rotation @ rotations.matrix_from_rotvec(along)
+                rotation = rotation @ geometry.matrix_from_rotvec(along)
             else:
                 position = position + np.einsum("...ij,...j->...i", rotation, along)
             turned[..., i, :, :], placed[..., i, :] = rotation, position
@@ -349,7 +349,7 @@ class JointTree(System):
         moves, size = self.ancestry(), self._base + len(robot.joint_names)
         linear, angular = np.zeros((len(coms), 3, size)), np.zeros((len(coms), 3, size))
         if self._base:
-            linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -rotations.skew(coms), np.eye(3)
+            linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -geometry.skew(coms), np.eye(3)
         for i in range(1, len(coms)):
             axis, column = turned[i] @ robot.axes[i], self._base + i - 1
             if self._turns[i]:

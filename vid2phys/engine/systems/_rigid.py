@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.system import BODY, TO_WORLD, WORLD, System
 from vid2phys.types import Array
 
@@ -35,14 +35,14 @@ class RigidBodies(System):
     def retract(self, states: Array, tangent: Array) -> Array:
         """See `System.retract`; quaternions move by right multiplication with exp(dtheta)."""
         s, t = self.split(states), _split(tangent, 12)
-        quat = rotations.quat_multiply(s[..., 3:7], rotations.quat_from_rotvec(t[..., 3:6]))
-        parts = [s[..., :3] + t[..., :3], rotations.quat_normalize(quat), s[..., 7:] + t[..., 6:]]
+        quat = geometry.quat_multiply(s[..., 3:7], geometry.quat_from_rotvec(t[..., 3:6]))
+        parts = [s[..., :3] + t[..., :3], geometry.quat_normalize(quat), s[..., 7:] + t[..., 6:]]
         return _join(np.concatenate(parts, axis=-1))
 
     def local(self, a: Array, b: Array) -> Array:
         """See `System.local`; the shorter way round."""
         a, b = np.broadcast_arrays(self.split(a), self.split(b))
-        dtheta = rotations.rotvec_from_quat(rotations.quat_multiply(rotations.quat_conjugate(a[..., 3:7]), b[..., 3:7]))
+        dtheta = geometry.rotvec_from_quat(geometry.quat_multiply(geometry.quat_conjugate(a[..., 3:7]), b[..., 3:7]))
         return _join(np.concatenate([b[..., :3] - a[..., :3], dtheta, b[..., 7:] - a[..., 7:]], axis=-1))
 
     def tangent_basis(self, states: Array) -> Array:
@@ -51,7 +51,7 @@ class RigidBodies(System):
         basis = np.zeros((*bodies.shape[:-2], 13 * self.count, 12 * self.count))
         for i in range(self.count):
             s, t = 13 * i, 12 * i
-            turned = [rotations.quat_multiply(bodies[..., i, 3:7], 0.5 * np.eye(4)[k]) for k in (1, 2, 3)]
+            turned = [geometry.quat_multiply(bodies[..., i, 3:7], 0.5 * np.eye(4)[k]) for k in (1, 2, 3)]
             basis[..., s : s + 3, t : t + 3] = np.eye(3)
             basis[..., s + 3 : s + 7, t + 3 : t + 6] = np.stack(turned, axis=-1)
             basis[..., s + 7 : s + 13, t + 6 : t + 12] = np.eye(6)
@@ -76,15 +76,15 @@ class RigidBodies(System):
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints`."""
         positions, quats = self.body_pose(states)
-        turned = self.in_body(points_body) @ np.swapaxes(rotations.matrix_from_quat(quats), -1, -2)
+        turned = self.in_body(points_body) @ np.swapaxes(geometry.matrix_from_quat(quats), -1, -2)
         return positions[..., None, :] + turned
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`: d(p + R exp(dtheta) x) = dp - R [x] dtheta."""
-        rotation = rotations.matrix_from_quat(self.body_pose(states)[1])
+        rotation = geometry.matrix_from_quat(self.body_pose(states)[1])
         jacobian = np.zeros((*np.shape(states)[:-1], len(points_body), 3, 12 * self.count))
         jacobian[..., :3] = np.eye(3)
-        jacobian[..., 3:6] = -rotation[..., None, :, :] @ rotations.skew(self.in_body(points_body))
+        jacobian[..., 3:6] = -rotation[..., None, :, :] @ geometry.skew(self.in_body(points_body))
         return jacobian
 
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:

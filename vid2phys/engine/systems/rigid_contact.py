@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.constants import RISP_CUBE
 from vid2phys.engine.system import Integrator
 from vid2phys.engine.systems._rigid import RigidBodies, state_names, suffixes, tangent_names
@@ -208,7 +208,7 @@ class RigidContact(RigidBodies):
         for state, shape in zip(states, self.bodies, strict=True):
             before += shape.reach if before else 0.0
             state[0], before = before, before + shape.reach
-            state[3:7] = rotations.quat_from_matrix(shape.axes)
+            state[3:7] = geometry.quat_from_matrix(shape.axes)
             for plane in self.planes:
                 depth = plane[3] - ((state[:3] + shape.points @ shape.axes.T) @ plane[:3]).min() + shape.radius
                 state[:3] += max(float(depth), 0.0) * plane[:3]
@@ -224,7 +224,7 @@ class RigidContact(RigidBodies):
             clear = reach * rng.uniform(2.0, 4.0, (n, self.count))
             lift = np.maximum(clear - (states[..., :3] @ plane[:3] - plane[3]), 0.0)
             states[..., :3] += lift[..., None] * plane[:3]
-        states[..., 3:7] = rotations.quat_normalize(rng.normal(size=(n, self.count, 4)))
+        states[..., 3:7] = geometry.quat_normalize(rng.normal(size=(n, self.count, 4)))
         states[..., 7:10] = rng.normal(0.0, 0.5, (n, self.count, 3))
         states[..., 10:] = rng.normal(0.0, 3.0, (n, self.count, 3))
         return states.reshape(n, -1)
@@ -321,7 +321,7 @@ def _face_matrices(shape: Shape) -> tuple[Array, Array]:
     """Sums of J^T J over the points of each face, along its normal and across it, [F, 6, 6]; J [3, 6] of a point."""
     along, across = [], []
     for normal, points in shape.faces():
-        jacobian = np.concatenate([np.broadcast_to(np.eye(3), (len(points), 3, 3)), -rotations.skew(points)], axis=-1)
+        jacobian = np.concatenate([np.broadcast_to(np.eye(3), (len(points), 3, 3)), -geometry.skew(points)], axis=-1)
         by_normal = np.einsum("i,kij->kj", normal, jacobian)
         along.append(by_normal.T @ by_normal)
         across.append(np.einsum("kij,kil->jl", jacobian, jacobian) - along[-1])

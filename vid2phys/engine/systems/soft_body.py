@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vid2phys import rotations
+from vid2phys import geometry
 from vid2phys.engine.systems._particles import Indices
 from vid2phys.engine.systems._tets import Locking, Moduli, TetBody
 from vid2phys.engine.tets import box_tets
@@ -98,7 +98,7 @@ class SoftBody(TetBody):
         centre = self.rest_m.mean(axis=0)
         stretch = np.eye(3) + rng.normal(0.0, 0.05, (n, 3, 3))
         if not (self.pinned.size or self.ground):
-            stretch = rotations.matrix_from_quat(rotations.quat_from_rotvec(rng.normal(0.0, 1.0, (n, 3)))) @ stretch
+            stretch = geometry.matrix_from_quat(geometry.quat_from_rotvec(rng.normal(0.0, 1.0, (n, 3)))) @ stretch
         x = centre + np.einsum("nij,vj->nvi", stretch, self.rest_m - centre)
         x += rng.normal(0.0, 0.02 * shortest, (n, count, 3))
         v = rng.normal(0.0, 0.3, (n, 1, 3)) + rng.normal(0.0, 0.1, (n, count, 3))

@@ -12,9 +12,9 @@ import numpy as np
 import yaml
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import invert_transform
 from vid2phys.io import files
 from vid2phys.io.yaml_files import LARGEST_YAML
-from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:

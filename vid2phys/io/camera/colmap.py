@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
 from vid2phys.io.camera._lens import Lens, make_lens, unsupported
 from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole
-from vid2phys.rotations import invert_transform, make_transform, matrix_from_quat
 from vid2phys.types import Array, Camera
 
 # In COLMAP's own order, which its binary files count by. What each parameter is; None: a model that is refused.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import invert_transform
 from vid2phys.io.camera._lens import as_shown, unsupported
 from vid2phys.io.camera._lens_keys import read_lens
 from vid2phys.io.camera._parse import Source, choose, make_camera, matrix, pinhole, pose_of, rigid, size_of
-from vid2phys.rotations import invert_transform
 from vid2phys.types import Array, Camera
 
 _SAME_TRANSFORM = 1e-3

@@ -15,10 +15,10 @@ import numpy as np
 
 from vid2phys import plugins
 from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import quat_from_rotvec, quat_multiply, rotate
 from vid2phys.io.files import require_file
 from vid2phys.io.mocap._poses import A_LOG, ANGLE_UNITS, EULER_ORDERS, LENGTH_UNITS, Asked, read_source
 from vid2phys.io.unsupported import refuse_known
-from vid2phys.rotations import quat_from_rotvec, quat_multiply, rotate
 from vid2phys.types import PoseLog
 
 # Rotations that bring the named axis up to z, keeping x (for x itself, keeping y).

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.rotations import angle_between
+from vid2phys.geometry import angle_between
 from vid2phys.types import PoseLog
 
 FAR_M = 100.0  # of a capture volume

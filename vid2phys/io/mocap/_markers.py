@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import quat_from_matrix
 from vid2phys.io.mocap._poses import choose_body
-from vid2phys.rotations import quat_from_matrix
 from vid2phys.types import Array
 
 _ROUNDS = 10

@@ -14,14 +14,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from vid2phys.engine.movable.body import CameraRange
+from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
 from vid2phys.io.mesh import GeometrySignature
-from vid2phys.risp.calibration.error_model import Calibration
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.locate import Candidates, locate
 from vid2phys.risp.networks.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
-from vid2phys.risp.posed.body import CameraRange
 from vid2phys.types import Array
 
 SCHEMA = "vid2phys.model/1"

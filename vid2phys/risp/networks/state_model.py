@@ -21,7 +21,7 @@ from torch import nn
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
 from vid2phys.risp.heads.state import StateNetwork, read_numbers
-from vid2phys.risp.posed.numbers import PostureNumbers
+from vid2phys.risp.shape.configuration_numbers import PostureNumbers
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.types import Array
 

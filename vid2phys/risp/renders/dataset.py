@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.movable.body import PosedBody
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
-from vid2phys.risp.looks.randomisation import ALL, Randomisation
-from vid2phys.risp.looks.randomize import PSI_NAMES
-from vid2phys.risp.posed.body import PosedBody
+from vid2phys.risp.appearance.randomisation import ALL, Randomisation
+from vid2phys.risp.appearance.randomize import PSI_NAMES
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, SEQUENCE_FPS
 from vid2phys.types import Array, Mesh
 

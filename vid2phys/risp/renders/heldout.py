@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.error_clock import error_clock
 from vid2phys.io.photographs import photographs
-from vid2phys.risp.calibration.clock import error_clock
-from vid2phys.risp.looks import camera_chain as chain
-from vid2phys.risp.looks.backgrounds import compose_background, make_bank
-from vid2phys.risp.looks.codec import compress
-from vid2phys.risp.looks.develop import IN_FRAME_PX, body_in_frame
-from vid2phys.risp.looks.shadows import cast_shadow
+from vid2phys.risp.appearance import camera_chain as chain
+from vid2phys.risp.appearance.backgrounds import compose_background, make_bank
+from vid2phys.risp.appearance.codec import compress
+from vid2phys.risp.appearance.develop import IN_FRAME_PX, body_in_frame
+from vid2phys.risp.appearance.shadows import cast_shadow
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render, RenderSet
 from vid2phys.types import Array, Camera
 

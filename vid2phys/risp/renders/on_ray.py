@@ -11,8 +11,8 @@ from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.risp.renders.workers import RenderError, count_done, render_shards, viewpoints
 
 if TYPE_CHECKING:
+    from vid2phys.engine.movable.body import PosedBody
     from vid2phys.engine.system import System
-    from vid2phys.risp.posed.body import PosedBody
     from vid2phys.risp.renders.dataset import Settings
     from vid2phys.types import Mesh
 
@@ -30,7 +30,7 @@ def render_on_ray(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """As `workers.render_missing`, as tasks of one core each, in a process of its own each."""
-    from vid2phys.risp.posed.body import PosedBody
+    from vid2phys.engine.movable.body import PosedBody
 
     body = source if isinstance(source, PosedBody) else mesh
     with connected(address) as ray:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.looks import camera_chain as chain
-from vid2phys.risp.looks.backgrounds import compose_background, paint_solid
-from vid2phys.risp.looks.codec import compress
-from vid2phys.risp.looks.develop import (
+from vid2phys.risp.appearance import camera_chain as chain
+from vid2phys.risp.appearance.backgrounds import compose_background, paint_solid
+from vid2phys.risp.appearance.codec import compress
+from vid2phys.risp.appearance.develop import (
     RenderLike,
     apply_affine,
     body_in_frame,
@@ -19,9 +19,9 @@ from vid2phys.risp.looks.develop import (
     project,
     similarity,
 )
-from vid2phys.risp.looks.occluders import occlude
-from vid2phys.risp.looks.randomisation import ALL, Randomisation
-from vid2phys.risp.looks.shadows import cast_shadow
+from vid2phys.risp.appearance.occluders import occlude
+from vid2phys.risp.appearance.randomisation import ALL, Randomisation
+from vid2phys.risp.appearance.shadows import cast_shadow
 from vid2phys.types import Array
 
 DIAMETER_PX = (12.0, 40.0)  # of the body's bounding sphere, at the scale of the pyramid where it is found

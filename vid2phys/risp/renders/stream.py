@@ -23,9 +23,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from vid2phys.errors import Vid2PhysError
 from vid2phys.io.photographs import photographs
-from vid2phys.risp.looks.backgrounds import make_bank
-from vid2phys.risp.looks.develop import VIEW_PX, develop
-from vid2phys.risp.looks.randomisation import ALL, Randomisation
+from vid2phys.risp.appearance.backgrounds import make_bank
+from vid2phys.risp.appearance.develop import VIEW_PX, develop
+from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.scenes import develop_scene
 from vid2phys.types import Array

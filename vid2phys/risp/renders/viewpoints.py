@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from vid2phys.engine.system import System
-from vid2phys.rotations import looking, matrix_from_quat, matrix_from_rotvec
+from vid2phys.geometry import looking, matrix_from_quat, matrix_from_rotvec
 from vid2phys.types import Array
 
 FILL = 2.0 / 3.0

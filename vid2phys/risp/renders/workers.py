@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.engine.movable.body import PosedBody
 from vid2phys.engine.render.llvm import find_llvm, lacks_atomic
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import write_bytes
-from vid2phys.risp.posed.body import PosedBody
-from vid2phys.risp.posed.views import sample_posed, sample_posed_sequence
+from vid2phys.risp.renders.articulated_viewpoints import sample_posed, sample_posed_sequence
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
 from vid2phys.types import Mesh
 
@@ -202,7 +202,7 @@ def render_shards(
 ) -> None:
     """Renders shards from their samples' viewpoints and writes each, while `going_on`. Raises InputError."""
     from vid2phys.engine.render.mitsuba import Renderer
-    from vid2phys.risp.looks.materials import mesh_parts
+    from vid2phys.risp.appearance.materials import mesh_parts
     from vid2phys.risp.renders.dataset import shard_path
 
     posed = body if isinstance(body, PosedBody) else None
@@ -221,8 +221,8 @@ def _render_shard(
     renderer: Any, parts: Any, posed: PosedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays of one shard."""
-    from vid2phys.risp.looks.randomisation import Randomisation
-    from vid2phys.risp.looks.randomize import appearance, directions, sample_look
+    from vid2phys.risp.appearance.randomisation import Randomisation
+    from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
     from vid2phys.risp.renders.dataset import group_of
 
     pictures, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)

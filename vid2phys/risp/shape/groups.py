@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.rotations import matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.types import Array
 
 _SAME = 1e-6

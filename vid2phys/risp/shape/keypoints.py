@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.geometry import quat_from_matrix, rotvec_from_quat
 from vid2phys.risp.shape.surface import surface_points
 from vid2phys.risp.shape.symmetry import Symmetry
-from vid2phys.rotations import quat_from_matrix, rotvec_from_quat
 from vid2phys.types import Array, Mesh
 
 COUNT, MOST = 12, 24  # points where the group allows any number, and about as many as a small network has maps for

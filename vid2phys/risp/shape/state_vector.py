@@ -12,7 +12,7 @@ import numpy as np
 
 from vid2phys.engine.system import System
 from vid2phys.errors import UsageError
-from vid2phys.rotations import matrix_from_quat
+from vid2phys.geometry import matrix_from_quat
 from vid2phys.types import Array
 
 

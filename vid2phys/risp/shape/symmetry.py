@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from vid2phys.engine.pose_geometry import rotation_grid
+from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.io.faces import face_areas
 from vid2phys.risp.shape import groups
 from vid2phys.risp.shape.surface import SurfaceColor, TurnedSurface, surface_points, texture_color
-from vid2phys.risp.tracking.geometry import rotation_grid
-from vid2phys.rotations import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.types import Array, Mesh
 
 TOLERANCE = 0.04

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp import heads, penalties
+from vid2phys.risp.appearance.randomisation import ALL
 from vid2phys.risp.heads import Head
-from vid2phys.risp.looks.randomisation import ALL
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
 from vid2phys.risp.penalties import Penalty

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vid2phys.engine.pnp import solve_poses
+from vid2phys.geometry import make_transform
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
 from vid2phys.risp.renders.stream import Key, PictureStream
 from vid2phys.risp.shape.groups import offsets
-from vid2phys.risp.tracking.pose import solve_poses
 from vid2phys.risp.training.losses import Targets, best_targets
-from vid2phys.rotations import make_transform
 from vid2phys.types import Array
 
 _VALIDATION_EPOCH = 1_000_000  # pictures of their own, the same after every epoch

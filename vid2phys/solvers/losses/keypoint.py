@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vid2phys.engine.points import world_points
 from vid2phys.errors import InputError
-from vid2phys.rotations import invert_transform
+from vid2phys.geometry import invert_transform
 from vid2phys.solvers.losses._loss import Loss, misfit, robust
 from vid2phys.solvers.newton import JudgeOfAll
 from vid2phys.solvers.shooting import whitening

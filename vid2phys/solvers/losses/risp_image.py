@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vid2phys.errors import InputError
 from vid2phys.solvers.losses._loss import Loss, misfit, robust
-from vid2phys.solvers.reader import Reader
+from vid2phys.solvers.network_outputs import Reader
 from vid2phys.solvers.scene import Scene, Views
 from vid2phys.types import Array
 

@@ -1,0 +1,125 @@
+"""One control of RISP's table 4 by one method: actions that bring a body to where one picture shows it.
+
+The papers' methods move actions by RMSProp along a loss of the last frame. Ours reads the picture, as `vid2phys
+control` does, and finds gentle actions to there (`solvers.optimal`); a hand's few numbers are fitted (`imitation`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.control_parametrisation import Drive
+from experiments.experiments import Experiment
+from experiments.identification import LOSSES, Case, Network, Outcome, attempt
+from experiments.imitation import imitate
+from experiments.method_inputs import pose_track, posture_track
+from vid2phys.engine.systems.rod import Rod
+from vid2phys.errors import InputError
+from vid2phys.geometry import make_transform, matrix_from_quat, quat_from_matrix, quat_multiply
+from vid2phys.risp.networks.model import Model
+from vid2phys.solvers import optimal
+from vid2phys.types import Array
+
+
+def bring(case: Case, drive: Drive, method: str, network: Network) -> Outcome:
+    """The numbers [U] by which a method brings the body to the target; `case.start`: those that it begins with."""
+    if method in LOSSES or drive.channels is None:
+        return imitate(case, drive, method, network)
+    return attempt(lambda: _aimed(case, drive, network), case.start)
+
+
+def _aimed(case: Case, drive: Drive, network: Network) -> Array:
+    experiment, numbers = case.experiment, drive.numbers
+    points, goal = target_of(case, network) if isinstance(network, Model) else _true_target(experiment)
+    hold, lower, upper = (drive.actions(each) for each in (numbers.middle, numbers.lower, numbers.upper))
+    plan = experiment.plan
+    aim = optimal.Aim(
+        plan.system,
+        plan.parameters.vector,
+        plan.initial,
+        np.full(plan.steps, plan.step_s),
+        hold=hold[0],
+        lower=lower[0],
+        upper=upper[0],
+        points_body=points,
+        goal=goal,
+        size_m=experiment.radius_m,
+        at_rest=False,
+        max_step_s=0.5 * plan.max_step_s,  # as ends are judged: a bounce depends on it
+    )
+    return drive.numbers_of(optimal.solve(aim).actions)
+
+
+def target_of(case: Case, model: Model) -> tuple[Array, Array]:
+    """Points of the body [K, 3] m, and where the last frame shows them in the world. Raises InputError where it does
+    not show them."""
+    experiment = case.experiment
+    assert case.footage is not None
+    body = experiment.posed
+    if body is not None:
+        postures = posture_track(experiment, body, case.footage, model)
+        _require(postures.tracked[-1])
+        return body.points_body, body.points(postures.postures[-1])
+    poses = pose_track(experiment, case.footage, model.scaled(experiment.scale), case.seed)
+    _require(poses.tracked[-1])
+    in_camera = make_transform(poses.poses.rotation[-1], poses.poses.translation[-1])
+    pose = nearest_alike(experiment, np.asarray(experiment.camera.camera_to_world) @ in_camera)
+    points = poses.observation.points_body
+    return points, points @ pose[:3, :3].T + pose[:3, 3]
+
+
+def nearest_alike(experiment: Experiment, pose: Array) -> Array:
+    """Of the poses [4, 4] of a body that look as the given one, that which is the least turned from the start."""
+    _, quat = experiment.plan.system.body_pose(experiment.plan.initial)
+    poses = pose @ experiment.alike
+    return np.asarray(poses[np.argmax(np.einsum("ij,gij->g", matrix_from_quat(quat), poses[:, :3, :3]))])
+
+
+def _require(seen: bool) -> None:
+    if not seen:
+        raise InputError("the network does not read the body in the target", "a picture that shows it", "train longer")
+
+
+def _true_target(experiment: Experiment) -> tuple[Array, Array]:
+    """Of the vertices, thinned out."""
+    kept = slice(None, None, max(1, len(experiment.mesh.vertices) // 24))
+    if experiment.posed is not None:
+        points = experiment.posed.points_body
+        return points, np.asarray(experiment.plan.system.keypoints(experiment.states[-1:], points)[0])
+    return experiment.mesh.vertices[kept], experiment.vertices[-1][kept]
+
+
+def final_l1(experiment: Experiment, states: Array) -> float:
+    """Sum of the absolute differences between desired and final state [F, N]: of positions in radii of the body and of
+    angles in rad, of a rod those of its sensors' heights in radii of what it moves in. From the nearest of states that
+    look alike."""
+    system, radius = experiment.plan.system, experiment.radius_m
+    wanted, found = experiment.states[-1], states[-1]
+    if isinstance(system, Rod):
+        heights = [system.keypoints(each[None], system.spine_m)[0, :, 2] for each in (wanted, found)]
+        return float(np.abs(heights[1] - heights[0]).sum()) / radius
+    off = np.abs(system.local(_alike(experiment, wanted), found))
+    names = [name.split(" of ")[0] for name in system.tangent_names]
+    rates = np.array([name.endswith(("_m_s", "_rad_s")) for name in names])
+    lengths = np.array([name.endswith("_m") for name in names])
+    return float((off / np.where(lengths, radius, 1.0))[:, ~rates].sum(axis=-1).min())
+
+
+def final_distance_mm(experiment: Experiment, states: Array) -> float:
+    """Root mean square distance of the mesh's vertices from where the target shows them, or others that look alike."""
+    system, vertices = experiment.plan.system, experiment.mesh.vertices
+    found = system.vertices(states[-1], vertices)
+    off = [system.vertices(state, vertices) - found for state in _alike(experiment, experiment.states[-1])]
+    return 1e3 * min(float(np.sqrt(np.square(each).sum(axis=-1).mean())) for each in off)
+
+
+def _alike(experiment: Experiment, state: Array) -> Array:
+    """States [G, N] that look as the given one [N]."""
+    turns = experiment.alike
+    if len(turns) == 1:
+        return state[None]
+    place, quat = experiment.plan.system.body_pose(state)
+    states = np.tile(state, (len(turns), 1))  # of one rigid body: place, then orientation
+    states[:, :3] = place + turns[:, :3, 3] @ matrix_from_quat(quat).T
+    states[:, 3:7] = quat_multiply(np.broadcast_to(quat, (len(turns), 4)), quat_from_matrix(turns[:, :3, :3]))
+    return states

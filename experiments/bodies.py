@@ -1,0 +1,92 @@
+"""The papers' bodies, as tables are made for them: what moves, and what the paper reports of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.body_adapter import Subject
+from vid2phys.errors import InputError, unknown_name
+from vid2phys.types import Mesh
+
+RIGID_READING, PAINTED_READING, PARTS_READING, RIGID_TRACKING = 7, 8, 9, 1  # see `Entry`
+SHADED_ALONE, SHADED_TRACKING = 2, 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A body of the tables before anything is made for it.
+
+    model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
+    the body, given a folder to keep things in; raises InputError when its mesh is not there. reading: raise when its
+    keypoints are read another way; tracking: when they are in clips; alone: when they are in single pictures.
+    """
+
+    name: str
+    model: str
+    training_command: str
+    view_size: int
+    make: Callable[[Path], Subject]
+    reading: int = 6
+    tracking: int = 0
+    alone: int = 0
+
+
+def entries(names: tuple[str, ...] = ()) -> list[Entry]:
+    """The bodies called `names`, all when there are none. Raises UsageError for an unknown name."""
+    known = {entry.name: entry for entry in _ENTRIES}
+    for name in names:
+        if name not in known:
+            raise unknown_name("body", name, tuple(known))
+    return [known[name] for name in names or known]
+
+
+def _command(what: str) -> str:
+    return f"vid2phys train-risp {what} --samples 12000 --epochs 12 --gamma 1 --seed 0"
+
+
+def _mesh(path: str) -> Mesh:
+    from vid2phys.io.mesh import load_mesh
+
+    places = [Path(path), Path(__file__).resolve().parents[1] / path]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise InputError(f"{path} is not here", "the project's samples", "run in the project's folder")
+    return load_mesh(found, "m")
+
+
+def _rigid(
+    name: str, path: str, system: str, paper: float, *, labelled: bool = True, reading: int = RIGID_READING
+) -> Entry:
+    command = _command(f"--mesh {Path(path).name} --system {system}")
+
+    def make(_: Path) -> Subject:
+        from experiments.rigid import RigidSubject
+        from vid2phys.engine.systems import get
+
+        return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
+
+    return Entry(name, Path(path).parent.name, command, 96, make, reading, RIGID_TRACKING)
+
+
+def _posed(name: str, paper: float, *, tracking: int = 0, alone: int = 0) -> Entry:
+    command = _command(f"--system {name}")
+
+    def make(folder: Path) -> Subject:
+        from experiments.articulated import PosedSubject
+        from vid2phys.engine.systems import get
+
+        return PosedSubject(name, get(name), paper, command, folder)
+
+    return Entry(name, name, command, 128, make, tracking=tracking, alone=alone)
+
+
+# RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
+_ENTRIES = (
+    _rigid("quadrotor", "samples/quadrotor/quad.obj", "quadrotor", 0.15, reading=PARTS_READING),
+    _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16, reading=PAINTED_READING),
+    _rigid("cube-plain", "samples/cube/cube.obj", "rigid_contact", 0.16, labelled=False),
+    _posed("hand", 0.10),
+    _posed("rod", 0.019, tracking=SHADED_TRACKING, alone=SHADED_ALONE),
+)

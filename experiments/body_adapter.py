@@ -1,0 +1,137 @@
+"""What a table does with a body, whatever moves: a pose (`rigid`) or a posture (`posed`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.risp.appearance.randomisation import ALL, Randomisation
+from vid2phys.types import Array, Camera, Mesh
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.methods import Learnt
+    from vid2phys.commands.training_progress import TrainingProgress
+    from vid2phys.risp.heads import Head
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.training.recipes import TrainingData
+
+
+@dataclass(frozen=True)
+class Frames:
+    """pieces: [N, 160, 160, 3] uint8. cameras: of the pieces, in the body's world. states: [N, ...], what they show.
+    configuration: [N], the look."""
+
+    pieces: NDArray[np.uint8]
+    cameras: list[Camera]
+    states: Array
+    configuration: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a method says of frames: the paper's vectors [N, S] and, where it tells them, states [N, ...]."""
+
+    vectors: Array
+    states: Array | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of N frames, NaN where it says nothing. median: what goes into the table, else the mean."""
+
+    values: Array
+    unit: str
+    median: bool = False
+
+
+@dataclass(frozen=True)
+class RenderPlan:
+    """Which renders a training uses. folder: of this body. made: how many are rendered. samples: how many are used.
+
+    looks: 0, ever new ones (see `make_dataset`). view_size: V px, 0 for the body's own. by_color: whether a network is
+    told turns that only colours tell apart; keypoints are not, since paint tells them afterwards (`risp.pixels.paint`).
+    varied: what is randomised.
+    """
+
+    folder: Path
+    made: int
+    samples: int
+    looks: int
+    seed: int
+    view_size: int
+    by_color: bool = False
+    varied: Randomisation = ALL
+
+    @property
+    def data(self) -> Path:
+        """Where they lie."""
+        return self.folder / "-".join(
+            ["data", *map(str, (self.made, self.looks, self.seed)), *self.varied.off_in_renders]
+        )
+
+
+class Subject(ABC):
+    """A body of the tables.
+
+    name: in the tables. mesh: as it is drawn. radius_m: the stage's unit of length. paper: RISP's own state error.
+    training_command: by which its model is trained. view_size: V px of our own head.
+    """
+
+    name: str
+    mesh: Mesh
+    radius_m: float
+    paper: float
+    training_command: str
+    view_size: int
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        """Random states [N, ...]."""
+
+    @abstractmethod
+    def cameras(self, rng: np.random.Generator, states: Array) -> list[Camera]:
+        """For each state the camera of a frame's piece that shows the body."""
+
+    @abstractmethod
+    def vertices(self, state: Array) -> Array:
+        """Where the mesh's vertices are in the world, [V, 3] m."""
+
+    @abstractmethod
+    def stage_from_world(self, camera: Camera) -> Array:
+        """Transform [4, 4] that puts the world on the stage, lengths in metres."""
+
+    @abstractmethod
+    def vectors(self, states: Array) -> Array:
+        """The paper's vectors of states, [N, ...] -> [N, S]."""
+
+    @abstractmethod
+    def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
+        """Renders of the body; what is there is used again."""
+
+    @abstractmethod
+    def model(self, learnt: Learnt) -> Model:
+        """A keypoint network as a model to read frames with."""
+
+    @abstractmethod
+    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
+        """What a model of keypoints says of frames; with `edges` what the frames' own edges add."""
+
+    @abstractmethod
+    def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
+        """What a state head says of frames."""
+
+    @abstractmethod
+    def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
+        """All metrics of a reading, the one that is compared with the paper first."""
+
+    @abstractmethod
+    def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
+        """Judges networks of a head by the judge's held-out renders; adds `state_error`, which heads share."""

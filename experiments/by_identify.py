@@ -1,0 +1,130 @@
+"""What `vid2phys identify` says of a filmed experiment: camera, mesh, actions and all parameters but the unknown ones
+are known, where the body is and how it starts are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from experiments.experiments import Experiment
+from experiments.footage import Footage
+from vid2phys.commands import fit, fit_articulated
+from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.identify import Inputs, system_of, track_clip, track_posture
+from vid2phys.commands.priors import Beliefs
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, quat_from_matrix
+from vid2phys.io.mesh import mass_properties
+from vid2phys.report.metrics import Turns, coverage
+from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.model import Model
+from vid2phys.solvers import whiteness
+from vid2phys.solvers.cramer_rao import noisy
+from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.track import Track
+from vid2phys.types import Actions, Array, PoseLog, Result
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A filmed experiment as a user of `identify` has it. body: what bends, on a known base."""
+
+    experiment: Experiment
+    inputs: Inputs
+    body: PosedBody | None
+
+    @staticmethod
+    def of(experiment: Experiment, footage: Footage, model: Model) -> Clip:
+        """Of the frames that are shown."""
+        plan, asked = experiment.plan, _asked(experiment)
+        clip = footage.clip(plan.times_s[experiment.shown])
+        camera, pose = experiment.camera, np.asarray(experiment.camera.camera_to_world)
+        given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
+        actions = _actions(experiment)
+        if experiment.posed is not None:
+            known = fit_articulated.known_of_posed(plan.system, given, asked, Beliefs())
+            inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, ())
+            return Clip(experiment, inputs, body_of_model(model, plan.system))
+        system = plan.system if asked else system_of(plan.system.name, experiment.mesh, actions)
+        given = {name: value for name, value in given.items() if name in system.parameters().names}
+        known = known_values(system, mass_properties(experiment.mesh), given, asked, actions)
+        model = model.scaled(experiment.scale)
+        return Clip(experiment, Inputs(clip, experiment.mesh, camera, pose, system, actions, model, known, ()), None)
+
+    def tracked(self) -> Track | PostureTrack:
+        """What is read in the frames. Raises InputError when the body is found in none."""
+        return track_clip(self.inputs) if self.body is None else track_posture(self.inputs, self.body)
+
+    def identified(self, tracked: Track | PostureTrack, *, refine: bool = True) -> Result:
+        """The result, with intervals. refine: by the clip's pixels."""
+        asked = _asked(self.experiment)
+        if self.body is None:
+            assert isinstance(tracked, Track)
+            return fit.solve(self.inputs, tracked, fit=asked, refine=refine)
+        assert isinstance(tracked, PostureTrack)
+        return fit_articulated.solve_posed(self.inputs, self.body, tracked, fit=asked, refine=refine)
+
+    def misread(self, tracked: Track | PostureTrack, rng: np.random.Generator) -> Track | PostureTrack:
+        """The true motion with errors drawn from the error model of what was tracked, its branch known."""
+        experiment = self.experiment
+        states = experiment.states[experiment.shown]
+        problem = experiment.plan.problem(experiment.truth, tracked.observation, self.inputs.camera_to_world)
+        seen = noisy(problem, states, rng).observation
+        if isinstance(tracked, PostureTrack):
+            return replace(tracked, observation=seen)
+        at, quats = experiment.plan.system.body_pose(states)
+        pose = invert_transform(self.inputs.camera_to_world) @ make_transform(matrix_from_quat(quats), at)
+        poses = replace(tracked.poses, rotation=pose[:, :3, :3], translation=pose[:, :3, 3])
+        return replace(tracked, observation=seen, poses=poses, branch_log_likelihood=np.zeros(1))
+
+    def poses_held(self, result: Result) -> float | None:
+        """Share of the coordinates of poses in their 95 % intervals, in each frame up to a turn that the body looks
+        alike in; None where there are none."""
+        if self.body is not None or result.trajectory.covariance is None:
+            return None
+        states, shown = result.trajectory.states, self.experiment.shown
+        found, quats = self.inputs.system.body_pose(states)
+        truth, true_quats = self.experiment.plan.system.body_pose(self.experiment.states[shown])
+        std = np.sqrt(np.einsum("tii->ti", result.trajectory.covariance))[:, :6]
+        alike = self.experiment.alike
+        turns = Turns(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
+        held = 0.0
+        for index, frames in turns.best_for_frames(quats, true_quats):
+            log = turns.applied(index, PoseLog(result.trajectory.times_s[frames], found[frames], quats[frames]))
+            share = coverage(log, turns.applied_to_std(index, std[frames]), truth[frames], true_quats[frames])
+            held += len(frames) * (share or 0.0)
+        return held / len(quats)
+
+
+def intervals_of(experiment: Experiment, result: Result) -> tuple[Array, Array]:
+    """Estimates [U] and 95 % intervals [U, 2] of what was asked for, in the paper's units."""
+    found = {estimate.name: estimate for estimate in result.parameters}
+    asked = [found[name] for name in _asked(experiment)]
+    unknown = experiment.plan.unknown
+    values = np.array([estimate.value for estimate in asked])
+    ends = np.array([estimate.ci95 for estimate in asked]).reshape(-1, 2)
+    with np.errstate(divide="ignore"):
+        return unknown.from_si(values), unknown.from_si(ends)
+
+
+def is_unfit(result: Result) -> bool:
+    """Whether a reader is told that the model does not explain the clip."""
+    notes = result.diagnostics["notes"]
+    assert isinstance(notes, list)
+    return any(note.startswith((whiteness.UNFIT, fit_articulated.UNFIT)) for note in notes)
+
+
+def _asked(experiment: Experiment) -> tuple[str, ...]:
+    """What is fitted: of a body that is thrown nothing but its motion, contacts come out as forces."""
+    return () if experiment.plan.actions is None else experiment.plan.unknown.names
+
+
+def _actions(experiment: Experiment) -> Actions | None:
+    plan, system = experiment.plan, experiment.plan.system
+    if plan.actions is None:
+        return None
+    kind: Literal["rotors", "other"] = "rotors" if experiment.posed is None else "other"
+    times = np.asarray(np.arange(plan.steps) * plan.step_s, dtype=float)
+    return Actions(times, plan.actions, kind, system.action_names, system.action_units)

@@ -1,0 +1,319 @@
+"""Known motions of the papers' bodies, filmed by one camera: what parameters are to be found from.
+
+First state, forces and camera are known to all methods. The paper does not publish its motions: these are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from experiments.articulated import PosedSubject
+from experiments.bodies import Entry
+from experiments.footage import Footage, Shot, film
+from experiments.image_alignment import frame_matrix
+from experiments.rigid import RigidSubject, project
+from experiments.test_renderer import FLOOR
+from experiments.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
+from vid2phys.commands.training_progress import TrainingProgress
+from vid2phys.engine.constants import RISP_CUBE, RISP_HAND, RISP_QUADROTOR, RISP_ROD
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.modes import PosedModes
+from vid2phys.engine.system import System
+from vid2phys.engine.systems.hand import Hand
+from vid2phys.engine.systems.quadrotor import Quadrotor
+from vid2phys.engine.systems.rigid_contact import Box, RigidContact
+from vid2phys.engine.systems.rod import Rod
+from vid2phys.geometry import looking, make_transform, quat_from_rotvec
+from vid2phys.solvers.newton import motions
+from vid2phys.solvers.problem import Problem
+from vid2phys.types import Actions, Array, Camera, Mesh, Observation, Parameters
+
+ROD_CELLS = (8, 2, 2)  # of the rod that moves: eight times as many take hours a method
+_NEAR, _POSED_NEAR = 10.0, 7.4  # distance of the camera, in radii of the body or of its workspace
+_MARGIN, _GRID_PX = 0.6, 16  # of the window about a motion: in diameters of the body; sides are multiples
+FINGER_STEPS = 40  # of RISP's torques
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a body moves. actions: [S, M] over steps of `step_s`, or None. every: steps a frame. max_step_s: longest step
+    of the integration. looked_at: how many values of each unknown our fit tries first, evenly over `reach`, in the
+    paper's numbers, to both sides of the one that it is given: a stiff bounce is no small change of a soft one.
+    """
+
+    system: System
+    parameters: Parameters
+    unknown: Unknown
+    initial: Array
+    actions: Array | None
+    step_s: float
+    steps: int
+    every: int
+    max_step_s: float
+    looked_at: int = 1
+    reach: float = 0.0
+
+    @property
+    def times_s(self) -> Array:
+        """Of the frames."""
+        return np.asarray(np.arange(0, self.steps + 1, self.every) * self.step_s, dtype=float)
+
+    def with_values(self, values: Array) -> Parameters:
+        """All parameters, the unknown ones free and with these values in the paper's units."""
+        named = dict(zip(self.unknown.names, self.unknown.to_si(values), strict=True))
+        free = self.parameters.with_free(self.unknown.names)
+        return free.with_values({name: float(value) for name, value in named.items()})
+
+    def problem(self, values: Array, observation: Observation, camera_to_world: Array) -> Problem:
+        """What is solved, starting from `values`."""
+        actions = None
+        if self.actions is not None:
+            names = self.system.action_names
+            times = np.asarray(np.arange(self.steps) * self.step_s, dtype=float)
+            actions = Actions(times, self.actions, "other", names, self.system.action_units)
+        parameters = self.with_values(values)
+        return Problem(self.system, parameters, observation, camera_to_world, actions, max_step_s=self.max_step_s)
+
+
+def _quadrotor(_: Array, frames: int) -> Plan:
+    """A second near hovering: thrusts that swell by 4 %, tilts of some 5 degrees to two sides."""
+    body, system = RISP_QUADROTOR, Quadrotor("rotors")
+    inertia = dict(zip(("inertia_xx", "inertia_yy", "inertia_zz"), body.inertia_kg_m2, strict=True))
+    values = {"mass": body.mass_kg, "arm_length": body.arm_m, "torque_ratio": body.torque_ratio_m, **inertia}
+    parameters = system.parameters().with_values({**values, "gravity": body.gravity_m_s2})
+    steps, step_s = 10 * frames, 1.0 / 300.0
+    turn = 2.0 * np.pi * np.arange(steps) * step_s
+    wrench = np.stack([
+        body.mass_kg * body.gravity_m_s2 * (1.0 + 0.04 * np.sin(2.0 * turn)),
+        body.inertia_kg_m2[0] * 3.0 * np.cos(turn),
+        body.inertia_kg_m2[1] * -2.2 * np.cos(1.3 * turn),
+        body.inertia_kg_m2[2] * 1.5 * np.cos(turn),
+    ])  # fmt: skip
+    thrusts = np.linalg.solve(system.allocation(parameters.vector), wrench).T
+    initial = system.rest_state()
+    initial[3:7] = quat_from_rotvec(np.array([0.05, -0.04, 0.6]))
+    return Plan(system, parameters, MASS, initial, thrusts, step_s, steps, 10, 0.01)
+
+
+def _cube(_: Array, frames: int) -> Plan:
+    """Thrown to the ground, spinning, it lands on a corner and turns over, for 0.3 s: later it is chaotic in k_n."""
+    system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),), driven=False)
+    initial = system.rest_state()
+    initial[:3] = [0.0, 0.06, 0.065]
+    initial[3:7] = quat_from_rotvec(np.array([0.3, 0.2, 0.35]))
+    initial[7:] = [0.0, -0.35, -0.5, 5.0, 1.5, 2.0]
+    return Plan(system, system.parameters(), CONTACT, initial, None, 1.0 / 60.0, frames, 1, 1e-3, 41, 1.0)
+
+
+def _hand(_: Array, frames: int) -> Plan:
+    """RISP's torques, m sin(2 pi clip((t - d) / 40, 0, 1)) of a finger, with five fixed m and d."""
+    system = Hand()
+    amplitude, delay = torch.tensor([[0.9, 0.75, 1.0, 0.8, 0.95], [0.0, 10.0, 25.0, 5.0, 40.0]], dtype=torch.float64)
+    steps = 2 * frames
+    actions = finger_torques(amplitude, delay, steps, finger_of_joints(system)).numpy()
+    initial, step_s = system.rest_state(), RISP_HAND.step_s
+    return Plan(system, system.parameters(), JOINTS, initial, actions, step_s, steps, 2, 0.01, 21, 1.0)
+
+
+def _rod(truth: Array, frames: int) -> Plan:
+    """Pushed up and down, 4 times a second, by what moves a rod of this stiffness by an eighth of its length."""
+    system, step_s = Rod(ROD_CELLS), RISP_ROD.step_s
+    actions = np.zeros((frames, len(system.action_names)))
+    load = system.load_n(float(YOUNG.to_si(truth)[0]))
+    actions[:, 2] = load * np.sin(2.0 * np.pi * 4.0 * (np.arange(frames) + 0.5) * step_s)
+    return Plan(system, system.parameters(), YOUNG, system.rest_state(), actions, step_s, frames, 1, step_s, 17, 2.0)
+
+
+_PLANS: dict[str, tuple[Callable[[Array, int], Plan], int, Unknown]] = {
+    "quadrotor": (_quadrotor, 30, MASS),
+    "cube": (_cube, 18, CONTACT),
+    "cube-plain": (_cube, 18, CONTACT),
+    "hand": (_hand, 40, JOINTS),
+    "rod": (_rod, 25, YOUNG),
+}
+
+
+def unknown_of(name: str) -> Unknown:
+    """What is to be found of the body called `name`."""
+    return _PLANS[name][2]
+
+
+def finger_of_joints(system: Hand) -> Array:
+    """The finger of each joint, [J]."""
+    return np.array([int(name.removeprefix("finger").split("_")[0]) for name in system.robot.joint_names])
+
+
+def finger_torques(amplitude: Tensor, delay: Tensor, steps: int, fingers: Array) -> Tensor:
+    """Torques [..., steps, J] N m of joints of `fingers` [J]: m sin(2 pi clip((t - d) / 40, 0, 1)), t in steps.
+
+    amplitude, delay: [..., 5] m and d of each finger, the paper's numbers. What 1 is in SI: `RISP_HAND`.
+    """
+    t = torch.arange(steps, dtype=torch.float64)[:, None]
+    share = ((t - delay[..., None, :]) / FINGER_STEPS).clamp(0.0, 1.0)
+    wave = amplitude[..., None, :] * torch.sin(2.0 * torch.pi * share)
+    return RISP_HAND.torque * wave[..., torch.from_numpy(fingers)]
+
+
+def plan_of(name: str, truth: Array, frames: int | None = None) -> Plan:
+    """How the body called `name` moves when the unknowns are `truth`, the paper's numbers. frames: after the first."""
+    make, usual, _ = _PLANS[name]
+    return make(truth, frames or usual)
+
+
+def nothing_seen(times_s: Array, points: Array) -> Observation:
+    """An observation of nothing at times [F], of one point [1, 3] of a body."""
+    nothing, none = np.zeros((len(times_s), 1, 2)), np.zeros((len(times_s), 1), dtype=bool)
+    eye, flat = np.broadcast_to(np.eye(2), (len(times_s), 1, 2, 2)), np.zeros((len(times_s), 1, 2, 1))
+    return Observation(times_s, nothing, eye, flat, np.ones(1), none, points)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """From where a motion is filmed. azimuth, elevation: rad, of a body on a known base, from the middle of what it is
+    filmed from. far: distance, over the usual one."""
+
+    azimuth: float = float(np.deg2rad(20.0))
+    elevation: float = float(np.deg2rad(32.0))
+    far: float = 1.0
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A plan as it was carried out and filmed.
+
+    truth: of the unknowns, the paper's numbers. subject: the body as tables know it. mesh: as it is drawn, in the axes
+    of the plan's system. posed: what moves, for a body on a known base. scale: of the mesh over the subject's. only:
+    the frames that are shown, the first among them, if not all. sight: of the camera.
+    """
+
+    name: str
+    plan: Plan
+    truth: Array
+    subject: RigidSubject | PosedSubject
+    mesh: Mesh
+    scale: float
+    posed: PosedBody | None
+    only: tuple[int, ...] | None = None
+    sight: Sight = Sight()
+
+    @staticmethod
+    def of(entry: Entry, folder: Path, truth: Array, frames: int | None = None) -> Experiment:
+        """Of a body of the tables. folder: keeps the modes of one that bends."""
+        return Experiment.planned(entry, folder, plan_of(entry.name, truth, frames), truth)
+
+    @staticmethod
+    def planned(entry: Entry, folder: Path, plan: Plan, truth: Array) -> Experiment:
+        """By a plan for the body. folder, truth: as of `of`."""
+        subject = entry.make(folder)
+        if isinstance(subject, PosedSubject):
+            posed: PosedBody = subject.body
+            if isinstance(posed, PosedModes):
+                assert isinstance(plan.system, Rod)
+                posed = PosedModes(plan.system, posed.motions)
+            return Experiment(entry.name, plan, truth, subject, subject.mesh, 1.0, posed)
+        assert isinstance(subject, RigidSubject)
+        scale = 1.0
+        if isinstance(plan.system, RigidContact):
+            scale = RISP_CUBE.side_m / float(np.ptp(subject.mesh.vertices[:, 0]))
+        mesh = replace(subject.mesh, vertices=scale * subject.mesh.vertices)
+        return Experiment(entry.name, plan, truth, subject, mesh, scale, None)
+
+    @property
+    def radius_m(self) -> float:
+        """The stage's unit of length."""
+        return self.scale * self.subject.radius_m
+
+    @cached_property
+    def alike(self) -> Array:
+        """Turns [G, 4, 4] of the body, m, that no picture tells, the first none at all."""
+        if not isinstance(self.subject, RigidSubject) or self.subject.labelled:
+            return np.eye(4)[None]
+        turns = self.subject.known.turns.copy()
+        turns[:, :3, 3] *= self.scale
+        return turns
+
+    @property
+    def shown(self) -> NDArray[np.int64]:
+        """Which frames methods may look at, [n]."""
+        return np.arange(len(self.plan.times_s)) if self.only is None else np.array(self.only)
+
+    @cached_property
+    def states(self) -> Array:
+        """True states at the frames, [F, N]."""
+        problem = self.plan.problem(self.truth, self.unseen, np.eye(4))
+        return motions(problem, self.plan.initial)(problem.parameters.free_vector()[None])[0]
+
+    @cached_property
+    def unseen(self) -> Observation:
+        """An observation of nothing at the times of the frames."""
+        points = np.zeros((1, 3)) if self.posed is None else self.posed.points_body[:1]
+        return nothing_seen(self.plan.times_s, points)
+
+    @cached_property
+    def vertices(self) -> Array:
+        """Of the mesh along the true motion, in the world, [F, V, 3] m."""
+        return np.stack([self.plan.system.vertices(state, self.mesh.vertices) for state in self.states])
+
+    @cached_property
+    def camera(self) -> Camera:
+        """It stands still; its picture is the piece of a frame that the motion takes place in."""
+        forward, place = self._sight()
+        pose = make_transform(looking(forward / np.linalg.norm(forward)), place)
+        whole = Camera(frame_matrix(), 640, 480, camera_to_world=pose)
+        seen = project(whole, self.vertices.reshape(-1, 3))
+        margin = 0.0
+        if self.posed is None:
+            size = np.ptp(project(whole, self.vertices[0]), axis=0).max()
+            margin = _MARGIN * float(size)
+        else:
+            middle = project(whole, self.posed.center_m[None])[0]
+            half = whole.K[0, 0] * self.posed.radius_m / np.linalg.norm(place - self.posed.center_m)
+            seen = np.stack([middle - half, middle + half])
+        corner = np.floor(seen.min(axis=0) - margin)
+        sides = np.ceil((seen.max(axis=0) + margin - corner) / _GRID_PX).astype(int) * _GRID_PX
+        K = whole.K.copy()
+        K[:2, 2] -= corner
+        return Camera(K, int(sides[0]), int(sides[1]), camera_to_world=pose)
+
+    def _sight(self) -> tuple[Array, Array]:
+        """Direction [3] in which the camera looks, and its place [3] m."""
+        if self.posed is not None:
+            angle = np.deg2rad(self.posed.cameras.azimuth[0]) + self.sight.azimuth
+            flat, up = np.cos(self.sight.elevation), np.sin(self.sight.elevation)
+            towards = np.array([flat * np.cos(angle), flat * np.sin(angle), up])
+            return -towards, self.posed.center_m + self.sight.far * _POSED_NEAR * self.posed.radius_m * towards
+        middle = self.vertices.mean(axis=(0, 1))
+        height = 3.0 if isinstance(self.plan.system, RigidContact) else 0.0
+        place = self.sight.far * self.radius_m * np.array([-_NEAR, 0.0, height]) + [0.0, middle[1], 0.0]
+        return middle - place, place
+
+    def shot(self, look: int, spp: int, seed: int, variant: int = 0) -> Shot:
+        """The true motion on the stage, with a look of `unseen`; variant: of its materials."""
+        camera = self.camera
+        assert camera.camera_to_world is not None
+        if self.posed is not None:
+            assert isinstance(self.subject, PosedSubject)
+            move = self.subject.stage_from_world(camera)
+        else:  # what it lands on is the floor that is seen
+            on_floor = isinstance(self.plan.system, RigidContact)
+            away = self.sight.far * _NEAR
+            move = make_transform(np.eye(3), self.radius_m * np.array([away, 0.0, FLOOR if on_floor else 0.0]))
+        vertices = self.vertices @ move[:3, :3].T + move[:3, 3]
+        moved = replace(camera, camera_to_world=move @ camera.camera_to_world)
+        return Shot(self.mesh, self.radius_m, vertices, moved, look, spp, seed, variant)
+
+    def footage(
+        self, look: int, spp: int, seed: int, folder: Path, progress: TrainingProgress, variant: int = 0
+    ) -> Footage:
+        """The frames that are shown of the video, which is made or taken from `folder`."""
+        shot = self.shot(look, spp, seed, variant)
+        whole = film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
+        return replace(whole, frames=whole.frames[self.shown])

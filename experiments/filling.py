@@ -1,0 +1,77 @@
+"""How tables 2 to 4 and figure 6b are filled: cells of all bodies and methods. What they look with is trained first
+where it is not there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import footage
+from experiments.bodies import entries
+from experiments.result_cache import Cell, Rows, assembled, duration, missing_row
+from experiments.table import Setting, Table
+from experiments.weights import Source, source_of
+from vid2phys.errors import InputError
+
+
+@dataclass(frozen=True)
+class Form:
+    """A table before it is filled.
+
+    methods, labels: a cell for each of them and each body. version: raised when rows are made in another way. rows:
+    those of a cell; raises InputError where there can be none. metric: of the row of a cell that is empty. draw: all
+    rows as a picture. label_key: what rows call the label. title: what the row of an empty cell calls its method.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+    labels: tuple[str, ...]
+    version: int
+    notes: list[str]
+    rows: Callable[[Cell, Source], Rows]
+    metric: Callable[[Cell], str]
+    draw: Callable[[Rows, Path], None]
+    label_key: str = "label"
+    title: Callable[[Cell], str] = lambda cell: cell.method
+
+
+def fill(form: Form, setting: Setting) -> Table:
+    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    began = time.monotonic()
+    cells = _cells(form, setting)
+    reasons = {cell.path: f"not run yet ({_first_trains(source)})" for cell, source in cells if source.training_s}
+    for cell, source in cells:
+        if not cell.is_asked or cell.rows() is not None:
+            continue
+        setting.progress.note(cell.name)
+        if source_of(cell.method, cell.entry, setting).training_s:  # no cell before has trained it
+            setting.progress.note(_first_trains(source))
+        try:
+            cell.keep(form.rows(cell, source))
+        except InputError as error:
+            reasons[cell.path] = str(error)
+
+    def empty(cell: Cell) -> dict[str, Any]:
+        said = {form.label_key: cell.label} if cell.label else {}
+        return {**missing_row(cell, form.metric(cell), reasons.get(cell.path), **said), "method": form.title(cell)}
+
+    return assembled([cell for cell, _ in cells], form.notes, empty, form.draw, began)
+
+
+def _first_trains(source: Source) -> str:
+    return f"its network is trained first, about {duration(source.training_s)} on two cores after its renders"
+
+
+def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:
+    """Those of all bodies, labels and methods, with what each looks with."""
+    found = []
+    for entry in entries():
+        for label in form.labels:
+            for method in form.methods:
+                source = source_of(method, entry, setting)
+                version = f"{form.version} {footage.VERSION} {source.digest}"
+                found.append((Cell(form.name, entry, method, None, setting, label, version=version), source))
+    return found

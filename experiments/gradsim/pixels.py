@@ -1,0 +1,266 @@
+"""gradSim's pixel path: simulation, vertices, rasteriser, error of pictures, in one PyTorch graph.
+
+A `Stage` is what a camera looks at; a `Shot` is a system before it, with physics and pictures at rates of their own; a
+`Target` is the pictures that a motion is compared with. Pictures are linear light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vid2phys.engine.points import world_points
+from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw, normals_of
+from vid2phys.engine.render.paint import solid
+from vid2phys.engine.rollout import rollout
+from vid2phys.engine.system import Integrator, Precision, System
+from vid2phys.errors import InputError, UsageError
+from vid2phys.geometry import invert_transform, look_at
+from vid2phys.io.orientation import turned_alike
+from vid2phys.types import Array, Camera, Mesh
+
+_LIGHT = np.array([0.35, -0.6, 0.72])  # where it comes from, world axes
+_AMBIENT, _DIFFUSE = 0.35, 0.65
+_FOREGROUND = 0.02  # of full light, by which a pixel has to differ from what is behind to show a body
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A body that is filmed.
+
+    placed: states [F, N] to its `count` vertices [F, V, 3] m in the world. faces: [T, 3], wound alike. albedo: linear
+    RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one
+    lamp far away and the sky), or all of it is as bright. light: [4, 3], what comes of a face with the unit normal n
+    (world axes) in place of these: light[0] + n @ light[1:], as `scene.lit` finds it; None: as albedo and shading say.
+    """
+
+    placed: Callable[[Tensor], Tensor]
+    count: int
+    faces: NDArray[np.int64]
+    one_sided: NDArray[np.bool_]
+    albedo: Array
+    paint: Paint | None = None
+    shaded: bool = True
+    light: Array | None = None
+
+    def colors(self, normals: Tensor) -> Tensor:
+        """Linear light of its faces, unpainted, from their unit normals towards the camera [F, T, 3]."""
+        if self.light is not None:
+            light = torch.from_numpy(self.light)
+            return light[0] + normals @ light[1:]
+        albedo = torch.from_numpy(self.albedo).expand(*normals.shape[:2], 3)
+        if not self.shaded:
+            return albedo
+        lamp = torch.from_numpy(_LIGHT / np.linalg.norm(_LIGHT))
+        return albedo * (_AMBIENT + _DIFFUSE * (normals @ lamp).clamp(min=0.0))[..., None]
+
+    @staticmethod
+    def of(
+        system: System,
+        mesh: Mesh | None = None,
+        *,
+        body: int = 0,
+        albedo: tuple[float, float, float] = (0.8, 0.35, 0.2),
+        paint: Paint | None = None,
+        shaded: bool = True,
+    ) -> Actor:
+        """A mesh carried by a system, or one of its bodies (`world_points`); None: the system's own surface.
+
+        Raises UsageError for a system without a mesh, InputError for faces that are wound against their neighbours.
+        """
+        mesh = system.surface if mesh is None else mesh
+        if mesh is None:
+            raise UsageError(f"'{system.name}' without a mesh", "a mesh to film", "give one")
+        against = int(turned_alike(mesh.faces).sum())
+        if against:
+            raise InputError(
+                f"{against} of {len(mesh.faces)} faces of '{mesh.name}' are wound against their neighbours",
+                "faces that go round counter-clockwise seen from outside",
+                "read the mesh with vid2phys.io.mesh.load_mesh, which turns them",
+            )
+        placed = partial(world_points, system, points_body=mesh.vertices, body=body)
+        sides = closed(mesh.vertices, mesh.faces)
+        return Actor(placed, len(mesh.vertices), mesh.faces, sides, np.array(albedo), paint, shaded)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Bodies before one camera without distortion that stands still.
+
+    background: linear RGB, [3] or of each pixel [H, W, 3].
+    """
+
+    actors: tuple[Actor, ...]
+    camera: Camera
+    background: Array = field(default_factory=lambda: np.array([0.08, 0.1, 0.13]))
+
+    def pictures(self, states: Tensor) -> Tensor:
+        """Linear light [F, H, W, 3] of states [F, N]; differentiable."""
+        return self.drawn(states)[0]
+
+    def coverage(self, states: Tensor) -> Tensor:
+        """Share of each pixel that the bodies cover, [F, H, W]."""
+        return self.drawn(states)[1]
+
+    def drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """`pictures` and `coverage` of states [F, N]."""
+        camera, (faces, sides) = self.camera, self._mesh
+        world = torch.cat([actor.placed(states) for actor in self.actors], dim=1)
+        to_camera = torch.from_numpy(invert_transform(np.asarray(camera.camera_to_world)))
+        vertices = world @ to_camera[:3, :3].T + to_camera[:3, 3]
+        colors, K = self._colors(world, vertices), torch.from_numpy(camera.K).expand(len(states), 3, 3)
+        picture, coverage = draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
+        return picture + (1.0 - coverage[..., None]) * torch.from_numpy(self.background), coverage
+
+    @cached_property
+    def _mesh(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Faces of all actors, and which are never seen from behind."""
+        starts = np.cumsum([0, *(actor.count for actor in self.actors[:-1])])
+        faces = [actor.faces + start for actor, start in zip(self.actors, starts, strict=True)]
+        return np.concatenate(faces), np.concatenate([actor.one_sided for actor in self.actors])
+
+    def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | Paint:
+        """Of all faces, [F, T, 3], or of pieces of them where a body is painted."""
+        faces, sides = self._mesh
+        away = (normals_of(vertices, faces) * vertices[:, faces[:, 0]]).sum(-1, keepdim=True) > 0.0
+        normals = normals_of(world, faces)
+        normals = torch.where(away & ~torch.from_numpy(sides)[:, None], -normals, normals)
+        counts = [len(actor.faces) for actor in self.actors]
+        each = zip(self.actors, normals.split(counts, dim=1), strict=True)
+        flat = torch.cat([actor.colors(own) for actor, own in each], dim=1)
+        if all(actor.paint is None for actor in self.actors):
+            return flat
+        return partial(self._painted, flat)
+
+    def _painted(self, flat: Tensor, fragments: Fragments) -> Tensor:
+        colors, first = flat[fragments.picture, fragments.face], 0
+        for actor in self.actors:
+            last = first + len(actor.faces)
+            if actor.paint is not None:
+                own = (fragments.face >= first) & (fragments.face < last)
+                inside = Fragments(fragments.picture[own], fragments.face[own] - first, fragments.weights[own])
+                colors = colors.index_put((own,), colors[own] * actor.paint(inside))
+            first = last
+        return colors
+
+
+@dataclass(frozen=True)
+class Target:
+    """Pictures that a motion is compared with. pictures: [F, H, W, 3] linear light. mask: [F, H, W] bool, what counts;
+    None: all does."""
+
+    pictures: Tensor
+    mask: Tensor | None = None
+
+    def first(self, frames: int) -> Target:
+        """Its first frames alone."""
+        return Target(self.pictures[:frames], None if self.mask is None else self.mask[:frames])
+
+    def error(self, pictures: Tensor) -> Tensor:
+        """Mean squared difference over what counts: gradSim's loss. Raises InputError for pictures of another size."""
+        return (self.differences(pictures) ** 2).mean()
+
+    def differences(self, pictures: Tensor) -> Tensor:
+        """What is left of pictures [F, H, W, 3] where it counts, [R]. Raises as `error`."""
+        self._check(pictures)
+        off = pictures - self.pictures
+        return off.flatten() if self.mask is None else off[self.mask].flatten()
+
+    def require_overlap(self, stage: Stage, states: Tensor) -> None:
+        """Raises InputError for states [F, N] at which no body is where the target shows one in any frame.
+
+        Then no pixel's error depends on where the body is: the loss has no gradient.
+        """
+        with torch.no_grad():
+            covered = stage.coverage(states) > 0.0
+            self._check(covered[..., None].expand(*covered.shape, 3))
+            seen = ((self.pictures - torch.from_numpy(stage.background)).abs() > _FOREGROUND).any(-1)
+            seen = seen if self.mask is None else seen & self.mask
+        if not bool((covered & seen).any()):
+            raise InputError(
+                f"the simulated body is in none of the {len(covered)} frames where the target shows it: the error of "
+                "pixels has no gradient there",
+                "a start that overlaps the target in some frame",
+                "start nearer, or fit keypoints (--loss keypoint), which pull from everywhere",
+            )
+
+    def _check(self, pictures: Tensor) -> None:
+        expected, wrong = tuple(self.pictures.shape), None
+        if tuple(pictures.shape) != expected:
+            wrong = f"frames of shape {list(pictures.shape)}"
+        elif self.mask is not None and tuple(self.mask.shape) != expected[:3]:
+            wrong, expected = f"a mask of shape {list(self.mask.shape)}", expected[:3]
+        elif self.mask is not None and not bool(self.mask.any()):
+            raise InputError("a mask that leaves out everything", "one true pixel or more", "check its sign")
+        if wrong:
+            raise InputError(wrong, f"{list(expected)}", "give a frame of the camera's size for each picture")
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A system before a stage. steps: intervals of `step_s`, in `substeps` each, a picture after every `every` of them,
+    the first one of the initial state."""
+
+    system: System
+    stage: Stage
+    step_s: float
+    steps: int
+    every: int = 1
+    substeps: int = 1
+    integrator: Integrator | None = None
+    precision: Precision = "double"
+
+    def states(self, initial: Tensor, controls: Tensor | None, parameters: Tensor) -> Tensor:
+        """At the ends of all intervals [S + 1, N], from the first [N], controls [S, M] or none, parameters [P] in SI.
+
+        Raises as `rollout`, UsageError for an activation outside of -1..1.
+        """
+        held = self.rest if controls is None else controls
+        self._check_activations(held)
+        how = {"integrator": self.integrator, "substeps": self.substeps, "precision": self.precision}
+        return rollout(self.system, initial[None], held[None], parameters, self.step_s, **how)[0]  # type: ignore[arg-type]
+
+    def filmed(self, states: Tensor) -> Tensor:
+        """Those of the frames."""
+        return states[:: self.every]
+
+    def pictures(self, initial: Tensor, controls: Tensor | None, parameters: Tensor) -> Tensor:
+        """Linear light [F, H, W, 3]; differentiable. Raises as `states`."""
+        return self.stage.pictures(self.filmed(self.states(initial, controls, parameters)))
+
+    @property
+    def rest(self) -> Tensor:
+        """Controls [S, M] of a body that nothing drives."""
+        return torch.zeros((self.steps, len(self.system.control_names)), dtype=torch.float64)
+
+    def _check_activations(self, controls: Tensor) -> None:
+        for column, name in enumerate(self.system.control_names):
+            if not name.startswith("activation") or not len(controls):
+                continue
+            most = float(controls[:, column].detach().abs().max())
+            if most > 1.0:
+                raise UsageError(f"{name} of {most:.3g}", "-1 to 1", "bound what drives it, for example with a tanh")
+
+
+def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> Paint:
+    """A texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
+    ways = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
+    return solid(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
+
+
+def looking_at(
+    place: tuple[float, float, float], middle: tuple[float, float, float], reach_m: float, size_px: int = 64
+) -> Camera:
+    """A square camera at a place that holds a ball of `reach_m` about a middle; its horizon is level."""
+    eye, target = np.array(place, dtype=float), np.array(middle, dtype=float)
+    distance = float(np.linalg.norm(target - eye))
+    half = 0.5 * size_px
+    focal = half * np.sqrt(max((distance / reach_m) ** 2 - 1.0, 1e-6))
+    K = np.array([[focal, 0.0, half - 0.5], [0.0, focal, half - 0.5], [0.0, 0.0, 1.0]])
+    return Camera(K, size_px, size_px, camera_to_world=look_at(eye, target))

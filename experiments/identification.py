@@ -1,0 +1,212 @@
+"""One identification of RISP's table 2 by one method: from a video, forces and the first state to parameters.
+
+The papers' methods move parameters by RMSProp as RISP has it, in the paper's units; ours reads keypoints and descends
+by Levenberg and Marquardt, from the best of starts about the one that is given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.experiments import Experiment
+from experiments.footage import Footage
+from experiments.method_inputs import observation_of, scene_of, views_of
+from vid2phys.errors import Vid2PhysError
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.solvers import camera_parameters, gradient, losses, newton
+from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.cramer_rao import cramer_rao, noisy
+from vid2phys.solvers.losses import Evidence
+from vid2phys.solvers.network_outputs import of_model, of_state_model
+from vid2phys.solvers.problem import Problem
+from vid2phys.tracking.hypotheses import named
+from vid2phys.types import Array, Observation
+
+Network = Model | StateModel | None
+LOSSES = {
+    "pixel": "pixel",
+    "perceptual": "perceptual",
+    "paper-no-grad": "risp_image",
+    "paper": "risp_image",
+    "oracle": "state",
+}
+"""What methods that use the papers' optimiser descend along."""
+_ROUNDS = 2  # of fits to a clip as a whole, each weighing frames by the one before
+_ANGLE_RAD = 1.0  # that counts as much as the body's radius where true states are compared
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """values: of the unknowns, the paper's numbers. failure: why they are those of the start, or None."""
+
+    values: Array
+    seconds: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One video with its start. footage: None for methods that do not look. iterations: of the papers' optimiser."""
+
+    experiment: Experiment
+    footage: Footage | None
+    start: Array
+    seed: int
+    iterations: int = gradient.ITERATIONS
+
+
+def identify(case: Case, method: str, network: Network) -> Outcome:
+    """What a method makes of a case."""
+    return attempt(lambda: _values(case, method, network), case.start)
+
+
+def attempt(work: Callable[[], Array], start: Array) -> Outcome:
+    """What comes of some work, timed. What cannot be done ends at the start, with the reason."""
+    began = time.monotonic()
+    try:
+        values, failure = work(), None
+    except Vid2PhysError as error:
+        values, failure = start, str(error)
+    return Outcome(values, time.monotonic() - began, failure)
+
+
+def _values(case: Case, method: str, network: Network) -> Array:
+    if method in LOSSES:
+        return _by_descent(case, LOSSES[method], network)
+    problem = case.experiment.plan.problem(case.start, seen_in(case, network), pose_of(case))
+    if isinstance(network, Model):
+        return by_newton(case.experiment, labelled_by_motion(case.experiment, problem, network.permutation), "keypoint")
+    return by_newton(case.experiment, problem, "state")
+
+
+def seen_in(case: Case, network: Network) -> Observation:
+    """What is read in the video; nothing for methods that do not look. Raises InputError when nothing can be read."""
+    if not isinstance(network, Model):
+        return case.experiment.unseen
+    assert case.footage is not None
+    return observation_of(case.experiment, case.footage, network, case.seed)
+
+
+def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[np.int64]) -> Problem:
+    """With the points of each frame named as the motion has them that agrees best, of those that a fit begins with.
+
+    Frames far apart show a body whose shape is alike in several orientations in any of them: which it is, only a motion
+    says, or paint that may be misread. order: [G, K], the names that its points may have.
+    """
+    plan, seen = experiment.plan, problem.observation
+    if len(order) == 1:
+        return problem
+    steps = np.linspace(-plan.reach, plan.reach, plan.looked_at)[:, None]
+    values = problem.parameters.free_vector() + steps * plan.unknown.units(problem.parameters)
+    predicted = camera_parameters.bearings(problem, problem.parameters, newton.motions(problem, plan.initial)(values))
+    off = np.full((len(values), len(seen.times_s), len(order)), np.inf)
+    for g, names in enumerate(order):
+        away = np.linalg.norm(seen.bearings[:, names] - predicted, axis=-1)
+        off[..., g] = np.where(seen.visible[:, names], away, 0.0).sum(axis=-1)
+    best = off.min(axis=-1).sum(axis=-1).argmin()
+    return replace(problem, observation=named(seen, order[off[best].argmin(axis=-1)]))
+
+
+def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
+    """The unknowns, the paper's numbers, from a problem with its parameters at the start."""
+    plan = experiment.plan
+    judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
+    roll, units = newton.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
+    limits = problem.parameters.free_bounds
+
+    def best_about(values: Array, reach: float) -> newton.Found:
+        if plan.looked_at == 1:
+            return newton.solve(roll, judged, values[None], units, limits=limits)
+        steps = np.linspace(-reach, reach, plan.looked_at)[:, None] * units
+        starts = values + steps if len(units) == 1 else newton.look(roll, judged, values, steps, limits)[None]
+        return newton.solve(roll, judged, starts, units, limits=limits)
+
+    found = best_about(problem.parameters.free_vector(), plan.reach)
+    if plan.looked_at > 1:  # contacts make kinks, which catch a descent within a step of the looks of the best
+        found = best_about(found.values, 2.0 * plan.reach / (plan.looked_at - 1))
+    if loss == "keypoint":
+        for _ in range(_ROUNDS):
+            whole = ClipResiduals.about(problem, found.states)
+            found = newton.solve(roll, whole, found.values[None], units, limits=limits)
+    return _in_papers_units(experiment, problem, found.values)
+
+
+def _by_descent(case: Case, loss: str, network: Network) -> Array:
+    """By the papers' optimiser, steps in the paper's units."""
+    experiment, plan = case.experiment, case.experiment.plan
+    problem = plan.problem(case.start, experiment.unseen, pose_of(case))
+    evidence = true_states(experiment) if loss == "state" else pictures_of(case, network)
+    descent = gradient.solve(
+        problem,
+        losses.get(loss, problem, evidence),
+        [gradient.Start(plan.initial, problem.parameters)],
+        iterations=case.iterations,
+        known_state=True,
+        units=plan.unknown.units(problem.parameters),
+    )
+    found = descent.attempts[descent.best].end.parameters
+    return _in_papers_units(experiment, problem, found.free_vector())
+
+
+def _in_papers_units(experiment: Experiment, problem: Problem, free: Array) -> Array:
+    unknown = experiment.plan.unknown
+    found = problem.parameters.with_free_vector(free)
+    return unknown.from_si(np.array([found[name].value for name in unknown.names]))
+
+
+def true_states(experiment: Experiment) -> Evidence:
+    """The oracle's: positions and angles of the frames that are shown, no velocities."""
+    names = experiment.plan.system.tangent_names
+    std = np.full((len(experiment.states), len(names)), np.inf)
+    std[experiment.shown] = [_size(name.split(" of ")[0], experiment.radius_m) for name in names]
+    return Evidence(states=experiment.states, std=std)
+
+
+def _size(name: str, radius_m: float) -> float:
+    if name.endswith(("_m_s", "_rad_s")):
+        return np.inf
+    return radius_m if name.endswith("_m") else _ANGLE_RAD
+
+
+def pictures_of(case: Case, network: Network) -> Evidence:
+    """The video in views, and the network that looks at them, if there is one."""
+    assert case.footage is not None
+    reader, size = None, case.experiment.subject.view_size
+    if network is not None:
+        reader = of_model(network) if isinstance(network, Model) else of_state_model(network)
+        size = reader.view_size
+    views = views_of(case.experiment, case.footage, size, case.seed)
+    return Evidence(scene=scene_of(case.experiment, views), reader=reader)
+
+
+def pose_of(case: Case) -> Array:
+    """Of the camera in the world, [4, 4]."""
+    return np.asarray(case.experiment.camera.camera_to_world)
+
+
+def bound_of(experiment: Experiment, seen: Observation) -> Array:
+    """Least deviations [U] of unbiased estimates, in the paper's units, by the error model of what was seen."""
+    problem = experiment.plan.problem(experiment.truth, seen, np.asarray(experiment.camera.camera_to_world))
+    values, units = problem.parameters.free_vector(), experiment.plan.unknown.units(problem.parameters)
+    roll = newton.motions(problem, experiment.plan.initial)
+    return np.asarray(np.sqrt(np.diag(cramer_rao(problem, roll, values, units))) / units)
+
+
+def repeated(experiment: Experiment, seen: Observation, count: int, seed: int) -> Array:
+    """Errors [count, U] of our fit to the true motion with errors drawn from the error model of what was seen."""
+    camera, errors = np.asarray(experiment.camera.camera_to_world), []
+    for index in range(count):
+        rng = np.random.default_rng([seed, index])
+        problem = experiment.plan.problem(experiment.plan.unknown.draw(rng), seen, camera)
+        drawn = noisy(problem, experiment.states, rng)
+        try:
+            errors.append(by_newton(experiment, drawn, "keypoint") - experiment.truth)
+        except Vid2PhysError:
+            errors.append(np.full(len(experiment.truth), np.nan))
+    return np.array(errors)

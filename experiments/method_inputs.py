@@ -1,0 +1,179 @@
+"""What methods are shown of a video: views about where a tracker would look, and what networks read in them.
+
+All methods are shown the same views: of a rigid body at its true place, up to a tracker's errors, of one on a known
+base the known workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments.experiments import Experiment
+from experiments.footage import Footage
+from experiments.rigid import ASIDE, SIZE
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.virtual_camera import View, in_frame, make_view, view_to_bearings
+from vid2phys.error_model import Calibration
+from vid2phys.errors import InputError
+from vid2phys.geometry import invert_transform, matrix_from_quat
+from vid2phys.indices import nearest
+from vid2phys.risp.networks.model import Model
+from vid2phys.solvers.scene import Scene, Views, lit
+from vid2phys.tracking.articulated.detector import Window
+from vid2phys.tracking.articulated.tracker import PostureTrack, track_postures
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.detectors.network import direction_and_size, look
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.hypotheses import relabelled
+from vid2phys.tracking.single_image import Lone, settled_alone
+from vid2phys.tracking.symmetry_evidence import turn_evidence
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.tracker import corrected, label
+from vid2phys.tracking.uncertainty.articulated import first_calibration
+from vid2phys.types import Array, Camera, Observation
+
+_HYPOTHESES = 3
+_LEAST_POINTS = 6
+_LOOK = 6  # stream of random numbers
+_READING_RAD, _MOST_NATS = np.radians(10.0), 50.0  # of a frame's orientation: how far it is read off, most of its cost
+
+
+def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:
+    """Where a tracker would look for a rigid body in the frames shown: bearings [n, 2] and angular radii [n], a few
+    per cent off."""
+    at, _ = experiment.plan.system.body_pose(experiment.states)
+    centers, radii = looked_for(experiment.camera, at, experiment.radius_m, seed)
+    return centers[experiment.shown], radii[experiment.shown]
+
+
+def looked_for(camera: Camera, positions: Array, radius_m: float, seed: int) -> tuple[Array, Array]:
+    """Where a tracker would look for bodies of a radius at [F, 3] m in the world: as `places`, in all frames."""
+    pose = invert_transform(np.asarray(camera.camera_to_world))
+    centers, radii = direction_and_size(positions @ pose[:3, :3].T + pose[:3, 3], radius_m)
+    error = np.random.default_rng([seed, _LOOK]).normal(size=(len(positions), 3)) * [ASIDE, ASIDE, SIZE]
+    aside = centers + 3.0 * error[:, :2] * np.tan(radii)[:, None]  # views: 3 radii wide
+    return aside, radii * np.exp(error[:, 2])
+
+
+def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> Views:
+    """The views of the frames shown, `size` px wide, with what is behind the body."""
+    camera, count = experiment.camera, len(footage.frames)
+    if experiment.posed is not None:
+        views = [Window.of(camera, experiment.posed, size).view] * count
+        return _through(views, camera, experiment.shown, footage)
+    return views_about(camera, *places(experiment, seed), experiment.shown, footage, size)
+
+
+def views_about(
+    camera: Camera, centers: Array, radii: Array, frames: NDArray[np.int64], footage: Footage, size: int
+) -> Views:
+    """Views of the footage, frames [n] of a clip, about bearings [n, 2], three angular radii [n] wide and `size` px."""
+    looked = zip(centers, radii, strict=True)
+    views = [make_view(camera, center, float(radius), size) for center, radius in looked]
+    return _through(views, camera, frames, footage)
+
+
+def _through(views: list[View], camera: Camera, frames: NDArray[np.int64], footage: Footage) -> Views:
+    grid = np.stack(np.meshgrid(*[np.arange(views[0].size)] * 2), axis=-1).astype(float)
+    known = np.stack([in_frame(camera, view_to_bearings(view, grid)[0]) for view in views])
+    return Views.through(views, camera, frames, footage.frames, footage.backdrop, known)
+
+
+def scene_of(experiment: Experiment, views: Views) -> Scene:
+    """The body before the video's own backdrop, in colours that explain the first frame, whose state is known."""
+    system = experiment.plan.system
+    begin = torch.from_numpy(experiment.states[:1].copy())
+    known = lit(system, experiment.mesh, views.some(slice(1)), begin, texture=False)
+    return Scene(system, experiment.mesh, views, known.light)
+
+
+def observation_of(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
+    """Keypoints of all frames with their error model, as `identify` has them after outlines were fitted.
+
+    Those of frames that are not shown are not visible. Raises InputError when the network reads the body in no frame.
+    """
+    if experiment.posed is not None:
+        return _spread(experiment, posture_track(experiment, experiment.posed, footage, model).observation)
+    return _spread(experiment, pose_track(experiment, footage, model.scaled(experiment.scale), seed).observation)
+
+
+def _spread(experiment: Experiment, seen: Observation) -> Observation:
+    """What was seen in the frames shown, at its place among all frames; the others are as their nearest neighbours,
+    but nothing in them is visible."""
+    times, shown = experiment.plan.times_s, experiment.shown
+    if len(shown) == len(times):
+        return seen
+    places = nearest(len(times), shown)
+    hidden = ~np.isin(np.arange(len(times)), shown)
+    visible = seen.visible[places] & ~hidden[:, None]
+    clock = np.interp(times, times[shown], seen.error_clock_s)
+    return replace(seen[places], times_s=times, visible=visible, error_clock_s=clock)
+
+
+def posture_track(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> PostureTrack:
+    """Postures in the frames shown. Raises InputError when they are read in none."""
+    calibration = Calibration.from_dict(model.calibration) if model.calibration else first_calibration(body)
+    clip = footage.clip(experiment.plan.times_s[experiment.shown])
+    return track_postures(clip, experiment.camera, model, body, calibration=calibration)
+
+
+def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Track:
+    """Poses in the frames shown, by a model of the body's size. Raises InputError when they are read in none."""
+    camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s[experiment.shown]
+    calibration, frames = Calibration.from_dict(model.calibration), list(footage.frames)
+    seen = look(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
+    paint = Paint.of(mesh, model.rotations, model.center)
+    painted = np.zeros((*seen.poses.cost.shape, len(model.rotations)))
+    if paint is not None:
+        painted = paint.evidence(seen, frames, camera)
+    enough = seen.poses.inliers[:, 0].sum(axis=-1) >= _LEAST_POINTS
+    good = enough & (seen.quality[:, 0] >= calibration.min_quality)
+    if not good.any():
+        raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
+    read, indices = seen.select(good), np.flatnonzero(good)
+    told = painted[good] + turn_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
+    if not model.shape.exact and indices[0] == 0:  # the first state is known
+        told[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
+    found = label(times, indices, read, told, camera, model, calibration, tilt_std_rad=None)
+    clip = footage.clip(times)
+    store = FrameStore(clip.frames, clip.width, clip.height)
+    found = _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)
+    if paint is None:
+        return found
+    return settled_alone(store, camera, Lone.of(mesh, paint, model.rotations, model.center), found, calibration)
+
+
+def _known_nats(known: Array, rotation: Array, rotations: Array) -> Array:
+    """Nats [H, G] of orientations R @ rotations[g]^T, R: [H, 3, 3], of a body whose orientation [3, 3] is known."""
+    turned = rotation[:, None] @ np.swapaxes(rotations, -1, -2)
+    trace = np.einsum("ij,hgij->hg", known, turned)
+    angle = np.arccos(np.clip(0.5 * (trace - 1.0), -1.0, 1.0))
+    return np.asarray(-np.minimum(0.5 * (angle / _READING_RAD) ** 2, _MOST_NATS))
+
+
+def _known_rotation(experiment: Experiment, shown: int) -> Array:
+    """camera_from_body of the body in one of the frames shown, [3, 3]."""
+    pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
+    _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[shown]])
+    return np.asarray(pose[:3, :3] @ matrix_from_quat(quats))
+
+
+def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:
+    """Labels of a symmetric body follow from its first state, which is known: the turn that is nearest to it."""
+    first = int(np.flatnonzero(found.tracked)[0])
+    known = _known_rotation(experiment, first)
+    rotations, poses = model.rotations, found.poses
+    turned = poses.rotation[first] @ np.swapaxes(rotations, -1, -2)
+    nearest = int(np.argmax(np.einsum("ij,gij->g", known, turned)))
+    rotation = poses.rotation @ rotations[nearest].T
+    translation = poses.translation + (poses.rotation - rotation) @ model.center
+    return replace(
+        found,
+        observation=relabelled(found.observation, model.permutation[nearest]),
+        poses=replace(poses, rotation=rotation, translation=translation),
+    )

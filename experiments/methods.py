@@ -1,0 +1,293 @@
+"""The networks that tables compare: trained by recipe on the same pictures, kept under the recipe's hash.
+
+Nothing here is shipped: weights lie in the work folder, where a training that was interrupted goes on. Only `ours` may
+come from a model that was trained by the default command (`shipped_model`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.body_adapter import RenderPlan, Subject
+from experiments.table import Setting
+from vid2phys.io.files import sha256, write_text
+from vid2phys.risp.appearance.randomisation import Randomisation
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from vid2phys.risp.heads import Head
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.training.train import Schedule, Validate
+
+FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
+MODEL_PLACES = (Path("models"), Path("work/models"))
+RENDERS, QUICK_RENDERS = 12_000, 192  # of a body, which all of its methods share
+RATES, RATE_EPOCHS = (1e-2, 1e-3), 2  # RISP's own learning rate and a smaller one, tried for so many epochs
+GRADIENT_EVERY = 5
+_LEAST_EPOCHS, _LEAST_IMAGES = 8, 100_000  # with fewer a curve is flat because nothing was learnt yet
+_GRADIENT_BATCH = 8
+_SAME = 1e-3  # distance of signatures
+_STEP_MS = {0: (8.2, 36.4), 8: (2.5, 9.0), 16: (5.2, 18.8), 32: (12.2, 41.2), 64: (36.9, 118.6)}  # of a 96 px picture
+_DEVELOP_MS = (5.5, 18.5)  # without and with derivatives; keys above: widths of the state head, 0: the keypoint head
+RENDER_MS = 71.0
+
+
+def digest_of(facts: dict[str, Any]) -> str:
+    """Twelve hexadecimal digits that name what follows from such facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that weights depend on. looks: 0, ever new ones (see `make_dataset`). samples: renders that are used.
+
+    view_size: V px, 0 for the body's own. learning_rate: 0 for our schedule's own, and for RISP's the better of RATES
+    (`settled`). without: what is not randomised (names of `Randomisation`).
+    """
+
+    head: str
+    loss: str
+    gamma: float
+    samples: int
+    epochs: int
+    looks: int = 0
+    view_size: int = 0
+    learning_rate: float = 0.0
+    seed: int = 0
+    version: int = 2
+    without: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What hashes are made of; ablations came later, and so did the optimiser of our heads."""
+        ours = {} if self.is_paper else {"optimizer": "muon"}
+        return {name: value for name, value in asdict(self).items() if value != ()} | ours
+
+    @property
+    def digest(self) -> str:
+        """Names the folder of the weights."""
+        return digest_of(self.facts)
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether RISP's own schedule is followed."""
+        return self.head.startswith("state")
+
+    def trial(self, rate: float, samples: int) -> Recipe:
+        """A short training without gradients that a learning rate is chosen by."""
+        return replace(self, gamma=0.0, epochs=RATE_EPOCHS, samples=samples, looks=0, learning_rate=rate)
+
+    def network(self, subject: Subject) -> str:
+        """In words."""
+        return f"{self.head}, {self.view_size or subject.view_size} px"
+
+    def schedule(self, workers: int) -> Schedule:
+        """How it is trained."""
+        from vid2phys.risp.training.recipes import paper_schedule
+        from vid2phys.risp.training.train import Schedule
+
+        schedule = paper_schedule(self.epochs, workers) if self.is_paper else Schedule(self.epochs, workers=workers)
+        return replace(schedule, learning_rate=self.learning_rate) if self.learning_rate else schedule
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A trained network. images: pictures it has seen, the same ones again counted again. sha256: of the weights."""
+
+    recipe: Recipe
+    head: Head
+    network: nn.Module
+    view_size: int
+    history: list[dict[str, float]]
+    seconds: float
+    images: int
+    sha256: str
+
+
+def effort(subject: Subject, learnt: Learnt) -> dict[str, Any]:
+    """What every row of a method says of its training."""
+    return {
+        "network": learnt.recipe.network(subject),
+        "images_seen": learnt.images,
+        "seconds": round(learnt.seconds, 1),
+        "converged": is_converged(learnt.history, learnt.images),
+        "recipe": learnt.recipe.digest,
+        "weights_sha256": learnt.sha256,
+    }
+
+
+def is_converged(history: list[dict[str, float]], images: int, metric: str = "") -> bool:
+    """Whether the validation curve is flat at its end, after a training worth the name. metric: that of RISP's if
+    none is given."""
+    metric = metric or ("state_error" if "state_error" in history[-1] else "px")  # as models of `train-risp` have it
+    return images >= _LEAST_IMAGES and is_flat([entry[metric] for entry in history])
+
+
+def is_flat(curve: list[float]) -> bool:
+    """Whether the last quarter of a curve brings at most 3 % more than was reached before; never of a few epochs."""
+    if len(curve) < _LEAST_EPOCHS:
+        return False
+    begin = len(curve) - len(curve) // 4
+    return min(curve[begin:]) > (1.0 - FLAT) * min(curve[:begin])
+
+
+def render_plan(subject: Subject, setting: Setting, recipe: Recipe) -> RenderPlan:
+    """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set, so
+    that a smaller set is made where the shared one is not there."""
+    plan = RenderPlan(
+        *(folder_of(subject, setting), _shared(setting), recipe.samples, recipe.looks, setting.seed, recipe.view_size),
+        by_color=recipe.is_paper,
+        varied=Randomisation.without(recipe.without),
+    )
+    return plan if plan.data.exists() and not recipe.looks else replace(plan, made=recipe.samples)
+
+
+def _shared(setting: Setting) -> int:
+    """Renders that the methods of a body share."""
+    return QUICK_RENDERS if setting.quick else RENDERS
+
+
+def training_data(subject: Subject, setting: Setting, recipe: Recipe) -> TrainingData:
+    """The first `samples` of a body's renders."""
+    from vid2phys.commands.training import held_out
+
+    plan = render_plan(subject, setting, recipe)
+    data = subject.training_data(plan, setting.progress)
+    return replace(data, renders=plan.samples, held_out=held_out(plan.samples))
+
+
+def folder_of(subject: Subject, setting: Setting) -> Path:
+    """What is kept for a body."""
+    return setting.work / subject.name
+
+
+def train(
+    subject: Subject,
+    recipe: Recipe,
+    setting: Setting,
+    validation: Validate | None = None,
+    data: TrainingData | None = None,
+) -> Learnt:
+    """The network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
+    from vid2phys.commands.training import share_cores
+    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+
+    data = data or training_data(subject, setting, recipe)
+    schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
+    folder = folder_of(subject, setting) / recipe.digest
+    folder.mkdir(parents=True, exist_ok=True)
+    trained = train_head(
+        data,
+        head,
+        schedule,
+        Sitting(folder, setting.device, setting.progress),
+        gamma=recipe.gamma,
+        seed=recipe.seed,
+        loss=recipe.loss,
+        gradient_every=GRADIENT_EVERY,
+        validation=validation or subject.validation(data, head),
+    )
+    digest = sha256(next(folder.glob("*.checkpoint.safetensors")))
+    write_text(folder / "recipe.json", json.dumps({**asdict(recipe), "sha256": digest}, indent=1) + "\n")
+    images = recipe.epochs * sum(pictures_an_epoch(recipe, len(data.training), schedule.batch))
+    return Learnt(
+        *(recipe, head, trained.network.cpu(), data.pictures.view_size),
+        *(trained.history, trained.seconds, images, digest),
+    )
+
+
+def settled(
+    subject: Subject, recipe: Recipe, setting: Setting, data: TrainingData | None = None
+) -> tuple[Recipe, dict[str, Any]]:
+    """A recipe with its learning rate, and what its rows say of that. data: None for the body's own.
+
+    RISP's network gets the rate that is better on held-out looks after a short training without gradients; its own
+    is 1e-2, for trainings several times as long.
+    """
+    if not recipe.is_paper or recipe.learning_rate:
+        return recipe, {}
+    errors = {}
+    for rate in RATES:
+        short = recipe.trial(rate, data.renders if data else _shared(setting))
+        setting.progress.note(f"{subject.name}: {recipe.head} with a learning rate of {rate:g}")
+        errors[rate] = round(train(subject, short, setting, data=data).history[-1]["state_error"], 5)
+    best = min(errors, key=lambda rate: errors[rate])
+    said = {"learning_rate": best, "rates_tried": {f"{rate:g}": error for rate, error in errors.items()}}
+    return replace(recipe, learning_rate=best), said
+
+
+def pictures_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, int]:
+    """How many pictures a network is shown in an epoch without and with rendering derivatives."""
+    steps = renders // batch
+    return steps * batch, _GRADIENT_BATCH * (steps // GRADIENT_EVERY) if recipe.gamma > 0.0 else 0
+
+
+def model_folder(name: str, training_command: str) -> Path | None:
+    """The model called `name` in the places of models, if it was trained by this command."""
+    for folder in (place / name for place in MODEL_PLACES):
+        score = _score(folder)
+        if score.get("command") == training_command and score["training"]["started_from"] is None:
+            return folder
+    return None
+
+
+def model_in(folder: Path, subject: Subject) -> Model:
+    """A model of `train-risp`. Raises InputError when it is another body's."""
+    from vid2phys.errors import InputError
+    from vid2phys.io.geometry import geometry_signature, signature_distance
+    from vid2phys.risp.networks.model import Model
+
+    model = Model.load(folder)
+    distance = signature_distance(model.shape.signature, geometry_signature(subject.mesh))
+    if distance > _SAME:
+        raise InputError(
+            f"the model '{folder}' was trained on another shape than '{subject.name}'",
+            f"`{subject.training_command}` with the mesh of the table",
+            "move it away",
+        )
+    return model
+
+
+def load_model(subject: Subject, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
+    """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
+    model, score = model_in(folder, subject), _score(folder)
+    shown = score["data"]["renders"] - score["data"]["held_out"]
+    images = score["training"]["epochs"] * sum(pictures_an_epoch(recipe, shown, recipe.schedule(1).batch))
+    history = score["history"]["fine"]
+    return model, {
+        "network": recipe.network(subject),
+        "images_seen": images,
+        "seconds": score["seconds"]["fine"],
+        "converged": is_converged(history, images),
+        "recipe": score["command"],
+        "weights_sha256": sha256(folder / "fine.safetensors"),
+    }
+
+
+def _score(folder: Path) -> dict[str, Any]:
+    """score.json of a model, empty if it has none that can be read."""
+    try:
+        score = json.loads((folder / "score.json").read_text(encoding="utf-8"))
+        return score if {"command", "training", "data", "history", "seconds"} <= set(score) else {}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def training_seconds(recipe: Recipe, view_size: int) -> float:
+    """About how long a training takes on two cores, from times per picture measured on such a machine."""
+    width = int(recipe.head.partition("@w")[2] or 64) if recipe.is_paper else 0
+    shares = ((recipe.view_size or view_size) / 96) ** 2
+    plain, gradient = pictures_an_epoch(recipe, recipe.samples, recipe.schedule(1).batch)
+    trained, developed = _STEP_MS[width], _DEVELOP_MS
+    network = shares * (plain * trained[0] + gradient * trained[1])  # on one core, beside the other's developing
+    seconds = 1e-3 * recipe.epochs * max(network, plain * developed[0] + gradient * developed[1])
+    if recipe.is_paper and not recipe.learning_rate:
+        trial = replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, looks=0, learning_rate=RATES[0])
+        seconds += len(RATES) * training_seconds(trial, view_size)  # shared by the recipes of a body
+    return seconds

@@ -1,0 +1,295 @@
+"""Bodies that move as a whole, in the tables: one camera at rest, a body at random poses before it.
+
+States are world poses [4, 4] m. `state_error` is over the nine numbers of eq. 18, positions over half their range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.body_adapter import Frames, Reading, RenderPlan, Score, Subject
+from experiments.image_alignment import frame_matrix, piece
+from experiments.methods import Learnt
+from vid2phys.engine.system import System
+from vid2phys.geometry import make_transform, matrix_from_quat
+from vid2phys.risp.shape.state_vector import rigid_vector
+from vid2phys.types import Array, Camera, Mesh
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from vid2phys.commands.training_progress import TrainingProgress
+    from vid2phys.risp.heads import Head
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.training.validate import Body as Known
+
+MIDDLE = np.array([14.0, 0.0, 0.0])  # of the states' range, body radii; the camera is at the origin and looks along x
+HALF_RANGE = np.array([5.0, 4.0, 3.0])  # of positions about it
+_CAMERA_TO_WORLD = make_transform(np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]), np.zeros(3))
+_PLAUSIBLE = 0.3  # of the distance: five times what the size in a view may be off
+ASIDE, SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, log size
+_LOOK = 3  # stream of random numbers
+
+
+class RigidSubject(Subject):
+    """See `Subject`. labelled: whether pictures tell its equivalent poses apart, so that errors against the label mean
+    something."""
+
+    view_size = 96
+
+    def __init__(
+        self, name: str, mesh: Mesh, system: System, paper: float, training_command: str, *, labelled: bool = True
+    ) -> None:
+        self.name, self.mesh, self.system, self.paper = name, mesh, system, paper
+        self.training_command, self.labelled = training_command, labelled
+        self.radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+
+    @property
+    def half_range_m(self) -> Array:
+        """Half the range of positions, [3] m."""
+        return HALF_RANGE * self.radius_m
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        """World poses [N, 4, 4] m: positions evenly over their range, orientations as the system gives them."""
+        _, quats = self.system.body_pose(self.system.sample_state(rng, count))
+        place = MIDDLE * self.radius_m + rng.uniform(-1.0, 1.0, (count, 3)) * self.half_range_m
+        return make_transform(matrix_from_quat(quats), place)
+
+    def cameras(self, rng: np.random.Generator, states: Array) -> list[Camera]:
+        """See `Subject.cameras`: all of one camera."""
+        return [piece(frame_matrix(), _CAMERA_TO_WORLD, pose[:3, 3]) for pose in states]
+
+    def vertices(self, state: Array) -> Array:
+        """See `Subject.vertices`."""
+        return self.mesh.vertices @ state[:3, :3].T + state[:3, 3]
+
+    def stage_from_world(self, camera: Camera) -> Array:
+        """See `Subject.stage_from_world`: they are the same."""
+        return np.eye(4)
+
+    def vectors(self, states: Array) -> Array:
+        """See `Subject.vectors`: positions from the middle of their range."""
+        place = states[..., :3, 3] - MIDDLE * self.radius_m
+        return rigid_vector(place, states[..., :3, :3], self.half_range_m)
+
+    @cached_property
+    def known(self) -> Known:
+        """Its symmetry as it looks, colours and all: what it is scored up to."""
+        from vid2phys.risp.shape.symmetry import find_symmetry
+        from vid2phys.risp.training.recipes import body_of
+
+        return body_of(self.mesh, find_symmetry(self.mesh))
+
+    @cached_property
+    def shape(self) -> Known:
+        """Keypoints and symmetry of its shape alone, by which keypoints are trained."""
+        from vid2phys.risp.shape.symmetry import find_symmetry
+        from vid2phys.risp.training.recipes import body_of
+
+        return body_of(self.mesh, find_symmetry(replace(self.mesh, texture=None)))
+
+    def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
+        """See `Subject.training_data`."""
+        from vid2phys.commands.train_rigid import training_data
+
+        data = training_data(
+            *(self.mesh, self.system, plan.data),
+            samples=plan.made,
+            seed=plan.seed,
+            progress=progress,
+            looks=plan.looks,
+            varied=plan.varied,
+        )
+        size = plan.view_size or data.pictures.view_size
+        body = self.known if plan.by_color else data.body
+        return replace(data, pictures=replace(data.pictures, looks=plan.looks, view_size=size), body=body)
+
+    def model(self, learnt: Learnt) -> Model:
+        """See `Subject.model`; its coarse network knows nothing, since places are given."""
+        from vid2phys.io.mesh import geometry_signature
+        from vid2phys.risp.networks.model import Model, Shape
+        from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
+        from vid2phys.risp.training.recipes import COARSE_SIZE
+
+        known = self.shape
+        shape = Shape(
+            *(self.system.name, geometry_signature(self.mesh), known.points, known.rotations, known.permutation),
+            *(known.front, self.mesh.name, known.center),
+            painted=self.mesh.texture is not None,
+        )
+        assert isinstance(learnt.network, KeypointNetwork)
+        return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
+
+    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
+        """Points, pose by PnP and edges (`twins.settle`), its branch by front map, paint and shape (`turns`); of a
+        painted body pose and branch by all together (`lone`)."""
+        from vid2phys.engine.pnp import known_pose
+        from vid2phys.error_model import Calibration
+        from vid2phys.tracking.ambiguous_poses import settle
+        from vid2phys.tracking.contour_refinement import LEAST_PX
+        from vid2phys.tracking.cues.creases import Solid
+        from vid2phys.tracking.cues.texture import Paint
+        from vid2phys.tracking.detectors.network import look
+        from vid2phys.tracking.hypotheses import front_evidence
+        from vid2phys.tracking.single_image import Lone
+        from vid2phys.tracking.symmetry_evidence import turn_evidence
+
+        calibration, shape = Calibration.from_dict(model.calibration), model.shape
+        front = None if shape.front is None else shape.points_body[shape.front]
+        paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
+        lone = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
+
+        def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
+            seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
+            best = seen.poses[0, 0]
+            rotation, translation = best.rotation, best.translation
+            large = edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX
+            if large:
+                prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
+                contour = settle(picture, camera, solid, rotation, translation, prior)
+                if contour is not None:
+                    rotation, translation = contour.rotation, contour.translation
+                    seen = replace(seen, poses=known_pose(rotation[None, None], translation[None, None]))
+            found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
+            if paint is not None:
+                found = found + paint.evidence(seen, [picture], camera)
+            if edges:
+                found = found + turn_evidence([picture], [0], seen, camera, solid, shape)
+            turn = shape.rotations[int(np.argmax(found[0, 0]))].T
+            pose = make_transform(rotation, translation) @ make_transform(turn, shape.center - turn @ shape.center)
+            told = lone.settle(picture, camera, pose[:3, :3], pose[:3, 3]) if lone is not None and large else None
+            return pose if told is None else make_transform(told.rotation, told.translation)
+
+        return self._read(frames, seed, read_one)
+
+    def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
+        """See `Subject.read_state`."""
+        return self._read(frames, seed, lambda *looked: read_pose(learnt, *looked))
+
+    def _read(self, frames: Frames, seed: int, read_one: Callable[[Camera, Any, Array, float], Array]) -> Reading:
+        """World poses, each frame looked at where a tracker would look.
+
+        That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods. A
+        pose beyond what those errors allow is put where it was looked for (`at_plausible_place`).
+        """
+        from vid2phys.tracking.detectors.network import direction_and_size
+
+        rng = np.random.default_rng([seed, _LOOK])
+        found = []
+        for picture, camera, pose in zip(frames.pieces, frames.cameras, frames.states, strict=True):
+            assert camera.camera_to_world is not None
+            place = camera.camera_to_world[:3, :3].T @ (pose[:3, 3] - camera.camera_to_world[:3, 3])
+            center, radius = direction_and_size(place, self.radius_m)
+            error = rng.normal(size=3) * [ASIDE, ASIDE, SIZE]
+            aside = center + 3.0 * error[:2] * np.tan(radius)  # the view is three radii wide
+            expected = float(radius * np.exp(error[2]))
+            in_camera = read_one(camera, picture, aside, expected)
+            found.append(camera.camera_to_world @ at_plausible_place(in_camera, aside, expected, self.radius_m))
+        poses = np.stack(found)
+        return Reading(self.vectors(poses), poses)
+
+    def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
+        """See `Subject.scores`. A plain body is scored up to its symmetry alone."""
+        turns = self.known.turns
+        errors = np.abs(reading.vectors[:, None] - self.vectors(frames.states[:, None] @ turns)).mean(axis=-1)
+        result = {"state_error": Score(errors[:, 0], "1")} if self.labelled else {}
+        if len(turns) > 1:
+            result["state_error_up_to_symmetry"] = Score(errors.min(axis=1), "1")
+        return {**result, **({} if reading.states is None else self._in_units(reading.states, frames))}
+
+    def _in_units(self, poses: Array, frames: Frames) -> dict[str, Score]:
+        """Errors in units that mean something outside the table."""
+        truth, turns = frames.states, self.known.turns
+        cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], turns[:, :3, :3], poses[:, :3, :3]) - 1.0)
+        angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
+        error, distance = poses[:, :3, 3] - truth[:, :3, 3], np.linalg.norm(truth[:, :3, 3], axis=1)
+        sight = truth[:, :3, 3] / distance[:, None]
+        depth = np.einsum("ni,ni->n", error, sight)
+        sideways = np.linalg.norm(error - depth[:, None] * sight, axis=1)
+        metrics = {
+            "position_mm": Score(1e3 * np.linalg.norm(error, axis=1), "mm", median=True),
+            "sideways_mm": Score(1e3 * sideways, "mm", median=True),
+            "depth_percent": Score(100.0 * np.abs(depth) / distance, "%", median=True),
+            "points_px": Score(self._reprojection(poses, frames), "px", median=True),
+        }
+        if self.labelled:
+            metrics["rotation_deg"] = Score(angles[:, 0], "deg", median=True)
+        if len(turns) > 1:
+            metrics["rotation_deg_up_to_symmetry"] = Score(angles.min(axis=1), "deg", median=True)
+        return metrics
+
+    def _reprojection(self, poses: Array, frames: Frames) -> Array:
+        """Mean distance of vertices in the frame from their places under the nearest equivalent pose, px: [N]."""
+        vertices = self.mesh.vertices[:: max(1, len(self.mesh.vertices) // 100)]
+        result = []
+        for pose, truth, camera in zip(poses, frames.states, frames.cameras, strict=True):
+            seen = project(camera, vertices @ pose[:3, :3].T + pose[:3, 3])
+            same = truth @ self.known.turns
+            places = np.einsum("gij,vj->gvi", same[:, :3, :3], vertices) + same[:, None, :3, 3]
+            result.append(np.linalg.norm(seen - project(camera, places), axis=-1).mean(axis=-1).min())
+        return np.array(result)
+
+    def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
+        """See `Subject.validation`; `state_error` is over the numbers of `view_state`, up to the judge's symmetry."""
+        import torch
+
+        from vid2phys.risp.renders.stream import PictureStream
+        from vid2phys.risp.shape.view_state import ViewState
+
+        pictures = replace(judge.pictures, looks=0)
+        own: Any = head.validation(PictureStream(pictures, jitter=False), judge.validation)
+        codes = ViewState(pictures.radius_m, pictures.view_size)
+        truth = own.view_from_body[:, None] @ judge.body.turns
+        camera = torch.from_numpy(own.K)
+        wanted = codes.encode(torch.from_numpy(truth), camera[:, None])
+
+        def validate(network: nn.Module) -> dict[str, float]:
+            found = codes.encode(torch.from_numpy(own.read_poses(network)), camera)
+            error = (found[:, None] - wanted).abs().mean(-1).amin(-1)
+            return {**own(network), "state_error": float(error.mean())}
+
+        return validate
+
+
+def read_pose(learnt: Learnt, camera: Camera, picture: Any, center: Array, radius: float) -> Array:
+    """camera_from_body [4, 4] that a state head says of what lies about `center` [2], `radius` rad wide."""
+    import torch
+
+    from vid2phys.engine.virtual_camera import make_view, resample
+    from vid2phys.risp.heads.state import StateHead, read_numbers
+
+    assert isinstance(learnt.head, StateHead)
+    view = make_view(camera, center, radius, learnt.view_size)
+    numbers = read_numbers(learnt.network, resample(picture, camera, view)[None])
+    in_view = learnt.head.codes.decode(numbers, torch.from_numpy(view.K)[None])[0].numpy()
+    turn = view.rotation_view_from_camera.T
+    return make_transform(turn @ in_view[:3, :3], turn @ in_view[:3, 3])
+
+
+def at_plausible_place(camera_from_body: Array, center: Array, angular_radius: float, radius_m: float) -> Array:
+    """A pose [4, 4] as it is if a tracker would believe its place, else with the place where it was looked for.
+
+    center [2], angular_radius [rad]: of the view. Its sides are three radii: a body half of that aside is not in it. A
+    distance 30 % off is kept on its line of sight.
+    """
+    place, expected = camera_from_body[:3, 3], radius_m / np.sin(angular_radius)
+    in_front = bool(np.isfinite(place).all() and place[2] > 0.0)
+    if not in_front or np.linalg.norm(place[:2] / place[2] - center) > 1.5 * np.tan(angular_radius):
+        place = np.array([*center, 1.0])
+    elif abs(np.linalg.norm(place) / expected - 1.0) <= _PLAUSIBLE:
+        return camera_from_body
+    return make_transform(camera_from_body[:3, :3], expected * place / np.linalg.norm(place))
+
+
+def project(camera: Camera, points: Array) -> Array:
+    """Pixels [..., 2] of world points [..., 3] m."""
+    pose = camera.camera_to_world
+    assert pose is not None
+    in_camera = (points - pose[:3, 3]) @ pose[:3, :3] @ camera.K.T
+    return np.asarray(in_camera[..., :2] / np.maximum(in_camera[..., 2:], 1e-6))

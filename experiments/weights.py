@@ -1,0 +1,82 @@
+"""The networks that tables 2 to 4 look with: those of table 1, trained if they are not there, and for `ours` the
+project's own model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from experiments.bodies import Entry
+from experiments.body_adapter import Subject
+from experiments.methods import MODEL_PLACES, RATES, RENDERS, Learnt, Recipe, model_in, settled, train, training_seconds
+from experiments.risp_table1 import recipes
+from experiments.table import Setting
+from vid2phys.io.files import sha256
+from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.state_model import StateModel
+
+_LOOKS_WITH = {"perceptual": "ours"}
+"""Whose network a method looks with, if not its own: features need weights, and none can be downloaded."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a method's network comes from. recipe: of table 1, or None for a method without a network. folder: of a
+    model that is taken instead. training_s: about how long its training takes on two cores, 0 if it is there."""
+
+    recipe: Recipe | None
+    folder: Path | None = None
+    training_s: float = 0.0
+
+    @property
+    def digest(self) -> str | None:
+        """Names the weights, as far as they are known before they are looked at."""
+        if self.folder is not None:
+            return sha256(self.folder / "fine.safetensors")
+        return None if self.recipe is None else self.recipe.digest
+
+
+def source_of(method: str, entry: Entry, setting: Setting) -> Source:
+    """What a method looks with."""
+    name = _LOOKS_WITH.get(method, method)
+    recipe = recipes(setting.quick).get(name)
+    if recipe is None or setting.quick:
+        return Source(recipe)
+    if name == "ours":
+        for place in MODEL_PLACES:
+            if (place / entry.model / "fine.safetensors").is_file():
+                return Source(recipe, place / entry.model)
+    there = _is_trained(recipe, setting.work / entry.name)
+    return Source(recipe, training_s=0.0 if there else training_seconds(recipe, entry.view_size))
+
+
+def _is_trained(recipe: Recipe, folder: Path) -> bool:
+    """Whether the weights of a recipe are there, those included that its learning rate was chosen by."""
+
+    def done(each: Recipe) -> bool:
+        return (folder / each.digest / "recipe.json").is_file()  # written when a training is over
+
+    if not recipe.is_paper or recipe.learning_rate:
+        return done(recipe)
+    trials = [recipe.trial(rate, RENDERS) for rate in RATES]
+    return all(done(trial) for trial in trials) and any(done(replace(recipe, learning_rate=rate)) for rate in RATES)
+
+
+def load(source: Source, subject: Subject, setting: Setting) -> Model | StateModel | None:
+    """The network, trained if it is not there. Raises InputError for a model of another shape."""
+    if source.recipe is None:
+        return None
+    if source.folder is not None:
+        return model_in(source.folder, subject)
+    recipe, _ = settled(subject, source.recipe, setting)
+    learnt = train(subject, recipe, setting)
+    return state_model(subject, learnt) if recipe.is_paper else subject.model(learnt)
+
+
+def state_model(subject: Subject, learnt: Learnt) -> StateModel:
+    """RISP's own network, trained, as what looks at pictures."""
+    from vid2phys.risp.heads.state import StateHead
+
+    assert isinstance(learnt.head, StateHead)
+    width = int(learnt.head.size["width"])
+    return StateModel(subject.name, learnt.head.codes, width, learnt.network, learnt.view_size)

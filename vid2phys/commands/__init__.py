@@ -1,0 +1,1 @@
+"""The commands, as plain functions: one file each."""

@@ -1,0 +1,219 @@
+"""Keypoints given in place of RISP's readings: of another tracker (CSV), or of an earlier run (observation.npz).
+
+The error model of another tracker is what its file says: a covariance for each point, independent of all others, and an
+error that all points of a frame share, since trackers see a whole body a little wrong and go on doing so. What the file
+does not say is estimated (`given_errors`). Points that fit no pose of the body are found beforehand (`given_doubts`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.errors import InputError, UsageError
+from vid2phys.notes import warning
+
+if TYPE_CHECKING:
+    from vid2phys.engine.pnp import Pose
+    from vid2phys.io.keypoints import Keypoints
+    from vid2phys.tracking.track import Track
+    from vid2phys.types import Array, Camera, Clip, Mesh, Observation
+
+_LEAST_POINTS = 4  # of a frame with a pose
+_MODES = 6  # of a shared error, see `pose_modes`
+_UNITS = "check axes and units: millimetres are named x_mm, y_mm, z_mm"
+_TINY = 0.02  # radii of the mesh: points that all lie within are in another unit
+_ABOUT = 1.5  # radii of the mesh within which its points lie
+_FLAT = 1e-3  # of their spread: points closer to a line than this show no turn about it
+_SAME_S = 1e-3  # times closer than this are those of the same frame
+_UNDERSTATED = 1.5  # times their stated errors: points that miss every pose by more have larger errors
+
+
+def check_given(
+    observation: str | Path | None, body_points: str | Path | None, *, rigid: bool, loss: str, clips: int = 1
+) -> None:
+    """Raises UsageError for combinations that do not exist, before anything is read."""
+    if observation is None:
+        if body_points is not None:
+            raise UsageError("--body-points without --observation", "both", "give the CSV of the keypoints, too")
+        return
+    if not rigid:
+        raise UsageError("--observation for a body on a known base", "a rigid body with its --mesh", "leave it out")
+    if clips > 1:
+        raise UsageError(f"--observation for {clips} clips", "one clip", "fit the clips one by one")
+    if loss not in ("keypoint", "state"):
+        raise UsageError(f"--loss {loss} with --observation", "--loss keypoint or state", "leave one of them out")
+    if (Path(observation).suffix == ".npz") == (body_points is not None):
+        got = f"--observation {observation} " + ("with" if body_points is not None else "without") + " --body-points"
+        raise UsageError(got, "a CSV with --body-points FILE, or an observation.npz, which has its own points")
+
+
+def given_track(
+    observation: str | Path, body_points: str | Path | None, clip: Clip, camera: Camera, mesh: Mesh
+) -> tuple[Track, tuple[str, ...]]:
+    """What was seen of the body by the files given, and notes for a reader of the result. Raises InputError."""
+    if body_points is None:
+        return _track(_of_earlier_run(observation, clip)), ()
+    from vid2phys.io.keypoints import load_keypoints
+    from vid2phys.io.points import load_body_points
+
+    points = load_body_points(body_points)
+    body = np.array(list(points.values()))
+    _check_body_points(body_points, body, mesh)
+    size = (clip.width, clip.height)
+    whole, frames = clip.whole or (clip, slice(None))  # the file may be of the whole video
+    seen = load_keypoints(observation, tuple(points), whole.times_s, size, body_points)[frames]
+    return _of_keypoints(seen, body, clip, camera, observation)
+
+
+def to_keypoints(seen: Observation, camera: Camera) -> Keypoints:
+    """What was seen as keypoints of the picture, named p0, p1 ..., for other tools and for `given_track`.
+
+    A CSV holds one number of the error that a frame's points share: the root mean square of what its modes move.
+    """
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+    from vid2phys.io.keypoints import Keypoints
+
+    to_pixels = bearing_jacobian_to_pixels(camera, seen.bearings)
+    pixels = bearings_to_pixels(camera, seen.bearings)
+    shared = np.sqrt(((to_pixels @ seen.shared_basis) ** 2).mean(axis=(1, 2, 3)))
+    covariance = to_pixels @ seen.covariance @ np.swapaxes(to_pixels, -1, -2)
+    names = tuple(f"p{k}" for k in range(len(seen.points_body)))
+    return Keypoints(names, pixels, covariance, seen.visible & np.isfinite(pixels).all(axis=-1), shared)
+
+
+def _of_earlier_run(path: str | Path, clip: Clip) -> Observation:
+    from vid2phys.io.recordings import load_observation
+
+    seen = load_observation(path)
+    if len(seen.times_s) != len(clip.times_s) or np.abs(seen.times_s - clip.times_s).max() > _SAME_S:
+        got = f"'{path}' has {len(seen.times_s)} frames up to {seen.times_s[-1]:.3f} s"
+        raise InputError(got, f"those of '{clip.name}', {len(clip.times_s)} up to {clip.times_s[-1]:.3f} s")
+    return seen
+
+
+def _of_keypoints(
+    seen: Keypoints, body: Array, clip: Clip, camera: Camera, path: str | Path
+) -> tuple[Track, tuple[str, ...]]:
+    """Return the track and notes.
+
+    Raises InputError for too few points, in a frame or in all, and for points that a common mistake explains.
+    """
+    from vid2phys.commands.external_doubts import Points, doubts
+    from vid2phys.commands.external_errors import LASTS_S, point_error, with_shared_error
+    from vid2phys.commands.fit import LEAST_TRACKED
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
+    from vid2phys.types import Observation
+
+    bearings = pixels_to_bearings(camera, seen.pixels)
+    visible = seen.visible & np.isfinite(bearings).all(axis=-1)  # beyond what the lens model covers
+    most = int(visible.sum(axis=1).max())
+    if most < _LEAST_POINTS:
+        raise InputError(f"'{path}' has at most {most} points in a frame", f"{_LEAST_POINTS} or more", "track more")
+    frames, enough = int((visible.sum(axis=1) >= _LEAST_POINTS).sum()), LEAST_TRACKED * len(visible)
+    if frames < enough:
+        got = f"'{path}' has {_LEAST_POINTS} or more points in {frames} of {len(visible)} frames"
+        raise InputError(got, f"at least {int(np.ceil(enough))}", "track more, or select a part with --from and --to")
+    name = Path(path).name
+    notes = doubts(Points(seen.pixels, visible, body, seen.names), camera, f"the points of '{name}'")
+    bearings = np.where(visible[..., None], bearings, 0.0)
+    from_pixels = np.linalg.inv(bearing_jacobian_to_pixels(camera, bearings))
+    in_pixels = np.broadcast_to(np.eye(2), (*visible.shape, 2, 2)) if seen.covariance is None else seen.covariance
+    first = Observation(
+        clip.times_s,
+        bearings,
+        from_pixels @ in_pixels @ np.swapaxes(from_pixels, -1, -2),
+        np.zeros((*visible.shape, 2, _MODES)),
+        np.full(_MODES, LASTS_S),
+        visible,
+        body,
+    )
+    estimated = []
+    scale = point_error(replace(_track(_at_least(first, in_pixels[visible])), observation=first))
+    if seen.covariance is None:
+        estimated.append(f"{scale:.2g} px a point")
+    elif scale > _UNDERSTATED:
+        miss = f"the points of '{name}' miss every pose of the body by {scale:.2g} times the errors that it states"
+        notes = (*notes, warning(f"{miss}: these are taken to be as many times larger"))
+    else:
+        scale = 1.0
+    track = _track(replace(first, covariance=scale**2 * first.covariance)).clocked()
+    focal = float(np.sqrt(camera.K[0, 0] * camera.K[1, 1]))
+    track = with_shared_error(track, None if seen.shared_px is None else seen.shared_px / focal)
+    if seen.shared_px is None:
+        share = focal * float(np.sqrt((track.observation.shared_basis**2).mean(axis=(0, 1, 2)).max()))
+        estimated.append(f"up to {share:.1g} px that all points of a frame share")
+    unsaid = ["each point"] if seen.covariance is None else []
+    unsaid += ["all points of a frame"] if seen.shared_px is None else []
+    if estimated:
+        errors = f"'{name}' does not say how far {' and '.join(unsaid)} may be off"
+        notes = (*notes, f"{errors}: estimated, {' and '.join(estimated)}")
+    return track, notes
+
+
+def _at_least(seen: Observation, in_pixels: Array) -> Observation:
+    """Return what was seen with covariances of at least about a pixel; in_pixels: [N, 2, 2] those of visible points.
+
+    No pose explains points whose stated errors are far too small.
+    """
+    variance = 0.5 * float(np.median(np.trace(in_pixels, axis1=-2, axis2=-1)))
+    return replace(seen, covariance=max(1.0, 1.0 / variance) * seen.covariance)
+
+
+def _track(seen: Observation) -> Track:
+    """A pose of each frame with enough points, joined by continuity: flat sets of points have two."""
+    from vid2phys.engine.pnp import solve_poses
+    from vid2phys.tracking.track import Track
+    from vid2phys.tracking.viterbi import likeliest_path
+
+    frames = np.flatnonzero(seen.visible.sum(axis=1) >= _LEAST_POINTS)
+    poses = solve_poses(
+        *(seen.bearings[frames], seen.covariance[frames], seen.points_body), visible=seen.visible[frames], hypotheses=3
+    )
+    sound = np.isfinite(poses.cost[:, 0])
+    frames, poses = frames[sound], poses[sound]
+    if not len(frames):
+        raise InputError("no frame's points lie as those of the body do", "the body's points", "check their names")
+    path = likeliest_path(poses.cost, poses.rotation, seen.times_s[frames])
+    chosen = poses[np.arange(len(frames)), path]
+    tracked = np.zeros(len(seen.times_s), dtype=bool)
+    tracked[frames] = True
+    element = np.where(tracked, 0, -1).astype(np.int64)
+    poses = _spread(chosen, frames, len(tracked))
+    return Track(seen, poses, tracked, tracked * 1.0, element, np.zeros(1))
+
+
+def _spread(poses: Pose, frames: NDArray[np.int64], count: int) -> Pose:
+    """Poses [N] of some frames among all [count], NaN elsewhere."""
+    from dataclasses import fields
+
+    from vid2phys.engine.pnp import Pose
+
+    def put(values: Any) -> Any:
+        out = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
+        if values.dtype != bool:
+            out[:] = np.nan
+        out[frames] = values
+        return out
+
+    return Pose(**{f.name: put(getattr(poses, f.name)) for f in fields(Pose)})
+
+
+def _check_body_points(path: str | Path, points: Array, mesh: Mesh) -> None:
+    if len(points) < _LEAST_POINTS:
+        raise InputError(f"'{path}' has {len(points)} points", f"{_LEAST_POINTS} or more", "name more points")
+    spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
+    if spread[1] < _FLAT * spread[0]:
+        raise InputError(f"the points of '{path}' lie on a line", "points that do not", "add points beside it")
+    radius = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    farthest = float(np.linalg.norm(points, axis=1).max())
+    if farthest > _ABOUT * radius:
+        got = f"a point of '{path}' is {farthest:.3g} m from the body's origin"
+        raise InputError(got, f"points of the mesh, which reaches to {radius:.3g} m", _UNITS)
+    if farthest < _TINY * radius:
+        got = f"all points of '{path}' are within {farthest:.3g} m of the body's origin"
+        raise InputError(got, f"points of the mesh, which reaches to {radius:.3g} m", _UNITS)

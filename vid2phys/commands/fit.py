@@ -1,0 +1,427 @@
+"""From a track to a result: first fit, branch of a symmetric body, refinement by pixels, last fit, what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.commands.gradient_fit import LEFT, descend, keypoint_misfit, report
+from vid2phys.commands.plausibility import plausibility_notes
+from vid2phys.commands.progress import Progress, silent
+from vid2phys.notes import doubt, is_doubtful, ordered, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vid2phys.commands.identify import Inputs
+    from vid2phys.solvers.gradient import Descent
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.solvers.smoothing import Smoothed
+    from vid2phys.solvers.solution import Solution
+    from vid2phys.tracking.articulated.tracker import PostureTrack
+    from vid2phys.tracking.cues.photometric import Stage
+    from vid2phys.tracking.track import Track
+    from vid2phys.types import Actions, Array, Observation, Result, Status
+
+LEAST_TRACKED = 0.5  # of the frames
+LEAST_FRAMES = 8
+CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
+DOUBTFUL_SHARE = 0.15  # of the frames, in which something else was found
+SURE_QUALITY = 0.5  # readings worse than this may be of something else
+SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
+RAN_AWAY = warning(
+    "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
+    "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
+)
+UNREFINED = warning("the object hardly moved against its background: pixels could not refine the network's readings")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A clip of which the branch is chosen, the readings are refined and all is fitted by smoothing.
+
+    read: [F, N] states as the network read them. stage: makes the scene behind the body. evidence: of the branches, the
+    best first. notes: what to tell the user.
+    """
+
+    problem: Problem
+    fitted: Smoothed
+    read: Array
+    stage: Callable[[], Stage]
+    evidence: Array
+    notes: tuple[str, ...]
+
+
+def solve(
+    inputs: Inputs,
+    tracked: Track,
+    *,
+    fit: tuple[str, ...],
+    method: str = "smoothing",
+    loss: str = "keypoint",
+    starts: int = 1,
+    without: tuple[str, ...] = (),
+    seed: int = 0,
+    refine: bool = True,
+    progress: Progress = silent,
+) -> Result:
+    """Fit the system to what was tracked; the status of the result says how that went.
+
+    method, loss, starts, without: see `descend.check_options`. Whatever the method, smoothing comes first: it settles
+    the branch and where to start.
+    """
+    from vid2phys.solvers import smoothing
+
+    settled = settle(inputs, tracked, refine=refine, progress=progress)
+    if settled is None:
+        return lost(inputs, tracked)
+    solution = smoothing.solution(settled.fitted)
+    descent = None
+    if method != "smoothing":
+        descent = descend(
+            *(inputs, tracked, settled.stage, settled.problem, solution, settled.read),
+            solver=method,
+            loss=loss,
+            starts=starts,
+            without=without,
+            seed=seed,
+            progress=progress,
+        )
+        solution = descent.solution
+    return conclude(inputs, tracked, settled, solution, fit, descent, loss=loss)
+
+
+def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Progress = silent) -> Settled | None:
+    """First fit, branch of a symmetric body, refinement by pixels, last fit. None for a clip that was lost."""
+    from vid2phys.solvers import initial, smoothing
+
+    problem = problem_of(inputs, tracked)
+    refine = refine and inputs.mesh.texture is None  # what is painted was aligned to its colours (`pixels.painted`)
+    if not enough(tracked):
+        return None
+    progress("fitting")
+    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    read = states
+    first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
+    solution = smoothing.solution(first)
+    evidence, stage = tracked.branch_log_likelihood, None
+    if refine or (len(evidence) > 1 and not inputs.network.shape.exact):
+        progress("choosing the branch")
+        stage = _stage(inputs, tracked, problem, solution)
+        evidence = evidence + _branch_evidence(inputs, stage, tracked, problem, solution)
+    tried: dict[int, tuple[Problem, Smoothed]] = {}
+    unrefined = False
+    for g in _open_branches(evidence, known_torques=inputs.actions is not None):
+        turned, states = _turned(inputs, problem, first.point.states, g)
+        if refine and stage is not None:
+            progress("aligning to the pixels")
+            readings = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
+            turned = turned if readings is None else replace(turned, observation=readings)
+            unrefined |= readings is None
+        progress("fitting again")
+        best = next(iter(tried.values()), None)  # the others at its levels: evidences compare only at the same ones
+        tried[g] = (
+            turned,
+            smoothing.fit(
+                turned,
+                states,
+                levels=first.levels if best is None else best[1].levels,
+                rounds=smoothing.ROUNDS if best is None else 0,
+            ),
+        )
+    evidence = _with_dynamics(evidence, {g: fitted.log_evidence for g, (_, fitted) in tried.items()})
+    chosen = max(tried, key=lambda g: float(evidence[g]))
+    problem, fitted = tried[chosen]
+    if chosen != next(iter(tried)):
+        fitted = smoothing.fit(problem, fitted.point.states, levels=fitted.levels)
+    notes: list[str] = [UNREFINED] if unrefined else []
+    if inputs.turns_alike:
+        notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
+    return Settled(
+        problem,
+        fitted,
+        _turned(inputs, problem, read, chosen)[1][first.layout.knots.frame_knot],
+        lambda: stage or _stage(inputs, tracked, problem, smoothing.solution(fitted)),
+        np.sort(evidence)[::-1],
+        tuple(notes),
+    )
+
+
+def problem_of(inputs: Inputs, tracked: Track) -> Problem:
+    """What is to be fitted to a clip."""
+    from vid2phys.solvers.problem import Problem
+
+    known, pose = inputs.known, inputs.camera_to_world
+    return Problem(
+        *(inputs.system, known.parameters, tracked.observation, pose, inputs.actions, known.priors, known.nuisance)
+    )
+
+
+def enough(tracked: Track | PostureTrack) -> bool:
+    """Whether the body was found in enough frames for a fit."""
+    return bool(tracked.tracked.sum() >= max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)))
+
+
+def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
+    """Branches that are worth a fit, best first: one, unless recorded torques may settle what pixels leave open."""
+    order = np.argsort(-evidence, kind="stable")
+    return [int(g) for g in order if known_torques and evidence[g] > evidence[order[0]] - CLOSE_NATS] or [int(order[0])]
+
+
+def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
+    """The branches' evidence [G] with that of the dynamics, where more than one was fitted."""
+    evidence, best = evidence.copy(), max(of_dynamics.values())
+    for g, value in of_dynamics.items():
+        evidence[g] += value - best
+    return evidence
+
+
+def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:
+    """Mesh, camera and the scene behind the body, from the fitted poses of the frames that were tracked."""
+    from vid2phys.tracking.cues.photometric import stage_of
+
+    rotation, translation = _in_camera(problem, solution.states)
+    translation = np.where(tracked.tracked[:, None], translation, np.nan)
+    return stage_of(inputs.clip, inputs.camera, inputs.mesh, rotation, translation)
+
+
+def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
+    """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
+    from vid2phys.tracking.photometric_evidence import branch_evidence
+
+    if len(tracked.branch_log_likelihood) < 2 or inputs.network.shape.exact:
+        return np.zeros(len(tracked.branch_log_likelihood))
+    rotation, translation = _in_camera(problem, solution.states)
+    frames = np.flatnonzero(tracked.tracked)
+    poses = rotation[frames], translation[frames]
+    return branch_evidence(inputs.clip, stage, *poses, frames, inputs.network.rotations, inputs.network.center)
+
+
+def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
+    """camera_from_body of states: rotations [F, 3, 3] and translations [F, 3]."""
+    from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
+
+    positions, quats = problem.system.body_pose(states)
+    pose = invert_transform(problem.camera_to_world) @ make_transform(matrix_from_quat(quats), positions)
+    return pose[:, :3, :3], pose[:, :3, 3]
+
+
+def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
+    """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T; 0 is as they are."""
+    from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_multiply, rotate
+    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.tracking.hypotheses import relabelled
+
+    if element == 0:
+        return problem, states
+    turn = quat_from_matrix(inputs.network.rotations[element])
+    aside = offsets(inputs.network.rotations[element], inputs.network.center)  # where the turn takes the body's origin
+    states = states.copy()
+    states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
+    states[:, 10:13] = rotate(turn, states[:, 10:13])
+    states[:, :3] -= rotate(states[:, 3:7], np.broadcast_to(aside, (len(states), 3)))
+    states[:, 7:10] -= rotate(states[:, 3:7], np.cross(states[:, 10:13], aside))
+    observation = relabelled(problem.observation, inputs.network.permutation[element])
+    return replace(problem, observation=observation), states
+
+
+def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
+    """The readings corrected by the clip's own pixels near states [F, N]; None where pixels cannot."""
+    from vid2phys.error_model import Calibration
+    from vid2phys.tracking.photometric_refinement import refined
+
+    calibration = Calibration.from_dict(inputs.network.calibration)
+    return refined(inputs.clip, stage, calibration, problem.observation, *_in_camera(problem, states))
+
+
+def conclude(
+    inputs: Inputs,
+    tracked: Track,
+    settled: Settled,
+    solution: Solution,
+    fit: tuple[str, ...],
+    descent: Descent | None = None,
+    *,
+    loss: str = "keypoint",
+    degrees: float | None = None,
+) -> Result:
+    """What a solution means, in words too. degrees: of freedom of the fit (default: of this clip)."""
+    from vid2phys.solvers import intervals
+    from vid2phys.solvers.solution import degrees_of_freedom
+    from vid2phys.types import Result, Trajectory
+
+    problem, notes = replace(settled.problem, parameters=solution.parameters), list(settled.notes)
+    if solution.residuals is not None and keypoint_misfit(problem, solution) > LEFT:
+        solution = replace(solution, converged=False)
+        notes.append(RAN_AWAY)
+    if descent is None:
+        notes += plausibility_notes(problem, solution, float(np.linalg.norm(inputs.mesh.vertices, axis=1).max()))
+    elif not descent.has_intervals:
+        notes.append(f"the loss '{loss}' has no error model: there are no intervals")
+    found = intervals.estimates(
+        solution.parameters,
+        fit,
+        solution.theta_covariance,
+        solution.null_directions,
+        degrees or degrees_of_freedom(problem, len(solution.theta_names)),
+        problem.priors,
+    )
+    covariance: Array | None = solution.covariance
+    joint = intervals.posterior(solution.parameters, found, solution.theta_covariance)
+    if descent is not None and not descent.has_intervals:
+        joint = None
+        found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
+    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters)
+    diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, settled.evidence, notes)
+    status, message = _status(solution, found, fit, lines, diagnostics["notes"])
+    if descent is not None:
+        diagnostics["starts"] = report(descent.attempts)
+    times = problem.observation.times_s
+    actions, std = _actions(inputs, solution, times)
+    return Result(
+        status,
+        message,
+        inputs.system.name,
+        found,
+        Trajectory(times, solution.states, inputs.system.state_names, solution.controls, covariance),
+        actions,
+        std,
+        problem.observation,
+        diagnostics,
+        joint,
+    )
+
+
+def _status(
+    solution: Solution, found: tuple[Any, ...], fit: tuple[str, ...], lines: list[str], notes: list[str]
+) -> tuple[Status, str]:
+    from vid2phys.types import Status
+
+    asked = [estimate for estimate in found if estimate.name in fit]
+    if asked and not any(estimate.identifiable for estimate in asked):
+        return Status.NOT_IDENTIFIABLE, "; ".join(lines)
+    if not solution.converged:
+        return Status.NOT_CONVERGED, "; ".join(lines)
+    if is_doubtful(notes):
+        return Status.DOUBTFUL, "; ".join(lines)
+    return Status.CONVERGED, "; ".join(lines)
+
+
+def _actions(inputs: Inputs, solution: Solution, times_s: Array) -> tuple[Actions, Array | None]:
+    from vid2phys.types import Actions
+
+    count = len(inputs.system.action_names)
+    kind = inputs.actions.kind if inputs.actions is not None else "wrench"
+    names, units = inputs.system.action_names, inputs.system.action_units
+    per_kilogram = inputs.known.per_kilogram
+    return Actions(times_s[:-1], solution.controls[:, :count], kind, names, units, per_kilogram), solution.action_std
+
+
+def _diagnostics(
+    inputs: Inputs,
+    tracked: Track,
+    problem: Problem,
+    solution: Solution,
+    lines: list[str],
+    evidence: Array,
+    notes: list[str],
+) -> dict[str, Any]:
+    from vid2phys.commands.external_doubts import doubts_of_motion
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels
+    from vid2phys.solvers.solution import residual_bearings
+    from vid2phys.solvers.whiteness import whiteness
+
+    judged = None if solution.residuals is None else whiteness(solution.residuals)
+    misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
+    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.turns_alike else None
+    residual = residual_bearings(problem, solution.states)
+    to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
+    pixels = (to_pixels @ residual[..., None])[..., 0]
+    return {
+        "identifiability": lines,
+        "notes": ordered(
+            [
+                *inputs.notes,
+                *_support_notes(tracked),
+                *_quality_notes(tracked),
+                *_branch_notes(ratio),
+                *(doubts_of_motion(problem.observation, residual) if inputs.model is None else ()),
+                *misfit,
+                *notes,
+            ]
+        ),
+        "residuals_last_frames": None if judged is None else judged.frames,
+        "branch_log_ratio": ratio,
+        "lost_frames": tracked.lost_frames,
+        "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
+        "residual_px": pixels,
+        "loss": solution.loss,
+        "iterations": solution.iterations,
+        "levels": solution.extra,
+    }
+
+
+def _support_notes(tracked: Track) -> list[str]:
+    """Return a note on the frames in which what was found is probably not the object; many of them are a doubt."""
+    refused, frames = len(tracked.unsupported), len(tracked.tracked)
+    if not refused:
+        return []
+    text = (
+        f"in {refused} of {frames} frames what was found is probably not the object, since the image does not support "
+        "its pose: these frames count as lost"
+    )
+    if refused < DOUBTFUL_SHARE * frames:
+        return [text]
+    return [doubt(f"{text}; check the mesh and its model, or select the part that shows the object with --from, --to")]
+
+
+def _quality_notes(tracked: Track) -> list[str]:
+    quality = float(np.median(tracked.quality[tracked.tracked]))
+    if quality > SURE_QUALITY:
+        return []
+    return [
+        warning(
+            f"the network hardly recognised the object (median quality {quality:.2f} of 1): check the mesh and its "
+            "units, look at the overlay, or film closer"
+        )
+    ]
+
+
+def _branch_notes(ratio: float | None) -> list[str]:
+    if ratio is None or ratio > SURE_NATS:
+        return []
+    return [
+        warning(
+            "the body looks almost the same after part of a turn and the clip hardly tells which "
+            f"(log ratio {ratio:.1f}): the heading may be off by that turn; mark the front, or film closer"
+        )
+    ]
+
+
+def lost(inputs: Inputs, tracked: Track) -> Result:
+    """The result of a clip in which the body was found in too few frames."""
+    from vid2phys.types import Result, Status, Trajectory
+
+    problem = problem_of(inputs, tracked)
+    times = problem.observation.times_s
+    states = np.full((len(times), len(problem.system.state_names)), np.nan)
+    message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
+    return Result(
+        Status.LOST,
+        message,
+        problem.system.name,
+        (),
+        Trajectory(times, states, problem.system.state_names),
+        None,
+        None,
+        problem.observation,
+        {
+            "lost_frames": tracked.lost_frames,
+            "rms_px": None,
+            "loss": None,
+            "iterations": 0,
+            "notes": ordered([*inputs.notes, *_support_notes(tracked)]),
+        },
+    )

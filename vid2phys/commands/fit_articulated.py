@@ -1,0 +1,206 @@
+"""Bodies on a known base: what is known of their parameters, and from a track of postures to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.commands.fit import SURE_QUALITY, enough
+from vid2phys.commands.progress import Progress, silent
+from vid2phys.errors import UsageError
+from vid2phys.notes import is_doubtful, ordered, warning
+
+if TYPE_CHECKING:
+    from vid2phys.commands.fit_parameters import Known
+    from vid2phys.commands.identify import Inputs
+    from vid2phys.commands.priors import Beliefs
+    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.engine.system import System
+    from vid2phys.solvers.configuration_shooting import PosedSolution
+    from vid2phys.solvers.problem import Problem
+    from vid2phys.tracking.articulated.tracker import PostureTrack
+    from vid2phys.types import Array, Result
+
+FINE_ROD = 1000  # vertices
+COARSE_ROD = warning(
+    "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
+    "and of `simulate`, but several times too small for the material"
+)
+HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
+UNFIT = "the motion is not what the system would do"  # how that warning begins
+_WELL = 1.5  # misfit up to which the model explains what was seen
+
+
+def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], beliefs: Beliefs) -> Known:
+    """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
+    from vid2phys.commands.fit_parameters import Known, check_given
+    from vid2phys.engine.systems.rod import Rod
+    from vid2phys.solvers.camera_parameters import SCALE, with_view
+
+    named = (*fit, *given, *beliefs.priors, *beliefs.bounds)
+    if SCALE.name in named:
+        raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
+    parameters = with_view(system.parameters(), named)
+    check_given(parameters, given, fit)
+    means = {name: mean for name, mean in beliefs.means.items() if name in parameters.names}
+    parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
+    parameters, priors, started = beliefs.applied(parameters, given)
+    notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
+    return Known(parameters, priors, (), False, (*notes, *started))
+
+
+def solve_posed(
+    inputs: Inputs,
+    body: PosedBody,
+    tracked: PostureTrack,
+    *,
+    fit: tuple[str, ...],
+    refine: bool = True,
+    progress: Progress = silent,
+) -> Result:
+    """Fit the system to the postures that were read; the status of the result says how that went."""
+    return solve_posed_clips([inputs], body, [tracked], fit=fit, refine=refine, progress=progress)[0]
+
+
+def solve_posed_clips(
+    each: Sequence[Inputs],
+    body: PosedBody,
+    tracked: Sequence[PostureTrack],
+    *,
+    fit: tuple[str, ...],
+    refine: bool = True,
+    progress: Progress = silent,
+) -> list[Result]:
+    """Fit one or more clips that share the parameters, each with a start of its own; those that were lost are left
+    out, and say so. refine: read frames again from the motion that was found (`look_again`)."""
+    from vid2phys.commands.reinitialise import Shown, look_again
+    from vid2phys.commands.simulation_inputs import constant_actions
+    from vid2phys.solvers import configuration_shooting
+    from vid2phys.solvers.problem import Problem
+
+    problems = [
+        Problem(
+            *(inputs.system, inputs.known.parameters, track.observation, inputs.camera_to_world),
+            actions=inputs.actions or constant_actions(inputs.system, inputs.known.parameters, hold=True),
+            priors=inputs.known.priors,
+        )
+        for inputs, track in zip(each, tracked, strict=True)
+    ]
+    tracked = list(tracked)
+    found = [g for g, track in enumerate(tracked) if enough(track)]
+    results = {g: _lost(problems[g], tracked[g]) for g in range(len(problems)) if g not in found}
+    if found:
+        progress("fitting")
+        starts = []
+        for g in found:
+            posture, rates = first_posture(problems[g].observation.times_s, tracked[g])
+            starts.append(np.concatenate([np.clip(posture, body.lower, body.upper), rates]))
+        solutions = configuration_shooting.solve_clips([problems[g] for g in found], body, starts)
+        if refine:
+            progress("looking again")
+            shown = [Shown.of(each[g], body) for g in found]
+            tracks, solutions = look_again(shown, [problems[g] for g in found], [tracked[g] for g in found], solutions)
+            for g, track in zip(found, tracks, strict=True):
+                tracked[g], problems[g] = track, replace(problems[g], observation=track.observation)
+        seen = sum(float(problems[g].observation.visible.sum()) for g in found)
+        freedom = max(1.0, 2.0 * seen - len(starts) * len(starts[0]) - len(problems[0].parameters.free_names))
+        for g, solution in zip(found, solutions, strict=True):
+            results[g] = _result(each[g], problems[g], tracked[g], solution, fit, freedom)
+    return [results[g] for g in range(len(problems))]
+
+
+def first_posture(times_s: Array, tracked: PostureTrack) -> tuple[Array, Array]:
+    """The posture at the first frame [D] and its rates [D], of a local fit to the first frames that were tracked."""
+    from vid2phys.solvers.initial import local_fit, tricube, window
+
+    seen = tracked.tracked
+    times = times_s[seen]
+    near = window(times, float(times_s[0]))
+    return local_fit(times[near] - times_s[0], tracked.postures[seen][near], tricube(times[near], float(times_s[0])))
+
+
+def _result(
+    inputs: Inputs,
+    problem: Problem,
+    tracked: PostureTrack,
+    solution: PosedSolution,
+    fit: tuple[str, ...],
+    freedom: float,
+) -> Result:
+    from vid2phys.engine.observe import bearing_jacobian_to_pixels
+    from vid2phys.solvers import intervals
+    from vid2phys.solvers.solution import innovations, residual_bearings
+    from vid2phys.solvers.whiteness import whiteness
+    from vid2phys.types import Result, Status, Trajectory
+
+    problem = replace(problem, parameters=solution.parameters)
+    seen, names = problem.observation, problem.parameters.free_names
+    covariance, null = solution.theta_covariance, solution.null_directions
+    found = intervals.estimates(solution.parameters, fit, covariance, null, freedom, problem.priors)
+    lines = intervals.identifiability(names, solution.null_directions, found, solution.parameters)
+    asked = [estimate for estimate in found if estimate.name in fit]
+    judged = whiteness(innovations(problem, solution.states))
+    misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
+    residual = residual_bearings(problem, solution.states)
+    pixels = (bearing_jacobian_to_pixels(inputs.camera, seen.bearings) @ residual[..., None])[..., 0]
+    diagnostics: dict[str, Any] = {
+        "identifiability": lines,
+        "notes": ordered(
+            [
+                *inputs.notes,
+                *([] if inputs.actions else [HELD]),
+                *tracked.notes,
+                *_fit_notes(tracked, solution),
+                *misfit,
+            ]
+        ),
+        "residuals_last_frames": None if judged is None else judged.frames,
+        "lost_frames": tracked.lost_frames,
+        "rms_px": float(np.sqrt(np.nanmean((pixels**2).sum(axis=-1)))),
+        "residual_px": pixels,
+        "loss": solution.loss,
+        "misfit": solution.misfit,
+        "iterations": solution.iterations,
+    }
+    status = Status.CONVERGED if solution.converged else Status.NOT_CONVERGED
+    if asked and not any(estimate.identifiable for estimate in asked):
+        status = Status.NOT_IDENTIFIABLE
+    elif solution.converged and is_doubtful(diagnostics["notes"]):
+        status = Status.DOUBTFUL
+    trajectory = Trajectory(
+        seen.times_s, solution.states, inputs.system.state_names, solution.controls, solution.state_covariance
+    )
+    message = "; ".join(lines)
+    joint = intervals.posterior(solution.parameters, found, covariance)
+    name, actions = inputs.system.name, inputs.actions
+    return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint)
+
+
+def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:
+    notes: list[str] = []
+    if float(np.median(tracked.quality[tracked.tracked])) < SURE_QUALITY:
+        notes.append(warning("the network hardly recognised the body: check camera_to_world and look at the overlay"))
+    if solution.misfit > _WELL:
+        notes.append(
+            warning(
+                f"{UNFIT} (misfit {solution.misfit:.1f}, 1 is good): the intervals are "
+                "widened by as much; are all --actions and the other parameters right?"
+            )
+        )
+    return notes
+
+
+def _lost(problem: Problem, tracked: PostureTrack) -> Result:
+    from vid2phys.types import Result, Status, Trajectory
+
+    times = problem.observation.times_s
+    states = np.full((len(times), len(problem.system.state_names)), np.nan)
+    message = f"tracked in {int(tracked.tracked.sum())} of {len(times)} frames"
+    trajectory = Trajectory(times, states, problem.system.state_names)
+    nothing = {"rms_px": None, "loss": None, "iterations": 0, "notes": ordered(tracked.notes)}
+    diagnostics: dict[str, object] = {"lost_frames": tracked.lost_frames, **nothing}
+    name = problem.system.name
+    return Result(Status.LOST, message, name, (), trajectory, None, None, problem.observation, diagnostics)

@@ -1,0 +1,121 @@
+"""What is known before the fit: parameters from the user, the mesh and the defaults, and which of them are free."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from vid2phys.commands.priors import Beliefs
+from vid2phys.engine.system import System
+from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.io.mesh import MassProperties
+from vid2phys.io.yaml_files import read_yaml
+from vid2phys.notes import Note
+from vid2phys.solvers.camera_parameters import with_view
+from vid2phys.types import Actions, Parameters
+
+T = TypeVar("T")
+INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
+NO_BELIEFS = Beliefs()
+_LARGEST = 1e300  # of whole numbers, which a file may write without end
+INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
+
+
+@dataclass(frozen=True)
+class Known:
+    """Parameters ready for a `Problem`.
+
+    priors: name -> (mean, std) in solver coordinates. nuisance: free, but not asked for. per_kilogram: the mass is
+    unknown and set to 1 kg, so that forces are per kilogram. notes: what a reader of the result must know.
+    """
+
+    parameters: Parameters
+    priors: dict[str, tuple[float, float]]
+    nuisance: tuple[str, ...]
+    per_kilogram: bool
+    notes: tuple[str, ...]
+
+
+def read_parameters(path: str | Path) -> dict[str, float]:
+    """Known values from a YAML file `name: value` in SI. Raises InputError for anything else."""
+    data = read_yaml(path, "a YAML file of parameters, lines 'name: value'")
+    if not isinstance(data, dict):
+        raise InputError(f"'{path}' holds no parameters", "lines 'name: value' in SI", "see `vid2phys systems`")
+    values = {}
+    for name, value in data.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _LARGEST:
+            raise InputError(f"'{path}' gives {name} as '{value}'", "a number in SI", "write it without a unit")
+        values[str(name)] = float(value)
+    return values
+
+
+def known_values(
+    system: System,
+    mass_properties: MassProperties,
+    given: dict[str, float],
+    fit: tuple[str, ...],
+    actions: Actions | None,
+    beliefs: Beliefs = NO_BELIEFS,
+) -> Known:
+    """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
+    parameters = with_view(system.parameters(), (*fit, *given, *beliefs.priors, *beliefs.bounds))
+    check_given(parameters, given, fit)
+    notes: list[str] = []
+    values = {name: mean for name, mean in beliefs.means.items() if name in parameters.names} | given
+    mass_known = "mass" in values
+    if actions is not None and not mass_known and "mass" not in fit:
+        raise UsageError("--actions without a mass", "--fit mass, or --set mass=VALUE", "say which of the two is meant")
+    per_kilogram = not mass_known and actions is None
+    if per_kilogram:
+        values["mass"] = 1.0
+        notes.append("the mass is not known: forces and torques are per kilogram")
+    elif "mass" in fit and not mass_known:
+        assert actions is not None
+        thrust = actions.values.sum(axis=1) if actions.kind == "rotors" else actions.values[:, 0]
+        scale, gravity = given.get("thrust_scale", 1.0), given.get("gravity", 9.81)
+        values["mass"] = float(np.median(thrust)) * scale / gravity
+        if values["mass"] <= 0.0:
+            raise InputError("the recorded thrust is not positive", "thrust along the body's z axis in N")
+    from_mesh = [name for name in INERTIA if name not in values]
+    diagonal = np.diagonal(mass_properties.inertia_per_mass)
+    meshed = {name: values["mass"] * float(diagonal[i]) for i, name in enumerate(INERTIA) if name in from_mesh}
+    parameters = parameters.with_values(values).with_values(meshed, source="mesh")
+    if per_kilogram:
+        parameters = Parameters(tuple(replace(p, source="default") if p.name == "mass" else p for p in parameters))
+    nuisance = tuple(n for n in INERTIA if n not in (*given, *fit)) if actions is not None else ()
+    if from_mesh:
+        shape = "the mesh" if mass_properties.watertight else "the convex hull of the mesh"
+        notes.append(f"inertia of {shape} at uniform density; give {', '.join(from_mesh)} with --set to do better")
+    priors = {n: (float(np.log(parameters[n].value)), INERTIA_SPREAD) for n in nuisance}
+    parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
+    parameters, believed, more = beliefs.applied(parameters, given)
+    return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
+
+
+def listen(function: Callable[[], T]) -> tuple[T, list[str]]:
+    """Call `function` and return its result and what it warned of as notes, for a reader."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function()
+    texts = [item.message.args[0] for item in caught if isinstance(item.message, UserWarning)]
+    return result, [text if isinstance(text, Note) else str(text) for text in texts]
+
+
+def check_given(parameters: Parameters, given: dict[str, float], fit: tuple[str, ...] = ()) -> None:
+    """Raises UsageError for unknown names, listing the known ones, and for values outside their limits."""
+    for name in (*given, *fit):
+        if name not in parameters.names:
+            raise unknown_name("parameter", name, parameters.names)
+    for name, value in given.items():
+        parameter = parameters[name]
+        if not (np.isfinite(value) and parameter.lower <= value <= parameter.upper):
+            raise UsageError(
+                parameter.with_unit(f"{name} = {value:g}"),
+                parameter.with_unit(f"between {parameter.lower:g} and {parameter.upper:g}"),
+                "give it in SI",
+            )

@@ -1,0 +1,246 @@
+"""`vid2phys fit-recording`: the parameters of a system from recorded states, without a video."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vid2phys.commands.progress import Progress, silent
+from vid2phys.errors import InputError, UsageError
+from vid2phys.notes import doubt, is_doubtful, ordered, warning
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.solvers.recorded import RecordedFit, Recording
+    from vid2phys.types import Actions, Estimate, Parameters
+
+SCHEMA = "vid2phys.recorded/1"
+MOST_SECONDS = 120.0
+_STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
+_EXACT, _WELL = 0.3, 1.5  # misfits of recordings without noise, and of those with noise alone
+_MOST_STEPS_S = 3000  # of integration, one after the other in a rollout, for each second of a fit: 20 rollouts in all
+_OTHER = 1.01  # times a parameter: another value, to see what depends on it
+_BETTER, _LEAST_SECONDS = 3.0, 5.0  # by how much degrees have to lower the misfit, and how long they are tried at least
+
+
+@dataclass(frozen=True)
+class FittedRecording:
+    """What was fitted. estimates: the parameters asked for, then the sensors' zeros."""
+
+    system: System
+    fit: RecordedFit
+    estimates: tuple[Estimate, ...]
+
+    @property
+    def status(self) -> str:
+        """`converged`, `doubtful`, `not_identifiable` or `not_converged`."""
+        if not self.fit.converged:
+            return "not_converged"
+        if not any(estimate.identifiable for estimate in self.estimates if estimate.name in self.fit.parameters.names):
+            return "not_identifiable"
+        return "doubtful" if is_doubtful(self.fit.notes) else "converged"
+
+
+def fit_recording(
+    system: str,
+    recordings: list[Path],
+    *,
+    fit: tuple[str, ...],
+    body: str | Path | None = None,
+    body_units: str = "m",
+    set_values: dict[str, float] | None = None,
+    params: str | Path | None = None,
+    actions: str | Path | None = None,
+    hold: bool = False,
+    std: dict[str, float] | None = None,
+    offsets: tuple[str, ...] = (),
+    most_seconds: float = MOST_SECONDS,
+    out: str | Path | None = None,
+    progress: Progress = silent,
+) -> tuple[FittedRecording, Path]:
+    """Fit parameters to recordings, CSVs with `time_s` and states by name (`vid2phys systems`), in one clock each.
+
+    Cells that are blank and states that are not there were not seen. set_values, params: where the fit begins, and what
+    is known. actions: what drove the system, in the recordings' clock (default: the recording's own `control_` columns,
+    else nothing). hold: what holds the system at rest drove it. std: standard deviations by state (default: from the
+    recording's own jitter; only their ratios matter). offsets: states whose sensor's zero is not known. most_seconds:
+    after which the best fit so far is given back, as not converged. Returns the fit and the run folder: result.json,
+    fitted_0.csv and so on. Raises Vid2PhysError for anything a user can mend.
+    """
+    options = {key: value for key, value in locals().items() if key != "progress"}
+    from vid2phys.commands.config import write_config
+    from vid2phys.commands.fit_parameters import check_given, read_parameters
+    from vid2phys.commands.recording_inputs import read_recording
+    from vid2phys.commands.simulation_inputs import check_driven, read_actions, read_system, require_positive
+    from vid2phys.io.recordings import save_trajectory
+    from vid2phys.io.run import new_run, to_json, write_json
+    from vid2phys.types import Trajectory
+
+    end = time.monotonic() + most_seconds
+    if not recordings or not fit:
+        got = "no recording" if not recordings else "nothing to fit"
+        raise UsageError(got, "recordings and --fit", "vid2phys fit-recording pendulum swing.csv --fit length")
+    require_positive("most-seconds", most_seconds)
+    check_driven(actions, hold)
+    progress("reading inputs")
+    known, notes = read_system({"system": system, "body": body, "body_units": body_units})
+    given = (read_parameters(params) if params else {}) | (set_values or {})
+    check_given(known.parameters(), given, fit)
+    parameters, given_actions = known.parameters().with_values(given), None
+    if hold:
+        _require_known_hold(known, parameters, fit)
+    if actions:
+        known, given_actions = read_actions(known, actions, given.get("mass"))
+
+    def read(*, degrees: bool = False) -> tuple[list[Recording], list[str]]:
+        found = [read_recording(known, path, std or {}, degrees=degrees) for path in recordings]
+        return [each for each, _ in found], [note for _, lines in found for note in lines]
+
+    def fitted(each: list[Recording], end: float) -> RecordedFit:
+        driven = [_driven(known, one, given_actions, hold) for one in each]
+        return _fitted(known, parameters, driven, fit, offsets, end)
+
+    motions, lines = read()
+    lines += _driven_by(known, parameters, motions, given_actions, hold)
+    _require_short(known, parameters, motions, max(most_seconds, MOST_SECONDS))
+    progress("fitting")
+    begin = time.monotonic()
+    found = fitted(motions, end)
+    now = time.monotonic()
+    if not _well(found) and now < end and (columns := _in_radians(known, motions)):
+        progress("fitting, angles as degrees")
+        in_degrees = fitted(read(degrees=True)[0], min(end, now + max(_LEAST_SECONDS, now - begin)))
+        lines += _degrees_suspected(found, in_degrees, columns)
+    found = replace(found, notes=tuple(ordered((*notes, *lines, *found.notes))))
+    estimates = (*(e for e in found.estimates if e.source == "fitted"), *found.offsets.values())
+    result = FittedRecording(known, found, estimates)
+    with new_run("fit-recording", out) as folder:
+        write_config(folder / "config.yaml", "fit-recording", options | {"out": None})
+        for number, (motion, states) in enumerate(zip(motions, found.states, strict=True)):
+            save_trajectory(Trajectory(motion.times_s, states, known.state_names), folder / f"fitted_{number}.csv")
+        write_json(folder / "result.json", to_json(_result(result)))
+    return result, folder
+
+
+def _fitted(
+    system: System,
+    parameters: Parameters,
+    motions: list[Recording],
+    names: tuple[str, ...],
+    offsets: tuple[str, ...],
+    end: float,
+) -> RecordedFit:
+    """Return the fit, again with half the step as long as that matters. end: when to stop, by the monotonic clock."""
+    from vid2phys.solvers import recorded
+
+    step_s: float | None = _STEP_S
+    for _ in range(_MOST_HALVINGS + 1):
+        assert step_s is not None
+        left_s = max(0.0, end - time.monotonic())
+        found = recorded.fit(
+            system, parameters, motions, names, offsets=offsets, max_step_s=step_s, most_seconds=left_s
+        )
+        step_s = recorded.finer_step_s(system, found, motions, step_s)
+        if step_s is None or is_doubtful(found.notes) or time.monotonic() >= end:
+            return found
+        parameters = found.parameters
+        motions = [replace(each, start=states[0]) for each, states in zip(motions, found.states, strict=True)]
+    return replace(found, notes=(*found.notes, warning("the motion still depends on the step of integration")))
+
+
+def _driven_by(
+    system: System, parameters: Parameters, motions: list[Recording], actions: Actions | None, hold: bool
+) -> list[str]:
+    """Return notes on what drives the recordings. Raises UsageError for `hold` beside controls of a recording."""
+    from vid2phys.commands.simulation_inputs import hold_note
+
+    own = any(each.controls is not None for each in motions)
+    if own and hold:
+        raise UsageError("--hold beside control_ columns", "one of them", "leave --hold out, or cut the columns")
+    if actions is not None:
+        return ["--actions take the place of the control_ columns"] if own else []
+    return hold_note(system, parameters, hold) if any(each.controls is None for each in motions) else []
+
+
+def _require_short(system: System, parameters: Parameters, motions: list[Recording], seconds: float) -> None:
+    """Raises InputError for recordings that take so many steps of integration that a fit would not get anywhere."""
+    from vid2phys.solvers.recorded import steps_of
+
+    steps, most = steps_of(system, parameters, motions, _STEP_S), int(_MOST_STEPS_S * seconds)
+    if steps > most:
+        lasts_s = max(float(each.times_s[-1] - each.times_s[0]) for each in motions)
+        got = f"the longest recording lasts {lasts_s:.4g} s, which takes {steps} steps of integration"
+        remedy = "check that time_s is in seconds, give a part of the recording, or raise --most-seconds"
+        raise InputError(got, f"at most {most} in {seconds:.4g} s", remedy)
+
+
+def _require_known_hold(system: System, parameters: Parameters, fit: tuple[str, ...]) -> None:
+    """Raises UsageError where what holds the system depends on a parameter to fit.
+
+    Such a fit would find the value that it began with.
+    """
+    held = system.hover_controls(parameters.vector)
+    for name in fit:
+        value = parameters[name].value
+        other = parameters.with_values({name: _OTHER * value if value != 0.0 else _OTHER})
+        if not np.allclose(system.hover_controls(other.vector), held, rtol=1e-9, atol=0.0):
+            got = f"--hold with --fit {name}: what holds '{system.name}' at rest depends on {name}"
+            raise UsageError(got, "recorded --actions", f"or give {name} with --set in place of --fit")
+
+
+def _driven(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:
+    """Return the recording with its controls: the actions, its table's own, what holds the system, or none."""
+    from vid2phys.commands.recording_inputs import driven
+
+    if actions is not None:
+        return driven(system, recording, actions)
+    if recording.controls is not None or hold:
+        return recording
+    return replace(recording, controls=np.zeros((len(recording.times_s) - 1, len(system.control_names))))
+
+
+def _in_radians(system: System, recordings: list[Recording]) -> list[str]:
+    """Return the names of the states in rad or rad/s that were recorded."""
+    from vid2phys.engine.layout import turning
+
+    names = system.state_names
+    return [names[i] for i in turning(names) if any(np.isfinite(each.seen[:, i]).any() for each in recordings)]
+
+
+def _well(found: RecordedFit) -> bool:
+    """Return whether a fit leaves noise alone."""
+    white = found.whiteness is None or found.whiteness.white
+    return found.misfit < _EXACT or (found.misfit < _WELL and white)
+
+
+def _degrees_suspected(found: RecordedFit, in_degrees: RecordedFit, columns: list[str]) -> list[str]:
+    """Return a note where a fit to the columns as degrees explains the motion, and clearly better."""
+    times = found.misfit / in_degrees.misfit
+    if is_doubtful(in_degrees.notes) or not (times > _BETTER or (times > 1.0 and _well(in_degrees))):
+        return []
+    names = ", ".join(columns[:3]) + (" ..." if len(columns) > 3 else "")
+    better = f"{times:.0f} times better" if times > _BETTER else "better, and leaves noise alone,"
+    return [doubt(f"the fit is {better} with {names} taken as degrees: the values are probably wrong; multiply these "
+                  "columns by pi / 180")]  # fmt: skip
+
+
+def _result(fitted: FittedRecording) -> dict[str, object]:
+    found = fitted.fit
+    judged = found.whiteness
+    return {
+        "schema": SCHEMA,
+        "status": fitted.status,
+        "system": fitted.system.name,
+        "parameters": {
+            e.name: {"value": e.value, "unit": e.unit, "ci95": list(e.ci95), "identifiable": e.identifiable,
+                     "at_bound": e.at_bound} for e in fitted.estimates
+        },
+        "misfit": found.misfit,
+        "residuals_last_frames": None if judged is None else judged.frames,
+        "iterations": found.iterations,
+        "notes": list(found.notes),
+    }  # fmt: skip

@@ -1,0 +1,246 @@
+"""What `vid2phys simulate` is given: system, parameters, initial state, actions, scene. Read and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.errors import InputError, UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import Integrator, System
+    from vid2phys.types import Actions, Array, Camera, Mesh, Parameters
+
+DEFAULT_SECONDS = 2.0
+LARGEST_NUMBERS, LARGEST_FRAMES = 50_000_000, 100_000  # of the states of a trajectory, and of a clip
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything the user gave, read and checked. actions: a single one if none were given, see `constant_actions`.
+
+    step_s: the longest time step asked for, None for the program's choice. notes: what the reading brought up.
+    """
+
+    system: System
+    parameters: Parameters
+    initial: Array
+    actions: Actions
+    seconds: float
+    integrator: Integrator
+    step_s: float | None
+    mesh: Mesh | None
+    camera: Camera | None
+    notes: tuple[str, ...]
+
+
+def read_inputs(options: dict[str, Any]) -> Inputs:
+    """Read and check all inputs. Raises Vid2PhysError."""
+    from vid2phys.commands.fit_parameters import check_given, listen, read_parameters
+    from vid2phys.engine.system import check_scheme
+    from vid2phys.io.simplify import simplified
+
+    system, notes = read_system(options)
+    integrator = check_scheme(system, options["integrator"], 1)
+    for name in ("rate", "fps", "seconds", "step"):
+        if options[name] is not None:
+            require_positive(name, options[name])
+    given = (read_parameters(options["params"]) if options["params"] else {}) | _numbers(options, "set_values")
+    check_given(system.parameters(), given)
+    initial = initial_state(system, _numbers(options, "initial"))
+    mesh, camera, notes_on_mesh = _read_scene(options, system)
+    notes = (*notes, *notes_on_mesh)
+    parameters = with_inertia(system.parameters().with_values(given), system, mesh if options["mesh"] else None)
+    if mesh is not None and options["mesh"]:  # to film: the mass is that of the whole
+        whole = mesh
+        mesh, notes_on_size = listen(lambda: simplified(whole))
+        notes = (*notes, *notes_on_size)
+    check_driven(options["actions"], options["hold"])
+    if options["actions"]:
+        system, actions = read_actions(system, options["actions"], given.get("mass"))
+    else:
+        actions = constant_actions(system, parameters, hold=options["hold"])
+        notes = (*notes, *hold_note(system, parameters, options["hold"]))
+    seconds = _seconds(actions, options)
+    _require_size(seconds, options["rate"], len(initial), LARGEST_NUMBERS, "numbers", "--rate")
+    if camera is not None:
+        _require_size(seconds, options["fps"], 1, LARGEST_FRAMES, "frames", "--fps")
+    return Inputs(system, parameters, initial, actions, seconds, integrator, options["step"], mesh, camera, notes)
+
+
+def with_inertia(parameters: Parameters, system: System, mesh: Mesh | None) -> Parameters:
+    """Moments of inertia that are not given, at uniform density: of the body's own shape, else of the mesh."""
+    from vid2phys.commands.fit_parameters import INERTIA, listen
+    from vid2phys.io.mesh import mass_properties
+
+    missing = [name for name in INERTIA if name in parameters.names and parameters[name].source == "default"]
+    own = system.surface is not None
+    if not missing or not (own or mesh):
+        return parameters
+    if own:
+        defaults = system.parameters()
+        per_mass = np.array([defaults[name].value for name in INERTIA]) / defaults["mass"].value
+    else:
+        assert mesh is not None
+        properties, _ = listen(lambda: mass_properties(mesh))
+        per_mass = np.diagonal(properties.inertia_per_mass)
+    moments = parameters["mass"].value * per_mass
+    values = {name: float(moments[INERTIA.index(name)]) for name in missing}
+    return parameters.with_values(values, source="mesh")
+
+
+def initial_state(system: System, given: dict[str, float]) -> Array:
+    """The state [N] with these values by name, in what is not given that of `System.rest_state`.
+
+    Of a body made of points, a name without `of vertex ...` moves or speeds up all of it. Raises UsageError for unknown
+    names, values that are not finite and a quaternion that is not of unit length.
+    """
+    from vid2phys.engine.layout import quaternions
+
+    state, names = system.rest_state(), system.state_names
+    for each in quaternions(names):
+        if any(names[i] in given for i in each):
+            state[each] = 0.0
+    for name, value in given.items():
+        if not np.isfinite(value):
+            raise UsageError(f"--initial {name}={value:g}", "a finite number in SI", f"for example --initial {name}=0")
+        whole = [i for i, known in enumerate(names) if known.startswith(f"{name} of ")]
+        if name in names:
+            state[names.index(name)] = value
+        elif whole:
+            state[whole] += value
+        else:
+            raise unknown_name("state", name, (*names[:20], f"... ({len(names)} in all)") if len(names) > 20 else names)
+    for each in quaternions(names):
+        length = float(np.linalg.norm(state[each]))
+        if abs(length - 1.0) > 0.01:
+            listed = ", ".join(names[i] for i in each)
+            raise UsageError(f"an --initial quaternion of length {length:.4g}", "length 1", f"give all of {listed}")
+        state[each] /= length
+    return state
+
+
+def constant_actions(system: System, parameters: Parameters, *, hold: bool) -> Actions:
+    """Return a single action: what holds the system at rest, as far as it can be held, or none."""
+    from vid2phys.engine.systems.quadrotor import Quadrotor
+    from vid2phys.solvers.camera_parameters import of_system
+    from vid2phys.types import Actions
+
+    values = system.hover_controls(of_system(parameters))[None, : len(system.action_names)]
+    kind = system.input if isinstance(system, Quadrotor) else "other"
+    return Actions(np.zeros(1), values if hold else 0.0 * values, kind, system.action_names, system.action_units)
+
+
+def check_driven(actions: str | Path | None, hold: bool) -> None:
+    """Raises UsageError for actions beside `hold`."""
+    if actions and hold:
+        raise UsageError("--hold beside --actions", "one of them", "leave one of the two out")
+
+
+def hold_note(system: System, parameters: Parameters, hold: bool) -> list[str]:
+    """Return a note on what drives a system without recorded actions, where holding it makes a difference."""
+    if not system.hover_controls(parameters.vector)[: len(system.action_names)].any():
+        return []
+    if hold:
+        return ["--hold: the actions that hold the system at rest are applied"]
+    return ["no --actions: nothing drives the system; --hold applies what holds it at rest"]
+
+
+def read_actions(system: System, path: str | Path, mass: float | None) -> tuple[System, Actions]:
+    """Recorded actions, in SI, and the system with the kind of input that they are for.
+
+    mass: as given by the user, to undo a division by it. Raises InputError for actions that are not the system's.
+    """
+    from vid2phys.engine.systems.quadrotor import Quadrotor
+    from vid2phys.io.actions import load_actions
+
+    if not system.action_names:
+        raise UsageError(f"--actions for '{system.name}', which has no inputs", "none", "leave --actions out")
+    if isinstance(system, Quadrotor):
+        actions = load_actions(path)
+        system = Quadrotor("rotors" if actions.kind == "rotors" else "wrench")
+    else:
+        actions = load_actions(path, dict(zip(system.action_names, system.action_units, strict=True)))
+    if not actions.per_kilogram:
+        return system, actions
+    if mass is None:
+        raise UsageError(f"actions '{path}' per kilogram without a mass", "a mass", "give --set mass=VALUE")
+    return system, replace(actions, values=mass * actions.values, per_kilogram=False)
+
+
+def _seconds(actions: Actions, options: dict[str, Any]) -> float:
+    """How long to simulate: as asked for, else what the actions cover. Raises InputError when they do not cover it."""
+    asked = options["seconds"]
+    if len(actions.times_s) == 1:  # a single action has no end
+        return float(DEFAULT_SECONDS if asked is None else asked)
+    interval = float(np.median(np.diff(actions.times_s)))
+    start, end = float(actions.times_s[0]), float(actions.times_s[-1]) + interval
+    seconds = float(end if asked is None else asked)
+    if start > 0.5 * interval or end <= 0.0 or seconds > end + 0.5 * interval:
+        raise InputError(
+            f"actions '{options['actions']}' cover {start:.4g} to {end:.4g} s",
+            f"0 to {seconds:.4g} s" if seconds > 0.0 else "times after 0",
+            "give fewer --seconds" if start <= 0.5 * interval and end > 0.0 else "shift time_s: the motion begins at 0",
+        )
+    return seconds
+
+
+def read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
+    """The system, of the user's own body if there is one, and what reading that warned of."""
+    from vid2phys.commands.fit_parameters import listen
+    from vid2phys.engine import systems
+
+    if not options["body"]:
+        if options["body_units"] != "m":
+            raise UsageError("--body-units without --body", "both", "give the --body that they are of")
+        return systems.get(options["system"]), ()
+    system, warned = listen(lambda: systems.from_file(options["system"], options["body"], options["body_units"]))
+    return system, tuple(warned)
+
+
+def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
+    """Mesh (the system's own if none is given) and camera of the clip, both or neither; notes on the mesh."""
+    from vid2phys.commands.fit_parameters import listen
+    from vid2phys.io.camera import load_camera, require_pose
+    from vid2phys.io.mesh import load_mesh
+
+    if options["camera"] and not options["mesh"] and system.surface is None:
+        raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film")
+    if not options["camera"] and (options["mesh"] or options["camera_pose"]):
+        flag = "--mesh" if options["mesh"] else "--camera-pose"
+        raise UsageError(f"{flag} without --camera", "--mesh and --camera, for a clip", "give the --camera that films")
+    if not options["camera"]:
+        return None, None, ()
+    camera, of_camera = listen(lambda: load_camera(options["camera"], options["camera_pose"]))
+    pose = require_pose(camera, options["camera_pose"] or options["camera"])
+    mesh, notes = system.surface, list[str]()
+    if options["mesh"]:
+        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
+    return mesh, replace(camera, camera_to_world=pose), (*notes, *of_camera)
+
+
+def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:
+    """An option that maps names to numbers; a config.yaml may hold anything."""
+    values = options[name] or {}
+    if not isinstance(values, dict) or not all(_is_number(value) for value in values.values()):
+        raise UsageError(f"{name} is '{values}'", "numbers by name", "correct the config.yaml")
+    return {str(key): float(value) for key, value in values.items()}
+
+
+def require_positive(name: str, value: object) -> None:
+    """Raises UsageError for an option whose value is not a positive, finite number."""
+    if not _is_number(value) or not np.isfinite(float(value)) or float(value) <= 0.0:  # type: ignore[arg-type]
+        raise UsageError(f"--{name} {value}", "a positive, finite number", f"for example --{name} 30")
+
+
+def _require_size(seconds: float, rate: float, each: int, most: int, what: str, flag: str) -> None:
+    if seconds * rate * each > most:
+        got = f"{seconds:.4g} s at {rate:.4g} a second are {seconds * rate * each:.3g} {what}"
+        raise UsageError(got, f"at most {most:.0f}", f"lower --seconds or {flag}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

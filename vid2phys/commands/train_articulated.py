@@ -1,0 +1,208 @@
+"""`train-risp` for bodies on a known base (`risp.posed`): renders postures, trains the network, calibrates, scores.
+
+No locator is trained: base and camera say where to look.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vid2phys.commands.training import (
+    CALIBRATION,
+    DATA,
+    TrainingOptions,
+    held_out,
+    share_cores,
+    train_state_head,
+    training_renders,
+    training_score,
+    unseen_clips,
+)
+from vid2phys.risp.appearance.randomisation import ALL, Randomisation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vid2phys.commands.training_progress import TrainingProgress
+    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.engine.system import System
+    from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.renders.dataset import RenderSet
+    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.types import Array
+
+VIEW_SIZE = 128
+
+
+def train_posed(
+    system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
+) -> Model | StateModel | None:
+    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. None in processes that only
+    help."""
+    from vid2phys.commands.card import make_card
+    from vid2phys.risp.heads.keypoint import KeypointHead
+    from vid2phys.risp.networks.bodies import body_for_training
+    from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.network import KeypointNetwork
+    from vid2phys.risp.renders.stream import PictureStream
+    from vid2phys.risp.shape.configuration_numbers import posture_numbers
+    from vid2phys.risp.training import together
+    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+    from vid2phys.risp.training.train import Schedule
+    from vid2phys.tracking.uncertainty.articulated_validation import PostureValidation
+    from vid2phys.tracking.uncertainty.single_images import Subject
+
+    began = time.monotonic()
+    progress.note(f"preparing the postures of {system.name}")
+    body = together.after_the_first(lambda: body_for_training(system, work, options.seed))
+    data, postures = training_data(
+        *(body, work / DATA),
+        samples=options.samples,
+        seed=options.seed,
+        progress=progress,
+        varied=options.varied,
+        ray=options.ray,
+    )
+    rendered = time.monotonic()
+    workers = share_cores(options.device)
+    if options.head.startswith("state"):
+        return train_state_head(
+            *(system.name, data, rendered - began, out, work, options, workers, progress), codes=posture_numbers(body)
+        )
+    begin = Model.load(options.start) if options.start else None
+    sitting = Sitting(work, options.device, progress, options.resume, begin)
+    validation = PostureValidation.prepare(PictureStream(data.pictures, jitter=False), data.validation, body, postures)
+    head = head_of(data, options.head)
+    assert isinstance(head, KeypointHead)
+    fine = train_head(
+        data,
+        head,
+        Schedule(options.epochs, workers=workers),
+        sitting,
+        gamma=options.gamma,
+        seed=options.seed,
+        loss=options.loss,
+        validation=validation,
+    )
+    if not together.leads():
+        return None
+    assert isinstance(fine.network, KeypointNetwork)
+    model = Model(model_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
+    seconds = {"rendering": rendered - began, "fine": fine.seconds}
+    score = training_score(options, data, seconds, {"fine": fine.history})
+    _save(model, body, out, score)  # usable already, should calibration be interrupted
+    began = time.monotonic()
+    unseen = calibration_postures(body, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, unseen, options, progress)
+    score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
+    assert model.calibration is not None
+    score["validation"]["calibration"] = model.calibration["normalised"]
+    _save(model, body, out, score)
+    model = Model.load(out)
+    make_card(out, Subject(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
+    return model
+
+
+def training_data(
+    body: PosedBody,
+    folder: Path,
+    *,
+    samples: int,
+    seed: int,
+    progress: TrainingProgress,
+    varied: Randomisation = ALL,
+    looks: int = 0,
+    ray: str | None = None,
+) -> tuple[TrainingData, Array]:
+    """Renders what is missing and says what the pictures show; also the postures [N, D] of all renders.
+
+    varied, looks: see `make_dataset`.
+    """
+    import numpy as np
+
+    from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
+    from vid2phys.risp.renders.stream import StreamSettings
+    from vid2phys.risp.shape.configuration_numbers import posture_numbers, posture_vectors
+    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.training.validate import Body
+
+    renders = training_renders(
+        *(body.mesh, body.system, folder, progress),
+        samples=samples,
+        seed=seed,
+        size=VIEW_SIZE,
+        posed=body,
+        varied=varied,
+        looks=looks,
+        ray=ray,
+    )
+    postures = renders.postures()
+    points = body.points(postures)
+    pictures = StreamSettings(
+        folder,
+        points,
+        body.reach_m,
+        view_size=VIEW_SIZE,
+        seed=seed,
+        states=posture_numbers(body).encode(posture_vectors(body, postures)),
+        view_px=VIEW_PX,
+        varied=varied,
+    )
+    known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
+    data = TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders)))
+    return data, postures
+
+
+def model_shape(body: PosedBody) -> Shape:
+    """What a model of the body is for."""
+    import numpy as np
+
+    from vid2phys.io.mesh import geometry_signature
+    from vid2phys.risp.networks.bodies import posed_kind
+    from vid2phys.risp.networks.model import Shape
+
+    points = body.points_body
+    return Shape(
+        body.system.name,
+        geometry_signature(body.mesh),
+        points,
+        np.eye(3)[None],
+        np.arange(len(points))[None],
+        None,
+        body.system.name,
+        kind=posed_kind(body.system),
+        cameras=body.cameras,
+    )
+
+
+def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> None:
+    from vid2phys.engine.movable.modes import PosedModes
+    from vid2phys.risp.networks.bodies import MODES_FILE
+
+    out.mkdir(parents=True, exist_ok=True)
+    if isinstance(body, PosedModes):
+        body.motions.save(out / MODES_FILE)
+    model.save(out, score)
+
+
+def calibration_postures(body: PosedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
+    """`unseen_clips` of a body on a known base."""
+    return unseen_clips(body.mesh, body.system, folder, seed, progress, posed=body, size=VIEW_SIZE)
+
+
+def _calibrated(
+    model: Model, body: PosedBody, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
+) -> Model:
+    """The model with its error model."""
+    from vid2phys.tracking.uncertainty.articulated import calibrate_edges, calibrate_postures
+
+    def share_of(what: str) -> Callable[[float], None]:
+        return lambda share: progress.step(what, round(100 * share), 100)
+
+    calibration = calibrate_postures(model, body, renders, options.seed, share_of("calibration"))
+    calibration = calibrate_edges(calibration, model, body, renders, options.seed, share_of("fitting edges"))
+    progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
+    return model.with_calibration(calibration.to_dict())

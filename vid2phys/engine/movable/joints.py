@@ -1,0 +1,179 @@
+"""Postures of links on joints: a hand on its palm, an arm on its stand. The posture is the joints' coordinates."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.movable.body import CameraRange, PosedBody, bounding_sphere
+from vid2phys.engine.systems._joint_tree import JointTree
+from vid2phys.types import Array
+
+CAMERAS = CameraRange(azimuth=(-55.0, 60.0), elevation=(15.0, 75.0))
+_WIDEST = {"revolute": np.pi, "prismatic": 0.2}  # half range of joints without limits, rad and m
+_BEYOND = 0.03  # share of its range by which a joint passes its soft stops
+_SPHERE_SAMPLES = 150
+_APART = 0.35  # of a link's length: a second point is at least so far from its first
+
+
+class PosedJoints(PosedBody):
+    """Postures of a `JointTree` on a fixed base.
+
+    Keypoints: of every link the end that its joint moves most (the next joint's centre, or the tip), and its middle.
+    """
+
+    def __init__(self, system: JointTree, cameras: CameraRange = CAMERAS) -> None:
+        """Raises ValueError for a free base or a body without a mesh."""
+        robot = system.robot
+        if robot.free_base or system.surface is None:
+            raise ValueError("joints are posed on a fixed base, and need a mesh")
+        self.system: JointTree = system
+        self.cameras = cameras
+        self.mesh = system.surface
+        self.names = tuple(robot.joint_names)
+        self.rest = system.rest_state()[: len(self.names)]
+        widest = np.array([_WIDEST[kind] for kind in robot.joint_types])
+        lower = np.where(np.isfinite(robot.lower), robot.lower, self.rest - widest)
+        upper = np.where(np.isfinite(robot.upper), robot.upper, self.rest + widest)
+        self.middle = 0.5 * (lower + upper)
+        self._half = 0.5 * (upper - lower)
+        self.spread = self._half / np.sqrt(3.0)  # of an angle that may be anywhere within its limits
+        self.lower, self.upper = lower - 2.0 * _BEYOND * self._half, upper + 2.0 * _BEYOND * self._half
+        self.points_body = link_points(system)
+        rng = np.random.default_rng(0)
+        some = [self.vertices(self.sample(rng)) for _ in range(_SPHERE_SAMPLES)]
+        self.center_m, self.radius_m = bounding_sphere(np.stack(some))
+
+    @property
+    def recipe(self) -> str:
+        """See `PosedBody.recipe`."""
+        return f"joints/1 {self.system.name} {self.names} {self.cameras}"
+
+    def vertices(self, posture: Array) -> Array:
+        """See `PosedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
+        return self._placed(posture, *self._vertices_in_links)
+
+    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
+        """See `PosedBody.vertex_slopes`."""
+        links, points = self._vertices_in_links
+        return self._slopes(posture, links[which], points[which])
+
+    def points(self, postures: Array) -> Array:
+        """See `PosedBody.points`."""
+        return self._placed(postures, *self._points_in_links)
+
+    def jacobian(self, postures: Array) -> Array:
+        """See `PosedBody.jacobian`."""
+        return self._slopes(postures, *self._points_in_links)
+
+    def _placed(self, postures: Array, links: NDArray[np.int64], points: Array) -> Array:
+        """Where points [K, 3] in the axes of links [K] are, [..., K, 3]."""
+        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
+        return np.asarray((turned[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
+
+    def _slopes(self, postures: Array, links: NDArray[np.int64], points: Array) -> Array:
+        """d placed / d posture, [..., K, 3, D]; computed for the pairs of point and joint that moves it."""
+        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
+        point, joint = np.nonzero(self.system.ancestry()[links][:, 1:])
+        x = (turned[..., links[point], :, :] @ points[point][..., None])[..., 0] + placed[..., links[point], :]
+        axes = (turned[..., joint + 1, :, :] @ self.system.robot.axes[joint + 1][..., None])[..., 0]
+        turns = np.array([kind == "revolute" for kind in self.system.robot.joint_types])[joint]
+        slope = np.where(turns[:, None], _cross(axes, x - placed[..., joint + 1, :]), axes)
+        jacobian = np.zeros((*np.shape(postures)[:-1], len(points), 3, len(self.names)))
+        jacobian[..., point, :, joint] = np.moveaxis(slope, -2, 0)
+        return jacobian
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        """See `PosedBody.sample`: every joint by itself, or all bent alike with differences, or nearly at rest."""
+        count = len(self.names)
+        share, kind = rng.uniform(-1.0, 1.0, count), rng.random()
+        if kind < 0.35:
+            share = rng.uniform(-1.0, 1.0) + rng.normal(0.0, 0.3, count)
+        elif kind < 0.45:
+            share = (self.rest - self.middle) / self._half + rng.normal(0.0, 0.12, count)
+        return self._within(self.middle + self._half * share)
+
+    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
+        """See `PosedBody.path`: from a random posture, each joint in three slow sines."""
+        count = len(self.names)
+        frequency = rng.uniform(0.3, 2.5, (3, count))
+        phase = rng.uniform(-np.pi, np.pi, (3, count))
+        waves = np.sin(2.0 * np.pi * frequency * times_s[:, None, None] + phase).sum(axis=1)
+        return self._within(self.sample(rng) + waves * self._half * rng.uniform(0.0, 0.25, count))
+
+    def states(self, postures: Array, rates: Array) -> Array:
+        """See `PosedBody.states`."""
+        return np.concatenate([postures, rates], axis=-1)
+
+    def postures(self, states: Array) -> Array:
+        """See `PosedBody.postures`."""
+        return np.asarray(states[..., : len(self.names)])
+
+    def _within(self, postures: Array) -> Array:
+        return np.clip(postures, self.lower, self.upper)
+
+    @cached_property
+    def _points_in_links(self) -> tuple[NDArray[np.int64], Array]:
+        """The link that carries each keypoint [K], as the system has it, and where it is in that link's axes [K, 3]."""
+        return self._in_links(self.system.links_of(self.points_body), self.points_body)
+
+    @cached_property
+    def _vertices_in_links(self) -> tuple[NDArray[np.int64], Array]:
+        """The same of the mesh's vertices [V]."""
+        links = np.zeros(len(self.mesh.vertices), dtype=np.int64)
+        links[self.mesh.faces.ravel()] = np.repeat(self.mesh.part, 3)
+        return self._in_links(links, self.mesh.vertices)
+
+    def _in_links(self, links: NDArray[np.int64], drawn: Array) -> tuple[NDArray[np.int64], Array]:
+        turned, placed = self.system.frames(self.system.drawn_state())
+        return links, np.einsum("kji,kj->ki", turned[links], drawn - placed[links])
+
+
+def link_points(system: JointTree) -> Array:
+    """Two keypoints a link, [K, 3] m at rest in the base's axes: together they determine every joint.
+
+    The first is, of the next joints' centres, the tip (where the link ends, seen from its joint) and the vertex
+    farthest from the axis, the one that the joint moves most, with a liking for the former two; the second is the
+    link's middle, or, where that is close to the first, the farthest vertex from it.
+    """
+    assert system.surface is not None
+    robot, mesh = system.robot, system.surface
+    turned, placed = system.frames(system.drawn_state())
+    chosen = []
+    for link in range(1, len(robot.parents)):
+        vertices = mesh.vertices[np.unique(mesh.faces[mesh.part == link])]
+        if not len(vertices):
+            continue
+        joint, axis = placed[link], turned[link] @ robot.axes[link]
+        children = placed[np.flatnonzero(np.asarray(robot.parents) == link)]
+        candidates = children if len(children) else _tip(vertices, joint)[None]
+        farthest = vertices[int(np.argmax(_lever(vertices, joint, axis)))]
+        best = candidates[int(np.argmax(_lever(candidates, joint, axis)))]
+        if _lever(best[None], joint, axis)[0] < 0.5 * _lever(farthest[None], joint, axis)[0]:
+            best = farthest
+        middle = 0.5 * (vertices.min(axis=0) + vertices.max(axis=0))
+        away = np.linalg.norm(vertices - best, axis=1)
+        second = middle if np.linalg.norm(middle - best) > _APART * away.max() else vertices[int(np.argmax(away))]
+        chosen += [best, second]
+    return np.array(chosen)
+
+
+def _cross(a: Array, b: Array) -> Array:
+    """Cross products along the last axis; a tenth of `np.cross`'s time."""
+    x, y = a[..., [1, 2, 0]], b[..., [1, 2, 0]]
+    return (a * y - x * b)[..., [1, 2, 0]]
+
+
+def _lever(points: Array, joint: Array, axis: Array) -> Array:
+    """Distances [N] of points [N, 3] from a joint's axis."""
+    return np.linalg.norm(np.cross(points - joint, axis), axis=-1)
+
+
+def _tip(vertices: Array, joint: Array) -> Array:
+    """The middle of a link's end: of its vertices that are farthest from its joint along the link."""
+    along = vertices - joint
+    direction = along.mean(axis=0)
+    reach = along @ (direction / max(float(np.linalg.norm(direction)), 1e-12))
+    return np.asarray(vertices[reach >= reach.max() - 0.1 * np.ptp(reach)].mean(axis=0))

@@ -1,1 +1,0 @@
-"""The error model: what readings are worth, on looks held out from training."""

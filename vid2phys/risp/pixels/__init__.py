@@ -1,1 +1,0 @@
-"""A frame's own evidence: outlines, alignment to pixels, the branch by appearance."""

@@ -1,1 +1,0 @@
-"""Bodies on a known base (hand, rod, arms): postures instead of poses."""

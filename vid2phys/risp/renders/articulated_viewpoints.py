@@ -1,0 +1,62 @@
+"""Where training cameras stand before a body on a known base: the view that the tracker will make, nearly.
+
+Base and camera are known, so the view is fixed: it looks at the middle of the workspace, world up is up, and the
+workspace fills it. Small errors of all three stand for those of a calibration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vid2phys.engine.movable.body import FILL, PosedBody
+from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.risp.renders.viewpoints import (
+    FRAMES_PER_SEQUENCE,
+    SEQUENCE_FPS,
+    Viewpoint,
+    log_uniform,
+    shortest_turn,
+    upright,
+)
+from vid2phys.types import Array
+
+VIEW_PX = (50.0, 120.0, 220.0)  # least, most frequent and largest width of the view in frame pixels
+_CENTER, _ZOOM, _ROLL_RAD = 0.02, 0.03, np.deg2rad(1.5)  # standard deviations: share of the picture, logarithm, rad
+
+
+def sample_posed(rng: np.random.Generator, body: PosedBody, size: int) -> Viewpoint:
+    """One random view of a random posture."""
+    return _viewpoints(rng, body, size, body.sample(rng)[None], np.zeros(1))[0]
+
+
+def sample_posed_sequence(rng: np.random.Generator, body: PosedBody, size: int) -> list[Viewpoint]:
+    """Consecutive frames of a smooth motion before a camera that stands still."""
+    times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
+    return _viewpoints(rng, body, size, body.path(rng, times), times)
+
+
+def _viewpoints(
+    rng: np.random.Generator, body: PosedBody, size: int, postures: Array, times_s: Array
+) -> list[Viewpoint]:
+    """The same camera for all postures [T, D]."""
+    distance = body.radius_m * log_uniform(rng, *body.cameras.distance)
+    focal = 0.5 * FILL * size / np.tan(np.arcsin(body.radius_m / distance)) * np.exp(rng.normal(0.0, _ZOOM))
+    middle = 0.5 * (size - 1)
+    K = np.array([[focal, 0.0, middle], [0.0, focal, middle], [0.0, 0.0, 1.0]])
+    towards = _direction(rng, body)
+    aside = np.array([*(rng.normal(0.0, _CENTER, 2) * size / focal), 1.0])
+    roll = matrix_from_rotvec(np.array([0.0, 0.0, rng.normal(0.0, _ROLL_RAD)]))
+    view_from_world = np.eye(4)
+    view_from_world[:3, :3] = shortest_turn(aside) @ roll @ upright(-towards)
+    view_from_world[:3, 3] = -view_from_world[:3, :3] @ (body.center_m + distance * towards)
+    still, away = np.eye(3), np.zeros(3)
+    return [Viewpoint(view_from_world, K, still, away, float(t), q) for t, q in zip(times_s, postures, strict=True)]
+
+
+def _direction(rng: np.random.Generator, body: PosedBody) -> Array:
+    """Unit vector from the workspace to the camera: evenly over the directions that the body is filmed from."""
+    middle, half = body.cameras.azimuth
+    low, high = np.sin(np.deg2rad(body.cameras.elevation))
+    azimuth, sine = np.deg2rad(middle + rng.uniform(-half, half)), rng.uniform(low, high)
+    flat = np.sqrt(1.0 - sine**2)
+    return np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), sine])

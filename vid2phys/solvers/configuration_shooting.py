@@ -1,0 +1,378 @@
+"""Shooting for bodies on a known base: one deterministic rollout from a posture and its rates.
+
+Unknown are the posture at the first frame, how fast it changes, and the parameters asked for: as many numbers as the
+posture has coordinates, twice, however many vertices the body has. All derivatives are differences, their rollouts in
+one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows from a tenth of the clip to all of it.
+The last descents see the clip as a whole (`correlated`): errors of a frame that last count once, and what swings faster
+than they change is told apart from it, where frames by themselves leave several optima alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.rollout import simulate
+from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers import camera_parameters
+from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.multi_clip import Dense
+from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, solved, whitening
+from vid2phys.types import Array, Parameters
+
+_RATE = 15.0  # 1/s: prior of the first rates, in spreads of the posture
+_STEP = 1e-3  # of differences: in spreads of the posture, and of the parameters' solver coordinates
+_SHARES = (0.1, 0.25, 0.5, 1.0)
+_TOLERANCE = 1e-5
+_ROUNDS = 3  # of descents to the clip as a whole, each weighing points by the one before
+_MOST_HALVINGS = 4  # of steps that cannot be computed
+_MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame counts, or every third ...
+
+
+@dataclass(frozen=True)
+class PosedSolution:
+    """A fit at the frames of the clip.
+
+    states [F, N]; start [2 D], posture and rates at the first frame; controls [F - 1, M]; parameters: all, with fitted
+    values; theta_covariance [P, P] and null_directions [*, P] in solver coordinates; state_covariance [F, D, D] in the
+    tangent space, None for bodies of many vertices. misfit: root mean square of whitened residuals, 1 where the model
+    explains what was seen.
+    """
+
+    states: Array
+    start: Array
+    controls: Array
+    parameters: Parameters
+    theta_covariance: Array
+    null_directions: Array
+    state_covariance: Array | None
+    iterations: int
+    converged: bool
+    loss: float
+    misfit: float
+
+
+_MOST_STATES = 200  # of which the covariance is given
+
+
+@dataclass(frozen=True)
+class _Setup:
+    problem: Problem
+    body: PosedBody
+    knots: Knots
+    controls: Array  # [T - 1, M]
+    roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
+    substeps: int
+    scale: Array  # [U] of a unit of the unknowns: posture, rates, parameters in solver coordinates
+    whole: ClipResiduals | None = None  # instead of frames by themselves
+
+
+@dataclass(frozen=True)
+class _Point:
+    """starts: [G, 2 D] posture and rates of each clip. theta: [P] parameters in solver coordinates."""
+
+    starts: Array
+    theta: Array
+
+    def of(self, clip: int) -> Array:
+        """The unknowns [U] of one clip."""
+        return np.concatenate([self.starts[clip], self.theta])
+
+
+def solve(problem: Problem, body: PosedBody, posture: Array, rates: Array, *, iterations: int = 25) -> PosedSolution:
+    """Fit one clip from a posture [D] at the first frame and its rates [D] per second: see `solve_clips`."""
+    return solve_clips([problem], body, [np.concatenate([posture, rates])], iterations=iterations)[0]
+
+
+def solve_clips(
+    problems: Sequence[Problem],
+    body: PosedBody,
+    starts: Sequence[Array],
+    *,
+    iterations: int = 25,
+    shares: Sequence[float] = _SHARES,
+) -> list[PosedSolution]:
+    """Fit postures, rates and the parameters that all clips of a body share.
+
+    starts: posture and rates [2 D] at the first frame of each clip. shares: of the clip that are fitted one after
+    another, fewer where the motion is nearly right from the first to the last frame. problem.actions: what drives the
+    body. Priors are those of the first problem. Raises UsageError without any actions; SimulationError when the motion
+    cannot be computed where the fit begins.
+    """
+    setups = [_setup(problem, body) for problem in problems]
+    point = _Point(np.array(starts), problems[0].parameters.free_vector())
+    setups, point, used, converged = _grown(setups, point, shares, iterations)
+    for _ in range(_ROUNDS):
+        setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(_stable(setups, point))]
+        setups, point, steps, converged = _descend(setups, point, 1.0, iterations)
+        used += steps
+    return _solutions(setups, point, used, converged)
+
+
+def _grown(
+    setups: list[_Setup], begin: _Point, shares: Sequence[float], iterations: int
+) -> tuple[list[_Setup], _Point, int, bool]:
+    """Descents to shares of the clip, one after another; without the shortest where that led to what cannot be
+    computed: a few frames of a body that hardly moves yet make it as stiff as can be. As `_descend`."""
+    point, used, converged = begin, 0, True
+    try:
+        for share in shares:
+            setups, point, steps, converged = _descend(setups, point, share, iterations)
+            used += steps
+    except SimulationError:
+        if len(shares) == 1:
+            raise
+        return _grown(setups, begin, shares[1:], iterations)
+    return setups, point, used, converged
+
+
+def stated_by(problems: Sequence[Problem], body: PosedBody, fitted: Sequence[PosedSolution]) -> list[PosedSolution]:
+    """Fits of all clips with the intervals that other error models of the same frames amount to."""
+    point = _Point(np.stack([each.start for each in fitted]), fitted[0].parameters.free_vector())
+    setups = _stable([_setup(problem, body) for problem in problems], point)
+    setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(setups)]
+    return _solutions(setups, point, fitted[0].iterations, fitted[0].converged)
+
+
+def states_at_frames(problem: Problem, body: PosedBody, unknowns: Array) -> Array:
+    """States [B, F, N] at the frames of motions from postures, their rates and parameters in solver coordinates
+    [B, 2 D + P]; NaN for motions that cannot be computed."""
+    setup, frames = _setup(problem, body), len(problem.observation.times_s)
+    each = []
+    for row in unknowns:
+        point = _Point(row[None, : 2 * len(body.rest)], row[2 * len(body.rest) :])
+        try:
+            each.append(_rollouts(_stable([setup], point)[0], row[None], frames)[0][setup.knots.frame_knot])
+        except (SimulationError, UsageError):
+            each.append(np.full((frames, len(problem.system.state_names)), np.nan))
+    return np.array(each)
+
+
+def _setup(problem: Problem, body: PosedBody) -> _Setup:
+    if problem.actions is None:
+        raise UsageError("no actions", "what drives the body", "give --actions")
+    knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
+    free = len(problem.parameters.free_indices)
+    scale = np.concatenate([body.spread, _RATE * body.spread, np.ones(free)])
+    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
+
+
+def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
+    """With points weighed by how well they agree with the motion that follows from the unknowns [U]."""
+    problem, seen = setup.problem, setup.problem.observation
+    every = int(np.ceil(2.0 * seen.visible.sum() / _MOST_NUMBERS))
+    counted = np.arange(len(seen.times_s)) % max(1, every) == 0
+    parameters = problem.parameters.fitted_at(unknowns[2 * len(setup.body.rest) :])
+    thinned = replace(seen, visible=seen.visible & counted[:, None])
+    states = _rollouts(setup, unknowns[None], len(seen.times_s))[0][setup.knots.frame_knot]
+    whole = ClipResiduals.about(replace(problem, parameters=parameters, observation=thinned), states)
+    return replace(setup, whole=whole)
+
+
+def _stable(setups: Sequence[_Setup], point: _Point) -> list[_Setup]:
+    """With steps as short as the parameters want, which may have come far from those that the fit began with."""
+    parameters = setups[0].problem.parameters.fitted_at(point.theta)
+    wanted = [stable_substeps(replace(s.problem, parameters=parameters), s.knots) for s in setups]
+    return [replace(s, substeps=n) if n > s.substeps else s for s, n in zip(setups, wanted, strict=True)]
+
+
+def _frames(setup: _Setup, share: float) -> int:
+    count = len(setup.problem.observation.times_s)
+    return min(count, max(5, int(np.ceil(share * count))))
+
+
+def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
+    """States [B, T, N] up to the given frame, from unknowns [B, U]."""
+    problem, size = setup.problem, len(setup.body.rest)
+    last = int(setup.knots.frame_knot[frames - 1])
+    starts = setup.body.states(unknowns[:, :size], unknowns[:, size : 2 * size])
+    fitted = [problem.parameters.fitted_at(row[2 * size :]) for row in unknowns]
+    parameters = np.stack([camera_parameters.of_system(each) for each in fitted])
+    controls = np.broadcast_to(setup.controls[:last], (len(unknowns), last, setup.controls.shape[1]))
+    return simulate(problem.system, starts, controls, parameters, setup.knots.step_s[:last], substeps=setup.substeps)
+
+
+def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
+    """Whitened predicted minus read, [B, F, 2 K], of unknowns [B, U] and their states at the knots [B, T, N]; of a clip
+    as a whole [B, 1, R]."""
+    problem, size = setup.problem, 2 * len(setup.body.rest)
+    seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
+    fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
+    bearings = np.stack(
+        [camera_parameters.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)]
+    )
+    if setup.whole is not None:
+        return setup.whole.whitened(bearings)[:, None]
+    residual = (bearings - seen.bearings[:frames]) * seen.visible[:frames, :, None]
+    flat = np.nan_to_num(residual.reshape(len(states), frames, -1), nan=1.0)
+    return np.einsum("fij,bfj->bfi", setup.roots[:frames], flat)
+
+
+def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
+    """Student-t weight of each frame [F], and the cost without priors; a clip as a whole has weighed its points."""
+    if setup.whole is not None:
+        return np.ones(1), 0.5 * float((white**2).sum())
+    count = np.maximum(2.0 * setup.problem.observation.visible[:frames].sum(axis=1), 1.0)
+    share = (white**2).sum(axis=-1) / count
+    cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
+    return (STUDENT_DOF + 1.0) / (STUDENT_DOF + share), cost
+
+
+def _prior(setup: _Setup, unknowns: Array) -> Array:
+    """Distance of posture and rates from what is usual, in standard deviations [U]; zero for parameters."""
+    size = len(setup.body.rest)
+    usual = np.concatenate([setup.body.middle, np.zeros(size)])
+    return np.concatenate(
+        [(unknowns[: 2 * size] - usual) / setup.scale[: 2 * size], np.zeros(len(unknowns) - 2 * size)]
+    )
+
+
+def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
+    off, _ = setups[0].problem.prior(setups[0].problem.parameters.free_names, point.theta)
+    total = 0.5 * float(off @ off)
+    for clip, setup in enumerate(setups):
+        unknowns, frames = point.of(clip), _frames(setup, share)
+        white = _white(setup, unknowns[None], _rollouts(setup, unknowns[None], frames), frames)[0]
+        total += _weights(setup, white, frames)[1] + 0.5 * float((_prior(setup, unknowns) ** 2).sum())
+    return total
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A clip's gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences [U, T, N],
+    and the sum of weighted squared residuals with their number."""
+
+    gradient: Array
+    information: Array
+    states: Array
+    slopes: Array
+    squares: float
+    count: float
+
+
+def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Linear:
+    frames = _frames(setup, share)
+    moved = np.concatenate([unknowns[None], unknowns + _STEP * np.diag(setup.scale)])
+    states = _rollouts(setup, moved, frames)
+    white = _white(setup, moved, states, frames)
+    slope = (white[1:] - white[:1]) / _STEP
+    weights, _ = _weights(setup, white[0], frames)
+    prior = np.zeros(len(unknowns))
+    prior[: 2 * len(setup.body.rest)] = 1.0
+    gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + _prior(setup, unknowns)
+    information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
+    squares = float((weights[:, None] * white[0] ** 2).sum())
+    count = 2.0 * float(setup.problem.observation.visible[:frames].sum())
+    if setup.whole is not None:
+        count = float(white.shape[-1])
+    return _Linear(gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
+
+
+def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Linear]) -> Dense:
+    """Normal equations of all clips, with the priors of the parameters."""
+    problem, shared = setups[0].problem, len(point.theta)
+    dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], shared)
+    off, precision = problem.prior(problem.parameters.free_names, point.theta)
+    dense.gradient[dense.starts :] += off * np.sqrt(precision)
+    dense.information[dense.starts :, dense.starts :] += np.diag(precision)
+    return dense
+
+
+def _descend(
+    setups: list[_Setup], point: _Point, share: float, iterations: int
+) -> tuple[list[_Setup], _Point, int, bool]:
+    """From a point down to where the cost is flat: clips with steps that it takes there, the point, how many iterations
+    that took, and whether they were enough."""
+    damping, cost = 1e-3, np.inf
+    for iteration in range(iterations):
+        computed, parts = _computed(_stable(setups, point), point, share)
+        if iteration == 0 or any(a is not b for a, b in zip(computed, setups, strict=True)):
+            setups, cost = computed, _cost(computed, point, share)
+        dense = _joined(setups, point, parts)
+        while True:
+            candidate = _moved(setups[0], point, _damped_step(dense.information, dense.gradient, damping))
+            new_cost = _safely(lambda each=setups, moved=candidate: _cost(each, moved, share))  # type: ignore[misc]
+            if new_cost <= cost:
+                break
+            damping *= 10.0
+            if damping > 1e6:
+                return setups, point, iteration + 1, True
+        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
+        if gain < _TOLERANCE * max(1.0, cost):
+            return setups, point, iteration + 1, True
+    return setups, point, iterations, False
+
+
+def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Linear]]:
+    """Linearised clips, with steps as short as it takes to compute them: a stiff body that is read a little wrong
+    swings faster than it ever did. Raises SimulationError where even much shorter steps do not help."""
+    finer, parts = list(setups), []
+    for clip in range(len(finer)):
+        for halved in range(_MOST_HALVINGS + 1):
+            try:
+                parts.append(_linearized(finer[clip], point.of(clip), share))
+                break
+            except SimulationError:
+                if halved == _MOST_HALVINGS:
+                    raise
+                finer[clip] = replace(finer[clip], substeps=2 * finer[clip].substeps)
+    return finer, parts
+
+
+def _safely(cost: Callable[[], float]) -> float:
+    try:
+        return cost()
+    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+        return np.inf
+
+
+def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
+    diagonal = np.maximum(np.diagonal(information), 1e-9)
+    return np.asarray(-np.linalg.solve(information + damping * np.diag(diagonal), gradient), dtype=float)
+
+
+def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
+    """The point after a step in units of `scale`; postures and parameters stay within their limits."""
+    size, shared = len(setup.body.rest), step[point.starts.size :]
+    starts = point.starts + setup.scale[: 2 * size] * step[: point.starts.size].reshape(point.starts.shape)
+    starts[:, :size] = np.clip(starts[:, :size], setup.body.lower, setup.body.upper)
+    return _Point(starts, setup.problem.parameters.fitted_at(point.theta + shared).free_vector())
+
+
+def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool) -> list[PosedSolution]:
+    setups, parts = _computed(_stable(setups, point), point, 1.0)
+    dense, parameters = _joined(setups, point, parts), setups[0].problem.parameters
+    null, full = solved(dense, setups[0].problem.prior_precision(parameters.free_names))
+    loss, size = _cost(setups, point, 1.0), point.starts.shape[1]
+    unknown = sum(each.count for each in parts) - len(dense.gradient)
+    # what the model does not explain is no less uncertain for that, nor what a whole clip shows wrongly
+    lasting = max(float(setup.problem.observation.swing_scale) for setup in setups)
+    spread = lasting**2 * max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
+    solutions = []
+    for clip, (setup, part) in enumerate(zip(setups, parts, strict=True)):
+        knots, covariance = setup.knots, None
+        slopes = part.slopes[:, knots.frame_knot]
+        if slopes.shape[2] <= _MOST_STATES:
+            own = dense.block(clip, size, full)
+            covariance = spread * np.einsum("ufi,uv,vfj->fij", slopes, own, slopes, optimize=True)
+        solutions.append(
+            PosedSolution(
+                part.states[knots.frame_knot],
+                point.starts[clip],
+                knots.frame_means(setup.controls),
+                parameters.fitted_at(point.theta),
+                spread * null.covariance,
+                null.directions,
+                covariance,
+                iterations,
+                converged,
+                loss,
+                float(np.sqrt(part.squares / max(1.0, part.count - size - len(point.theta)))),
+            )
+        )
+    return solutions

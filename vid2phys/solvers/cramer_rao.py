@@ -1,0 +1,68 @@
+"""What unbiased estimates of parameters can be at best: the Cramer-Rao bound of an observation's error model.
+
+Errors are those that an `Observation` states: of each point by itself, and of all points of a frame together, these
+correlated from frame to frame (a Gauss-Markov process by the observation's clock). The whole clip's covariance is
+taken as it is; fits count correlated frames for less instead (`shooting.whitening`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from vid2phys.solvers.camera_parameters import bearings
+from vid2phys.solvers.newton import Motions
+from vid2phys.solvers.problem import Problem
+from vid2phys.types import Array, Observation
+
+_STEP = 1e-3  # of differences, in units of the unknowns
+
+
+def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> Array:
+    """Least covariance [U, U] of the unknowns at `values` [U]; infinite for what the observation does not tell.
+
+    roll: see `newton.motions`. units: [U], what an unknown is changed by to make about as much difference.
+    """
+    steps = _STEP * np.diag(units)
+    states = roll(np.concatenate([values + steps, values - steps]))
+    seen = bearings(problem, problem.parameters, states).reshape(2, len(values), -1)
+    slopes = ((seen[0] - seen[1]) / (2.0 * _STEP)).T  # [2 F K, U]
+    kept = np.repeat(problem.observation.visible.ravel(), 2)
+    root = np.linalg.cholesky(error_covariance(problem.observation)[np.ix_(kept, kept)])
+    white = np.linalg.solve(root, slopes[kept])
+    sizes, turn = np.linalg.eigh(white.T @ white)
+    if sizes.min() <= 1e-12 * max(float(sizes.max()), 1e-30):
+        return np.full((len(values), len(values)), np.inf)
+    covariance = turn @ np.diag(1.0 / sizes) @ turn.T
+    return np.asarray(covariance * np.outer(units, units))
+
+
+def error_covariance(seen: Observation) -> Array:
+    """Of all bearings of a clip, [2 F K, 2 F K]."""
+    frames, points = seen.visible.shape
+    apart = np.abs(seen.error_clock_s[:, None] - seen.error_clock_s[None, :])
+    together = np.exp(-apart[..., None] / np.maximum(seen.correlation_time_s, 1e-9))  # [F, F, R]
+    basis = seen.shared_basis.reshape(frames, 2 * points, -1)
+    total = np.einsum("fir,fgr,gjr->figj", basis, together, basis, optimize=True)
+    rows = np.arange(frames)
+    for k in range(points):
+        block = slice(2 * k, 2 * k + 2)
+        total[rows, block, rows, block] += seen.covariance[:, k]
+    return np.asarray(total.reshape(2 * frames * points, 2 * frames * points))
+
+
+def noisy(problem: Problem, states: Array, rng: np.random.Generator) -> Problem:
+    """The problem with bearings as they would be read along states [F, N], by its observation's own error model."""
+    seen = problem.observation
+    frames, points = seen.visible.shape
+    modes = seen.shared_basis.shape[-1]
+    shared = np.zeros((frames, modes))
+    shared[0] = rng.normal(size=modes)
+    for f in range(1, frames):
+        step = seen.error_clock_s[f] - seen.error_clock_s[f - 1]
+        keep = np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9))
+        shared[f] = keep * shared[f - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=modes)
+    own = (np.linalg.cholesky(seen.covariance) @ rng.normal(size=(frames, points, 2, 1)))[..., 0]
+    drawn = bearings(problem, problem.parameters, states) + np.einsum("fkir,fr->fki", seen.shared_basis, shared) + own
+    return replace(problem, observation=replace(seen, bearings=drawn))

@@ -1,0 +1,91 @@
+"""What a trained network says of pictures, as numbers and as features, differentiable: N of RISP's eq. 6."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vid2phys.error_model import Calibration
+from vid2phys.risp.networks import heatmaps
+from vid2phys.risp.networks.model import Model, excess_covariance
+from vid2phys.risp.networks.network import to_input
+from vid2phys.risp.networks.state_model import StateModel
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A network for V x V views, and what its output means.
+
+    numbers: output of n views to [n, S] numbers; std: the same to [n, S] standard deviations of them. turns: [G, S]
+    order of the numbers under each turn that leaves the body as it looks, the identity first. layers: inputs to
+    feature maps [n, C, h, w], from fine to coarse.
+    """
+
+    network: nn.Module
+    view_size: int
+    numbers: Callable[[Tensor], Tensor]
+    std: Callable[[Tensor], Tensor]
+    turns: Tensor
+    layers: Callable[[Tensor], list[Tensor]]
+
+    def output(self, pictures: Tensor) -> Tensor:
+        """Of display values [n, V, V, 3] in 0..1."""
+        result: Tensor = self.network(self.prepared(pictures))
+        return result
+
+    def features(self, pictures: Tensor) -> list[Tensor]:
+        """The layers' feature maps of display values [n, V, V, 3] in 0..1."""
+        return self.layers(self.prepared(pictures))
+
+    def prepared(self, pictures: Tensor) -> Tensor:
+        """The network's input in its own precision."""
+        return to_input(255.0 * pictures).to(next(self.network.parameters()).dtype)
+
+
+def of_model(model: Model, dtype: torch.dtype = torch.float32) -> Reader:
+    """Reads the model's keypoints in view pixels, [n, 2 K], labelled up to the body's symmetry."""
+    network = _in_precision(model.fine, dtype)
+    order = torch.from_numpy(model.permutation)
+    turns = (2 * order[..., None] + torch.arange(2)).flatten(1)
+
+    calibration = Calibration.from_dict(model.calibration)
+
+    def std(output: Tensor) -> Tensor:
+        _, moment, mass = heatmaps.decode(output[:, :-1])
+        raw = excess_covariance(moment.double(), mass.double()).diagonal(dim1=-2, dim2=-1)
+        return (calibration.point_scale**2 * raw + calibration.point_floor_px**2).sqrt().flatten(1)
+
+    return Reader(
+        network, model.view_size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1).double(), std, turns,
+        network.pyramid.levels,
+    )  # fmt: skip
+
+
+def of_state_model(model: StateModel, dtype: torch.dtype = torch.float32) -> Reader:
+    """Reads the numbers of RISP's own network; it knows of no symmetry, so labels are taken as they are."""
+    network = _in_precision(model.network, dtype)
+
+    def layers(images: Tensor) -> list[Tensor]:
+        maps = [network.stem(images)]  # type: ignore[operator]
+        for block in network.blocks:  # type: ignore[union-attr]
+            maps.append(block(maps[-1]))
+        return maps
+
+    def numbers(output: Tensor) -> Tensor:
+        return output.double()
+
+    size = int(network.head.out_features)  # type: ignore[union-attr,arg-type]
+    return Reader(network, model.view_size, numbers, torch.ones_like, torch.arange(size)[None], layers)
+
+
+def _in_precision(network: Network, dtype: torch.dtype) -> Network:
+    """A copy with frozen weights."""
+    copied = copy.deepcopy(network).to(dtype).eval()
+    return copied.requires_grad_(False)

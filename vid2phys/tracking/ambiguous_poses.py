@@ -1,0 +1,121 @@
+"""Poses that look alike at first sight, told apart by what they explain: the mirror twin, a face taken for a body.
+
+Networks read single pictures of plain bodies a few per cent of the time as the twin in depth (Necker's cube), or with
+a side left out, and thin ones as something like it. Of the poses about the one that was read those that explain the
+frame best (`evidence`) are fitted to its edges (`contour`), and of these the best is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.tracking.cues.contour import Contour, fit_contour
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.evidence import Evidence
+from vid2phys.tracking.cues.photometric import MODES, moved
+from vid2phys.tracking.detectors.network import direction_and_size
+from vid2phys.tracking.uncertainty.alignment_errors import difference
+from vid2phys.types import Array, Camera
+
+_PASSES = 2  # the second about the best of the first
+_TILTS = np.deg2rad([12.0, 25.0, 45.0, 70.0])
+_DIRECTIONS = 8
+_MOST_FITS = 4  # a pass
+ROUGH_PRIOR = np.diag(np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1]) ** -2.0)  # of where other poses start, in modes
+_DEGREES = 6.0  # of freedom of keypoints' errors
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A pose camera_from_body that was read in a frame [H, W, 3]. prior: [6, 6] information about it in its modes."""
+
+    frame: NDArray[np.uint8]
+    camera: Camera
+    solid: Solid
+    rotation: Array
+    translation: Array
+    prior: Array
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        radius_m = float(np.linalg.norm(self.solid.mesh.vertices, axis=1).max())
+        center, radius = direction_and_size(self.translation, radius_m)
+        return Evidence(self.frame, self.camera, self.solid, center, float(radius))
+
+    def nats(self, rotation: Array, translation: Array) -> float:
+        """How well a pose explains the frame; far from the one that was read it loses, as by Student's t."""
+        return self.explained(rotation, translation) - self._unlikely(rotation, translation)
+
+    def edge_nats(self, rotation: Array, translation: Array) -> float:
+        """As `nats`, by edges alone: what differs less from frame to frame than colours do."""
+        return self._evidence.edge_nats(self._vertices(rotation, translation)) - self._unlikely(rotation, translation)
+
+    def explained(self, rotation: Array, translation: Array) -> float:
+        """As `nats`, wherever the pose is."""
+        return self._evidence.nats(self._vertices(rotation, translation))
+
+    def fitted_from(self, rotation: Array, translation: Array) -> tuple[float, Contour] | None:
+        """Edges fitted from another pose, which is hardly believed, and its nats; None where no outline is seen."""
+        fit = fit_contour(self.frame, self.camera, self.solid, rotation, translation, prior=ROUGH_PRIOR)
+        return None if fit is None else (self.nats(fit.rotation, fit.translation), fit)
+
+    def fitted_about(self, rotation: Array, translation: Array) -> Iterator[tuple[float, Contour]]:
+        """As `fitted_from` those that a pose may be taken for, the few that part the frame's colours best."""
+        turned = np.array(list(others(rotation, translation)))
+        nats = [self._color_nats(other, translation) for other in turned]
+        for best in np.argsort(nats)[: -_MOST_FITS - 1 : -1]:
+            fit = self.fitted_from(turned[best], translation)
+            if fit is not None:
+                yield fit
+
+    def _color_nats(self, rotation: Array, translation: Array) -> float:
+        colors = self._evidence.color_nats(self._vertices(rotation, translation))
+        return colors - self._unlikely(rotation, translation)
+
+    def _vertices(self, rotation: Array, translation: Array) -> Array:
+        return np.asarray(self.solid.mesh.vertices @ rotation.T + translation)
+
+    def _unlikely(self, rotation: Array, translation: Array) -> float:
+        off = difference(self.rotation, self.translation, rotation, translation)
+        return 0.5 * (_DEGREES + MODES) * float(np.log1p(float(off @ self.prior @ off) / _DEGREES))
+
+
+def settle(
+    frame: NDArray[np.uint8], camera: Camera, solid: Solid, rotation: Array, translation: Array, prior: Array
+) -> Contour | None:
+    """The pose camera_from_body, of those that may be taken for the given one, that explains a frame best.
+
+    frame: [H, W, 3]. prior: [6, 6] information about the given pose in its modes; far poses lose by it as by Student's
+    t. Some 100 ms of one core. None where even the given pose's outline is not seen.
+    """
+    best = fit_contour(frame, camera, solid, rotation, translation, prior=prior)
+    if best is None:
+        return None
+    read = Reading(frame, camera, solid, rotation, translation, prior)
+    most, around = read.nats(best.rotation, best.translation), (rotation, translation)
+    for _ in range(_PASSES):
+        before = best
+        for nats, found in read.fitted_about(*around):
+            if nats > most:
+                most, best = nats, found
+        if best is before:
+            break
+        around = best.rotation, best.translation
+    return best
+
+
+def others(rotation: Array, translation: Array) -> Iterator[Array]:
+    """Rotations about a pose camera_from_body: half a turn about the line of sight, which is the twin of bodies that
+    are their own mirror image, and tilts."""
+    sight = translation / np.linalg.norm(translation)
+    yield moved(rotation, translation, np.array([*(np.pi * sight), 0.0, 0.0, 0.0]))[0]
+    aside = np.linalg.svd(sight[None])[2][1:]  # two directions across it
+    for tilt in _TILTS:
+        for angle in 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
+            axis = np.array([np.cos(angle), np.sin(angle)]) @ aside
+            yield moved(rotation, translation, np.array([*(tilt * axis), 0.0, 0.0, 0.0]))[0]

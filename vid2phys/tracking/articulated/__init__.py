@@ -1,0 +1,1 @@
+"""Bodies on a known base (hand, rod, arm): configurations instead of poses."""

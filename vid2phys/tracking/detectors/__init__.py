@@ -1,0 +1,1 @@
+"""Detectors: from a frame to candidate poses with evidence, one file each."""

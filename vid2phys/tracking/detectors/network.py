@@ -1,0 +1,150 @@
+"""Looking at a frame: make views of where the object is thought to be, read them, fit poses, judge them.
+
+Everything that reads a picture goes through `look`, in tracking as in calibration, so that the error model describes
+exactly what the tracker does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import bearing_jacobian_to_pixels
+from vid2phys.engine.pnp import Pose, solve_poses
+from vid2phys.engine.pose_geometry import covariance_in_modes, project_points
+from vid2phys.engine.virtual_camera import (
+    View,
+    bearings_to_view,
+    in_frame,
+    make_view,
+    map_covariance,
+    resample,
+    view_to_bearings,
+)
+from vid2phys.error_model import Calibration
+from vid2phys.types import Array, Camera
+
+if TYPE_CHECKING:  # reading pictures needs torch, placing them does not
+    from vid2phys.risp.networks.model import Model
+
+Image = NDArray[np.uint8]
+_AGREEMENT = 0.03  # distance, as a share of the view, at which a point's agreement with the pose has dropped to 0.6
+
+
+@dataclass(frozen=True)
+class Sightings:
+    """What N looks showed.
+
+    views: the N views. angular_radius: [N] rad and diameter_px: [N], in the frame, of the bounding sphere as expected.
+    bearings: [N, K, 2] of the points as labelled by the network. raw_px, covariance: [N, K, 2, 2], the network's own in
+    view px^2, and the calibrated one in bearings. peak: [N, K]. inside: [N, K], on the frame. front_logprob: [N, h, w].
+    poses: [N, H] hypotheses. quality: [N, H] in 0..1, how sure the network is of points that agree with the pose.
+    """
+
+    views: list[View]
+    angular_radius: Array
+    diameter_px: Array
+    bearings: Array
+    raw_px: Array
+    covariance: Array
+    peak: Array
+    inside: NDArray[np.bool_]
+    front_logprob: Array
+    poses: Pose
+    quality: Array
+
+    def select(self, mask: NDArray[np.bool_]) -> Sightings:
+        """Those where mask [N] is True."""
+        kept = [view for view, keep in zip(self.views, mask, strict=True) if keep]
+        return Sightings(views=kept, **{f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "views"})
+
+    def pose_covariance(self, calibration: Calibration) -> Array:
+        """Covariance [N, 6, 6] of the best poses in the modes of `pose_modes`: of points each, and together."""
+        best = self.poses[:, 0]
+        std = calibration.mode_scale(self.diameter_px, self.quality[:, 0])
+        std[:, 3:5] *= self.angular_radius[:, None]
+        each = [covariance_in_modes(own, place) for own, place in zip(best.covariance, best.translation, strict=True)]
+        return np.stack(each) + std[:, None] ** 2 * np.eye(std.shape[1])
+
+    @staticmethod
+    def join(parts: Sequence[Sightings]) -> Sightings:
+        """Several batches as one."""
+        views = [view for part in parts for view in part.views]
+        arrays = [f.name for f in fields(Sightings) if f.name not in ("views", "poses")]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
+        return Sightings(views=views, poses=Pose.join([part.poses for part in parts]), **joined)
+
+
+def look(
+    model: Model,
+    camera: Camera,
+    frames: Sequence[Image],
+    centers: Array,
+    angular_radius: Array,
+    calibration: Calibration,
+    *,
+    hypotheses: int = 1,
+    expected: Pose | None = None,
+) -> Sightings:
+    """Read N frames, each where the object is thought to be.
+
+    frames: N pictures [H, W, 3]. centers: [N, 2] bearings. angular_radius: [N] of the bounding sphere, rad. hypotheses:
+    poses a frame. expected: [N] poses about which points are read, under their labels. One view a frame: averages over
+    turned, zoomed and shifted ones were no better.
+    """
+    angular_radius = np.asarray(angular_radius, dtype=float)
+    views = [make_view(camera, c, float(r), model.view_size) for c, r in zip(centers, angular_radius, strict=True)]
+    pictures = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
+    places = None
+    if expected is not None:
+        bearings = project_points(expected.rotation, expected.translation, model.points_body)
+        places = np.stack([bearings_to_view(view, b) for view, b in zip(views, bearings, strict=True)])
+    reading = model.read(np.stack(pictures), places)
+    pairs = [view_to_bearings(view, points) for view, points in zip(views, reading.points_px, strict=True)]
+    bearings, jacobian = np.stack([b for b, _ in pairs]), np.stack([j for _, j in pairs])
+    diameter = in_frame_diameter(camera, centers, angular_radius)
+    covariance = map_covariance(jacobian, calibration.point_covariance(reading.covariance_px, diameter))
+    inside = in_frame(camera, bearings)
+    poses = solve_poses(
+        bearings, covariance, model.points_body, visible=inside, initial=expected, hypotheses=hypotheses
+    )
+    return Sightings(
+        views,
+        angular_radius,
+        diameter,
+        bearings,
+        reading.covariance_px,
+        covariance,
+        reading.peak,
+        inside,
+        reading.front_logprob,
+        poses,
+        _quality(views, poses, bearings, reading.peak * inside, model.points_body),
+    )
+
+
+def in_frame_diameter(camera: Camera, centers: Array, angular_radius: Array) -> Array:
+    """Diameter in frame pixels of spheres at bearings [..., 2] with angular radii [...]."""
+    scale = np.sqrt(np.abs(np.linalg.det(bearing_jacobian_to_pixels(camera, centers))))
+    stretch = (1.0 + np.sum(np.asarray(centers) ** 2, axis=-1)) ** 0.75  # bearings per radian, mean of both directions
+    return np.nan_to_num(2.0 * np.tan(angular_radius) * scale * stretch, nan=8.0)
+
+
+def _quality(views: list[View], poses: Pose, bearings: Array, peak: Array, points_body: Array) -> Array:
+    predicted = project_points(poses.rotation, poses.translation, points_body)  # [N, H, K, 2]
+    quality = np.zeros(predicted.shape[:2])
+    for n, view in enumerate(views):
+        distance = bearings_to_view(view, predicted[n]) - bearings_to_view(view, bearings[n])
+        squared = (distance**2).sum(axis=-1) / (_AGREEMENT * view.size) ** 2
+        quality[n] = (peak[n] * np.exp(-0.5 * squared)).mean(axis=-1)
+    return np.where(np.isfinite(poses.cost), quality, 0.0)
+
+
+def direction_and_size(translation: Array, radius_m: float) -> tuple[Array, Array]:
+    """Bearings [..., 2] and angular radius [...] of a sphere of radius_m at translations [..., 3] in camera axes."""
+    distance = np.maximum(np.linalg.norm(translation, axis=-1), 1.05 * radius_m)
+    return translation[..., :2] / translation[..., 2:], np.arcsin(radius_m / distance)

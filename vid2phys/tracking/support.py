@@ -1,0 +1,169 @@
+"""Which frames count as tracked: those in which the image supports the pose that was found.
+
+The tracker takes the most likely place in each frame. Where the object is hidden, or unknown to the network, that place
+is a hand, a similar object or a print on the object. Each frame's pose gets evidence (`EVIDENCE`) from the frame itself
+and from the frames around it. A logistic regression turns the evidence into the log odds that the pose is right, and
+poses below a threshold count as lost, as do poses that no motion joins with the others. Weights and threshold were
+fitted on clips with distractors. They are the same for all meshes (`python -m benchmarks.lost_frames`).
+
+Limits: an object of the same shape in another size or place cannot be told from the body, nor can a pose that looks the
+same in the image.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.tracking.background import Background, Indexed
+from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.verifier import Verifier, background_of, crop_of
+from vid2phys.types import Array, Camera, Mesh
+
+Image = NDArray[np.uint8]
+EVIDENCE = (
+    "quality",  # of the keypoints, 0..1 (`Track.quality`)
+    "keypoint_misfit",  # logarithm of the keypoints' chi-square about the pose
+    "log_size",  # logarithm of the body's diameter in pixels: large bodies show more
+    "image_match",  # logit of the verifier, which compares the frame with the mesh drawn at the pose
+    "depth_jump",  # logarithm of the distance's change against that of the frames around
+)
+_WEIGHTS = Path(__file__).with_suffix(".json")
+_MISFIT = (0.1, 3.0)  # added to chi-square; the logarithm of what has none
+_MOST_LOG_SIZE = 4.5
+_DEPTH_JUMP = (3e-3, 2.0)  # added; the largest
+_BESIDE = 3  # frames to both sides that count as neighbours
+_ROUNDS, _PRIOR_FRAMES = 20, 5.0  # of the estimate of a clip's share; frames right and wrong that count beforehand
+_MOST_SPEED_M_S = 15.0  # of a body
+_MOST_BACK = 300  # frames between two that follow each other
+_SLACK = (0.3, 0.1)  # of a place: in body sizes, and as a share of its distance
+
+
+@dataclass(frozen=True)
+class SupportModel:
+    """The logistic regression. mean, std, weights: [E] of `EVIDENCE`. bias, threshold: log odds."""
+
+    mean: Array
+    std: Array
+    weights: Array
+    bias: float
+    threshold: float
+
+    def log_odds(self, evidence: Array) -> Array:
+        """Return the log odds [N] that poses of a clip are right; evidence: [N, E], NaN where there is none."""
+        each = np.nan_to_num((evidence - self.mean) / self.std) @ self.weights + self.bias
+        return _with_share(np.asarray(each))
+
+    @staticmethod
+    @cache
+    def load() -> SupportModel:
+        """Return the model that comes with this version."""
+        data = json.loads(_WEIGHTS.read_text(encoding="utf-8"))
+        mean, std, weights = (np.array([data[name][each] for each in EVIDENCE]) for name in ("mean", "std", "weights"))
+        return SupportModel(mean, std, weights, float(data["bias"]), float(data["threshold"]))
+
+
+@one_thread()
+def supported(track: Track, frames: Indexed, camera: Camera, mesh: Mesh) -> Track:
+    """Return the track without the frames whose image does not support the pose; `Track.unsupported` lists them."""
+    rows, evidence = evidence_of(track, frames, camera, mesh)
+    lost = np.zeros(len(track.tracked), dtype=bool)
+    lost[rows[~decided(track, rows, evidence, mesh)]] = True
+    return track.without(lost, unsupported=True)
+
+
+def evidence_of(track: Track, frames: Indexed, camera: Camera, mesh: Mesh) -> tuple[NDArray[np.int64], Array]:
+    """Return the tracked frames' indices [N] and the evidence for their poses [N, E], NaN where there is none."""
+    rows = np.flatnonzero(track.tracked & np.isfinite(track.poses.translation).all(axis=-1))
+    verifier, background = Verifier.load(), background_of(Background.of(frames), frames[0].shape)
+
+    def image_match(item: tuple[int, Image]) -> float:
+        i, frame = item
+        pose = track.poses.rotation[i], track.poses.translation[i]
+        return verifier.logit(crop_of(frame, background, camera, mesh, *pose))
+
+    matches = list(side_by_side(image_match, ((int(i), frames[int(i)]) for i in rows)))
+    misfit, translation = track.poses.chi2[rows], track.poses.translation[rows]
+    sizes_px = in_frame_diameter(camera, *direction_and_size(translation, _radius_m(mesh)))
+    columns = {
+        "quality": track.quality[rows],
+        "keypoint_misfit": np.where(np.isfinite(misfit), np.log(_MISFIT[0] + np.nan_to_num(misfit)), _MISFIT[1]),
+        "log_size": np.minimum(np.log(np.maximum(sizes_px, 1.0)), _MOST_LOG_SIZE),
+        "image_match": np.array(matches),
+        "depth_jump": _depth_jumps(rows, translation),
+    }
+    return rows, np.column_stack([columns[name] for name in EVIDENCE])
+
+
+def decided(
+    track: Track, rows: NDArray[np.int64], evidence: Array, mesh: Mesh, model: SupportModel | None = None
+) -> NDArray[np.bool_]:
+    """Return which of the frames `rows` [N], with evidence [N, E], count as tracked.
+
+    Of the frames above the threshold, those count that a body can visit one after the other at a plausible speed. Where
+    two groups of frames exclude each other, the group with the larger sum of log odds counts.
+    """
+    model = model or SupportModel.load()
+    beyond = model.log_odds(evidence) - model.threshold
+    likely = np.flatnonzero(beyond >= 0.0)
+    times, places = track.observation.times_s[rows[likely]], track.poses.translation[rows[likely]]
+    slack_m = _SLACK[0] * 2.0 * _radius_m(mesh) + _SLACK[1] * np.linalg.norm(places, axis=-1)
+    kept = np.zeros(len(rows), dtype=bool)
+    kept[likely[_heaviest_chain(times, places, slack_m, beyond[likely])]] = True
+    return kept
+
+
+def _with_share(log_odds: Array) -> Array:
+    """Return log odds [N] with the share of right poses in their clip as the prior (empirical Bayes).
+
+    log_odds: [N] of poses that are as often right as wrong. Where most of what was found is not the object, the few
+    others are probably something that looks like it. The share is estimated from the poses themselves.
+    """
+    share = 0.5
+    for _ in range(_ROUNDS):
+        right = 1.0 / (1.0 + np.exp(-np.clip(log_odds + np.log(share / (1.0 - share)), -50.0, 50.0)))
+        share = float((right.sum() + _PRIOR_FRAMES) / (len(right) + 2.0 * _PRIOR_FRAMES))
+    return np.asarray(log_odds + np.log(share / (1.0 - share)))
+
+
+def _heaviest_chain(times_s: Array, places: Array, slack_m: Array, weights: Array) -> NDArray[np.int64]:
+    """Return the indices of the frames [N] with the largest sum of weights that a plausible motion visits in order."""
+    count = len(weights)
+    best, before = weights.copy(), np.full(count, -1)
+    for j in range(1, count):
+        i = np.arange(max(0, j - _MOST_BACK), j)
+        apart = np.linalg.norm(places[i] - places[j], axis=-1)
+        reached = i[apart <= _MOST_SPEED_M_S * (times_s[j] - times_s[i]) + slack_m[i] + slack_m[j]]
+        if len(reached):
+            before[j] = reached[int(np.argmax(best[reached]))]
+            best[j] += best[before[j]]
+    chain = [int(np.argmax(best))] if count else []
+    while chain and before[chain[-1]] >= 0:
+        chain.append(int(before[chain[-1]]))
+    return np.array(chain[::-1], dtype=np.int64)
+
+
+def _depth_jumps(rows: NDArray[np.int64], translation: Array) -> Array:
+    """Return the logarithm of how far each distance is from the median of its neighbours, relative to it, [N].
+
+    NaN for a frame with fewer than two neighbours.
+    """
+    log_depth = np.log(np.maximum(translation[:, 2], 1e-9))
+    jumps = np.full(len(rows), np.nan)
+    for k, i in enumerate(rows):
+        near = np.flatnonzero((np.abs(rows - i) <= _BESIDE) & (rows != i))
+        if len(near) > 1:
+            jumps[k] = min(abs(log_depth[k] - float(np.median(log_depth[near]))), _DEPTH_JUMP[1])
+    return np.asarray(np.log(_DEPTH_JUMP[0] + jumps))
+
+
+def _radius_m(mesh: Mesh) -> float:
+    """Return the radius of the bounding sphere about the body's origin."""
+    return float(np.linalg.norm(mesh.vertices, axis=1).max())

@@ -1,0 +1,239 @@
+"""A painted body's poses through a clip, by its paint: every frame from its own reading and from its neighbours'.
+
+What a network is unsure of in one frame, its paint shows, given a pose that is nearly right: the frame's own, or that
+of the frame before or after. Pieces of the paint say it most closely and through whatever covers half of the body
+(`patches`); where there are too few of them, or the pose is too far off, all colours at once (`paint_fit`). Where
+nothing explains a reading, all orientations are tried at its place (`paint_search`). The fit that explains most of the
+picture is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.pnp import Pose
+from vid2phys.engine.pose_geometry import pose_modes, project_points
+from vid2phys.engine.virtual_camera import in_frame
+from vid2phys.error_model import Calibration
+from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
+from vid2phys.tracking.cues.texture_patches import Patches
+from vid2phys.tracking.detectors.texture_search import search
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.viterbi import likeliest_path
+from vid2phys.types import Array, Camera, Mesh
+
+_LEAST_PIECES = 0.25  # share of the pieces that agree on a pose that is believed
+_ON_PIECES = 0.5  # of the frames that are explained: a body so often known by pieces is known by nothing else
+_LEAST_SCORE = 0.25  # of a fit of all colours that is believed,
+_LEAST_SHARE = 0.6  # and of the clip's median
+_PIECES_NATS = 20.0  # that all pieces together say of two poses of one frame
+_BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
+_ASKED = 5  # frames
+_NEXT_S = 1.0  # frames further apart are no neighbours
+_OVERCONFIDENT = 100.0  # the covariance that all colours state is smaller by this
+_POINT_SHARE = 0.003  # of the body's size: what points that lie where a pose puts them err by on their own
+_STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
+
+
+@dataclass(frozen=True)
+class Fit:
+    """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] in the modes of `align.moved`, as far
+    as it is to be believed. score: the share of the pieces that agree (by_pieces), or of the picture that colours
+    explain."""
+
+    rotation: Array
+    translation: Array
+    information: Array
+    score: float
+    by_pieces: bool
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What fits of a frame are compared by."""
+        return self.by_pieces, self.score
+
+
+@dataclass(frozen=True)
+class PaintedBody:
+    """A painted body in the frames of one clip."""
+
+    frames: Indexed
+    camera: Camera
+    paint: Paint
+    patches: Patches
+
+    def fit(self, i: int, rotation: Array, translation: Array) -> Fit | None:
+        """The pose in frame i near a known one, by pieces; by all colours where pieces do not say."""
+        frame = self.frames[i]
+        by_pieces = self._by_pieces(frame, rotation, translation)
+        if by_pieces is not None:
+            return by_pieces
+        by_colours = fit_paint(frame, self.camera, self.paint, rotation, translation)
+        if by_colours is None:
+            return None
+        nearer = self._by_pieces(frame, by_colours.rotation, by_colours.translation)  # which do not reach as far
+        return nearer or Fit(
+            *(by_colours.rotation, by_colours.translation, by_colours.information / _OVERCONFIDENT),
+            *(by_colours.score, False),
+        )
+
+    def _by_pieces(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> Fit | None:
+        found = self.patches.fit(frame, self.camera, rotation, translation)
+        if found is None or found.share < _LEAST_PIECES:
+            return None
+        return Fit(found.rotation, found.translation, found.information, found.share, True)
+
+    def mirrored(self, i: int, fit: Fit) -> Fit | None:
+        """The fit from the pose that looks almost the same on the side that faces the camera."""
+        return self.fit(i, *mirrored(self.paint, fit.rotation, fit.translation))
+
+    def other(self, i: int, fit: Fit) -> Fit:
+        """The same by pieces alone; the fit itself where it is the only one."""
+        found = self._by_pieces(self.frames[i], *mirrored(self.paint, fit.rotation, fit.translation))
+        return found or fit
+
+    def searched(self, i: int, bearings: Array) -> Fit | None:
+        """The best fit from any orientation at the place where the body's points [K, 2] were read."""
+        best: Fit | None = None
+        for rotation, translation in search(self.frames[i], self.camera, self.paint, bearings):
+            best = _better(best, self.fit(i, rotation, translation))
+            if best is not None and best.by_pieces:
+                break
+        return best
+
+
+def painted(
+    frames: Indexed,
+    camera: Camera,
+    mesh: Mesh,
+    paint: Paint,
+    track: Track,
+    calibration: Calibration,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Track, NDArray[np.bool_]]:
+    """The track with poses and readings of all frames moved to where the paint of the mesh says the body is.
+
+    Frames that were lost are found where a neighbour's pose explains them. Also which frames [T] the paint explains:
+    the others are as they were read.
+    """
+    body, count = PaintedBody(frames, camera, paint, Patches(mesh)), len(track.tracked)
+    fits: list[Fit | None] = [None] * count
+    for way, order in enumerate((range(count), range(count - 1, -1, -1))):
+        told = None if progress is None else _half(progress, way)
+        _pass(body, track, fits, order, told)
+    _settle_mirrored(body, track.observation.times_s, fits)
+    least = _least(fits)
+    believed = {i: fit for i, fit in enumerate(fits) if fit is not None and fit.rank >= least}
+    return _moved(track, camera, believed, calibration), np.isin(np.arange(count), list(believed))
+
+
+def _settle_mirrored(body: PaintedBody, times_s: Array, fits: list[Fit | None]) -> None:
+    """Of a flat side tilted this way and that, what goes on through the frames and shows more pieces in all of them."""
+    known = [i for i, fit in enumerate(fits) if fit is not None and fit.by_pieces]
+    if not known:
+        return
+    pairs = [(fit, body.other(i, fit)) for i in known if (fit := fits[i]) is not None]
+    nats = np.array([[-_PIECES_NATS * fit.score for fit in pair] for pair in pairs])
+    path = likeliest_path(nats, np.stack([[fit.rotation for fit in pair] for pair in pairs]), times_s[known])
+    for i, pair, chosen in zip(known, pairs, path, strict=True):
+        fits[i] = pair[chosen]
+
+
+def _least(fits: list[Fit | None]) -> tuple[bool, float]:
+    """The rank from which on fits are believed."""
+    pieces = sum(fit is not None and fit.by_pieces for fit in fits)
+    scores = [fit.score for fit in fits if fit is not None and not fit.by_pieces]
+    explained = pieces + sum(score >= _LEAST_SCORE for score in scores)
+    if pieces > _ON_PIECES * explained:
+        return True, 0.0
+    return False, max(_LEAST_SCORE, _LEAST_SHARE * float(np.median(scores))) if scores else np.inf
+
+
+def _half(progress: Callable[[float], None], way: int) -> Callable[[float], None]:
+    return lambda share: progress(0.5 * (way + share))
+
+
+def _pass(
+    body: PaintedBody,
+    track: Track,
+    fits: list[Fit | None],
+    order: Iterable[int],
+    progress: Callable[[float], None] | None,
+) -> None:
+    """Fits all frames in an order, each from the best of: its fit so far, its reading, the fit of the frame before.
+
+    While the body goes on as before, as well explained, its own reading is asked now and then only, and never where
+    pieces tell.
+    """
+    times, last = track.observation.times_s, -1
+    for done, i in enumerate(order):
+        now, before = fits[i], fits[last] if last >= 0 and abs(times[i] - times[last]) < _NEXT_S else None
+        if progress is not None:
+            progress(done / len(fits))
+        if now is None or _is_better(before, now):
+            now = _best_fit(body, track, i, now, before)
+            fits[i] = now
+        if now is not None and (now.by_pieces or now.score >= _LEAST_SCORE):
+            last = i
+
+
+def _is_better(before: Fit | None, now: Fit) -> bool:
+    """Whether the frame before is so much better explained that its pose may explain this one better, too."""
+    if before is None or now.by_pieces:
+        return False
+    return before.by_pieces or before.score >= now.score + _BETTER
+
+
+def _best_fit(body: PaintedBody, track: Track, i: int, now: Fit | None, before: Fit | None) -> Fit | None:
+    """The best fit of frame i: that of now, or from the pose before, or, at first, from its own reading."""
+    best = now if before is None else _better(now, body.fit(i, before.rotation, before.translation))
+    if now is not None or not track.tracked[i] or (best is not None and best.by_pieces):
+        return best
+    if before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0:
+        return best
+    best = _better(best, body.fit(i, track.poses.rotation[i], track.poses.translation[i]))
+    if best is not None and not best.by_pieces:
+        best = _better(best, body.mirrored(i, best))
+    if i % _ASKED == 0 and (best is None or best.rank < (False, _LEAST_SCORE)):
+        best = _better(best, body.searched(i, track.observation.bearings[i]))
+    return best
+
+
+def _better(one: Fit | None, other: Fit | None) -> Fit | None:
+    return max((fit for fit in (one, other) if fit is not None), key=lambda fit: fit.rank, default=None)
+
+
+def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Calibration) -> Track:
+    seen, poses = track.observation, track.poses
+    bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
+    covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
+    fields = {name: getattr(poses, name).copy() for name in ("rotation", "translation", "covariance", "inliers")}
+    for i, fit in fits.items():
+        modes = pose_modes(fit.rotation, fit.translation, seen.points_body)
+        bearings[i] = project_points(fit.rotation, fit.translation, seen.points_body)  # readings may be far from it
+        visible[i] = in_frame(camera, bearings[i])
+        covariance[i] = np.eye(2) * (_POINT_SHARE * float(np.ptp(bearings[i], axis=0).max())) ** 2
+        if not tracked[i]:
+            fields["inliers"][i], quality[i], tracked[i] = True, fit.score, True
+        of_colours = np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
+        basis[i] = modes * np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)
+        fields["rotation"][i], fields["translation"][i] = fit.rotation, fit.translation
+        fields["covariance"][i] = 0.0  # all of it is shared by the points
+    correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
+    observation = replace(
+        seen,
+        bearings=bearings,
+        covariance=covariance,
+        shared_basis=basis,
+        visible=visible,
+        correlation_time_s=correlation_s,
+    )
+    return replace(
+        track, observation=observation, poses=Pose(**{**vars(poses), **fields}), tracked=tracked, quality=quality
+    )

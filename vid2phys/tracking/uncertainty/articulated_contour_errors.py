@@ -1,0 +1,100 @@
+"""What postures fitted to edges are worth, measured on held-out clips, as `pixels.contour_errors` for rigid bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vid2phys.engine.movable.body import PosedBody
+from vid2phys.error_model import Calibration
+from vid2phys.risp.renders.dataset import RenderSet
+from vid2phys.tracking.articulated.contour_refinement import lasting_s, outlined
+from vid2phys.tracking.articulated.detector import look
+from vid2phys.tracking.uncertainty.alignment_errors import AlignErrors, robust_size
+from vid2phys.tracking.uncertainty.articulated_clips import clips
+from vid2phys.types import Array
+
+if TYPE_CHECKING:
+    from vid2phys.risp.networks.model import Model
+
+_MOST_LOOKS = 60
+_LEAST_FRAMES = 8  # of a clip, to tell how far a body swings in it
+_WHITE = 1e-6  # share of an error that lasts for a frame only
+
+
+@dataclass(frozen=True)
+class Misread:
+    """The M frames of a held-out clip in which edges were seen. error: [M, D], postures fitted minus true. columns:
+    [M, D, D], of `Outlined`. postures: [M, D], the true ones. times_s: [M]. sequence: the clip's number."""
+
+    error: Array
+    columns: Array
+    postures: Array
+    times_s: Array
+    sequence: int
+
+    @property
+    def shares(self) -> Array:
+        """Errors as shares of the columns, [M, D]."""
+        return np.asarray(np.linalg.solve(self.columns, self.error[..., None])[..., 0])
+
+    def swings(self, scale: Array, correlation_s: Array) -> Array:
+        """By how much each coordinate's swing is misread, in what is stated of that, [D]; NaN for one that rests.
+
+        scale, correlation_s: [D] of the columns. The errors are taken for a multiple of how far the coordinate is from
+        its mean; given is that multiple, by generalised least squares, over its standard deviation.
+        """
+        moving = self.postures - self.postures.mean(axis=0)
+        told = np.linalg.inv(self.columns * scale) * moving[:, None]  # [M, D columns, D coordinates]
+        apart = np.abs(self.times_s[:, None] - self.times_s)
+        alike = np.exp(-apart / correlation_s[:, None, None]) + _WHITE * np.eye(len(apart))
+        weighed = np.einsum("cmn,ncd->mcd", np.linalg.inv(alike), told, optimize=True)
+        along = np.einsum("mcd,mc->d", weighed, self.shares / scale)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(along / np.sqrt(np.einsum("mcd,mcd->d", weighed, told)))
+
+
+def measure(
+    model: Model,
+    body: PosedBody,
+    calibration: Calibration,
+    renders: RenderSet,
+    *,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> list[Misread]:
+    """Reads at most 60 clips, each frame by itself, and fits their edges."""
+    found = []
+    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
+        clip, window = known.clip, known.window
+        seen = look(model, body, window, clip.frames, calibration)
+        sighted = np.flatnonzero(seen.quality >= calibration.min_quality)
+        read = seen.postures, seen.quality
+        better = outlined(clip.frames, body, window, *read, calibration, sighted, clip.times_s)
+        moved, error = better.moved, better.posture - known.postures
+        columns, times_s = better.columns[moved], clip.times_s[moved]
+        found.append(Misread(error[moved], columns, known.postures[moved], times_s, known.sequence))
+    return found
+
+
+def of_frames(misread: Sequence[Misread]) -> AlignErrors:
+    """The errors of all frames, as shares of their columns."""
+    error, times_s = (np.concatenate([getattr(each, name) for each in misread]) for name in ("shares", "times_s"))
+    look_of = np.concatenate([np.full(len(each.times_s), each.sequence) for each in misread])
+    return AlignErrors(error, np.ones_like(error), look_of, times_s)
+
+
+def swing_scale(misread: Sequence[Misread], calibration: Calibration) -> float:
+    """By how much swings are misread over what errors of frames amount to, at least 1.
+
+    Errors come back with the posture, and more so than any correlation time says: what looks like more or less
+    of the clip's own motion, as parameters do, is not averaged out. Robust: frames may show another posture altogether.
+    """
+    scale = np.array(calibration.contour_scale)
+    correlation_s = lasting_s(calibration, len(scale))
+    swings = [each.swings(scale, correlation_s) for each in misread if len(each.times_s) >= _LEAST_FRAMES]
+    found = np.concatenate([each[np.isfinite(each)] for each in swings] or [np.zeros(0)])
+    return max(1.0, float(robust_size(found))) if len(found) else 1.0
