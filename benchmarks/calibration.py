@@ -1,8 +1,8 @@
-"""How true a calibration is: corners, intrinsics and their spread, on pictures of a board through a known lens.
+"""How true a calibration is: corners, intrinsics and their spread, on images of a board through a known lens.
 
     python -m benchmarks.calibration [--json FILE] [--quick]
 
-Pictures are painted by this project's own projection (`tests/board_scene.py`), blurred by 0.4 to 1.5 px and with noise
+Images are painted by this project's own projection (`tests/board_scene.py`), blurred by 0.4 to 1.5 px and with noise
 of 2 grey levels. Corners are judged as OpenCV finds them and as refined against the pattern; `score` is the RMS of
 errors of fx, fy, cx, cy and the distortion over their standard deviations, which is 1 where these are honest.
 """
@@ -35,7 +35,7 @@ LENSES = {
 
 
 def lens(model: str) -> Camera:
-    """The camera that takes the pictures."""
+    """The camera that takes the images."""
     (fx, fy, cx, cy), distortion = LENSES[model]
     return Camera(np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]]), *SIZE, np.array(distortion), model)
 
@@ -54,11 +54,11 @@ def measure(board: str, model: str, repeats: int, count: int) -> list[dict[str, 
     for repeat in range(repeats):
         views: dict[str, list[View]] = {"opencv": [], "refined": []}
         for i, pose in enumerate(round_about(target, camera, count, seed=repeat)):
-            picture = photograph(camera, target, pose, seed=100 * repeat + i, blur=BLURS_PX[i % len(BLURS_PX)])
-            found = detect(target, picture, str(i))
+            image = photograph(camera, target, pose, seed=100 * repeat + i, blur=BLURS_PX[i % len(BLURS_PX)])
+            found = detect(target, image, str(i))
             if found is None:
                 continue
-            for method, view in (("opencv", found), ("refined", refine(target, found, picture))):
+            for method, view in (("opencv", found), ("refined", refine(target, found, image))):
                 truth = project(camera, target.points_m()[view.ids] @ pose[:3, :3].T + pose[:3, 3])
                 errors[method].append(view.pixels - truth)
                 views[method].append(view)

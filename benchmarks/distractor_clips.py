@@ -140,7 +140,7 @@ class _Mover:
         if not (raster.faces_seen >= 0).any():
             return mask, light
         rgba = raster.averaged(self.appearance.shade(raster, self.mesh, rotation, translation))
-        mask[raster.picture_window], light[raster.picture_window] = rgba[..., 3], rgba[..., :3]
+        mask[raster.image_window], light[raster.image_window] = rgba[..., 3], rgba[..., :3]
         return mask, light
 
 

@@ -1,14 +1,14 @@
-"""Whether a fitted outline lies on edges of the pictures: for clips of real things, whose true pose nobody knows.
+"""Whether a fitted outline lies on edges of the images: for clips of real things, whose true pose nobody knows.
 
-    python -m benchmarks.edges RUN [--json FILE] [--pictures FILE]
+    python -m benchmarks.edges RUN [--json FILE] [--images FILE]
     python -m benchmarks.edges CLIP --mesh MESH --camera CAMERA --model MODEL [...]
 
 RUN is a run folder of `vid2phys identify`; a CLIP is tracked here, and no dynamics are fitted. In every frame the mesh
 is drawn at the fitted (or tracked) pose; from points along its
-outline the distance to the nearest edge of the picture that runs the same way is measured (Canny, OpenCV; within 20
+outline the distance to the nearest edge of the image that runs the same way is measured (Canny, OpenCV; within 20
 degrees, at most 12 pixels away, counted as 12). Printed are the median over points of each frame, its median and 90th
 percentile over frames, and the same with the body drawn 6 pixels aside, which says what chance would give. Parts of the
-outline that something covers count as well, so that frames in which half is covered come out high. --pictures: a sheet
+outline that something covers count as well, so that frames in which half is covered come out high. --images: a sheet
 of frames spread over the clip with outline and edges.
 """
 
@@ -48,10 +48,10 @@ def main() -> None:
     for name in ("mesh", "camera", "model"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--images", type=Path)
     asked = parser.parse_args()
     seen = of_run(asked.run) if asked.run.is_dir() else of_clip(asked.run, asked.mesh, asked.camera, asked.model)
-    found = measure(seen, asked.pictures)
+    found = measure(seen, asked.images)
     print(json.dumps(found, indent=1))
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -91,7 +91,7 @@ def of_clip(clip: Path, mesh: Path, camera: Path, model: Path) -> Seen:
     return Seen(inputs.clip, inputs.camera, inputs.mesh, make_transform(tracked.rotation, tracked.translation))
 
 
-def measure(seen: Seen, pictures: Path | None = None) -> dict[str, Any]:
+def measure(seen: Seen, images: Path | None = None) -> dict[str, Any]:
     """The figures of a clip."""
     clip, camera, mesh = seen.clip, seen.camera, seen.mesh
     visible = np.isfinite(seen.poses).all(axis=(1, 2))
@@ -108,8 +108,8 @@ def measure(seen: Seen, pictures: Path | None = None) -> dict[str, Any]:
         aside.append(float(np.median(edges.distance(moved, normals))))
         if i in shown:
             sheet.append(_drawn(frame, points, f"{i}: {own[-1]:.1f} px"))
-    if pictures:
-        _save_sheet(pictures, sheet)
+    if images:
+        _save_sheet(images, sheet)
     return {
         "frames": len(clip.times_s),
         "tracked": int(visible.sum()),
@@ -136,7 +136,7 @@ def outline(mesh: Mesh, camera: Camera, pose: Array) -> tuple[Array, Array]:
 
 
 class Edges:
-    """The edges of a picture, by the direction that they run in."""
+    """The edges of an image, by the direction that they run in."""
 
     def __init__(self, frame: NDArray[np.uint8]) -> None:
         import cv2
@@ -167,18 +167,18 @@ class Edges:
 def _drawn(frame: NDArray[np.uint8], points: Array, text: str) -> NDArray[np.uint8]:
     import cv2
 
-    picture = frame.copy()
+    image = frame.copy()
     for x, y in np.round(points).astype(int).tolist():
-        cv2.circle(picture, (x, y), 1, (255, 0, 255), -1)
-    cv2.putText(picture, text, (8, 24), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (255, 255, 0), 2, cv2.LINE_AA)
-    return np.asarray(picture, dtype=np.uint8)
+        cv2.circle(image, (x, y), 1, (255, 0, 255), -1)
+    cv2.putText(image, text, (8, 24), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (255, 255, 0), 2, cv2.LINE_AA)
+    return np.asarray(image, dtype=np.uint8)
 
 
-def _save_sheet(path: Path, pictures: list[NDArray[np.uint8]], columns: int = 3) -> None:
+def _save_sheet(path: Path, images: list[NDArray[np.uint8]], columns: int = 3) -> None:
     import cv2
 
-    pictures = pictures + [np.zeros_like(pictures[0])] * (-len(pictures) % columns)
-    rows = [np.hstack(pictures[i : i + columns]) for i in range(0, len(pictures), columns)]
+    images = images + [np.zeros_like(images[0])] * (-len(images) % columns)
+    rows = [np.hstack(images[i : i + columns]) for i in range(0, len(images), columns)]
     cv2.imwrite(str(path), np.vstack(rows)[..., ::-1])
 
 

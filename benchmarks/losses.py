@@ -7,7 +7,7 @@ papers), relative; `seconds` of processor time. Two films made by our own raster
 that it was filmed in, `other` in another light and before another backdrop, which is what a real clip is to a
 simulation. The quadrotor's network is the shipped one, the pendulum has none.
 
-`rasterizer`: milliseconds of processor time for a sphere of 1,280 faces that fills a picture of 128 x 128, forward and
+`rasterizer`: milliseconds of processor time for a sphere of 1,280 faces that fills an image of 128 x 128, forward and
 backward, the best of several.
 """
 
@@ -79,7 +79,7 @@ def recovered(filmed: Filmed, parameter: str, name: str, case: str, iterations: 
 
 
 def rasterizer(rounds: int) -> list[Row]:
-    """Forward and backward of one picture."""
+    """Forward and backward of one image."""
     import trimesh
 
     from vid2phys.engine.render.differentiable import closed, draw
@@ -92,9 +92,9 @@ def rasterizer(rounds: int) -> list[Row]:
     sides, spent = closed(np.asarray(sphere.vertices), faces), []
     for _ in range(rounds):
         marks = [time.process_time()]
-        picture, coverage = draw(vertices[None], faces, colors, K, 128, 128, one_sided=sides)
+        image, coverage = draw(vertices[None], faces, colors, K, 128, 128, one_sided=sides)
         marks.append(time.process_time())
-        torch.autograd.grad(picture.square().sum() + coverage.sum(), (vertices, colors))
+        torch.autograd.grad(image.square().sum() + coverage.sum(), (vertices, colors))
         marks.append(time.process_time())
         spent.append(np.diff(marks) * 1e3)
     forward, backward = np.min(spent, axis=0)

@@ -36,7 +36,7 @@ TASKS = (
     Task("risp-table2", "identification", ("mass_error", "log10_k_n_error", "stiffness_error", "log10_E_error"), 0.1),
     Task("risp-table2", "wall time of it", ("identification_s",), 0.1, "pixel"),
     Task("risp-table3", "imitation", ("state_discrepancy",), 0.2),
-    Task("risp-table4", "control to a picture", ("final_l1",), 0.2),
+    Task("risp-table4", "control to an image", ("final_l1",), 0.2),
 )
 _BODIES = {
     "quadrotor": "quadrotor",
@@ -96,7 +96,7 @@ def _converged(rows: Rows) -> bool:
 
 
 def _row(rows: Rows, method: str, metric: str) -> dict[str, Any] | None:
-    """Of a whole row, not of one configuration of its pictures."""
+    """Of a whole row, not of one configuration of its images."""
     found = (row for row in rows if (row["method"], row["metric"]) == (method, metric) and "configuration" not in row)
     return next((row for row in found if row["value"] is not None), None)
 

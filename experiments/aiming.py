@@ -1,6 +1,6 @@
-"""One control of RISP's table 4 by one method: actions that bring a body to where one picture shows it.
+"""One control of RISP's table 4 by one method: actions that bring a body to where one image shows it.
 
-The papers' methods move actions by RMSProp along a loss of the last frame. Ours reads the picture, as `vid2phys
+The papers' methods move actions by RMSProp along a loss of the last frame. Ours reads the image, as `vid2phys
 control` does, and finds gentle actions to there (`solvers.optimal`); a hand's few numbers are fitted (`imitation`).
 """
 
@@ -12,7 +12,7 @@ from experiments.control_parametrisation import Drive
 from experiments.experiments import Experiment
 from experiments.identification import LOSSES, Case, Network, Outcome, attempt
 from experiments.imitation import imitate
-from experiments.method_inputs import pose_track, posture_track
+from experiments.method_inputs import configuration_track, pose_track
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import InputError
 from vid2phys.geometry import make_transform, matrix_from_quat, quat_from_matrix, quat_multiply
@@ -57,9 +57,9 @@ def target_of(case: Case, model: Model) -> tuple[Array, Array]:
     assert case.footage is not None
     body = experiment.posed
     if body is not None:
-        postures = posture_track(experiment, body, case.footage, model)
-        _require(postures.tracked[-1])
-        return body.points_body, body.points(postures.postures[-1])
+        configurations = configuration_track(experiment, body, case.footage, model)
+        _require(configurations.tracked[-1])
+        return body.points_body, body.points(configurations.configurations[-1])
     poses = pose_track(experiment, case.footage, model.scaled(experiment.scale), case.seed)
     _require(poses.tracked[-1])
     in_camera = make_transform(poses.poses.rotation[-1], poses.poses.translation[-1])
@@ -77,7 +77,7 @@ def nearest_alike(experiment: Experiment, pose: Array) -> Array:
 
 def _require(seen: bool) -> None:
     if not seen:
-        raise InputError("the network does not read the body in the target", "a picture that shows it", "train longer")
+        raise InputError("the network does not read the body in the target", "an image that shows it", "train longer")
 
 
 def _true_target(experiment: Experiment) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """Bodies on a known base, in the tables: hand and rod before cameras all around where they are filmed from.
 
-States are postures [D]. `state_error` is over the paper's own numbers: thirteen joint angles in radians, or the heights
-of ten sensors over half the range that the rod's motions pass through.
+States are configurations [D]. `state_error` is over the paper's own numbers: thirteen joint angles in radians, or the
+heights of ten sensors over half the range that the rod's motions pass through.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
 from experiments.methods import Learnt
 from experiments.rigid import project
 from vid2phys.engine.constants import RISP_HAND
-from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.joints import JointBody
 from vid2phys.geometry import looking, make_transform, matrix_from_rotvec
 from vid2phys.risp.networks.bodies import body_for_training
-from vid2phys.risp.shape.configuration_numbers import posture_numbers, posture_vectors
+from vid2phys.risp.shape.configuration_numbers import configuration_numbers, configuration_vectors
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _AIM_RAD = np.deg2rad(8.0)  # spread of what cameras look at about the workspace
 _BEHIND = 1.5  # finger radii: what lies farther in front of a point than its own link and the next one reach hides it
 
 
-class PosedSubject(Subject):
+class ArticulatedAdapter(Subject):
     """See `Subject`. folder: keeps the modes of a body that bends, which take a minute to find."""
 
     view_size = 128
@@ -50,14 +50,15 @@ class PosedSubject(Subject):
         folder.mkdir(parents=True, exist_ok=True)
         self.body = body_for_training(system, folder)
         self.mesh, self.radius_m = self.body.mesh, self.body.radius_m
-        self.codes = posture_numbers(self.body)
+        self.codes = configuration_numbers(self.body)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
-        """Postures [N, D], drawn as those of training."""
+        """Configurations [N, D], drawn as those of training."""
         return np.stack([self.body.sample(rng) for _ in range(count)])
 
     def cameras(self, rng: np.random.Generator, states: Array) -> list[Camera]:
-        """One for each posture: upright, from all of the directions that the body is filmed from, its aim a little off.
+        """One for each configuration: upright, from all of the directions that the body is filmed from, its aim a
+        little off.
 
         So near at most that a piece of the frame holds the workspace.
         """
@@ -88,7 +89,7 @@ class PosedSubject(Subject):
 
     def vectors(self, states: Array) -> Array:
         """See `Subject.vectors`."""
-        return posture_vectors(self.body, states) / np.array(self.codes.scale)
+        return configuration_vectors(self.body, states) / np.array(self.codes.scale)
 
     def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
         """See `Subject.training_data`."""
@@ -102,8 +103,8 @@ class PosedSubject(Subject):
             looks=plan.looks,
             varied=plan.varied,
         )
-        size = plan.view_size or data.pictures.view_size
-        return replace(data, pictures=replace(data.pictures, looks=plan.looks, view_size=size))
+        size = plan.view_size or data.stream.view_size
+        return replace(data, stream=replace(data.stream, looks=plan.looks, view_size=size))
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`."""
@@ -115,23 +116,23 @@ class PosedSubject(Subject):
         return Model(model_shape(self.body), learnt.network, None, learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
-        """Points, then the posture by the kinematic fit, which knows the camera, then by edges (`posed.edges`)."""
+        """Detect points, then fit the configuration by kinematics and by edges (`tracking.articulated.contour`)."""
         from vid2phys.risp.networks.bodies import body_of_model
-        from vid2phys.tracking.articulated.contour import fit_posture
+        from vid2phys.tracking.articulated.contour import fit_configuration
         from vid2phys.tracking.articulated.detector import Window, look
         from vid2phys.tracking.cues.creases import Solid
         from vid2phys.tracking.uncertainty.articulated import first_calibration
 
         body = self.body if model.folder is None else body_of_model(model, self.system)
         calibration, solid, found = first_calibration(body), Solid.of(self.mesh), []
-        for picture, camera in zip(frames.pieces, frames.cameras, strict=True):
+        for image, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, body, model.view_size)
-            seen = look(model, body, window, [picture], calibration)
+            seen = look(model, body, window, [image], calibration)
             if edges:
-                found.append(fit_posture(picture, window, self.body, solid, seen.minima[0]))
+                found.append(fit_configuration(image, window, self.body, solid, seen.minima[0]))
             else:
-                found.append(seen.postures.posture[0])
-        vectors = posture_vectors(body, np.stack(found)) / np.array(self.codes.scale)
+                found.append(seen.configurations.configuration[0])
+        vectors = configuration_vectors(body, np.stack(found)) / np.array(self.codes.scale)
         return Reading(vectors)
 
     def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
@@ -141,9 +142,9 @@ class PosedSubject(Subject):
         from vid2phys.tracking.articulated.detector import Window
 
         views = []
-        for picture, camera in zip(frames.pieces, frames.cameras, strict=True):
+        for image, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, self.body, learnt.view_size)
-            views.append(resample(picture, camera, window.view))
+            views.append(resample(image, camera, window.view))
         vectors = self.codes.decode(read_numbers(learnt.network, np.stack(views)).numpy())
         return Reading(vectors / np.array(self.codes.scale))
 
@@ -151,14 +152,14 @@ class PosedSubject(Subject):
         """See `Subject.scores`."""
         error = np.abs(reading.vectors - self.vectors(frames.states))
         result = {"state_error": Score(error.mean(axis=1), "1")}
-        if isinstance(self.body, PosedJoints):
+        if isinstance(self.body, JointBody):
             return {**result, **self._of_joints(reading.vectors, error, frames)}
         return {**result, **self._of_heights(error, frames)}
 
-    def _of_joints(self, postures: Array, error: Array, frames: Frames) -> dict[str, Score]:
-        """Apart for joints that pictures show and that they do not, then in units."""
+    def _of_joints(self, configurations: Array, error: Array, frames: Frames) -> dict[str, Score]:
+        """Apart for joints that images show and that they do not, then in units."""
         hidden = self._hidden(frames)
-        found, truth = self.body.points(postures), self.body.points(frames.states)
+        found, truth = self.body.points(configurations), self.body.points(frames.states)
         pixels = [
             np.linalg.norm(project(camera, a) - project(camera, b), axis=-1).mean()
             for camera, a, b in zip(frames.cameras, found, truth, strict=True)
@@ -189,7 +190,7 @@ class PosedSubject(Subject):
     def _hidden(self, frames: Frames) -> NDArray[np.bool_]:
         """Which joints [N, D] the frames do not show; equal for all looks of a state."""
         body = self.body
-        assert isinstance(body, PosedJoints)
+        assert isinstance(body, JointBody)
         seen: dict[bytes, NDArray[np.bool_]] = {}
         for state, camera in zip(frames.states, frames.cameras, strict=True):
             assert camera.camera_to_world is not None
@@ -206,14 +207,14 @@ class PosedSubject(Subject):
         """See `Subject.validation`; `state_error` is over the paper's vector."""
         from vid2phys.risp.heads.state import StateHead, read_numbers
         from vid2phys.risp.renders.dataset import RenderSet
-        from vid2phys.risp.renders.stream import PictureStream
+        from vid2phys.risp.renders.stream import ImageStream
         from vid2phys.risp.training.validate import prepare_views
-        from vid2phys.tracking.uncertainty.articulated_validation import PostureValidation
+        from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
 
-        pictures = replace(judge.pictures, looks=0)
-        stream, codes = PictureStream(pictures, jitter=False), self.codes
-        postures = RenderSet(pictures.folder).postures()
-        wanted = self.vectors(postures[judge.validation])
+        settings = replace(judge.stream, looks=0)
+        stream, codes = ImageStream(settings, jitter=False), self.codes
+        configurations = RenderSet(settings.folder).configurations()
+        wanted = self.vectors(configurations[judge.validation])
 
         def error(vectors: Array) -> dict[str, float]:
             return {"state_error": float(np.abs(vectors - wanted).mean())}
@@ -225,19 +226,19 @@ class PosedSubject(Subject):
                 return error(codes.decode(read_numbers(network, images).numpy()) / np.array(codes.scale))
 
             return validate
-        own = PostureValidation.prepare(stream, judge.validation, self.body, postures)
-        return lambda network: {**own(network), **error(self.vectors(own.read_postures(network)))}
+        own = ConfigurationValidation.prepare(stream, judge.validation, self.body, configurations)
+        return lambda network: {**own(network), **error(self.vectors(own.read_configurations(network)))}
 
 
-def hidden_joints(body: PosedJoints, posture: Array, camera_m: Array, behind_m: float) -> NDArray[np.bool_]:
+def hidden_joints(body: JointBody, configuration: Array, camera_m: Array, behind_m: float) -> NDArray[np.bool_]:
     """Which joints [D] a camera at `camera_m` [3] does not see: both keypoints of the link that each one moves lie more
     than `behind_m` behind another link's surface.
 
     Keypoints lie within their links, and at a link's end within the next one: what is nearer does not hide them.
     """
-    points = body.points(posture)
+    points = body.points(configuration)
     links = np.repeat([link for link in np.unique(body.mesh.part) if link > 0], 2)  # two a link (`joints.link_points`)
-    corners = body.vertices(posture)[body.mesh.faces]
+    corners = body.vertices(configuration)[body.mesh.faces]
     covered = np.zeros(len(points), dtype=bool)
     for index, (link, point) in enumerate(zip(links, points, strict=True)):
         others = corners[body.mesh.part != link]

@@ -20,7 +20,7 @@ class Entry:
 
     model: name of its model. training_command: by which `train-risp` makes that. view_size: V px of our own head. make:
     the body, given a folder to keep things in; raises InputError when its mesh is not there. reading: raise when its
-    keypoints are read another way; tracking: when they are in clips; alone: when they are in single pictures.
+    keypoints are read another way; tracking: when they are in clips; alone: when they are in single images.
     """
 
     name: str
@@ -62,10 +62,10 @@ def _rigid(
     command = _command(f"--mesh {Path(path).name} --system {system}")
 
     def make(_: Path) -> Subject:
-        from experiments.rigid import RigidSubject
+        from experiments.rigid import RigidAdapter
         from vid2phys.engine.systems import get
 
-        return RigidSubject(name, _mesh(path), get(system), paper, command, labelled=labelled)
+        return RigidAdapter(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
     return Entry(name, Path(path).parent.name, command, 96, make, reading, RIGID_TRACKING)
 
@@ -74,10 +74,10 @@ def _posed(name: str, paper: float, *, tracking: int = 0, alone: int = 0) -> Ent
     command = _command(f"--system {name}")
 
     def make(folder: Path) -> Subject:
-        from experiments.articulated import PosedSubject
+        from experiments.articulated import ArticulatedAdapter
         from vid2phys.engine.systems import get
 
-        return PosedSubject(name, get(name), paper, command, folder)
+        return ArticulatedAdapter(name, get(name), paper, command, folder)
 
     return Entry(name, name, command, 128, make, tracking=tracking, alone=alone)
 

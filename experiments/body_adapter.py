@@ -1,4 +1,4 @@
-"""What a table does with a body, whatever moves: a pose (`rigid`) or a posture (`posed`)."""
+"""What a table does with a body, whatever moves: a pose (`rigid`) or a configuration (`posed`)."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from experiments.experiments import Experiment
 from experiments.footage import Footage
 from vid2phys.commands import fit, fit_articulated
 from vid2phys.commands.fit_parameters import known_values
-from vid2phys.commands.identify import Inputs, system_of, track_clip, track_posture
-from vid2phys.commands.priors import Beliefs
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.commands.identify import Inputs, system_of, track_clip, track_configuration
+from vid2phys.commands.priors import Priors
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, quat_from_matrix
 from vid2phys.io.mesh import mass_properties
 from vid2phys.report.metrics import Turns, coverage
@@ -22,7 +22,7 @@ from vid2phys.risp.networks.bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import whiteness
 from vid2phys.solvers.cramer_rao import noisy
-from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.track import Track
 from vid2phys.types import Actions, Array, PoseLog, Result
 
@@ -33,7 +33,7 @@ class Clip:
 
     experiment: Experiment
     inputs: Inputs
-    body: PosedBody | None
+    body: ArticulatedBody | None
 
     @staticmethod
     def of(experiment: Experiment, footage: Footage, model: Model) -> Clip:
@@ -44,7 +44,7 @@ class Clip:
         given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
         actions = _actions(experiment)
         if experiment.posed is not None:
-            known = fit_articulated.known_of_posed(plan.system, given, asked, Beliefs())
+            known = fit_articulated.articulated_parameters(plan.system, given, asked, Priors())
             inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, ())
             return Clip(experiment, inputs, body_of_model(model, plan.system))
         system = plan.system if asked else system_of(plan.system.name, experiment.mesh, actions)
@@ -53,26 +53,26 @@ class Clip:
         model = model.scaled(experiment.scale)
         return Clip(experiment, Inputs(clip, experiment.mesh, camera, pose, system, actions, model, known, ()), None)
 
-    def tracked(self) -> Track | PostureTrack:
+    def tracked(self) -> Track | ConfigurationTrack:
         """What is read in the frames. Raises InputError when the body is found in none."""
-        return track_clip(self.inputs) if self.body is None else track_posture(self.inputs, self.body)
+        return track_clip(self.inputs) if self.body is None else track_configuration(self.inputs, self.body)
 
-    def identified(self, tracked: Track | PostureTrack, *, refine: bool = True) -> Result:
+    def identified(self, tracked: Track | ConfigurationTrack, *, refine: bool = True) -> Result:
         """The result, with intervals. refine: by the clip's pixels."""
         asked = _asked(self.experiment)
         if self.body is None:
             assert isinstance(tracked, Track)
             return fit.solve(self.inputs, tracked, fit=asked, refine=refine)
-        assert isinstance(tracked, PostureTrack)
-        return fit_articulated.solve_posed(self.inputs, self.body, tracked, fit=asked, refine=refine)
+        assert isinstance(tracked, ConfigurationTrack)
+        return fit_articulated.fit_articulated(self.inputs, self.body, tracked, fit=asked, refine=refine)
 
-    def misread(self, tracked: Track | PostureTrack, rng: np.random.Generator) -> Track | PostureTrack:
+    def misread(self, tracked: Track | ConfigurationTrack, rng: np.random.Generator) -> Track | ConfigurationTrack:
         """The true motion with errors drawn from the error model of what was tracked, its branch known."""
         experiment = self.experiment
         states = experiment.states[experiment.shown]
         problem = experiment.plan.problem(experiment.truth, tracked.observation, self.inputs.camera_to_world)
         seen = noisy(problem, states, rng).observation
-        if isinstance(tracked, PostureTrack):
+        if isinstance(tracked, ConfigurationTrack):
             return replace(tracked, observation=seen)
         at, quats = experiment.plan.system.body_pose(states)
         pose = invert_transform(self.inputs.camera_to_world) @ make_transform(matrix_from_quat(quats), at)

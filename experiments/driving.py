@@ -41,7 +41,7 @@ class Task:
     """What is asked of methods.
 
     act: does it. judge: how good a motion with states [F, N] is: metrics with their values. units: of the metrics, the
-    first for the picture. label: of its axis. seconds: name of wall times. ends_only: whether methods are shown the
+    first for the image. label: of its axis. seconds: name of wall times. ends_only: whether methods are shown the
     first frame and the last alone, so that many actions do it.
     """
 
@@ -54,7 +54,7 @@ class Task:
 
     @property
     def metric(self) -> str:
-        """The one for the picture."""
+        """The one for the image."""
         return next(iter(self.units))
 
 

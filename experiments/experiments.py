@@ -15,17 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.articulated import PosedSubject
+from experiments.articulated import ArticulatedAdapter
 from experiments.bodies import Entry
 from experiments.footage import Footage, Shot, film
 from experiments.image_alignment import frame_matrix
-from experiments.rigid import RigidSubject, project
+from experiments.rigid import RigidAdapter, project
 from experiments.test_renderer import FLOOR
 from experiments.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
 from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.constants import RISP_CUBE, RISP_HAND, RISP_QUADROTOR, RISP_ROD
-from vid2phys.engine.movable.body import PosedBody
-from vid2phys.engine.movable.modes import PosedModes
+from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.engine.movable.modes import ModalBody
 from vid2phys.engine.system import System
 from vid2phys.engine.systems.hand import Hand
 from vid2phys.engine.systems.quadrotor import Quadrotor
@@ -197,10 +197,10 @@ class Experiment:
     name: str
     plan: Plan
     truth: Array
-    subject: RigidSubject | PosedSubject
+    subject: RigidAdapter | ArticulatedAdapter
     mesh: Mesh
     scale: float
-    posed: PosedBody | None
+    posed: ArticulatedBody | None
     only: tuple[int, ...] | None = None
     sight: Sight = Sight()
 
@@ -213,13 +213,13 @@ class Experiment:
     def planned(entry: Entry, folder: Path, plan: Plan, truth: Array) -> Experiment:
         """By a plan for the body. folder, truth: as of `of`."""
         subject = entry.make(folder)
-        if isinstance(subject, PosedSubject):
-            posed: PosedBody = subject.body
-            if isinstance(posed, PosedModes):
+        if isinstance(subject, ArticulatedAdapter):
+            posed: ArticulatedBody = subject.body
+            if isinstance(posed, ModalBody):
                 assert isinstance(plan.system, Rod)
-                posed = PosedModes(plan.system, posed.motions)
+                posed = ModalBody(plan.system, posed.motions)
             return Experiment(entry.name, plan, truth, subject, subject.mesh, 1.0, posed)
-        assert isinstance(subject, RigidSubject)
+        assert isinstance(subject, RigidAdapter)
         scale = 1.0
         if isinstance(plan.system, RigidContact):
             scale = RISP_CUBE.side_m / float(np.ptp(subject.mesh.vertices[:, 0]))
@@ -233,8 +233,8 @@ class Experiment:
 
     @cached_property
     def alike(self) -> Array:
-        """Turns [G, 4, 4] of the body, m, that no picture tells, the first none at all."""
-        if not isinstance(self.subject, RigidSubject) or self.subject.labelled:
+        """Turns [G, 4, 4] of the body, m, that no image tells, the first none at all."""
+        if not isinstance(self.subject, RigidAdapter) or self.subject.labelled:
             return np.eye(4)[None]
         turns = self.subject.known.turns.copy()
         turns[:, :3, 3] *= self.scale
@@ -264,7 +264,7 @@ class Experiment:
 
     @cached_property
     def camera(self) -> Camera:
-        """It stands still; its picture is the piece of a frame that the motion takes place in."""
+        """It stands still; its image is the piece of a frame that the motion takes place in."""
         forward, place = self._sight()
         pose = make_transform(looking(forward / np.linalg.norm(forward)), place)
         whole = Camera(frame_matrix(), 640, 480, camera_to_world=pose)
@@ -300,7 +300,7 @@ class Experiment:
         camera = self.camera
         assert camera.camera_to_world is not None
         if self.posed is not None:
-            assert isinstance(self.subject, PosedSubject)
+            assert isinstance(self.subject, ArticulatedAdapter)
             move = self.subject.stage_from_world(camera)
         else:  # what it lands on is the floor that is seen
             on_floor = isinstance(self.plan.system, RigidContact)

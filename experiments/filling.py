@@ -23,7 +23,7 @@ class Form:
 
     methods, labels: a cell for each of them and each body. version: raised when rows are made in another way. rows:
     those of a cell; raises InputError where there can be none. metric: of the row of a cell that is empty. draw: all
-    rows as a picture. label_key: what rows call the label. title: what the row of an empty cell calls its method.
+    rows as an image. label_key: what rows call the label. title: what the row of an empty cell calls its method.
     """
 
     name: str

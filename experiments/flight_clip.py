@@ -131,13 +131,13 @@ class FlightClip:
         return Scene(self.system, self.mesh, views, light)
 
     def strips(self, states: dict[str, Array]) -> tuple[dict[str, NDArray[np.uint8]], list[float]]:
-        """Pictures [n, V, V, 3] of the clip and of motions [F, 13] drawn into it, and their times [s]."""
+        """Images [n, V, V, 3] of the clip and of motions [F, 13] drawn into it, and their times [s]."""
         chosen = evenly(len(self.flight.times_s), _STRIP)
-        views, shown = self._judged, {"clip": self._judged.pictures[chosen]}
+        views, shown = self._judged, {"clip": self._judged.images[chosen]}
         for method, each in states.items():
             shown[method] = np.concatenate([self._drawn(each, views.some(slice(i, i + 1))) for i in chosen])
-        pictures = {name: np.round(255.0 * strip).astype(np.uint8) for name, strip in shown.items()}
-        return pictures, self.flight.times_s[chosen].tolist()
+        images = {name: np.round(255.0 * strip).astype(np.uint8) for name, strip in shown.items()}
+        return images, self.flight.times_s[chosen].tolist()
 
     def errors(self, states: Array) -> dict[str, float | None]:
         """Of a motion [F, 13]: root mean squares over the frames in mm and degrees, and the difference of pixels."""
@@ -191,9 +191,9 @@ class FlightClip:
         """The motion [F, 13] in these views, display values [n, V, V, 3]."""
         with torch.no_grad():
             scene = Scene(self.system, self.mesh, views, self._colors)
-            return np.asarray(scene.pictures(torch.from_numpy(states)).numpy())
+            return np.asarray(scene.images(torch.from_numpy(states)).numpy())
 
     def _pixel_difference(self, states: Array) -> float:
         parts = [self._judged.some(slice(i, i + _CHUNK)) for i in range(0, len(states), _CHUNK)]
-        off = np.concatenate([np.abs(self._drawn(states, part) - part.pictures)[part.known] for part in parts])
+        off = np.concatenate([np.abs(self._drawn(states, part) - part.images)[part.known] for part in parts])
         return float(off.mean())

@@ -1,7 +1,7 @@
 """Target videos: a motion on the stage, path-traced with a look never trained on, by a camera that stands still.
 
 Frames are the piece of a 640 x 480 frame in which the motion takes place. Exposure is set once, on the stage without
-the body; that picture is kept as well, for methods that compare pixels (the papers' know their background).
+the body; that image is kept as well, for methods that compare pixels (the papers' know their background).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vid2phys.io.files import atomic_path
 from vid2phys.io.held import held_clip
 from vid2phys.types import Array, Camera, Clip, Mesh
 
-VERSION = 1  # raise when pictures change
+VERSION = 1  # raise when images change
 _SHARD = 12  # frames a process
 _EMPTY = -1  # number of the frame without the body
 _GRAIN = 5  # stream of random numbers
@@ -45,7 +45,7 @@ class Shot:
 
     @property
     def digest(self) -> str:
-        """Equal ones give equal pictures."""
+        """Equal ones give equal images."""
         camera = self.camera
         facts = [
             VERSION,

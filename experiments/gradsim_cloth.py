@@ -1,4 +1,4 @@
-"""gradSim's cloth (Jatavallabhula, Macklin et al., ICLR 2021, figures 5 and 6b): thrown to where a picture shows it."""
+"""gradSim's cloth (Jatavallabhula, Macklin et al., ICLR 2021, figures 5 and 6b): thrown to where an image shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gradSim's gear (Jatavallabhula, Macklin et al., ICLR 2021, figures 5 and 6a): roll to where a picture shows it."""
+"""gradSim's gear (Jatavallabhula, Macklin et al., ICLR 2021, figures 5 and 6a): roll to where an image shows it."""
 
 from __future__ import annotations
 

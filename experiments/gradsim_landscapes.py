@@ -74,10 +74,10 @@ def _outcome(setting: Setting, body: str, index: int) -> Outcome:
 
 
 def _losses(filmed: Filmed, offsets: Array) -> Array:
-    """Errors [G] of the pictures at offsets [G, U] of the unknowns' logarithms."""
+    """Errors [G] of the images at offsets [G, U] of the unknowns' logarithms."""
     with torch.no_grad():
-        pictures = (filmed.pictures(torch.from_numpy(filmed.true_free + offset)) for offset in offsets)
-        return np.array([float(filmed.target.error(picture)) for picture in pictures])
+        images = (filmed.images(torch.from_numpy(filmed.true_free + offset)) for offset in offsets)
+        return np.array([float(filmed.target.error(image)) for image in images])
 
 
 def described(outcome: dict[str, Any]) -> dict[str, float]:

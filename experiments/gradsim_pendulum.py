@@ -1,4 +1,4 @@
-"""gradSim's pendulums (Jatavallabhula, Macklin et al., ICLR 2021): lengths, damping, gravity, starts from pictures."""
+"""gradSim's pendulums (Jatavallabhula, Macklin et al., ICLR 2021): lengths, damping, gravity, starts from images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.gradsim.descent import descend
 from experiments.gradsim.discs import Swing
-from experiments.gradsim.newton import SIGMA, PictureJudge
+from experiments.gradsim.newton import SIGMA, ImageJudge
 from experiments.gradsim.result_cache import Cell, Outcome, rng_of, tabulated
 from experiments.panels import figure_at
 from experiments.result_cache import Rows
@@ -38,11 +38,11 @@ _NOTES = [
     "Means over motions. `error`: the mean over a motion's unknowns, of a parameter relative to its truth, of an angle "
     "or a rate in rad or rad/s. Sought of a pendulum: length, gravity, damping, first angle and rate; of a double one: "
     "both lengths, the second mass beside the first, both dampings and first angles, from 3/7 and 3/4 of half a turn.",
-    f"Pictures are flat: a bright disc a mass, 40 x 40, {FRAMES} frames {FRAME_S:g} s apart of a pendulum; of a double "
+    f"Images are flat: a bright disc a mass, 40 x 40, {FRAMES} frames {FRAME_S:g} s apart of a pendulum; of a double "
     f"one the first {_PARTS['double_pendulum'][-1]}: beyond, its motion is chaotic. Starts are off by up to a factor "
     f"of 1.3, {_TURNED:g} rad and {_SPUN:g} rad/s. All fit the first frames first, then more.",
-    "`diffphysics` is given where the masses are in all frames, `pixel` the pictures (both Adam); `ours` the same "
-    f"pictures, by Levenberg and Marquardt from the best of {_STARTS} starts. `error_noisy`: ours with noise of "
+    "`diffphysics` is given where the masses are in all frames, `pixel` the images (both Adam); `ours` the same "
+    f"images, by Levenberg and Marquardt from the best of {_STARTS} starts. `error_noisy`: ours with noise of "
     f"{SIGMA:g} of full light, for which its 95 % intervals are made; `interval_coverage`: the share of them that hold "
     "the truth.",
 ]
@@ -87,10 +87,10 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
         began, said = time.monotonic(), dict[str, Any]()
         at = starts[0]
         if cell.method == "ours":
-            pictures = _pictures(truth)
-            found = fitted(truth, starts, pictures)
-            noise = SIGMA * rng_of(cell.setting, _NOISE, body, index).normal(size=tuple(pictures.shape))
-            noisy = fitted(truth, starts, pictures + torch.from_numpy(noise))
+            images = _images(truth)
+            found = fitted(truth, starts, images)
+            noise = SIGMA * rng_of(cell.setting, _NOISE, body, index).normal(size=tuple(images.shape))
+            noisy = fitted(truth, starts, images + torch.from_numpy(noise))
             holds = np.abs(noisy.values - truth.unknowns()) <= _widths(noisy.information)
             at, said = found.values, {"noisy": _error(truth, noisy.values), "holds": float(holds.mean())}
         elif cell.method != "random":
@@ -110,7 +110,7 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
 
 
 def _widths(information: Array) -> Array:
-    """Half of the 95 % intervals [U]; infinite for what pictures do not tell, as of an unknown that is at its bound."""
+    """Half of the 95 % intervals [U]; infinite for what images do not tell, as of an unknown that is at its bound."""
     null = arrow.parameter_covariance(information, reference=np.diagonal(information))
     untold = np.abs(null.directions).max(axis=0, initial=0.0) > 0.0
     return np.where(untold, np.inf, 1.96 * np.sqrt(np.diag(null.covariance)))
@@ -119,7 +119,7 @@ def _widths(information: Array) -> Array:
 def descended(
     truth: Swing, start: Array, *, places: bool, parts: tuple[int, ...] = (), iterations: int = _ITERATIONS
 ) -> Array:
-    """gradSim's way: Adam on the error of pictures, or of the masses' places, of the first frames and then more."""
+    """gradSim's way: Adam on the error of images, or of the masses' places, of the first frames and then more."""
     at, (low, high) = start, truth.bounds()
     for frames in parts or _PARTS[truth.system.name]:
         part = truth.shortened(frames)
@@ -135,7 +135,7 @@ def descended(
     return at
 
 
-def fitted(truth: Swing, starts: Array, pictures: Tensor) -> newton.Found:
+def fitted(truth: Swing, starts: Array, images: Tensor) -> newton.Found:
     """Ours: from the best starts on the first frames, and on from there with more."""
     units, bounds = np.array([*truth.parameters.free_units, *np.ones(len(truth.moving))]), truth.bounds()
     for frames in _PARTS[truth.system.name]:
@@ -144,15 +144,15 @@ def fitted(truth: Swing, starts: Array, pictures: Tensor) -> newton.Found:
         def roll(unknowns: Array, part: Swing = part) -> Array:
             return part.centres(torch.from_numpy(np.clip(unknowns, *bounds))).numpy()
 
-        def differences(centres_m: Tensor, part: Swing = part, seen: Tensor = pictures[:frames]) -> Tensor:
+        def differences(centres_m: Tensor, part: Swing = part, seen: Tensor = images[:frames]) -> Tensor:
             return (part.drawn(centres_m) - seen).flatten()
 
-        found = newton.solve(roll, PictureJudge(differences), starts, units, limits=bounds)
+        found = newton.solve(roll, ImageJudge(differences), starts, units, limits=bounds)
         starts = found.values[None]
     return found
 
 
-def _pictures(truth: Swing) -> Tensor:
+def _images(truth: Swing) -> Tensor:
     return truth.drawn(truth.centres(torch.from_numpy(truth.unknowns()[None])))[0]
 
 
@@ -178,7 +178,7 @@ def draw(cells: list[Cell], path: Path) -> None:
     """Errors of each unknown by method, then a few frames of the first motion of each body laid over each other."""
     with figure_at(path, 8.5, 5.2, dpi=90) as figure:
         axes = figure.subplots(2, 2, width_ratios=[2.4, 1.0])
-        for (errors, picture), body in zip(axes, BODIES, strict=True):
+        for (errors, image), body in zip(axes, BODIES, strict=True):
             for cell in (each for each in cells if each.body == body):
                 found = cell.outcomes()
                 if found:
@@ -189,5 +189,5 @@ def draw(cells: list[Cell], path: Path) -> None:
             errors.legend(fontsize=7)
             errors.grid(alpha=0.3)
             truth = replace(swing(body, rng_of(cells[0].setting, _TRUTH, BODIES.index(body), 0)), size_px=120)
-            picture.imshow(_pictures(truth)[:20:2].max(dim=0).values.numpy(), cmap="gray")
-            picture.set_axis_off()
+            image.imshow(_images(truth)[:20:2].max(dim=0).values.numpy(), cmap="gray")
+            image.set_axis_off()

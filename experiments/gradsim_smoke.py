@@ -1,6 +1,6 @@
-"""gradSim's smoke (Jatavallabhula, Macklin et al., ICLR 2021): the wind that a puff began in, from its pictures.
+"""gradSim's smoke (Jatavallabhula, Macklin et al., ICLR 2021): the wind that a puff began in, from its images.
 
-Sought are the velocities of all cells at the beginning. `goal`: those that carry a puff into the shape of one picture.
+Sought are the velocities of all cells at the beginning. `goal`: those that carry a puff into the shape of one image.
 `film`: those behind a film of smoke, of which the truth is known.
 """
 
@@ -32,19 +32,19 @@ _SMOOTHED = 0.05  # of the side: over which gradients are smoothed
 _WIND_M_S, _BEGUN = 0.3, 0.2  # of eddies; the share of random ones that descents begin with
 _TRUTH, _GUESS, _DRAWS = 1, 2, 3  # streams of random numbers
 _NOTES = [
-    "`goal`: velocities at the beginning that carry a square puff into a ring, of which one picture is shown, the last "
-    "frame's. `film`: velocities behind a film of a puff in eddies, pictures of all frames; `velocity_error` is the "
+    "`goal`: velocities at the beginning that carry a square puff into a ring, of which one image is shown, the last "
+    "frame's. `film`: velocities behind a film of a puff in eddies, images of all frames; `velocity_error` is the "
     "RMS difference from the true ones where the smoke passes, beside their RMS.",
-    "Pictures are the density itself, on gradSim's periodic grid of 110 x 110 cells, 99 steps, six of Jacobi's "
+    "Images are the density itself, on gradSim's periodic grid of 110 x 110 cells, 99 steps, six of Jacobi's "
     "iterations a step. `diffphysics` is given densities and velocities of all frames (of the film; the ring has "
-    "none), `pixel` the pictures; both go the way of L-BFGS as in `gradsim-walker`, from a fifth of random "
+    "none), `pixel` the images; both go the way of L-BFGS as in `gradsim-walker`, from a fifth of random "
     "eddies, for in still air derivatives are one-sided. `random`: the best of as many eddies as a step rolls out.",
 ]
 
 
 @dataclass(frozen=True)
 class Plume:
-    """Smoke that is to look like pictures, by the velocities it begins with: a `reach.Motion`.
+    """Smoke that is to look like images, by the velocities it begins with: a `reach.Motion`.
 
     density: [n, n] at the beginning, rows upwards. seen: [K, n, n] of the last K frames. true: states [S + 1, N] of a
     film, None where there is none.
@@ -85,7 +85,7 @@ class Plume:
         return self.image_error if method == "pixel" else self._state_error
 
     def image_error(self, states: Tensor) -> Tensor:
-        """Mean squared difference of densities from the pictures."""
+        """Mean squared difference of densities from the images."""
         seen = torch.from_numpy(self.seen)
         return (self.densities(states[-len(seen) :]) - seen).square().mean()
 
@@ -197,10 +197,10 @@ def _rows(cell: Cell) -> Rows:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """Curves of each body, and its last pictures: the beginning, what is to be seen, and what each method ends at."""
+    """Curves of each body, and its last images: the beginning, what is to be seen, and what each method ends at."""
     with figure_at(path, 10.0, 3.8, dpi=90) as figure:
         axes = figure.subplots(2, 6, width_ratios=[1.6, 1, 1, 1, 1, 1])
-        for (curves, *pictures), body in zip(axes, BODIES, strict=True):
+        for (curves, *images), body in zip(axes, BODIES, strict=True):
             mine = [cell for cell in cells if cell.body == body]
             task = _plume(mine[0], 0)
             shown = {"beginning": task.density, "asked for": task.seen[-1]}
@@ -211,9 +211,9 @@ def draw(cells: list[Cell], path: Path) -> None:
             curves.set_title(f"{body}: image error", fontsize=8)
             curves.legend(fontsize=6)
             curves.grid(alpha=0.3)
-            for axis in pictures:
+            for axis in images:
                 axis.set_axis_off()
-            for axis, (title, density) in zip(pictures, shown.items(), strict=False):
+            for axis, (title, density) in zip(images, shown.items(), strict=False):
                 axis.imshow(density, origin="lower", cmap="gray", vmin=0.0, vmax=1.0)
                 axis.set_title(title, fontsize=8)
 

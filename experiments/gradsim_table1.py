@@ -39,7 +39,7 @@ _MOVES = np.log(2.0) * np.array([[1.0], [-1.0], [0.5], [-0.5]])  # of descents t
 _CANDIDATES = 17  # starts of ours, evenly between the bounds
 _SAMPLES, _DEVIATIONS, _STEPS, _QUICK_STEPS = 8, (0.2, 2e-3), 80, 20  # of reinforce
 _SETTLED = 0.95  # share of objects
-# objects, every so manieth of the frames, epochs: about an hour each on an idle core (1.2 and 9.5 ms a picture)
+# objects, every so manieth of the frames, epochs: about an hour each on an idle core (1.2 and 9.5 ms an image)
 _TRAININGS = {"convlstm": (TRAINING, 2, 100), "efficientnet": (TRAINING, 6, 40)}
 _QUICK_TRAININGS = {"convlstm": (64, 4, 8), "efficientnet": (64, 12, 5)}
 _NOTES = [
@@ -48,23 +48,23 @@ _NOTES = [
     "impulses nor its meshes.",
     "No weight acts: gravity moves all masses alike, so that a mass shows by the known impulse alone.",
     "Methods that descend begin at a density drawn evenly from the whole range. `diffphysics` is given the true places "
-    "of all vertices in space, `pixel` the pictures (64 x 64, 16 of the 60 frames); both by quasi-Newton steps "
+    "of all vertices in space, `pixel` the images (64 x 64, 16 of the 60 frames); both by quasi-Newton steps "
     "(L-BFGS-B), and from two densities about the best so far and two about the first where they are caught on their "
-    "way, so that more than rounding is left (`starts`: how often they began). `ours` has the same pictures and "
+    "way, so that more than rounding is left (`starts`: how often they began). `ours` has the same images and "
     f"goes by Levenberg and Marquardt from the best of {_CANDIDATES} densities. `average` says the mean mass of "
     f"{TRAINING} other objects, `random` that of a density drawn evenly.",
     "`convlstm` and `efficientnet` are trained here, from random weights, on exact renders of those other objects, one "
     "in eleven of them held out; `convlstm` sees every second frame, `efficientnet` every sixth (in quick runs every "
-    "fourth, every twelfth). Both are given the way of the known impulse with the pictures. The paper's ConvLSTM row, "
+    "fourth, every twelfth). Both are given the way of the known impulse with the images. The paper's ConvLSTM row, "
     "beside both, is of the second kind of network: EfficientNet-B0 on every frame, maps of 4 x 4 x 32, four linear "
-    "layers. 'Not converged': the error on held-out objects was not flat at the end, or too few pictures were seen.",
-    "`reinforce`: the score function's gradient of the same error of pictures, through MuJoCo, as a black box; "
+    "layers. 'Not converged': the error on held-out objects was not flat at the end, or too few images were seen.",
+    "`reinforce`: the score function's gradient of the same error of images, through MuJoCo, as a black box; "
     f"{_SAMPLES} samples a step, whose deviation goes from {_DEVIATIONS[0]:g} to {_DEVIATIONS[1]:g} of the density in "
     f"{_STEPS} steps ({_QUICK_STEPS} in a quick run). These settings are ours, not the paper's. `settled`: "
     f"share of objects whose last quarter of steps moved the density by at most {FLAT:.0%}; 'not converged' where that "
     f"is less than {_SETTLED:.0%}.",
     "`images_seen`: by the network in its training, or for one estimate.",
-    f"`mass_error_noisy`: ours from pictures with noise of {SIGMA:g} of full light, for which its 95 % intervals are "
+    f"`mass_error_noisy`: ours from images with noise of {SIGMA:g} of full light, for which its 95 % intervals are "
     "made; `interval_coverage` is the share of them that hold the truth, `interval_width` their mean width, relative.",
     "`seconds`: of one estimate, by the clock of a machine that was not idle; `training_seconds` likewise.",
 ]
@@ -154,7 +154,7 @@ def _by_score(setting: Setting, body: Filmed, index: int) -> Outcome:
     rng = rng_of(setting, _SAMPLED, index)
     descended = by_score(body, rng, samples=_SAMPLES, iterations=iterations, rate=_RATE, deviations=_DEVIATIONS)
     last = descended.path[-(iterations // 4) :]
-    images = len(descended.losses) * _SAMPLES * len(body.target.pictures)
+    images = len(descended.losses) * _SAMPLES * len(body.target.images)
     settled = bool(np.ptp(last) <= np.log1p(FLAT))  # logarithms
     return outcome_of_descent(body, descended) | {"images_seen": images, "settled": float(settled)}
 

@@ -35,7 +35,7 @@ _NOTES = [
     "dropped from a few centimetres and pushed along the ground by a known force for 50 ms. Contact is that of one "
     "point of eight. What the paper's figures are relative to its text does not say; motions and shapes are ours.",
     "Starts are drawn up to a factor of 1.5 either way (`start_error_...`). `diffphysics` is given the true places of "
-    "all vertices, `pixel` and `ours` the pictures (64 x 64, 13 of 36 frames; physics at 480 Hz). First-order methods "
+    "all vertices, `pixel` and `ours` the images (64 x 64, 13 of 36 frames; physics at 480 Hz). First-order methods "
     "are a quasi-Newton descent of the loss (L-BFGS-B); where it is caught on its way, so that more than rounding is "
     f"left, it begins again from the best point so far, moved by up to {_MOVED[0]:g}, later {_MOVED[-1]:g} of a "
     f"logarithm, and then from about the given start, {len(_MOVED)} times at most (`starts`: how often it began). Ours "
@@ -44,7 +44,7 @@ _NOTES = [
     "A few motions decide the means: those at whose end the body still slides show nothing of k_f, which then stays "
     "where it began (ours says so), and some descents are caught for good: `..._median` is what the others come to.",
     "Without the known push mass, k_d, k_e and k_f would show as ratios only: all of them are forces per mass.",
-    f"`noisy_error_...`: ours from pictures with noise of {SIGMA:g} of full light; `interval_coverage_...`: the share "
+    f"`noisy_error_...`: ours from images with noise of {SIGMA:g} of full light; `interval_coverage_...`: the share "
     "of its 95 % intervals that hold the truth, `interval_width_...`: their mean width, relative.",
 ]
 

@@ -51,7 +51,7 @@ _NOTES = [
     f"{MODULI_PA[0]:g} to {MODULI_PA[1]:g} Pa, starts within a factor of 2. Density varies about {DENSITY:g} kg/m^3 by "
     f"up to {100 * SPREAD:g} %, masses start at 60 % of the mean everywhere. A cloth of 36 vertices is thrown, "
     "velocities start at zero.",
-    "`diffphysics` is given the true places of all vertices in space, `pixel` and `ours` the pictures of one camera "
+    "`diffphysics` is given the true places of all vertices in space, `pixel` and `ours` the images of one camera "
     "(64 x 64). What a vertex inside a body weighs, or how a sheet moves along the view, shows little. Both descend by "
     "quasi-Newton steps (L-BFGS); those of all particles are smoothed over a fifth of the body's width, as in "
     "`gradsim-cloth` (by Adam without that, masses stayed 5 to 9 % off and velocities a quarter); masses fit the first "
@@ -59,7 +59,7 @@ _NOTES = [
     "`ours` goes by Levenberg and Marquardt with differences by every unknown: of moduli from the best of "
     f"{_CANDIDATES} starts within a factor of 3, of all particles (of a few objects: minutes each) from where "
     f"`pixel` is after {_BEFORE_NEWTON} evaluations of all frames.",
-    f"`noisy_error_...`: ours from pictures with noise of {SIGMA:g} of full light, `interval_coverage_...` the share "
+    f"`noisy_error_...`: ours from images with noise of {SIGMA:g} of full light, `interval_coverage_...` the share "
     "of its 95 % intervals that hold the truth, `interval_width_...` their mean width over the root mean square of the "
     "truth, nothing where one is infinite; `unidentifiable`: the share of objects of which it said that something is "
     "not determined.",
@@ -83,7 +83,7 @@ def _said(cells: list[Cell]) -> list[str]:
     """Of few unknowns, which are said by name."""
     few = [cell for cell in cells if cell.body not in MANY]
     said = sorted({f"{cell.body}: {line}" for cell in few for o in cell.outcomes() for line in o.get("said", ())})
-    return [f"Said by ours of noisy pictures: {line}" for line in said[:6]]
+    return [f"Said by ours of noisy images: {line}" for line in said[:6]]
 
 
 def _rows(cell: Cell) -> Rows:

@@ -1,6 +1,6 @@
 """gradSim's table 4, left (Jatavallabhula, Macklin et al., ICLR 2021): a mass by models that are wrong about something.
 
-Ninety objects, a third of them rigid, soft and sheets; pictures always follow from the true model.
+Ninety objects, a third of them rigid, soft and sheets; images always follow from the true model.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _NOTES = [
     "27 vertices of the same five shapes), a third sheets of 0.4 m; each gets a known momentum, is in the air for "
     "about half of 0.4 s, lands and slides. Shapes and motions are ours, so that of the paper's figures only that of "
     "the perfect model can be held against ours.",
-    "`perfect`: the model that made the pictures. `no-friction`, `elastic`: what touches the ground slides freely, or "
+    "`perfect`: the model that made the images. `no-friction`, `elastic`: what touches the ground slides freely, or "
     "bounces without loss. `rigid-as-soft`, `soft-as-rigid`: on the objects of that kind. `photorealistic`: targets "
     "are path-traced, with shadows, in four looks in turn; what is behind is known, colours are fitted to the first "
-    "picture, whose state is known.",
-    "`pixel` descends the pictures' error (64 x 64, 7 of 13 frames) by L-BFGS-B from a density drawn from the range of "
+    "image, whose state is known.",
+    "`pixel` descends the images' error (64 x 64, 7 of 13 frames) by L-BFGS-B from a density drawn from the range of "
     f"the truths; `ours` by Levenberg and Marquardt from the best of {_CANDIDATES} and that one.",
-    f"`mass_error_noisy`: ours from pictures with noise of {SIGMA:g} of full light more. `misfit`: what is left of "
+    f"`mass_error_noisy`: ours from images with noise of {SIGMA:g} of full light more. `misfit`: what is left of "
     "them over that noise, 1 where the model is right: it says that a model is wrong without the truth. "
     "`interval_coverage`: the share of ours' 95 % intervals that hold the truth, `interval_width` their mean width, "
     "relative; they are as much wider as the misfit is, and still know nothing of a model's bias.",
@@ -113,7 +113,7 @@ def _outcome(cell: Cell, index: int) -> Outcome:
 
 
 def believing(model: Model, rng: Callable[[], np.random.Generator], number: int, **how: Any) -> Filmed:
-    """What a model makes of an object: the pictures are the true one's. rng: the object's own numbers, from their
+    """What a model makes of an object: the images are the true one's. rng: the object's own numbers, from their
     first on."""
     kind, name = kind_of(number)
     true = thrown(rng(), kind, name, **how)

@@ -1,4 +1,4 @@
-"""gradSim's timing (Jatavallabhula, Macklin et al., ICLR 2021): steps of physics and pictures a second, and backward.
+"""gradSim's timing (Jatavallabhula, Macklin et al., ICLR 2021): steps of physics and images a second, and backward.
 
 A block of stable neo-Hookean tets under its weight, of a hundred to ten thousand tets, on the machine's processor.
 """
@@ -30,7 +30,7 @@ REPEATS, QUICK = 7, 2
 VERSION = 2  # raise when outcomes are made in another way
 _LENGTH_M, _STEPS, _FRAMES, _SIZE_PX = 0.4, 64, 4, 128
 _NOTES = [
-    "`forward_hz`: explicit steps of physics, or pictures of 128 x 128, a second; `backward_hz`: the same of the way "
+    "`forward_hz`: explicit steps of physics, or images of 128 x 128, a second; `backward_hz`: the same of the way "
     "back through them. Means over repeats after a first one that compiles; `std` is theirs.",
     "`physics` computes in double precision, `physics-single` in single; rendering always in double. Blocks of "
     + ", ".join(f"{6 * int(np.prod(cells)):,}" for cells in CELLS.values())
@@ -96,7 +96,7 @@ def _rendering(body: str) -> Work:
 
     def work() -> tuple[torch.Tensor, list[torch.Tensor]]:
         states = torch.from_numpy(np.tile(shot.system.rest_state(), (_FRAMES, 1))).requires_grad_()
-        return shot.stage.pictures(states), [states]
+        return shot.stage.images(states), [states]
 
     return work
 
@@ -111,6 +111,6 @@ def draw(cells: list[Cell], path: Path) -> None:
             for way, style in (("forward", "-"), ("backward", "--")):
                 rates = [np.mean([outcome[way] for outcome in cell.outcomes()]) for cell in mine]
                 axis.plot(tets, rates, style, color=color, marker="o", markersize=3, label=f"{method}, {way}")
-        axis.set(xscale="log", yscale="log", xlabel="tets", ylabel="steps or pictures a second")
+        axis.set(xscale="log", yscale="log", xlabel="tets", ylabel="steps or images a second")
         figure.legend(fontsize=7, loc="outside right upper")
         axis.grid(alpha=0.3)

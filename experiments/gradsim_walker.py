@@ -1,4 +1,4 @@
-"""gradSim's walker (Jatavallabhula, Macklin et al., ICLR 2021, figures 5 and 6a): walk to where a picture shows it."""
+"""gradSim's walker (Jatavallabhula, Macklin et al., ICLR 2021, figures 5 and 6a): walk to where an image shows it."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _by_descent(case: Case, loss: str, network: Network) -> Array:
     """By the papers' optimiser, steps in the paper's units."""
     experiment, plan = case.experiment, case.experiment.plan
     problem = plan.problem(case.start, experiment.unseen, pose_of(case))
-    evidence = true_states(experiment) if loss == "state" else pictures_of(case, network)
+    evidence = true_states(experiment) if loss == "state" else images_of(case, network)
     descent = gradient.solve(
         problem,
         losses.get(loss, problem, evidence),
@@ -174,7 +174,7 @@ def _size(name: str, radius_m: float) -> float:
     return radius_m if name.endswith("_m") else _ANGLE_RAD
 
 
-def pictures_of(case: Case, network: Network) -> Evidence:
+def images_of(case: Case, network: Network) -> Evidence:
     """The video in views, and the network that looks at them, if there is one."""
     assert case.footage is not None
     reader, size = None, case.experiment.subject.view_size

@@ -27,7 +27,7 @@ from vid2phys.io.files import atomic_path
 from vid2phys.types import Array, Camera, Mesh
 
 WIDTH, HEIGHT, FOCAL_PX, PIECE_PX = 640, 480, 450.0, 160
-VERSION = 2  # raise when pictures change
+VERSION = 2  # raise when images change
 _NOISE, _SHARD, _LUMINANCE = 1.5, 10, np.array([0.2126, 0.7152, 0.0722])
 _STATES, _GRAIN = 1, 2  # streams of random numbers
 
@@ -48,13 +48,13 @@ class _Shots:
         return replace(self, vertices=self.vertices[some.start : some.stop], cameras=chosen, first=some.start)
 
     def digest(self, spp: int, seed: int) -> str:
-        """Equal ones give equal pictures."""
+        """Equal ones give equal images."""
         looks = [look.name for look in CONFIGURATIONS]
         return digest_of([VERSION, spp, seed, looks, self.radius_m], self.mesh, self.vertices, self.cameras)
 
 
 def digest_of(facts: list[Any], mesh: Mesh, vertices: Array, cameras: Sequence[Camera]) -> str:
-    """Names pictures of a mesh with its vertices [..., V, 3] m; facts: what else they follow from."""
+    """Names images of a mesh with its vertices [..., V, 3] m; facts: what else they follow from."""
     digest = hashlib.sha256(json.dumps(facts).encode())
     arrays: list[NDArray[Any]] = [mesh.faces, mesh.part, vertices]
     if mesh.texture is not None:

@@ -18,7 +18,7 @@ from experiments.identification import (
     Network,
     Outcome,
     attempt,
-    pictures_of,
+    images_of,
     pose_of,
     seen_in,
     true_states,
@@ -29,7 +29,7 @@ from vid2phys.errors import SimulationError
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import input_estimation, losses
 from vid2phys.solvers.correlated import ClipResiduals
-from vid2phys.solvers.input_estimation import Driven
+from vid2phys.solvers.input_estimation import InputProblem
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
@@ -46,7 +46,7 @@ def _numbers(case: Case, drive: Drive, method: str, network: Network) -> Array:
     if method in LOSSES:
         problem = experiment.plan.problem(experiment.truth, experiment.unseen, pose_of(case))
         loss = LOSSES[method]
-        evidence = true_states(experiment) if loss == "state" else pictures_of(case, network)
+        evidence = true_states(experiment) if loss == "state" else images_of(case, network)
         sought = driven_by(problem, case, drive)
         return input_estimation.descend(sought, losses.get(loss, problem, evidence), iterations=case.iterations)
     seen = seen_in(case, network)
@@ -69,10 +69,10 @@ def _numbers(case: Case, drive: Drive, method: str, network: Network) -> Array:
     return input_estimation.fit(sought, read, starts, drive.channels, again).values
 
 
-def driven_by(problem: Problem, case: Case, drive: Drive) -> Driven:
+def driven_by(problem: Problem, case: Case, drive: Drive) -> InputProblem:
     """The motion whose actions are sought, from the case's start."""
     plan = case.experiment.plan
-    return Driven(problem, plan.initial, plan.step_s, replace(drive.numbers, start=case.start))
+    return InputProblem(problem, plan.initial, plan.step_s, replace(drive.numbers, start=case.start))
 
 
 def starts_of(case: Case, drive: Drive) -> Array:
@@ -97,7 +97,7 @@ def followed(experiment: Experiment, drive: Drive, numbers: Array) -> Followed:
     RISP's rule: a quadrotor that is 1000 away has failed.
     """
     plan = experiment.plan
-    sought = Driven(
+    sought = InputProblem(
         plan.problem(experiment.truth, experiment.unseen, np.eye(4)), plan.initial, plan.step_s, drive.numbers
     )
     try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from experiments.experiments import Experiment
 from experiments.footage import Footage
 from experiments.rigid import ASIDE, SIZE
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.virtual_camera import View, in_frame, make_view, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
@@ -24,7 +24,7 @@ from vid2phys.indices import nearest
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers.scene import Scene, Views, lit
 from vid2phys.tracking.articulated.detector import Window
-from vid2phys.tracking.articulated.tracker import PostureTrack, track_postures
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack, track_configurations
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.detectors.network import direction_and_size, look
@@ -98,7 +98,7 @@ def observation_of(experiment: Experiment, footage: Footage, model: Model, seed:
     Those of frames that are not shown are not visible. Raises InputError when the network reads the body in no frame.
     """
     if experiment.posed is not None:
-        return _spread(experiment, posture_track(experiment, experiment.posed, footage, model).observation)
+        return _spread(experiment, configuration_track(experiment, experiment.posed, footage, model).observation)
     return _spread(experiment, pose_track(experiment, footage, model.scaled(experiment.scale), seed).observation)
 
 
@@ -115,11 +115,13 @@ def _spread(experiment: Experiment, seen: Observation) -> Observation:
     return replace(seen[places], times_s=times, visible=visible, error_clock_s=clock)
 
 
-def posture_track(experiment: Experiment, body: PosedBody, footage: Footage, model: Model) -> PostureTrack:
-    """Postures in the frames shown. Raises InputError when they are read in none."""
+def configuration_track(
+    experiment: Experiment, body: ArticulatedBody, footage: Footage, model: Model
+) -> ConfigurationTrack:
+    """Configurations in the frames shown. Raises InputError when they are read in none."""
     calibration = Calibration.from_dict(model.calibration) if model.calibration else first_calibration(body)
     clip = footage.clip(experiment.plan.times_s[experiment.shown])
-    return track_postures(clip, experiment.camera, model, body, calibration=calibration)
+    return track_configurations(clip, experiment.camera, model, body, calibration=calibration)
 
 
 def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Track:

@@ -1,4 +1,4 @@
-"""The networks that tables compare: trained by recipe on the same pictures, kept under the recipe's hash.
+"""The networks that tables compare: trained by recipe on the same images, kept under the recipe's hash.
 
 Nothing here is shipped: weights lie in the work folder, where a training that was interrupted goes on. Only `ours` may
 come from a model that was trained by the default command (`shipped_model`).
@@ -33,7 +33,7 @@ GRADIENT_EVERY = 5
 _LEAST_EPOCHS, _LEAST_IMAGES = 8, 100_000  # with fewer a curve is flat because nothing was learnt yet
 _GRADIENT_BATCH = 8
 _SAME = 1e-3  # distance of signatures
-_STEP_MS = {0: (8.2, 36.4), 8: (2.5, 9.0), 16: (5.2, 18.8), 32: (12.2, 41.2), 64: (36.9, 118.6)}  # of a 96 px picture
+_STEP_MS = {0: (8.2, 36.4), 8: (2.5, 9.0), 16: (5.2, 18.8), 32: (12.2, 41.2), 64: (36.9, 118.6)}  # of a 96 px image
 _DEVELOP_MS = (5.5, 18.5)  # without and with derivatives; keys above: widths of the state head, 0: the keypoint head
 RENDER_MS = 71.0
 
@@ -98,7 +98,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Learnt:
-    """A trained network. images: pictures it has seen, the same ones again counted again. sha256: of the weights."""
+    """A trained network. images: images it has seen, the same ones again counted again. sha256: of the weights."""
 
     recipe: Recipe
     head: Head
@@ -195,9 +195,9 @@ def train(
     )
     digest = sha256(next(folder.glob("*.checkpoint.safetensors")))
     write_text(folder / "recipe.json", json.dumps({**asdict(recipe), "sha256": digest}, indent=1) + "\n")
-    images = recipe.epochs * sum(pictures_an_epoch(recipe, len(data.training), schedule.batch))
+    images = recipe.epochs * sum(images_an_epoch(recipe, len(data.training), schedule.batch))
     return Learnt(
-        *(recipe, head, trained.network.cpu(), data.pictures.view_size),
+        *(recipe, head, trained.network.cpu(), data.stream.view_size),
         *(trained.history, trained.seconds, images, digest),
     )
 
@@ -222,8 +222,8 @@ def settled(
     return replace(recipe, learning_rate=best), said
 
 
-def pictures_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, int]:
-    """How many pictures a network is shown in an epoch without and with rendering derivatives."""
+def images_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, int]:
+    """How many images a network is shown in an epoch without and with rendering derivatives."""
     steps = renders // batch
     return steps * batch, _GRADIENT_BATCH * (steps // GRADIENT_EVERY) if recipe.gamma > 0.0 else 0
 
@@ -258,7 +258,7 @@ def load_model(subject: Subject, folder: Path, recipe: Recipe) -> tuple[Model, d
     """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
     model, score = model_in(folder, subject), _score(folder)
     shown = score["data"]["renders"] - score["data"]["held_out"]
-    images = score["training"]["epochs"] * sum(pictures_an_epoch(recipe, shown, recipe.schedule(1).batch))
+    images = score["training"]["epochs"] * sum(images_an_epoch(recipe, shown, recipe.schedule(1).batch))
     history = score["history"]["fine"]
     return model, {
         "network": recipe.network(subject),
@@ -280,10 +280,10 @@ def _score(folder: Path) -> dict[str, Any]:
 
 
 def training_seconds(recipe: Recipe, view_size: int) -> float:
-    """About how long a training takes on two cores, from times per picture measured on such a machine."""
+    """About how long a training takes on two cores, from times per image measured on such a machine."""
     width = int(recipe.head.partition("@w")[2] or 64) if recipe.is_paper else 0
     shares = ((recipe.view_size or view_size) / 96) ** 2
-    plain, gradient = pictures_an_epoch(recipe, recipe.samples, recipe.schedule(1).batch)
+    plain, gradient = images_an_epoch(recipe, recipe.samples, recipe.schedule(1).batch)
     trained, developed = _STEP_MS[width], _DEVELOP_MS
     network = shares * (plain * trained[0] + gradient * trained[1])  # on one core, beside the other's developing
     seconds = 1e-3 * recipe.epochs * max(network, plain * developed[0] + gradient * developed[1])

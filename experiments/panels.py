@@ -1,4 +1,4 @@
-"""Pictures of tables: figures off screen; a panel a body, bars over methods; film strips."""
+"""Images of tables: figures off screen; a panel a body, bars over methods; film strips."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def figure_at(
 def draw_panels(
     rows: Rows, path: Path, methods: tuple[str, ...], panel: Callable[[Any, str, Rows], None], *, legend: int = 0
 ) -> None:
-    """Writes the picture. panel: draws on an axis what the rows of a body with a value say, errors over methods in
+    """Writes the image. panel: draws on an axis what the rows of a body with a value say, errors over methods in
     their order. legend: columns of one for all, 0 for none."""
     systems = list(dict.fromkeys(row["system"] for row in rows))
     with figure_at(path, 2.9 * len(systems), 3.8, dpi=120) as figure:
@@ -54,12 +54,12 @@ def draw_panels(
 
 
 def draw_strips(strips: dict[str, NDArray[np.uint8]], times_s: Sequence[float], path: Path) -> None:
-    """Writes rows of pictures [n, V, V, 3], each with its name, beneath their times."""
+    """Writes rows of images [n, V, V, 3], each with its name, beneath their times."""
     with figure_at(path, 1.3 * len(times_s) + 1.2, 1.3 * len(strips) + 0.3, dpi=120, layout="compressed") as figure:
         grid = figure.subplots(len(strips), len(times_s), squeeze=False)
-        for axes, (name, pictures) in zip(grid, strips.items(), strict=True):
-            for axis, picture in zip(axes, pictures, strict=True):
-                axis.imshow(picture)
+        for axes, (name, images) in zip(grid, strips.items(), strict=True):
+            for axis, image in zip(axes, images, strict=True):
+                axis.imshow(image)
                 axis.set(xticks=[], yticks=[])
             axes[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
         for axis, time in zip(grid[0], times_s, strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.articulated import PosedSubject
+from experiments.articulated import ArticulatedAdapter
 from experiments.bodies import Entry
 from experiments.control_parametrisation import Drive, drive_of
 from experiments.experiments import Experiment, Plan, Sight, plan_of, unknown_of
@@ -31,7 +31,7 @@ def drawn_experiment(entry: Entry, folder: Path, rng: np.random.Generator) -> Ex
 
 def _sight(experiment: Experiment, rng: np.random.Generator) -> Sight:
     far = float(rng.uniform(1.0, _FARTHER))
-    if not isinstance(experiment.subject, PosedSubject):
+    if not isinstance(experiment.subject, ArticulatedAdapter):
         return Sight(far=far)
     cameras = experiment.subject.body.cameras
     azimuth = cameras.azimuth[1] * rng.uniform(-1.0, 1.0)

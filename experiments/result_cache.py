@@ -37,7 +37,7 @@ S = TypeVar("S")
 class Cell:
     """table: its name. method: as rows have it. label: tells cells of one method apart. recipe: None for methods that
     learn nothing. model: folder of a model that is taken instead of training one. version: of how rows are made. reads:
-    what is read by more than a network alone, clips, pictures or nothing."""
+    what is read by more than a network alone, clips, images or nothing."""
 
     table: str
     entry: Entry
@@ -47,7 +47,7 @@ class Cell:
     label: str = ""
     model: Path | None = None
     version: int | str = VERSION
-    reads: Literal["clips", "pictures", ""] = "clips"
+    reads: Literal["clips", "images", ""] = "clips"
 
     @property
     def key(self) -> str:
@@ -73,7 +73,7 @@ class Cell:
         return {
             **({"reading": self.entry.reading} if self.reads else {}),
             **({"tracking": self.entry.tracking} if tracks else {}),
-            **({"alone": self.entry.alone} if self.reads == "pictures" and self.entry.alone > 0 else {}),
+            **({"alone": self.entry.alone} if self.reads == "images" and self.entry.alone > 0 else {}),
         }
 
     @property

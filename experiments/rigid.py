@@ -37,8 +37,8 @@ ASIDE, SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, 
 _LOOK = 3  # stream of random numbers
 
 
-class RigidSubject(Subject):
-    """See `Subject`. labelled: whether pictures tell its equivalent poses apart, so that errors against the label mean
+class RigidAdapter(Subject):
+    """See `Subject`. labelled: whether images tell its equivalent poses apart, so that errors against the label mean
     something."""
 
     view_size = 96
@@ -106,9 +106,9 @@ class RigidSubject(Subject):
             looks=plan.looks,
             varied=plan.varied,
         )
-        size = plan.view_size or data.pictures.view_size
+        size = plan.view_size or data.stream.view_size
         body = self.known if plan.by_color else data.body
-        return replace(data, pictures=replace(data.pictures, looks=plan.looks, view_size=size), body=body)
+        return replace(data, stream=replace(data.stream, looks=plan.looks, view_size=size), body=body)
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`; its coarse network knows nothing, since places are given."""
@@ -145,25 +145,25 @@ class RigidSubject(Subject):
         paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
         lone = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
 
-        def read_one(camera: Camera, picture: Any, center: Array, radius: float) -> Array:
-            seen = look(model, camera, [picture], center[None], np.array([radius]), calibration)
+        def read_one(camera: Camera, image: Any, center: Array, radius: float) -> Array:
+            seen = look(model, camera, [image], center[None], np.array([radius]), calibration)
             best = seen.poses[0, 0]
             rotation, translation = best.rotation, best.translation
             large = edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX
             if large:
                 prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
-                contour = settle(picture, camera, solid, rotation, translation, prior)
+                contour = settle(image, camera, solid, rotation, translation, prior)
                 if contour is not None:
                     rotation, translation = contour.rotation, contour.translation
                     seen = replace(seen, poses=known_pose(rotation[None, None], translation[None, None]))
             found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
             if paint is not None:
-                found = found + paint.evidence(seen, [picture], camera)
+                found = found + paint.evidence(seen, [image], camera)
             if edges:
-                found = found + turn_evidence([picture], [0], seen, camera, solid, shape)
+                found = found + turn_evidence([image], [0], seen, camera, solid, shape)
             turn = shape.rotations[int(np.argmax(found[0, 0]))].T
             pose = make_transform(rotation, translation) @ make_transform(turn, shape.center - turn @ shape.center)
-            told = lone.settle(picture, camera, pose[:3, :3], pose[:3, 3]) if lone is not None and large else None
+            told = lone.settle(image, camera, pose[:3, :3], pose[:3, 3]) if lone is not None and large else None
             return pose if told is None else make_transform(told.rotation, told.translation)
 
         return self._read(frames, seed, read_one)
@@ -182,14 +182,14 @@ class RigidSubject(Subject):
 
         rng = np.random.default_rng([seed, _LOOK])
         found = []
-        for picture, camera, pose in zip(frames.pieces, frames.cameras, frames.states, strict=True):
+        for image, camera, pose in zip(frames.pieces, frames.cameras, frames.states, strict=True):
             assert camera.camera_to_world is not None
             place = camera.camera_to_world[:3, :3].T @ (pose[:3, 3] - camera.camera_to_world[:3, 3])
             center, radius = direction_and_size(place, self.radius_m)
             error = rng.normal(size=3) * [ASIDE, ASIDE, SIZE]
             aside = center + 3.0 * error[:2] * np.tan(radius)  # the view is three radii wide
             expected = float(radius * np.exp(error[2]))
-            in_camera = read_one(camera, picture, aside, expected)
+            in_camera = read_one(camera, image, aside, expected)
             found.append(camera.camera_to_world @ at_plausible_place(in_camera, aside, expected, self.radius_m))
         poses = np.stack(found)
         return Reading(self.vectors(poses), poses)
@@ -239,12 +239,12 @@ class RigidSubject(Subject):
         """See `Subject.validation`; `state_error` is over the numbers of `view_state`, up to the judge's symmetry."""
         import torch
 
-        from vid2phys.risp.renders.stream import PictureStream
+        from vid2phys.risp.renders.stream import ImageStream
         from vid2phys.risp.shape.view_state import ViewState
 
-        pictures = replace(judge.pictures, looks=0)
-        own: Any = head.validation(PictureStream(pictures, jitter=False), judge.validation)
-        codes = ViewState(pictures.radius_m, pictures.view_size)
+        images = replace(judge.stream, looks=0)
+        own: Any = head.validation(ImageStream(images, jitter=False), judge.validation)
+        codes = ViewState(images.radius_m, images.view_size)
         truth = own.view_from_body[:, None] @ judge.body.turns
         camera = torch.from_numpy(own.K)
         wanted = codes.encode(torch.from_numpy(truth), camera[:, None])
@@ -257,7 +257,7 @@ class RigidSubject(Subject):
         return validate
 
 
-def read_pose(learnt: Learnt, camera: Camera, picture: Any, center: Array, radius: float) -> Array:
+def read_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius: float) -> Array:
     """camera_from_body [4, 4] that a state head says of what lies about `center` [2], `radius` rad wide."""
     import torch
 
@@ -266,7 +266,7 @@ def read_pose(learnt: Learnt, camera: Camera, picture: Any, center: Array, radiu
 
     assert isinstance(learnt.head, StateHead)
     view = make_view(camera, center, radius, learnt.view_size)
-    numbers = read_numbers(learnt.network, resample(picture, camera, view)[None])
+    numbers = read_numbers(learnt.network, resample(image, camera, view)[None])
     in_view = learnt.head.codes.decode(numbers, torch.from_numpy(view.K)[None])[0].numpy()
     turn = view.rotation_view_from_camera.T
     return make_transform(turn @ in_view[:3, :3], turn @ in_view[:3, 3])

@@ -1,7 +1,7 @@
 """RISP's figure 6a (Ma, Du et al., ICLR 2022): what rendering gradients add to domain randomisation.
 
 Both heads are trained on renders of 1, 10 and ever new rendering configurations (materials, lights, surroundings,
-background, exposure), with and without the gradient loss, on as many pictures; the curves are their errors on renders
+background, exposure), with and without the gradient loss, on as many images; the curves are their errors on renders
 of looks that none of them has met.
 """
 
@@ -28,7 +28,7 @@ _NOTES = [
     "in its view (`risp/shape/view_state.py`: place in half views, log size, sines and cosines of three angles), up to "
     "the body's symmetry; of hand and rod that over the paper's vector. What is painted on the cube tells keypoints' "
     "turns after the network, in the table: here their errors are up to the symmetry of its shape.",
-    "All trainings of a head have as many steps on as many renders, in the same poses or postures; `1`, `10` and "
+    "All trainings of a head have as many steps on as many renders, in the same poses or configurations; `1`, `10` and "
     "`random` are the rendering configurations they meet.",
     "3,000 renders a configuration, RISP's network at a quarter of its width for 16 epochs, ours for 8: an hour a body "
     "on two cores. Trainings this short are marked not converged, all of them.",
@@ -104,7 +104,7 @@ def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Validation error over pictures seen: a row a body, a panel a head, dashed without gradients."""
+    """Validation error over images seen: a row a body, a panel a head, dashed without gradients."""
     curves = [row for row in rows if "epoch" in row]
     systems = list(dict.fromkeys(row["system"] for row in curves or rows))
     families = {"paper": "state head (RISP's network)", "ours": "keypoint head"}
@@ -122,7 +122,7 @@ def draw(rows: Rows, path: Path) -> None:
                         label = f"{looks}, {'with' if style == '-' else 'without'} gradients"
                         seen, errors = [1e-3 * row["images"] for row in curve], [row["value"] for row in curve]
                         axis.plot(seen, errors, style, color=color, label=label)
-                axis.set(title=f"{system}: {title}", xlabel="thousand pictures", yscale="log")
+                axis.set(title=f"{system}: {title}", xlabel="thousand images", yscale="log")
                 axis.grid(alpha=0.3)
             axes[0].set_ylabel("state error on unseen looks")
         grid[0][1].legend(fontsize=8)

@@ -26,7 +26,7 @@ from experiments.identification import attempt
 from experiments.methods import QUICK_RENDERS, Learnt, Recipe, effort, settled, train
 from experiments.panels import draw_strips
 from experiments.result_cache import Cell, Rows, assembled, missing_row
-from experiments.rigid import RigidSubject, at_plausible_place, read_pose
+from experiments.rigid import RigidAdapter, at_plausible_place, read_pose
 from experiments.risp_table1 import recipes
 from experiments.table import Setting, Table, row
 from experiments.weights import state_model
@@ -39,7 +39,7 @@ from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import input_estimation, losses
 from vid2phys.solvers.gradient import ITERATIONS
-from vid2phys.solvers.input_estimation import Driven, Numbers
+from vid2phys.solvers.input_estimation import InputProblem, Numbers
 from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.network_outputs import of_state_model
 from vid2phys.solvers.problem import Problem
@@ -144,7 +144,7 @@ class Bench:
 
         self.clip = FlightClip(self.flight, mesh, self.folder, spp, setting.seed, told)
         self.system, self.parameters = self.clip.system, self.clip.parameters
-        self.subject = RigidSubject(BODY, mesh, self.system, np.nan, "")
+        self.subject = RigidAdapter(BODY, mesh, self.system, np.nan, "")
         self.recipe = recipe(setting.quick)
 
     def cell(self, method: str) -> Cell:
@@ -179,7 +179,7 @@ class Bench:
         found = self._flown(start, outcome.values)
         return replace(found, seconds=outcome.seconds, failure=outcome.failure), said
 
-    def follow(self, positions: Array, headings: Array) -> Driven:
+    def follow(self, positions: Array, headings: Array) -> InputProblem:
         """The motion of a handcrafted controller along places [F, 3] m and headings [F] rad, from the first of them.
 
         Its actions are the start of a search, in units by which each moves the body alike.
@@ -227,8 +227,8 @@ class Bench:
         """Places [F, 3] m and headings [F] rad that RISP's network reads, one frame at a time."""
         learnt, camera = self._learnt[0], self.clip.film_set.camera
         poses: list[Array] = []
-        for picture, center, radius in zip(self.clip.footage.frames, *self.clip.looked, strict=True):
-            pose = read_pose(learnt, camera, picture, center, float(radius))
+        for image, center, radius in zip(self.clip.footage.frames, *self.clip.looked, strict=True):
+            pose = read_pose(learnt, camera, image, center, float(radius))
             pose = at_plausible_place(pose, center, float(radius), self.subject.radius_m)
             equal = np.asarray(camera.camera_to_world) @ pose @ self.subject.known.turns
             poses.append(equal[0] if not poses else nearest(poses[-1], equal))
@@ -243,7 +243,7 @@ class Bench:
         views = self.clip.views(_VIEW_PX)
         return Evidence(scene=self.clip.grey(views) if method == "gradsim" else self.clip.lit(views)), "pixel"
 
-    def _flown(self, start: Driven, numbers: Array) -> Found:
+    def _flown(self, start: InputProblem, numbers: Array) -> Found:
         actions = start.numbers.actions(torch.from_numpy(numbers)).numpy()
         return Found(start.roll(numbers[None])[0], actions)
 
@@ -273,7 +273,7 @@ def recipe(quick: bool) -> Recipe:
     return replace(recipes(quick)["paper"], samples=QUICK_RENDERS if quick else IMAGES)
 
 
-def sought(problem: Problem, states: Array, points: Array) -> Driven:
+def sought(problem: Problem, states: Array, points: Array) -> InputProblem:
     """The motion whose actions are sought, one wrench a frame, from those of the controller along states [F, 13].
 
     Units: those by which a number moves points [K, 3] of the body by their own size, over the root of the number of
@@ -290,7 +290,7 @@ def sought(problem: Problem, states: Array, points: Array) -> Driven:
     upper, hover = np.tile(limits, steps), problem.system.hover_controls(problem.parameters.vector)[:4]
     lower = np.tile(limits * [0.0, -1.0, -1.0, -1.0], steps)
     numbers = Numbers(np.clip(actions.ravel(), lower, upper), np.tile(hover, steps), upper, lower, upper, in_si)
-    start = Driven(problem, states[0], float(times[1] - times[0]), numbers)
+    start = InputProblem(problem, states[0], float(times[1] - times[0]), numbers)
     return replace(start, numbers=replace(numbers, units=input_estimation.even_units(start, points) / np.sqrt(steps)))
 
 

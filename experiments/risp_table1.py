@@ -32,21 +32,21 @@ _NOTES = [
     "sines and cosines of roll, pitch and yaw (`..._up_to_symmetry`: against the nearest of the body's equivalent "
     "poses), of the hand thirteen joint angles [rad], of the rod ten heights / half their range.",
     "The paper's numbers are of its own images and its own ranges: they are given to be compared by ratio.",
-    "`average` and `random` know nothing of the picture. All others are shown the same views: of rigid bodies where a "
+    "`average` and `random` know nothing of the image. All others are shown the same views: of rigid bodies where a "
     "tracker would look, on the true place with errors of 3 % of the view sideways and 6 % in size; of hand and rod "
     "the known camera's view of the known base.",
     "`paper` is RISP's network, losses and schedule on our renders at a stated smaller size, with its learning rate or "
     "a tenth of it, whichever does better on held-out looks; its loss takes the nearest of equivalent poses, as ours. "
     "It says what it sees in the view: camera and base are not told to it.",
     "A place outside its view, or 30 % off the distance it was looked for at, is put there, whatever the method.",
-    "A method counts as converged when it has seen 100,000 pictures and the last quarter of its validation curve "
+    "A method counts as converged when it has seen 100,000 images and the last quarter of its validation curve "
     "(`curve` in the rows) brings at most 3 % more.",
     "`state_error_hidden`: of joints that the frame does not show: both keypoints of the link that the joint moves lie "
-    "more than 1.5 finger radii behind the surface of another link, at the true posture.",
-    "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the posture that "
-    "was read, of rigid bodies of at least 28 px from the pose that was read and from those it may be mistaken for, of "
-    "which the one is taken that explains most edges; then the branch by front map and paint. A painted body's pose "
-    "and branch are settled by shape and paint together; a rod's posture by its shading, too.",
+    "more than 1.5 finger radii behind the surface of another link, at the true configuration.",
+    "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the "
+    "configuration that was read, of rigid bodies of at least 28 px from the pose that was read and from those it may "
+    "be mistaken for, of which the one is taken that explains most edges; then the branch by front map and paint. A "
+    "painted body's pose and branch are settled by shape and paint together; a rod's configuration by its shading, too.",
     "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
     "command), else trained here by the same recipe.",
 ]
@@ -88,7 +88,7 @@ def _cells(setting: Setting) -> list[Cell]:
         Cell(
             *(NAME, entry, method, learning.get(method), setting),
             model=usable_model(entry, setting) if method == "ours" else None,
-            reads="pictures",
+            reads="images",
         )
         for entry in entries()
         for method in METHODS

@@ -1,7 +1,7 @@
-"""RISP's table 4 (Ma, Du et al., ICLR 2022): visuomotor control, actions that bring a body to where a picture shows it.
+"""RISP's table 4 (Ma, Du et al., ICLR 2022): visuomotor control, actions that bring a body to where an image shows it.
 
 The target is the last frame of one of table 3's motions, so that it can be reached; parameters, first state and camera
-are known. All methods see the same two pictures, of the start and of the target.
+are known. All methods see the same two images, of the start and of the target.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = 2  # raise when rows are made in another way
 _NOTES = [
     "`final_l1`: sum of the absolute differences between desired and final state, of positions in radii of the body, "
     "of orientations as a rotation vector in rad, of the hand's joints in rad, of the rod's ten sensors' heights in "
-    "radii of what it moves in; speeds do not count, since a picture does not show them. `final_distance_mm`: root "
+    "radii of what it moves in; speeds do not count, since an image does not show them. `final_distance_mm`: root "
     "mean square distance of the mesh's vertices from the target. Of the plain cube both are those from the nearest of "
     "the poses that look alike, and `ours` aims at the least turned. Each is the mean over four targets of four looks "
     "never trained on; `std` is theirs.",

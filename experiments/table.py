@@ -42,7 +42,7 @@ class Setting:
 @dataclass
 class Table:
     """rows: flat dictionaries with system, method, metric, value, std, n, unit, paper and more. notes: what a reader
-    has to know. draw, film: write a picture (PNG) or a video (MP4) to a path. quick: what a quick run lacks."""
+    has to know. draw, film: write an image (PNG) or a video (MP4) to a path. quick: what a quick run lacks."""
 
     name: str
     command: str

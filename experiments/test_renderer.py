@@ -3,7 +3,7 @@ never uses.
 
 This is their one place; nothing in `risp` may import it. Other than in training there is full light transport, a floor
 and a wall that shadows fall on, area lights and a sun instead of point lights, rough plastic, lacquer and rough
-conductors of Mitsuba's own, and photographs that no training picture holds.
+conductors of Mitsuba's own, and photographs that no training image holds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Scene = dict[str, Any]
 @dataclass(frozen=True)
 class Configuration:
     """One look. surroundings: makes floor, wall and lights. material: makes the BSDF of a surface from random numbers,
-    with a picture as its colour if there is one.
+    with an image as its colour if there is one.
 
     exposure: share of white that the mean of a frame comes to. Colours are linear.
     """
@@ -40,7 +40,7 @@ class Configuration:
     exposure: float
 
     def materials(self, colors: Sequence[Scene | None], variant: int = 0) -> list[Scene]:
-        """The same for every frame; one for each surface, whose picture or None is given. Other variants, others."""
+        """The same for every frame; one for each surface, whose image or None is given. Other variants, others."""
         seed = [*(ord(letter) for letter in self.name), *([variant] if variant else [])]
         return [self.material(np.random.default_rng([*seed, index]), color) for index, color in enumerate(colors)]
 
@@ -58,7 +58,7 @@ def photograph(name: str) -> NDArray[np.float32]:
 
 
 def _placed(position: tuple[float, float, float], normal: tuple[float, float, float], half: Array) -> Array:
-    """Transform [4, 4] of a unit rectangle: half sides [2], its normal, its middle; its picture's top is up."""
+    """Transform [4, 4] of a unit rectangle: half sides [2], its normal, its middle; its image's top is up."""
     z = np.asarray(normal, dtype=float) / np.linalg.norm(normal)
     x = np.cross([0.0, 0.0, 1.0] if abs(z[2]) < 0.9 else [0.0, 1.0, 0.0], z)
     x /= np.linalg.norm(x)
@@ -87,7 +87,7 @@ def _rgb(color: Any) -> Scene:
     return {"type": "rgb", "value": [float(value) for value in color]}
 
 
-def _picture(name: str, repeat: float = 1.0) -> Scene:
+def _image(name: str, repeat: float = 1.0) -> Scene:
     scale = np.diag([repeat, -repeat, 1.0, 1.0])  # rows run downwards
     return {"type": "bitmap", "bitmap": photograph(name), "raw": True, "to_uv": scale}
 
@@ -133,7 +133,7 @@ def _sun() -> Scene:
 def _workshop() -> Scene:
     return {
         "floor": _floor(_rgb([0.18, 0.13, 0.09])),
-        "wall": _wall(_picture("grace_hopper.jpg", 4.0)),
+        "wall": _wall(_image("grace_hopper.jpg", 4.0)),
         "bulb": _lamp((-4.0, 3.0, 14.0), (0.2, -0.2, -1.0), (1.0, 1.0), (160.0, 120.0, 70.0)),
         "window": _lamp((6.0, -24.0, 4.0), (0.0, 1.0, 0.0), (6.0, 8.0), (3.0, 3.6, 4.6)),
     }
@@ -141,40 +141,40 @@ def _workshop() -> Scene:
 
 def _gallery() -> Scene:
     return {
-        "floor": _floor(_picture("coins.png", 3.0)),
-        "wall": _wall(_picture("page.png", 3.0)),
+        "floor": _floor(_image("coins.png", 3.0)),
+        "wall": _wall(_image("page.png", 3.0)),
         "panel": _lamp((0.0, 0.0, 22.0), (0.0, 0.0, -1.0), (14.0, 3.0), (6.0, 6.0, 6.4)),
         "around": {"type": "envmap", "bitmap": np.tile(photograph("moon.png") + 0.05, (1, 2, 1)), "scale": 0.4},
     }
 
 
-def _rough_plastic(rng: np.random.Generator, picture: Scene | None) -> Scene:
+def _rough_plastic(rng: np.random.Generator, image: Scene | None) -> Scene:
     color = _color(rng, 0.05, 0.6)
-    return {"type": "roughplastic", "diffuse_reflectance": picture or color, "alpha": float(rng.uniform(0.05, 0.3))}
+    return {"type": "roughplastic", "diffuse_reflectance": image or color, "alpha": float(rng.uniform(0.05, 0.3))}
 
 
-def _lacquer(rng: np.random.Generator, picture: Scene | None) -> Scene:
+def _lacquer(rng: np.random.Generator, image: Scene | None) -> Scene:
     color = _color(rng, 0.03, 0.5)
     return {
         "type": "principled",
-        "base_color": picture or color,
+        "base_color": image or color,
         "roughness": float(rng.uniform(0.3, 0.7)),
         "clearcoat": 1.0,
         "clearcoat_gloss": 0.9,
     }
 
 
-def _metal_or_plastic(rng: np.random.Generator, picture: Scene | None) -> Scene:
+def _metal_or_plastic(rng: np.random.Generator, image: Scene | None) -> Scene:
     """What is printed on is plastic."""
-    if rng.random() < 0.5 or picture is not None:
-        return _rough_plastic(rng, picture)
+    if rng.random() < 0.5 or image is not None:
+        return _rough_plastic(rng, image)
     metal = str(rng.choice(["Al", "Cu", "Cr"]))
     return {"type": "roughconductor", "material": metal, "alpha": float(rng.uniform(0.1, 0.35))}
 
 
-def _glossy(rng: np.random.Generator, picture: Scene | None) -> Scene:
+def _glossy(rng: np.random.Generator, image: Scene | None) -> Scene:
     """Dark, unless it is printed on."""
-    return {"type": "plastic", "diffuse_reflectance": picture or _color(rng, 0.01, 0.12)}
+    return {"type": "plastic", "diffuse_reflectance": image or _color(rng, 0.01, 0.12)}
 
 
 CONFIGURATIONS = (

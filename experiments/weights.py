@@ -74,7 +74,7 @@ def load(source: Source, subject: Subject, setting: Setting) -> Model | StateMod
 
 
 def state_model(subject: Subject, learnt: Learnt) -> StateModel:
-    """RISP's own network, trained, as what looks at pictures."""
+    """RISP's own network, trained, as what looks at images."""
     from vid2phys.risp.heads.state import StateHead
 
     assert isinstance(learnt.head, StateHead)

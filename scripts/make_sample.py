@@ -35,7 +35,7 @@ FPS, OFFSET_S, SHUTTER_S, SUB_FRAMES = 30.0, 0.35, 0.006, 2
 FULL, SMALL, PATCH = (640, 480), (160, 120), (176, 128)  # the frame, a quarter of it for shadows, around the body
 SPP, BACKGROUND_SPP, SHADOW_SPP, SEED = 24, 128, 24, 20261121
 PASS_RAYS = 1_300_000  # rays at once: more of them want memory faster than a small machine gives it
-SHADOW_BLUR_PX = 1.2  # of the small picture
+SHADOW_BLUR_PX = 1.2  # of the small image
 EXPOSURE, READ_NOISE, SHOT_NOISE = 3.0, 1.1, 0.016  # noise variance in 8-bit units: read^2 + shot * value
 HIDDEN_M = np.array([0.0, 0.0, -50.0])  # under the floor: the room without the body
 
@@ -113,7 +113,7 @@ class Studio:
         return np.asarray(np.load(path))
 
     def shadows(self, time_s: float) -> NDArray[np.float32]:
-        """What the body changes around it: two small pictures with equal samples, subtracted and blurred."""
+        """What the body changes around it: two small images with equal samples, subtracted and blurred."""
         from scipy.ndimage import gaussian_filter, zoom
 
         self.room.place(self._vertices(time_s))
@@ -157,7 +157,7 @@ class Studio:
         return rasterize(self._camera_vertices(time_s), self.mesh.faces, K, width, height, supersample=3)
 
     def _intrinsics(self, size: tuple[int, int]) -> Array:
-        """The camera's K for a picture of another size, pixel centres at integers."""
+        """The camera's K for an image of another size, pixel centres at integers."""
         scale = size[0] / self.view.width
         K = self.view.K.copy()
         K[:2, 2] += 0.5
@@ -195,7 +195,7 @@ def write_clip(path: Path, studio: Studio, times: Array) -> None:
 
 
 def write_files(out: Path, flight: Flight, view: Camera, times: Array) -> None:
-    """Everything but the pictures."""
+    """Everything but the images."""
     save_camera(view, out / "camera.yaml")
     write_text(out / "mocap.csv", _motive(flight, times))
     rows = [
@@ -253,7 +253,7 @@ def _check_in_view(flight: Flight, mesh: Mesh, view: Camera, times: Array) -> No
         widths.append(float(np.ptp(pixels[:, 0])))
     print(f"in view: {low.round()} to {high.round()} px, {min(widths):.0f} to {max(widths):.0f} px wide", flush=True)
     if (low < 0).any() or (high > [view.width - 1, view.height - 1]).any():
-        sys.exit("the body leaves the picture: move the camera")
+        sys.exit("the body leaves the image: move the camera")
 
 
 if __name__ == "__main__":

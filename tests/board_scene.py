@@ -1,4 +1,4 @@
-"""Pictures of a calibration target through a known camera, by this project's own projection; no drawing of OpenCV.
+"""Images of a calibration target through a known camera, by this project's own projection; no drawing of OpenCV.
 
 Each pixel's ray (two by two of them) is met with the target's plane, and the target painted there from its rectangles.
 """
@@ -52,7 +52,7 @@ def _rays(key: tuple, width: int, height: int, model: str) -> Array:
 def photograph(
     camera: Camera, target: Target, page_to_camera: Array, *, noise: float = 2.0, seed: int = 0, blur: float = 0.5
 ) -> NDArray[np.uint8]:
-    """A grey picture, [H, W]; page_to_camera [4, 4] puts the target's page axes before the camera."""
+    """A grey image, [H, W]; page_to_camera [4, 4] puts the target's page axes before the camera."""
     key = (tuple(camera.K.ravel()), tuple(camera.distortion))
     bearings = _rays(key, camera.width, camera.height, camera.model)
     rays = np.concatenate([bearings, np.ones((*bearings.shape[:2], 1))], axis=-1)
@@ -70,15 +70,13 @@ def photograph(
     light[inside] = 0.06 + 0.8 * map_coordinates(paper, [cell[inside] for cell in cells], order=1)
     light = light.reshape(camera.height, 2, camera.width, 2).mean(axis=(1, 3))
     shade = 1.0 + 0.15 * np.linspace(-1, 1, camera.width)[None]
-    picture = 255.0 * gaussian_filter(light, blur) * shade + noise * np.random.default_rng(seed).normal(
-        size=light.shape
-    )
-    return picture.round().clip(0, 255).astype(np.uint8)
+    image = 255.0 * gaussian_filter(light, blur) * shade + noise * np.random.default_rng(seed).normal(size=light.shape)
+    return image.round().clip(0, 255).astype(np.uint8)
 
 
 def facing(target: Target, distance_m: float, turn: Array, shift: Array) -> Array:
     """page_to_camera of a target: its middle at a distance and `shift` [2] m aside, turned by `turn` from facing."""
-    faces = np.diag([1.0, -1.0, -1.0])  # page up is up in the picture, and the page looks at the camera
+    faces = np.diag([1.0, -1.0, -1.0])  # page up is up in the image, and the page looks at the camera
     rotation = matrix_from_rotvec(np.asarray(turn, dtype=float)) @ faces
     middle = np.array([0.5 * target.size_m[0], 0.5 * target.size_m[1], 0.0])
     pose = np.eye(4)
@@ -88,7 +86,7 @@ def facing(target: Target, distance_m: float, turn: Array, shift: Array) -> Arra
 
 
 def round_about(target: Target, camera: Camera, count: int, seed: int = 0, tilt_deg: float = 35.0) -> list[Array]:
-    """Poses that fill the picture in turn: near and far, in its corners, tilted to all sides."""
+    """Poses that fill the image in turn: near and far, in its corners, tilted to all sides."""
     rng = np.random.default_rng(seed)
     poses = []
     for i in range(count):

@@ -123,8 +123,8 @@ def filmed_scene(system: System, mesh: Mesh, states: Array, pose: Array, size: i
     )  # fmt: skip
     light = np.stack([LIGHT * (1.0 + 0.6 * part) for part in range(len(mesh.part_names))])
     scene = Scene(system, mesh, views, light)
-    pictures = scene.pictures(torch.from_numpy(states)).numpy()
-    return Scene(system, mesh, Views(**{**vars(views), "pictures": pictures}), light)
+    images = scene.images(torch.from_numpy(states)).numpy()
+    return Scene(system, mesh, Views(**{**vars(views), "images": images}), light)
 
 
 def tiny_reader(size: int) -> Reader:

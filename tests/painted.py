@@ -1,6 +1,6 @@
 """A stand-in for a trained network: the body is eight painted discs, and the "network" reads their colours.
 
-It labels each picture in a random branch of the body's four-fold symmetry, as a network trained with the minimum over
+It labels each image in a random branch of the body's four-fold symmetry, as a network trained with the minimum over
 the group does.
 """
 
@@ -36,7 +36,7 @@ ROTATIONS = np.stack([matrix_from_rotvec(np.array([0.0, 0.0, np.pi / 2 * g])) fo
 PERMUTATION = np.stack([np.concatenate([(np.arange(4) + g) % 4, 4 + (np.arange(4) + g) % 4]) for g in range(4)])
 COLORS = np.array([colorsys.hsv_to_rgb(k / 8, 1.0, 1.0) for k in range(8)]) * 255.0
 
-# one metre behind the origin, looking along world y, gravity down in the picture
+# one metre behind the origin, looking along world y, gravity down in the image
 CAMERA = Camera(
     np.array([[900.0, 0.0, 316.4], [0.0, 900.0, 235.3], [0.0, 0.0, 1.0]]),
     640,
@@ -92,9 +92,9 @@ def make_scene(translation: Array, present: NDArray[np.bool_] | None = None, *, 
         for x in t
     ]
     rotation = CAMERA.camera_to_world[:3, :3].T @ np.stack(world_from_body)
-    pictures = [paint(rng, r if p else None, x) for r, x, p in zip(rotation, translation, present, strict=True)]
+    images = [paint(rng, r if p else None, x) for r, x, p in zip(rotation, translation, present, strict=True)]
     return Scene(
-        Clip(HeldFrames(np.stack(pictures)), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present
+        Clip(HeldFrames(np.stack(images)), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present
     )
 
 

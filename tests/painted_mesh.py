@@ -1,4 +1,4 @@
-"""A flat square with an asymmetric picture, and its files; a cube with six pictures."""
+"""A flat square with an asymmetric image, and its files; a cube with six images."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from PIL import Image
 
 from vid2phys.types import Mesh, Texture
 
-# As the picture is seen: rows from the top. No turn and no mirror image of it is the same.
-PICTURE = np.array(
+# As the image is seen: rows from the top. No turn and no mirror image of it is the same.
+IMAGE = np.array(
     [
         [[255, 0, 0], [255, 0, 0], [255, 255, 255], [0, 255, 0]],
         [[255, 0, 0], [60, 60, 60], [60, 60, 60], [0, 255, 0]],
@@ -30,10 +30,10 @@ def linear(color: object) -> np.ndarray:
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 
-def write_obj(folder: Path, *, picture: str = "map.png", faces: str = "f 1/1 2/2 3/3 4/4\n") -> Path:
-    """The square in the plane z = 0, x to the picture's right and y up, facing +z."""
-    Image.fromarray(PICTURE).save(folder / "map.png")
-    (folder / "paint.mtl").write_text(f"newmtl print\nKd 0.1 0.2 0.3\nmap_Kd -s 1 1 1 {picture}\n")
+def write_obj(folder: Path, *, image: str = "map.png", faces: str = "f 1/1 2/2 3/3 4/4\n") -> Path:
+    """The square in the plane z = 0, x to the image's right and y up, facing +z."""
+    Image.fromarray(IMAGE).save(folder / "map.png")
+    (folder / "paint.mtl").write_text(f"newmtl print\nKd 0.1 0.2 0.3\nmap_Kd -s 1 1 1 {image}\n")
     x, y = SIDE_M
     text = (
         f"mtllib paint.mtl\nv 0 0 0\nv {x} 0 0\nv {x} {y} 0\nv 0 {y} 0\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\nusemtl print\n"
@@ -42,15 +42,15 @@ def write_obj(folder: Path, *, picture: str = "map.png", faces: str = "f 1/1 2/2
     return folder / "square.obj"
 
 
-def write_gltf(folder: Path, picture_file: str | None = None) -> Path:
-    """The same square, by hand, picture inside or a file: glTF counts v from the top (glTF 2.0, section 3.8.4)."""
+def write_gltf(folder: Path, image_file: str | None = None) -> Path:
+    """The same square, by hand, image inside or a file: glTF counts v from the top (glTF 2.0, section 3.8.4)."""
     x, y = SIDE_M
     positions = np.array([[0, 0, 0], [x, 0, 0], [x, y, 0], [0, y, 0]], "<f4")
     uv = np.array([[0, 1], [1, 1], [1, 0], [0, 0]], "<f4")
     faces = np.array([0, 1, 2, 0, 2, 3], "<u2")
     blob = positions.tobytes() + uv.tobytes() + faces.tobytes()
-    Image.fromarray(PICTURE).save(folder / "map.png")
-    picture = base64.b64encode((folder / "map.png").read_bytes()).decode()
+    Image.fromarray(IMAGE).save(folder / "map.png")
+    image = base64.b64encode((folder / "map.png").read_bytes()).decode()
     views = [(0, 48), (48, 32), (80, 12)]
     document = {
         "asset": {"version": "2.0"},
@@ -62,7 +62,7 @@ def write_gltf(folder: Path, picture_file: str | None = None) -> Path:
         ],
         "materials": [{"pbrMetallicRoughness": {"baseColorTexture": {"index": 0}}}],
         "textures": [{"source": 0}],
-        "images": [{"uri": picture_file or f"data:image/png;base64,{picture}"}],
+        "images": [{"uri": image_file or f"data:image/png;base64,{image}"}],
         "buffers": [{"byteLength": len(blob), "uri": f"data:;base64,{base64.b64encode(blob).decode()}"}],
         "bufferViews": [{"buffer": 0, "byteOffset": o, "byteLength": n} for o, n in views],
         "accessors": [
@@ -75,15 +75,15 @@ def write_gltf(folder: Path, picture_file: str | None = None) -> Path:
     return folder / "square.gltf"
 
 
-def write_ply(folder: Path, picture: str = "map.png", *, wedges: bool = False) -> Path:
+def write_ply(folder: Path, image: str = "map.png", *, wedges: bool = False) -> Path:
     """The same square as an ASCII PLY, texture coordinates at its vertices, or at the corners of its faces."""
-    Image.fromarray(PICTURE).save(folder / "map.png")
+    Image.fromarray(IMAGE).save(folder / "map.png")
     x, y = SIDE_M
     places, uv = [(0, 0), (x, 0), (x, y), (0, y)], [(0, 0), (1, 0), (1, 1), (0, 1)]
     faces = [(0, 1, 2), (0, 2, 3)]
     corner = "property list uchar float texcoord\n" if wedges else ""
     header = (
-        f"ply\nformat ascii 1.0\ncomment TextureFile {picture}\nelement vertex 4\n"
+        f"ply\nformat ascii 1.0\ncomment TextureFile {image}\nelement vertex 4\n"
         + "".join(f"property float {name}\n" for name in ("xyz" if wedges else "xyzst"))
         + f"element face 2\nproperty list uchar int vertex_indices\n{corner}end_header\n"
     )
@@ -99,7 +99,7 @@ def texel_centers() -> tuple[np.ndarray, np.ndarray]:
     """Points [12, 3] m of the square under the centres of the texels, and their linear colours [12, 3]."""
     rows, columns = np.mgrid[:3, :4]
     x, y = (columns + 0.5) * 0.1, (2.5 - rows) * 0.1
-    return np.stack([x, y, 0 * x], axis=-1).reshape(-1, 3), linear(PICTURE).reshape(-1, 3)
+    return np.stack([x, y, 0 * x], axis=-1).reshape(-1, 3), linear(IMAGE).reshape(-1, 3)
 
 
 CUBE_SIDE_M = 0.1

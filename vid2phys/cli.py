@@ -122,7 +122,7 @@ def identify(
         typer.Option("--starts", help="Starts of shooting, rmsprop, adam, parameters up to twice off."),
     ] = 1,
     without: Annotated[
-        str, typer.Option("--without", help="What losses of pictures are not to draw: shading,texture.")
+        str, typer.Option("--without", help="What losses of images are not to draw: shading,texture.")
     ] = "",
     from_s: Annotated[
         list[float] | None, typer.Option("--from", help="Seconds of the clip's clock at which the part to use begins.")
@@ -198,7 +198,7 @@ def batch(
 @app.command()
 def control(
     context: typer.Context,
-    target: Annotated[Path | None, typer.Option("--target", help="Picture of the body where it is to be.")] = None,
+    target: Annotated[Path | None, typer.Option("--target", help="Image of the body where it is to be.")] = None,
     system: SystemOption = "quadrotor",
     mesh: MeshOption = None,
     camera: CameraOption = None,
@@ -224,7 +224,7 @@ def control(
     config: ConfigOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Find the actions that bring a body to the state in a picture."""
+    """Find the actions that bring a body to the state in an image."""
     options: dict[str, Any] = {
         "target": target, "system": system, "mesh": mesh, "camera": camera, "camera_pose": camera_pose,
         "set_values": _assignments("--set", set_), "params": params, "initial": _assignments("--initial", initial),
@@ -284,7 +284,7 @@ def evaluate(
 
 @app.command()
 def calibrate(
-    pictures: Annotated[
+    images: Annotated[
         Path | None, typer.Argument(help="Video or folder of images of a board.", show_default=False)
     ] = None,
     board: Annotated[
@@ -298,17 +298,13 @@ def calibrate(
     model: Annotated[
         str, typer.Option("--model", help="plumb_bob, rational_polynomial (wide) or equidistant (fisheye).")
     ] = "plumb_bob",
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Camera file of any format, instead of pictures.")
-    ] = None,
-    camera_name: Annotated[str | None, typer.Option("--camera-name", help="Which camera or picture of --from.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Camera file of any format, instead of images.")] = None,
+    camera_name: Annotated[str | None, typer.Option("--camera-name", help="Which camera or image of --from.")] = None,
     camera_pose: PoseOption = None,
     size: Annotated[
         str | None, typer.Option("--size", help="Image size of a --from file that does not say it: 640x480.")
     ] = None,
-    place: Annotated[
-        Path | None, typer.Option("--place", help="Picture from where the camera stands: the pose.")
-    ] = None,
+    place: Annotated[Path | None, typer.Option("--place", help="Image from where the camera stands: the pose.")] = None,
     place_board: Annotated[
         str | None, typer.Option("--place-board", help="Board in --place (default: --board), or tag:36h11:7:160mm.")
     ] = None,
@@ -327,7 +323,7 @@ def calibrate(
     out: Annotated[Path, typer.Option("--out", help="Camera file to write.")] = Path("cam.yaml"),
     json_: JsonOption = False,
 ) -> None:
-    """Make a camera file: from pictures of a board, or of another format; with its pose in the world."""
+    """Make a camera file: from images of a board, or of another format; with its pose in the world."""
     from vid2phys.commands.calibrate import DEFAULT_BOARD
     from vid2phys.commands.calibrate import calibrate as run_calibration
     from vid2phys.commands.calibrate import print_board as write_board
@@ -344,7 +340,7 @@ def calibrate(
     from vid2phys.commands.show_calibration import print_calibration
 
     with show_progress() as progress:
-        found = run_calibration(pictures, **options, progress=progress)
+        found = run_calibration(images, **options, progress=progress)
     print_calibration(found, as_json=json_)
 
 
@@ -356,7 +352,7 @@ def train_risp(
         Path | None, typer.Option("--body", help="Robot (URDF, MJCF) of --system articulated, on a fixed base.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Model folder (default: models/NAME of the mesh).")] = None,
-    samples: Annotated[int | None, typer.Option("--samples", help="Pictures to render.")] = None,
+    samples: Annotated[int | None, typer.Option("--samples", help="Images to render.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over them.")] = None,
     gamma: Annotated[float | None, typer.Option("--gamma", help="Weight of the rendering-gradient loss.")] = None,
     head: Annotated[
@@ -385,7 +381,7 @@ def train_risp(
     ] = "",
     seed: SeedOption = 0,
 ) -> None:
-    """Train the network that finds a body's keypoints in pictures; without options, the sample's model."""
+    """Train the network that finds a body's keypoints in images; without options, the sample's model."""
     from vid2phys.commands.show import print_model
     from vid2phys.commands.train_risp import train_risp as run_training
 
@@ -419,7 +415,7 @@ def card(
         Path | None, typer.Option("--work", help="Folder of its training (default: runs/train-risp/NAME).")
     ] = None,
 ) -> None:
-    """Write a model's card again: training, scores by condition, known failures with pictures."""
+    """Write a model's card again: training, scores by condition, known failures with images."""
     from vid2phys.commands.card import card as make_card
 
     print(make_card(model, mesh=mesh, body=body, mesh_units=mesh_units, mesh_move=mesh_move, work=work))

@@ -1,6 +1,6 @@
 """The clock by which a network's errors forget.
 
-What is read wrongly in a picture is read wrongly again in the next one, if that shows the same sides of the body:
+What is read wrongly in an image is read wrongly again in the next one, if that shows the same sides of the body:
 errors last while it rests and change as it turns. On held-out clips of a cube that turns at 3.5, 5.1 and 7.4 rad/s
 aligned rotations are correlated over 0.11, 0.09 and 0.05 s, which is 0.4 rad each time. So correlation times are stated
 for a body that turns at `TURN_RATE_RAD_S`, and a clock runs as fast as it turns against the camera.
@@ -14,7 +14,7 @@ from vid2phys.geometry import angle_between, quat_from_matrix
 from vid2phys.types import Array
 
 TURN_RATE_RAD_S = 3.0
-_SLOWEST = 0.1  # of a body at rest, whose pictures still differ by noise and codec
+_SLOWEST = 0.1  # of a body at rest, whose images still differ by noise and codec
 _REACH_S = 0.1  # over which a turn is measured, either way: single readings jitter
 
 

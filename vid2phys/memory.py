@@ -13,7 +13,7 @@ _LARGE_BYTES = 4 << 20
 def return_large_blocks() -> None:
     """Has the C library give back blocks of 4 MB and more as soon as they are freed, in this process from now on.
 
-    glibc raises that size to 32 MB by itself, and then keeps pictures of 4K and the blocks of long fits among what
+    glibc raises that size to 32 MB by itself, and then keeps images of 4K and the blocks of long fits among what
     still lives: a process of 1 GB grows to more than 2. Elsewhere than on Linux with glibc this does nothing.
     """
     try:

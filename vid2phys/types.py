@@ -40,7 +40,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class Texture:
-    """The colours that a mesh's file gives its surface: those of the corners times those of a picture.
+    """The colours that a mesh's file gives its surface: those of the corners times those of an image.
 
     images: sRGB, uint8 [H, W, 3] each, row 0 at the top. image: [F] which of them a face shows.
     uv: [F, 3, 2] where the corners of the faces lie in it: u to the right and v up, 0 and 1 at its borders; beyond

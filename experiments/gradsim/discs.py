@@ -1,4 +1,4 @@
-"""Pendulums as flat pictures: each mass is a bright disc, blurred at its edge, that swings before black."""
+"""Pendulums as flat images: each mass is a bright disc, blurred at its edge, that swings before black."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vid2phys.types import Array, Parameters
 
 
 def discs(centres_px: Tensor, radius_px: float, size_px: int, edge_px: float) -> Tensor:
-    """Light [..., H, W] of discs at [..., D, 2] (column, row) in a square picture, 0 to 1; differentiable.
+    """Light [..., H, W] of discs at [..., D, 2] (column, row) in a square image, 0 to 1; differentiable.
 
     The edge is a step under a Gaussian of standard deviation `edge_px`; where discs lie on each other light does not
-    add up. A disc outside of the picture gives it nothing.
+    add up. A disc outside of the image gives it nothing.
     """
     places = torch.arange(size_px, dtype=centres_px.dtype)
     across = places - centres_px[..., 0, None]
@@ -43,7 +43,7 @@ class Swing:
     moving: tuple[int, ...]
     frames: int
     frame_s: float
-    span_m: float  # of the picture, the pivot in its middle
+    span_m: float  # of the image, the pivot in its middle
     size_px: int = 40
     substeps: int = 10
 
@@ -106,7 +106,7 @@ class Swing:
         return self.centres_m(self.states(unknowns), self.parts(unknowns)[1]).flatten(-2)
 
     def drawn(self, centres_m: Tensor) -> Tensor:
-        """Pictures [..., H, W] of centres [..., 2 D] m."""
+        """Images [..., H, W] of centres [..., 2 D] m."""
         per_metre = self.size_px / self.span_m
         places = centres_m.unflatten(-1, (-1, 2)) * torch.tensor([per_metre, -per_metre], dtype=centres_m.dtype)
         return discs(places + 0.5 * (self.size_px - 1), 0.08 * self.size_px, self.size_px, 0.04 * self.size_px)

@@ -1,7 +1,7 @@
 """A filmed motion of which something is unknown, and what each method of gradSim's tables makes of it.
 
 All methods look for the same unknowns from the same start, in solver coordinates (logarithms where they have one).
-`diffphysics` is given the true places of all vertices in space, `pixel` the pictures, `ours` the same pictures.
+`diffphysics` is given the true places of all vertices in space, `pixel` the images, `ours` the same images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.gradsim.descent import Descended, descend
-from experiments.gradsim.newton import Fit, PictureJudge, fit, noisy
+from experiments.gradsim.newton import Fit, ImageJudge, fit, noisy
 from experiments.gradsim.pixels import Shot, Target
 from vid2phys.engine.rollout import simulate
 from vid2phys.solvers.newton import Motions
@@ -35,7 +35,7 @@ class Filmed:
     """unknown: what is sought, all free, with its values at the start and its bounds. truth: [U] in SI. inputs: what a
     motion follows from, by the unknowns [U] in SI; differentiable. groups: indices of unknowns that are judged
     together (numbers of the particles of a body), by name; none: each is judged by itself. smoothing: [U, U] that steps
-    of descents, in solver coordinates, are smoothed by (None: as they are). seen: the pictures of it, where they are of
+    of descents, in solver coordinates, are smoothed by (None: as they are). seen: the images of it, where they are of
     something else than this model (None: what the true motion looks like)."""
 
     shot: Shot
@@ -70,9 +70,9 @@ class Filmed:
         """At the frames [F, N]; differentiable."""
         return self.shot.filmed(self.shot.states(*self.inputs(self.values(free))))
 
-    def pictures(self, free: Tensor) -> Tensor:
+    def images(self, free: Tensor) -> Tensor:
         """[F, H, W, 3] linear light; differentiable."""
-        return self.shot.stage.pictures(self.states(free))
+        return self.shot.stage.images(self.states(free))
 
     @cached_property
     def target(self) -> Target:
@@ -80,7 +80,7 @@ class Filmed:
         if self.seen is not None:
             return self.seen
         with torch.no_grad():
-            return Target(self.pictures(torch.from_numpy(self.true_free)))
+            return Target(self.images(torch.from_numpy(self.true_free)))
 
     def roll(self, values: Array) -> Array:
         """Unknowns in solver coordinates [B, U] to states at the frames [B, F, N] in one batch: `newton.Motions`."""
@@ -115,11 +115,11 @@ class Filmed:
 
 
 def by_pixels(filmed: Filmed, **how: Any) -> Descended:
-    """gradSim's way: down the error of the pictures; how: as `_descend` takes it. Raises InputError where they overlap
+    """gradSim's way: down the error of the images; how: as `_descend` takes it. Raises InputError where they overlap
     the target's nowhere."""
     with torch.no_grad():
         filmed.target.require_overlap(filmed.shot.stage, filmed.states(torch.from_numpy(filmed.start)))
-    return _descend(filmed, lambda free: filmed.target.error(filmed.pictures(free)), **how)
+    return _descend(filmed, lambda free: filmed.target.error(filmed.images(free)), **how)
 
 
 def by_states(filmed: Filmed, **how: Any) -> Descended:
@@ -182,9 +182,9 @@ def _descend_smoothly(filmed: Filmed, loss: Callable[[Tensor], Tensor], how: dic
 
 
 def by_newton(filmed: Filmed, starts: Array) -> Fit:
-    """Ours: Levenberg and Marquardt's descent on pictures, from the best of starts [B, U] and the given one."""
+    """Ours: Levenberg and Marquardt's descent on images, from the best of starts [B, U] and the given one."""
     stage, aim = filmed.shot.stage, filmed.target
-    judge = PictureJudge(lambda states: aim.differences(stage.pictures(states)))
+    judge = ImageJudge(lambda states: aim.differences(stage.images(states)))
     roll: Motions = filmed.roll
     return fit(roll, judge, filmed.unknown, np.vstack([filmed.start, starts]))
 
@@ -216,7 +216,7 @@ def outcome_of(
     **how: Any,
 ) -> dict[str, Any]:
     """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
-    from noisy pictures, with what their 95 % intervals hold. starts: of ours, [B, U]; none (B = 0): where the pixels'
+    from noisy images, with what their 95 % intervals hold. starts: of ours, [B, U]; none (B = 0): where the pixels'
     descent ends. parts: of descents (`in_parts`)."""
     if method != "ours":
         descent = by_states if method == "diffphysics" else by_pixels

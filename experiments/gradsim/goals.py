@@ -1,4 +1,4 @@
-"""Tables of control experiments (`reach`): a body, some goals, the three methods; curves, last pictures, a film."""
+"""Tables of control experiments (`reach`): a body, some goals, the three methods; curves, last images, a film."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vid2phys.solvers.scene import encoded
 from vid2phys.types import Array, Camera
 
 _COLORS = {"random": "tab:grey", "diffphysics": "tab:orange", "pixel": "tab:blue"}
-_GHOST = 0.4  # share of the goal in pictures of both
-_SHOWN = 3  # goals of which pictures are drawn
+_GHOST = 0.4  # share of the goal in images of both
+_SHOWN = 3  # goals of which images are drawn
 _UNITS = {"image_error": "1", "overlap": "1", "middle_m": "m", "vertices_m": "m"}
 _START, _DRAWS = 1, 2  # streams of random numbers
 
@@ -66,9 +66,9 @@ class Control:
         """A note on the starts."""
         drawn = f"All begin with the same of {TRIES * self.starts} random unknowns, "
         if self.starts == 1:
-            return f"{drawn}those that end nearest to the picture."
+            return f"{drawn}those that end nearest to the image."
         return (
-            f"{drawn}the {self.starts} that end nearest to the picture: the descent that comes to the least loss "
+            f"{drawn}the {self.starts} that end nearest to the image: the descent that comes to the least loss "
             "counts, with the time of all."
         )
 
@@ -144,10 +144,10 @@ class Control:
         found = {method: outcomes[index] for method, outcomes in done.items() if index < len(outcomes)}
         first = next(iter(found.values()))
         states = [first["before"], first["goal"], *(each["after"] for each in found.values())]
-        pictures = _pictures(task, np.array(states))
+        images = _images(task, np.array(states))
         titles = ["the start's end", "goal", *(f"{method} over goal" for method in found)]
         for column, title in enumerate(titles):
-            shown = pictures[column] if column < 2 else _over(pictures[column], pictures[1])
+            shown = images[column] if column < 2 else _over(images[column], images[1])
             axis = figure.add_subplot(rows, 2 + len(METHODS), index * (2 + len(METHODS)) + column + 1)
             axis.imshow(shown)
             axis.set_xticks([])
@@ -161,22 +161,22 @@ class Control:
 
         task = enlarged(self.task(0), 3)
         states = task.states(torch.tensor([outcome["unknowns"]], dtype=torch.float64))[0]
-        pictures = _pictures(task, task.shot.filmed(states).numpy())
-        goal = _pictures(task, np.array([outcome["goal"]]))[0]
+        images = _images(task, task.shot.filmed(states).numpy())
+        goal = _images(task, np.array([outcome["goal"]]))[0]
         rate = 1.0 / (task.shot.step_s * task.shot.every)
-        height, width = pictures.shape[1:3]
+        height, width = images.shape[1:3]
         with VideoWriter(path, width, height, rate, crf=26) as video:
-            for picture in pictures:
-                video.write(_over(picture, goal))
+            for image in images:
+                video.write(_over(image, goal))
             for _ in range(round(rate)):
-                video.write(_over(pictures[-1], goal))
+                video.write(_over(images[-1], goal))
 
 
 _NOTES = (
-    "Control to one picture of a goal (gradSim, section 4.3). `pixel` compares the motion's last picture with it; "
-    "`diffphysics` is told the goal's centre of mass and pulls the body's there; `random` is the best, by the picture, "
+    "Control to one image of a goal (gradSim, section 4.3). `pixel` compares the motion's last image with it; "
+    "`diffphysics` is told the goal's centre of mass and pulls the body's there; `random` is the best, by the image, "
     "of as many motions as a step of the others rolls out. What is sought, the goals and the bodies' constants are "
-    "ours: the paper publishes pictures only.",
+    "ours: the paper publishes images only.",
     "A step goes the way of L-BFGS, as far as the best of a few lengths that are rolled out together. "
     "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
     "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "
@@ -192,15 +192,15 @@ def curves_of(found: list[Outcome], metric: str) -> Array:
     return np.array([[*curve, *curve[-1:] * (longest - len(curve))] for curve in curves])
 
 
-def _pictures(task: Task, states: Array) -> NDArray[np.uint8]:
+def _images(task: Task, states: Array) -> NDArray[np.uint8]:
     """Display values [F, H, W, 3] of states [F, N]."""
     with torch.no_grad():
-        light = task.shot.stage.pictures(torch.from_numpy(states))
+        light = task.shot.stage.images(torch.from_numpy(states))
     return np.round(255.0 * encoded(light).numpy()).astype(np.uint8)
 
 
-def _over(picture: NDArray[np.uint8], goal: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.round((1.0 - _GHOST) * picture + _GHOST * goal).astype(np.uint8)
+def _over(image: NDArray[np.uint8], goal: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.round((1.0 - _GHOST) * image + _GHOST * goal).astype(np.uint8)
 
 
 def enlarged(task: Task, factor: int) -> Task:

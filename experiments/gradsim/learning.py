@@ -1,6 +1,6 @@
 """Networks that say the density of a pushed body from its clip: trained on other bodies, kept under a recipe's hash.
 
-What is not in the pictures but known to all methods, the way of the impulse, is given to the networks, too. Renders are
+What is not in the images but known to all methods, the way of the impulse, is given to the networks, too. Renders are
 made anew in every sitting of a training: those of 800 objects take less than a minute.
 """
 
@@ -61,10 +61,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Clips:
-    """pictures: [N, F, 3, H, W] float16, linear light less the background's, about 0..1. ways: unit vectors [N, 3] of
+    """images: [N, F, 3, H, W] float16, linear light less the background's, about 0..1. ways: unit vectors [N, 3] of
     the impulses in the camera's axes (x right, y down). targets: [N] logarithms of densities, about -2..1.5."""
 
-    pictures: Tensor
+    images: Tensor
     ways: Tensor
     targets: Tensor
 
@@ -72,13 +72,13 @@ class Clips:
         return len(self.targets)
 
     def __getitem__(self, index: Any) -> Clips:
-        return Clips(self.pictures[index], self.ways[index], self.targets[index])
+        return Clips(self.images[index], self.ways[index], self.targets[index])
 
     def varied(self, rng: np.random.Generator) -> Clips:
         """The same motions seen by a camera that is turned by quarters about its axis, mirrored, and moved by some
         pixels, each clip in a way of its own: what is true of one is true of all of them, but for the lamp."""
-        pictures, ways = self.pictures.clone(), self.ways.clone()
-        for clip, way in zip(pictures, ways, strict=True):
+        images, ways = self.images.clone(), self.ways.clone()
+        for clip, way in zip(images, ways, strict=True):
             for axis, side in ((0, -1), (1, -2)):
                 if rng.random() < 0.5:
                     clip.copy_(clip.flip(side))
@@ -88,7 +88,7 @@ class Clips:
                 way[:2] = way[:2].flip(0)
             down, right = rng.integers(-_SHIFT_PX, _SHIFT_PX + 1, 2)
             clip.copy_(_moved(clip, int(down), int(right)))
-        return Clips(pictures, ways, self.targets)
+        return Clips(images, ways, self.targets)
 
     @staticmethod
     def of(bodies: list[Filmed]) -> Clips:
@@ -98,7 +98,7 @@ class Clips:
 
 @dataclass(frozen=True)
 class Learnt:
-    """history: a validation after every epoch. images: pictures it was shown, the same ones again counted again."""
+    """history: a validation after every epoch. images: images it was shown, the same ones again counted again."""
 
     network: nn.Module
     recipe: Recipe
@@ -124,7 +124,7 @@ class Learnt:
         clip = Clips.of([body])
         began = time.monotonic()
         with torch.no_grad():
-            found = np.exp(_SPREAD * float(self.network(clip.pictures.float(), clip.ways)[0]) + _MIDDLE)
+            found = np.exp(_SPREAD * float(self.network(clip.images.float(), clip.ways)[0]) + _MIDDLE)
         error = abs(found / body.truth[0] - 1.0)
         kept = {"error_density": error, "truth": body.truth.tolist(), "found": [found]}
         return kept | {"seconds": time.monotonic() - began} | self.effort
@@ -142,7 +142,7 @@ def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learn
     history: list[dict[str, float]] = notes["history"]
     if len(history) < recipe.epochs:
         shown, held = _training_clips(recipe, setting, stream)
-        notes |= {"frames": shown.pictures.shape[1], "clips": len(shown)}
+        notes |= {"frames": shown.images.shape[1], "clips": len(shown)}
     torch.manual_seed(recipe.seed)
     network = recipe.network(notes["frames"])
     optimizer = torch.optim.AdamW(network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
@@ -173,7 +173,7 @@ def train_epoch(
         for group in optimizer.param_groups:
             group["lr"] = rate
         some = clips[torch.from_numpy(batch)].varied(rng)
-        loss = functional.mse_loss(network(some.pictures.float(), some.ways), some.targets)
+        loss = functional.mse_loss(network(some.images.float(), some.ways), some.targets)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), _CLIP_NORM)
@@ -187,7 +187,7 @@ def validated(network: nn.Module, clips: Clips, batch: int) -> float:
     """Mean error of densities, relative to the true ones."""
     network.eval()
     parts = [clips[first : first + batch] for first in range(0, len(clips), batch)]
-    found = torch.cat([network(part.pictures.float(), part.ways) for part in parts])
+    found = torch.cat([network(part.images.float(), part.ways) for part in parts])
     return float(((_SPREAD * (found - clips.targets)).exp() - 1.0).abs().mean())
 
 
@@ -206,8 +206,8 @@ def _joined(parts: list[_Parts]) -> Clips:
 
 
 def _clip(body: Filmed) -> _Parts:
-    """Pictures, way and target of one body."""
-    shown = (body.target.pictures - torch.from_numpy(body.shot.stage.background)) / _LIGHT
+    """Images, way and target of one body."""
+    shown = (body.target.images - torch.from_numpy(body.shot.stage.background)) / _LIGHT
     camera_to_world = torch.from_numpy(np.asarray(body.shot.stage.camera.camera_to_world))
     impulse = body.inputs(torch.from_numpy(body.truth))[1][0, :3] @ camera_to_world[:3, :3]
     target = torch.tensor((np.log(body.truth[0]) - _MIDDLE) / _SPREAD, dtype=torch.float32)

@@ -1,6 +1,6 @@
-"""Ours on gradSim's experiments: the same pictures by Levenberg and Marquardt's descent, with intervals.
+"""Ours on gradSim's experiments: the same images by Levenberg and Marquardt's descent, with intervals.
 
-Pixels are taken to err by `SIGMA` each, independent of each other: intervals say what pictures that noisy tell.
+Pixels are taken to err by `SIGMA` each, independent of each other: intervals say what images that noisy tell.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SIGMA = 0.01  # of a pixel's linear light, full scale 1
 
 
 @dataclass(frozen=True)
-class PictureJudge(newton.Judge):
-    """How far pictures are from a target, in deviations of its noise.
+class ImageJudge(newton.Judge):
+    """How far images are from a target, in deviations of its noise.
 
-    differences: of states [F, N] to what is left of their pictures, linear light [R].
+    differences: of states [F, N] to what is left of their images, linear light [R].
     """
 
     differences: Callable[[Tensor], Tensor]
@@ -41,7 +41,7 @@ class PictureJudge(newton.Judge):
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found. estimates: of the free parameters, with 95 % intervals. said: what the pictures do not tell.
+    """What was found. estimates: of the free parameters, with 95 % intervals. said: what the images do not tell.
     misfit: root mean square of what is left, in deviations of the noise: 1 where the model is right."""
 
     estimates: tuple[Estimate, ...]
@@ -77,5 +77,5 @@ def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, start
 
 def noisy(target: Target, rng: np.random.Generator) -> Target:
     """The target with the noise that intervals are made for."""
-    noise = SIGMA * rng.normal(size=tuple(target.pictures.shape))
-    return Target(target.pictures + torch.from_numpy(noise), target.mask)
+    noise = SIGMA * rng.normal(size=tuple(target.images.shape))
+    return Target(target.images + torch.from_numpy(noise), target.mask)

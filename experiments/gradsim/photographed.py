@@ -1,4 +1,4 @@
-"""A filmed motion whose pictures are path-traced with looks that nothing else here has: colours, light and what is
+"""A filmed motion whose images are path-traced with looks that nothing else here has: colours, light and what is
 behind are then no longer those of the model."""
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _AHEAD = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # the s
 def photographed(
     filmed: Filmed, look: int, folder: Path, *, seed: int, spp: int = SPP, progress: Callable[[int, int], None]
 ) -> Filmed:
-    """The same motion before another renderer: its pictures are what was seen, the model draws into its backdrop.
+    """The same motion before another renderer: its images are what was seen, the model draws into its backdrop.
 
     look: index of a configuration of `unseen`. The model's one body has no paint any more; its colours are those that
-    explain the first picture, whose state is known, linear in its normals. Finished pieces in `folder` are used again.
+    explain the first image, whose state is known, linear in its normals. Finished pieces in `folder` are used again.
     Raises MissingDependencyError without LLVM.
     """
     shot, camera = filmed.shot, filmed.shot.stage.camera
@@ -57,13 +57,13 @@ def _stage_of(camera: Camera, floor_m: float) -> tuple[Array, Array, float]:
     return _AHEAD, -_AHEAD @ eye, float((floor_m - eye[2]) / FLOOR)
 
 
-def _light(filmed: Filmed, states: Array, pictures: Array, backdrop: Array) -> Array:
-    """[4, 3], see `Actor.light`: what explains pictures [n, H, W, 3] of known states [n, N] best."""
+def _light(filmed: Filmed, states: Array, images: Array, backdrop: Array) -> Array:
+    """[4, 3], see `Actor.light`: what explains images [n, H, W, 3] of known states [n, N] best."""
     camera, system = filmed.shot.stage.camera, filmed.shot.system
     assert system.surface is not None
     count = len(states)
     views = Views(
-        np.arange(count), pictures, backdrop, np.ones(pictures.shape[:3], dtype=bool),
+        np.arange(count), images, backdrop, np.ones(images.shape[:3], dtype=bool),
         np.tile(camera.K, (count, 1, 1)), np.tile(invert_transform(np.asarray(camera.camera_to_world)), (count, 1, 1)),
     )  # fmt: skip
     return np.asarray(lit(system, system.surface, views, torch.from_numpy(states)).light[0])

@@ -1,7 +1,7 @@
-"""gradSim's pixel path: simulation, vertices, rasteriser, error of pictures, in one PyTorch graph.
+"""gradSim's pixel path: simulation, vertices, rasteriser, error of images, in one PyTorch graph.
 
-A `Stage` is what a camera looks at; a `Shot` is a system before it, with physics and pictures at rates of their own; a
-`Target` is the pictures that a motion is compared with. Pictures are linear light.
+A `Stage` is what a camera looks at; a `Shot` is a system before it, with physics and images at rates of their own; a
+`Target` is the images that a motion is compared with. Images are linear light.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Stage:
     camera: Camera
     background: Array = field(default_factory=lambda: np.array([0.08, 0.1, 0.13]))
 
-    def pictures(self, states: Tensor) -> Tensor:
+    def images(self, states: Tensor) -> Tensor:
         """Linear light [F, H, W, 3] of states [F, N]; differentiable."""
         return self.drawn(states)[0]
 
@@ -109,14 +109,14 @@ class Stage:
         return self.drawn(states)[1]
 
     def drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """`pictures` and `coverage` of states [F, N]."""
+        """`images` and `coverage` of states [F, N]."""
         camera, (faces, sides) = self.camera, self._mesh
         world = torch.cat([actor.placed(states) for actor in self.actors], dim=1)
         to_camera = torch.from_numpy(invert_transform(np.asarray(camera.camera_to_world)))
         vertices = world @ to_camera[:3, :3].T + to_camera[:3, 3]
         colors, K = self._colors(world, vertices), torch.from_numpy(camera.K).expand(len(states), 3, 3)
-        picture, coverage = draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
-        return picture + (1.0 - coverage[..., None]) * torch.from_numpy(self.background), coverage
+        image, coverage = draw(vertices, faces, colors, K, camera.width, camera.height, one_sided=sides)
+        return image + (1.0 - coverage[..., None]) * torch.from_numpy(self.background), coverage
 
     @cached_property
     def _mesh(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -139,12 +139,12 @@ class Stage:
         return partial(self._painted, flat)
 
     def _painted(self, flat: Tensor, fragments: Fragments) -> Tensor:
-        colors, first = flat[fragments.picture, fragments.face], 0
+        colors, first = flat[fragments.image, fragments.face], 0
         for actor in self.actors:
             last = first + len(actor.faces)
             if actor.paint is not None:
                 own = (fragments.face >= first) & (fragments.face < last)
-                inside = Fragments(fragments.picture[own], fragments.face[own] - first, fragments.weights[own])
+                inside = Fragments(fragments.image[own], fragments.face[own] - first, fragments.weights[own])
                 colors = colors.index_put((own,), colors[own] * actor.paint(inside))
             first = last
         return colors
@@ -152,24 +152,24 @@ class Stage:
 
 @dataclass(frozen=True)
 class Target:
-    """Pictures that a motion is compared with. pictures: [F, H, W, 3] linear light. mask: [F, H, W] bool, what counts;
+    """Images that a motion is compared with. images: [F, H, W, 3] linear light. mask: [F, H, W] bool, what counts;
     None: all does."""
 
-    pictures: Tensor
+    images: Tensor
     mask: Tensor | None = None
 
     def first(self, frames: int) -> Target:
         """Its first frames alone."""
-        return Target(self.pictures[:frames], None if self.mask is None else self.mask[:frames])
+        return Target(self.images[:frames], None if self.mask is None else self.mask[:frames])
 
-    def error(self, pictures: Tensor) -> Tensor:
-        """Mean squared difference over what counts: gradSim's loss. Raises InputError for pictures of another size."""
-        return (self.differences(pictures) ** 2).mean()
+    def error(self, images: Tensor) -> Tensor:
+        """Mean squared difference over what counts: gradSim's loss. Raises InputError for images of another size."""
+        return (self.differences(images) ** 2).mean()
 
-    def differences(self, pictures: Tensor) -> Tensor:
-        """What is left of pictures [F, H, W, 3] where it counts, [R]. Raises as `error`."""
-        self._check(pictures)
-        off = pictures - self.pictures
+    def differences(self, images: Tensor) -> Tensor:
+        """What is left of images [F, H, W, 3] where it counts, [R]. Raises as `error`."""
+        self._check(images)
+        off = images - self.images
         return off.flatten() if self.mask is None else off[self.mask].flatten()
 
     def require_overlap(self, stage: Stage, states: Tensor) -> None:
@@ -180,7 +180,7 @@ class Target:
         with torch.no_grad():
             covered = stage.coverage(states) > 0.0
             self._check(covered[..., None].expand(*covered.shape, 3))
-            seen = ((self.pictures - torch.from_numpy(stage.background)).abs() > _FOREGROUND).any(-1)
+            seen = ((self.images - torch.from_numpy(stage.background)).abs() > _FOREGROUND).any(-1)
             seen = seen if self.mask is None else seen & self.mask
         if not bool((covered & seen).any()):
             raise InputError(
@@ -190,21 +190,21 @@ class Target:
                 "start nearer, or fit keypoints (--loss keypoint), which pull from everywhere",
             )
 
-    def _check(self, pictures: Tensor) -> None:
-        expected, wrong = tuple(self.pictures.shape), None
-        if tuple(pictures.shape) != expected:
-            wrong = f"frames of shape {list(pictures.shape)}"
+    def _check(self, images: Tensor) -> None:
+        expected, wrong = tuple(self.images.shape), None
+        if tuple(images.shape) != expected:
+            wrong = f"frames of shape {list(images.shape)}"
         elif self.mask is not None and tuple(self.mask.shape) != expected[:3]:
             wrong, expected = f"a mask of shape {list(self.mask.shape)}", expected[:3]
         elif self.mask is not None and not bool(self.mask.any()):
             raise InputError("a mask that leaves out everything", "one true pixel or more", "check its sign")
         if wrong:
-            raise InputError(wrong, f"{list(expected)}", "give a frame of the camera's size for each picture")
+            raise InputError(wrong, f"{list(expected)}", "give a frame of the camera's size for each image")
 
 
 @dataclass(frozen=True)
 class Shot:
-    """A system before a stage. steps: intervals of `step_s`, in `substeps` each, a picture after every `every` of them,
+    """A system before a stage. steps: intervals of `step_s`, in `substeps` each, an image after every `every` of them,
     the first one of the initial state."""
 
     system: System
@@ -230,9 +230,9 @@ class Shot:
         """Those of the frames."""
         return states[:: self.every]
 
-    def pictures(self, initial: Tensor, controls: Tensor | None, parameters: Tensor) -> Tensor:
+    def images(self, initial: Tensor, controls: Tensor | None, parameters: Tensor) -> Tensor:
         """Linear light [F, H, W, 3]; differentiable. Raises as `states`."""
-        return self.stage.pictures(self.filmed(self.states(initial, controls, parameters)))
+        return self.stage.images(self.filmed(self.states(initial, controls, parameters)))
 
     @property
     def rest(self) -> Tensor:

@@ -1,7 +1,7 @@
 """Control towards a goal: gradSim's visuomotor experiments (Jatavallabhula, Macklin et al., ICLR 2021, section 4.3).
 
 A motion of a fixed length is driven by unknowns: a controller's weights, or the velocities it begins with. `pixel`
-sees one picture of the goal, and compares it with the last picture of the motion. `diffphysics` is told where the
+sees one image of the goal, and compares it with the last image of the motion. `diffphysics` is told where the
 goal's middle is, in space, and pulls the body's there. `random` draws unknowns.
 """
 
@@ -55,10 +55,10 @@ class Motion(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """A body that is to look like a picture when the motion is over.
+    """A body that is to look like an image when the motion is over.
 
     initial: [N], and parameters: [P], of the motion. drive: unknowns [B, U] to first states [B, N] and controls
-    [B, S, M], differentiable. draw: random unknowns [U]. goal: state [N], of which `pixel` sees the picture.
+    [B, S, M], differentiable. draw: random unknowns [U]. goal: state [N], of which `pixel` sees the image.
     dense: whether `diffphysics` pulls at every step of the motion, or at its last state alone.
     """
 
@@ -98,7 +98,7 @@ class Task:
 
     def begin(self, rng: np.random.Generator, count: int = 1) -> Array:
         """What descents begin with, [count, U]: one in eight of random unknowns, those that end nearest to the goal's
-        picture."""
+        image."""
         drawn = np.stack([self.drawn(rng) for _ in range(TRIES * count)])
         with torch.no_grad():
             errors = [float(self.seen_error(each)) for each in self.states(torch.from_numpy(drawn))]
@@ -106,21 +106,21 @@ class Task:
 
     @cached_property
     def target(self) -> Target:
-        """The picture of the goal."""
+        """The image of the goal."""
         return Target(self._goal_drawn[0])
 
     @cached_property
     def _goal_drawn(self) -> tuple[Tensor, Tensor]:
-        """Picture and coverage of the goal (`Stage.drawn`)."""
+        """Image and coverage of the goal (`Stage.drawn`)."""
         return self.shot.stage.drawn(torch.from_numpy(self.goal)[None])
 
     def seen_error(self, states: Tensor) -> Tensor:
-        """Mean squared difference between the last picture and the goal's, infinite for a body that ends off it.
+        """Mean squared difference between the last image and the goal's, infinite for a body that ends off it.
 
         Out of the camera's view it leaves but one of two outlines that err: nearer by the numbers, and lost.
         """
-        picture, covered = self.shot.stage.drawn(states[-1:])
-        error, asked = self.target.error(picture), self._goal_drawn[1]
+        image, covered = self.shot.stage.drawn(states[-1:])
+        error, asked = self.target.error(image), self._goal_drawn[1]
         return error if bool(((covered > 0.0) & (asked > 0.0)).any()) else torch.full_like(error, torch.inf)
 
     def middle_error(self, states: Tensor) -> Tensor:
@@ -131,11 +131,11 @@ class Task:
     def measured(self, states: Tensor) -> dict[str, float]:
         """See `Motion.measured`: image error, overlap with the goal's outline (0 to 1), distances [m]."""
         goal, last = torch.from_numpy(self.goal)[None], states[-1:].detach()
-        (picture, covered), asked = self.shot.stage.drawn(last), self._goal_drawn[1]
+        (image, covered), asked = self.shot.stage.drawn(last), self._goal_drawn[1]
         overlap = torch.minimum(covered, asked).sum() / torch.maximum(covered, asked).sum()
         off = self._positions(last) - self._positions(goal)
         return {
-            "image_error": float(self.target.error(picture)),
+            "image_error": float(self.target.error(image)),
             "overlap": float(overlap),
             "middle_m": float((self._middles(last) - self._middles(goal)).norm()),
             "vertices_m": float(off.square().sum(-1).mean().sqrt()),
@@ -172,7 +172,7 @@ def reach(
     """What a method comes to in so many steps from unknowns [B, U], trying so many lengths a step.
 
     Descents go on from all starts; it is the one that comes to the least loss, with the time of all. Raises InputError
-    where the motion that `pixel` starts from first ends off the goal's picture: nothing pulls it there.
+    where the motion that `pixel` starts from first ends off the goal's image: nothing pulls it there.
     """
     if method == "random":
         return drawn_best(task, starts[0], steps, rng, (lengths + 1) * len(starts))

@@ -1,6 +1,6 @@
-"""Masses without a derivative of motion or pictures: REINFORCE through MuJoCo, which gives none.
+"""Masses without a derivative of motion or images: REINFORCE through MuJoCo, which gives none.
 
-What the estimate descends is the error of the pictures that samples of the unknowns make, in the mean over a normal
+What the estimate descends is the error of the images that samples of the unknowns make, in the mean over a normal
 distribution about the current estimate; its gradient comes of the samples' errors alone.
 """
 
@@ -46,20 +46,20 @@ def by_score(
     rate: float,
     deviations: tuple[float, float],
 ) -> Descended:
-    """Adam's descent of `mean_loss` of the pictures of one free body.
+    """Adam's descent of `mean_loss` of the images of one free body.
 
     deviations: of the samples in solver coordinates, first and last, geometrically between.
     """
     stage, target = filmed.shot.stage, filmed.target
     schedule = iter(np.geomspace(*deviations, iterations))
 
-    def pictured(sample: Tensor) -> Tensor:
+    def imaged(sample: Tensor) -> Tensor:
         states = tumbled(filmed.shot, *filmed.inputs(filmed.values(sample)))
-        return target.error(stage.pictures(filmed.shot.filmed(states)))
+        return target.error(stage.images(filmed.shot.filmed(states)))
 
     def loss(mean: Tensor) -> Tensor:
         noise = torch.from_numpy(rng.normal(size=(samples, len(mean))))
-        return mean_loss(lambda drawn: torch.stack([*map(pictured, drawn)]), mean, float(next(schedule)), noise)
+        return mean_loss(lambda drawn: torch.stack([*map(imaged, drawn)]), mean, float(next(schedule)), noise)
 
     low, high = filmed.bounds
     return descend(loss, filmed.start, rate=rate, iterations=iterations, lower=low, upper=high)

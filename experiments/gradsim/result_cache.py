@@ -1,6 +1,6 @@
 """What is finished of an experiment, kept beside its table object by object: it goes on where it was interrupted.
 
-Outcomes are small, and pictures and films of a table are made from them: they are part of the results.
+Outcomes are small, and images and films of a table are made from them: they are part of the results.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Cell:
     def fill(self, work: Callable[[int], Outcome]) -> list[Outcome]:
         """All outcomes; those that are missing are made by `work`, given the number of the object.
 
-        On one thread: graphs of small pictures wait for threads more than they gain, most of all where others compute.
+        On one thread: graphs of small images wait for threads more than they gain, most of all where others compute.
         """
         found = self.outcomes()
         self.path.parent.mkdir(parents=True, exist_ok=True)

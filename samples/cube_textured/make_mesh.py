@@ -2,7 +2,7 @@
 
     python samples/cube_textured/make_mesh.py
 
-Every face has a picture of its own that is not the same turned or mirrored, in few flat colours: large shapes, that a
+Every face has an image of its own that is not the same turned or mirrored, in few flat colours: large shapes, that a
 cube 30 pixels wide still shows.
 """
 
@@ -18,7 +18,7 @@ from PIL import Image
 
 NAME, SIDE_M = "cube_textured", 0.1
 TILE_PX, COLUMNS, ROWS = 128, 3, 2
-Picture = NDArray[np.uint8]
+Tile = NDArray[np.uint8]
 Color = tuple[int, int, int]
 
 WHITE, BLACK, RED, BLUE, GREEN, YELLOW, ORANGE, VIOLET = (
@@ -31,7 +31,7 @@ WHITE, BLACK, RED, BLUE, GREEN, YELLOW, ORANGE, VIOLET = (
     (226, 116, 32),
     (112, 58, 140),
 )
-# Faces by their outward axis: where a picture's right and down lie on the cube.
+# Faces by their outward axis: where an image's right and down lie on the cube.
 SIDES: tuple[tuple[tuple[int, int, int], tuple[int, int, int]], ...] = (
     ((0, 1, 0), (0, 0, -1)),  # +x
     ((0, -1, 0), (0, 0, -1)),  # -x
@@ -42,7 +42,7 @@ SIDES: tuple[tuple[tuple[int, int, int], tuple[int, int, int]], ...] = (
 )
 
 
-def ell(tile: Picture) -> None:
+def ell(tile: Tile) -> None:
     """A thick letter L in a corner, and a dot."""
     _fill(tile, WHITE)
     _box(tile, RED, (0.12, 0.1, 0.36, 0.9))
@@ -50,21 +50,21 @@ def ell(tile: Picture) -> None:
     _disc(tile, BLACK, (0.68, 0.3), 0.13)
 
 
-def stripes(tile: Picture) -> None:
+def stripes(tile: Tile) -> None:
     """Bars that grow wider, a third of them cut short."""
     _fill(tile, BLUE)
     for left, right, bottom in ((0.06, 0.14, 1.0), (0.24, 0.4, 1.0), (0.52, 0.92, 0.55)):
         _box(tile, WHITE, (left, 0.0, right, bottom))
 
 
-def triangle(tile: Picture) -> None:
+def triangle(tile: Tile) -> None:
     """A triangle without equal sides over a band."""
     _fill(tile, YELLOW)
     _box(tile, BLACK, (0.0, 0.78, 1.0, 1.0))
     _polygon(tile, VIOLET, ((0.06, 0.72), (0.5, 0.72), (0.94, 0.06)))
 
 
-def quarters(tile: Picture) -> None:
+def quarters(tile: Tile) -> None:
     """A field of four colours with a disc in one of them."""
     _fill(tile, GREEN)
     _box(tile, WHITE, (0.5, 0.0, 1.0, 0.5))
@@ -72,7 +72,7 @@ def quarters(tile: Picture) -> None:
     _disc(tile, ORANGE, (0.75, 0.75), 0.19)
 
 
-def comma(tile: Picture) -> None:
+def comma(tile: Tile) -> None:
     """A disc with a tail."""
     _fill(tile, ORANGE)
     _disc(tile, BLACK, (0.36, 0.36), 0.24)
@@ -80,7 +80,7 @@ def comma(tile: Picture) -> None:
     _box(tile, WHITE, (0.78, 0.06, 0.94, 0.3))
 
 
-def arrow(tile: Picture) -> None:
+def arrow(tile: Tile) -> None:
     """An arrow with one barb, on two grounds."""
     _fill(tile, VIOLET)
     _polygon(tile, WHITE, ((0.0, 0.0), (1.0, 0.0), (0.0, 0.62)))
@@ -88,11 +88,11 @@ def arrow(tile: Picture) -> None:
     _polygon(tile, GREEN, ((0.9, 0.7), (0.9, 0.5), (0.52, 0.18), (0.46, 0.32)))
 
 
-FACES: tuple[Callable[[Picture], None], ...] = (ell, stripes, triangle, quarters, comma, arrow)
+FACES: tuple[Callable[[Tile], None], ...] = (ell, stripes, triangle, quarters, comma, arrow)
 
 
 def main() -> None:
-    """Writes mesh, material and picture beside this file."""
+    """Writes mesh, material and image beside this file."""
     folder = Path(__file__).parent
     atlas = np.zeros((ROWS * TILE_PX, COLUMNS * TILE_PX, 3), np.uint8)
     lines = ["# metres", f"mtllib {NAME}.mtl", f"o {NAME}", "usemtl faces"]
@@ -117,22 +117,22 @@ def main() -> None:
     Image.fromarray(atlas).save(folder / f"{NAME}.png", optimize=True)
 
 
-def _fill(tile: Picture, color: Color) -> None:
+def _fill(tile: Tile, color: Color) -> None:
     tile[:] = color
 
 
-def _box(tile: Picture, color: Color, box: tuple[float, float, float, float]) -> None:
+def _box(tile: Tile, color: Color, box: tuple[float, float, float, float]) -> None:
     """left, top, right, bottom: shares of the face."""
     left, top, right, bottom = (round(share * TILE_PX) for share in box)
     tile[top:bottom, left:right] = color
 
 
-def _disc(tile: Picture, color: Color, middle: tuple[float, float], radius: float) -> None:
+def _disc(tile: Tile, color: Color, middle: tuple[float, float], radius: float) -> None:
     x, y = (round(share * TILE_PX) for share in middle)
     cv2.circle(tile, (x, y), round(radius * TILE_PX), color, -1, cv2.LINE_AA)
 
 
-def _polygon(tile: Picture, color: Color, corners: tuple[tuple[float, float], ...]) -> None:
+def _polygon(tile: Tile, color: Color, corners: tuple[tuple[float, float], ...]) -> None:
     points = np.round(np.array(corners) * TILE_PX).astype(np.int32)
     cv2.fillPoly(tile, [points], color, cv2.LINE_AA)
 

@@ -119,5 +119,5 @@ def test_frames_of_wrong_number_are_named() -> None:
     with pytest.raises(InputError, match="give a state for every frame"):
         losses.get("state", filmed.problem, short)
     views = vars(filmed.evidence.scene.views)
-    with pytest.raises(InputError, match=r"pictures of shape \[3, 48, 40, 3\]"):
-        type(filmed.evidence.scene.views)(**{**views, "pictures": views["pictures"][:, :, :40]})
+    with pytest.raises(InputError, match=r"images of shape \[3, 48, 40, 3\]"):
+        type(filmed.evidence.scene.views)(**{**views, "images": views["images"][:, :, :40]})

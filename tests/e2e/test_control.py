@@ -1,4 +1,4 @@
-"""`vid2phys control`: from a picture, through the shipped network, to actions; judged by the log of the flight."""
+"""`vid2phys control`: from an image, through the shipped network, to actions; judged by the log of the flight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.experiments import nothing_seen
 from tests.cli.test_cli import run_cli
 from vid2phys.commands import control as task
 from vid2phys.commands.control import Target, control
-from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
@@ -27,7 +27,7 @@ from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_trajectory
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
-from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.types import Camera
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,13 +39,13 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def picture(path: Path, frame: int) -> Path:
+def image(path: Path, frame: int) -> Path:
     Image.fromarray(next(read_clip(SAMPLE / "clip.mp4").frames.at([frame]))).save(path)
     return path
 
 
 def test_actions_bring_the_quadrotor_to_where_the_log_has_it(tmp_path: Path) -> None:
-    target = picture(tmp_path / "target.png", FRAME)
+    target = image(tmp_path / "target.png", FRAME)
     found, folder = control(
         target, **GIVEN, initial={"position_z_m": 1.0}, seconds=0.8, rate=10.0, out=tmp_path / "run"
     )
@@ -55,7 +55,7 @@ def test_actions_bring_the_quadrotor_to_where_the_log_has_it(tmp_path: Path) -> 
     position, _, _ = apply(Alignment(truth["time_offset_s"]), log, np.array([FRAME / 30.0]))
     trajectory = load_trajectory(folder / "trajectory.csv")
     end = trajectory.states[-1]
-    assert np.linalg.norm(end[:3] - position[0]) < 0.08  # depth of a single picture
+    assert np.linalg.norm(end[:3] - position[0]) < 0.08  # depth of a single image
     assert np.abs(end[7:10]).max() < 0.02
     actions = load_actions(folder / "actions.csv")
     assert actions.values[:, 0].min() >= 0.0
@@ -72,7 +72,7 @@ def test_actions_bring_the_quadrotor_to_where_the_log_has_it(tmp_path: Path) -> 
     assert len(read_clip(folder / "overlay.mp4").times_s) == 21
 
 
-def test_a_picture_that_does_not_show_the_body_is_refused(
+def test_a_image_that_does_not_show_the_body_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clip = read_clip(SAMPLE / "clip.mp4")
@@ -83,7 +83,7 @@ def test_a_picture_that_does_not_show_the_body_is_refused(
     assert run_cli(monkeypatch, "control", "--target", target, *options, "--out", str(tmp_path / "run")) == 3
     err = capsys.readouterr().err.splitlines()[-1]
     assert err.startswith("vid2phys: the body is not seen in the target 'empty'")
-    assert "expected a picture that shows it" in err
+    assert "expected an image that shows it" in err
     assert not (tmp_path / "run").exists()
 
 
@@ -93,7 +93,7 @@ def aimed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     points = 0.1 * np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 0, 0.3]])
     target = Target(points, points + np.array([1.0, 0.0, 0.0]), {"quality": 1.0}, 0.01, 0.15, ())
     monkeypatch.setattr(task, "read_target", lambda _inputs: target)
-    return picture(tmp_path / "target.png", 0)
+    return image(tmp_path / "target.png", 0)
 
 
 def test_a_target_out_of_reach_says_by_how_much_it_is_missed(
@@ -117,26 +117,26 @@ def test_a_target_out_of_reach_says_by_how_much_it_is_missed(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "missed"
 
 
-def test_a_body_on_a_base_takes_a_pictured_posture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hand from a track of its own posture, its camera where the picture was taken."""
-    body = PosedJoints(get("hand"))
+def test_a_body_on_a_base_takes_a_imaged_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hand from a track of its own configuration, its camera where the image was taken."""
+    body = JointBody(get("hand"))
     pose = look_at(body.center_m + np.array([0.6, 0.1, 0.5]), body.center_m)
     save_camera(
         Camera(np.array([[700.0, 0, 320], [0, 700, 240], [0, 0, 1]]), 640, 480, camera_to_world=pose),
         tmp_path / "c.yaml",
     )
-    posture = np.zeros(13)
-    posture[[1, 5]] = 0.3, -0.2
+    configuration = np.zeros(13)
+    configuration[[1, 5]] = 0.3, -0.2
     nothing = nothing_seen(np.zeros(1), np.zeros((1, 3)))
-    seen = PostureTrack(nothing, posture[None], 1e-4 * np.eye(13)[None], np.ones(1, bool), np.ones(1), ())
-    monkeypatch.setattr("vid2phys.commands.identify.track_posture", lambda *_: seen)
+    seen = ConfigurationTrack(nothing, configuration[None], 1e-4 * np.eye(13)[None], np.ones(1, bool), np.ones(1), ())
+    monkeypatch.setattr("vid2phys.commands.identify.track_configuration", lambda *_: seen)
     found, folder = control(
-        picture(tmp_path / "t.png", 0), camera=tmp_path / "c.yaml", system="hand", model=ROOT / "models" / "hand",
+        image(tmp_path / "t.png", 0), camera=tmp_path / "c.yaml", system="hand", model=ROOT / "models" / "hand",
         seconds=0.2, rate=20.0, out=tmp_path / "run", overlay=False,
     )  # fmt: skip
     assert found.status == "reached"
     data = json.loads((folder / "result.json").read_text())
-    assert data["target"]["posture"]["finger1_0"] == pytest.approx(0.3)
+    assert data["target"]["configuration"]["finger1_0"] == pytest.approx(0.3)
     assert data["end"]["finger1_0_rad"] == pytest.approx(0.3, abs=0.05)
 
 
@@ -150,13 +150,13 @@ def test_a_body_on_a_base_takes_a_pictured_posture(tmp_path: Path, monkeypatch: 
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError) as raised:
-        control(picture(tmp_path / "t.png", 0), **(GIVEN | options), out=tmp_path / "run")
+        control(image(tmp_path / "t.png", 0), **(GIVEN | options), out=tmp_path / "run")
     assert text in str(raised.value)
 
 
-def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.png").write_text("no picture")
-    with pytest.raises(InputError, match="is not a picture"):
+def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.png").write_text("no image")
+    with pytest.raises(InputError, match="is not an image"):
         read_still(tmp_path / "t.png", 3, 25.0)
     with pytest.raises(InputError, match="does not exist"):
         read_still(tmp_path / "none.png", 3, 25.0)

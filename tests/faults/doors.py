@@ -43,7 +43,7 @@ def steps_of(file: str) -> tuple[Step, ...]:
     return STEPS.get(Path(file).suffix, BINARY + TEXT if "ascii" in file else BINARY)
 
 
-# ------------------------------------------------------------------------------------------------ video and pictures
+# ------------------------------------------------------------------------------------------------ video and images
 
 
 def make_videos(folder: Path) -> None:
@@ -59,9 +59,9 @@ def make_videos(folder: Path) -> None:
             stream: Any = container.add_stream(codec, rate=30)
             stream.width, stream.height, stream.pix_fmt, stream.gop_size = *SIZE, pixels, 4
             for i in range(T):
-                picture = np.full((SIZE[1], SIZE[0], 3), 20 * i, np.uint8)
-                picture[10:30, 3 * i : 3 * i + 20] = (255, 90, 0)
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+                image = np.full((SIZE[1], SIZE[0], 3), 20 * i, np.uint8)
+                image[10:30, 3 * i : 3 * i + 20] = (255, 90, 0)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
             container.mux(stream.encode())
 
 
@@ -75,7 +75,7 @@ def read_video(_: Path, path: Path) -> object:
     return shapes
 
 
-def make_pictures(folder: Path) -> None:
+def make_images(folder: Path) -> None:
     from PIL import Image
 
     noise = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
@@ -83,13 +83,13 @@ def make_pictures(folder: Path) -> None:
         Image.fromarray(noise).save(folder / name)
 
 
-def read_picture(_: Path, path: Path) -> object:
-    from vid2phys.camera_calibration.images import open_pictures
+def read_image(_: Path, path: Path) -> object:
+    from vid2phys.camera_calibration.images import open_images
     from vid2phys.io.held import read_still
 
     with contextlib.suppress(InputError):
         read_still(path, 3, 30.0)
-    return [picture.shape for _, picture in open_pictures(path, 5)]
+    return [image.shape for _, image in open_images(path, 5)]
 
 
 # ------------------------------------------------------------------------------------------------------------- shapes
@@ -359,7 +359,7 @@ def make_models(folder: Path) -> None:
     import torch
 
     from tests.unit.test_risp_model import SIZES, box, make_model
-    from vid2phys.engine.movable.joints import PosedJoints
+    from vid2phys.engine.movable.joints import JointBody
     from vid2phys.engine.movable.modes import Motions
     from vid2phys.engine.systems import get
     from vid2phys.error_model import Calibration
@@ -378,7 +378,7 @@ def make_models(folder: Path) -> None:
     }
     model = make_model(box(0.1, 0.1, 0.03)).with_calibration(Calibration().to_dict())
     model.save(folder / "rigid", score)
-    hand = PosedJoints(get("hand"))
+    hand = JointBody(get("hand"))
     count = len(hand.points_body)
     shape = Shape(
         *("hand", geometry_signature(hand.mesh), hand.points_body, np.eye(3)[None], np.arange(count)[None], None),
@@ -472,7 +472,7 @@ def require_one_line(error: Exception) -> None:
 
 DOORS = (
     Door("video", "video", ("a.mp4", "a.mkv", "a.avi"), make_videos, read_video),
-    Door("pictures", "video", ("a.png", "a.jpg", "a.tif"), make_pictures, read_picture),
+    Door("images", "video", ("a.png", "a.jpg", "a.tif"), make_images, read_image),
     Door("mesh", "mesh", MESHES, make_meshes, read_mesh),
     Door("volume", "mesh", VOLUMES, make_volumes, read_volume),
     Door("robot", "mesh", ("arm.urdf", "arm.xml"), make_robots, read_robot),

@@ -62,7 +62,7 @@ def test_the_velocity_of_a_thrown_brick_from_pixels() -> None:
     begin = Start(system.retract(filmed.states[0], off), filmed.problem.parameters)
     found = gradient.solve(filmed.problem, loss, [begin], optimizer="adam", iterations=50, rate=0.03)
     error = system.local(filmed.states[0], found.solution.states[0])
-    across = filmed.problem.camera_to_world[:3, :2].T @ error[6:9]  # how fast it comes nearer the pictures hardly tell
+    across = filmed.problem.camera_to_world[:3, :2].T @ error[6:9]  # how fast it comes nearer the images hardly tell
     assert np.linalg.norm(across) < 0.15 * np.linalg.norm(off[6:9])
     assert found.attempts[0].loss < 0.02 * found.attempts[0].losses[0]
     std = np.sqrt(np.diagonal(found.solution.covariance[0]))
@@ -89,7 +89,7 @@ def test_the_damping_of_a_bounce_from_pixels() -> None:
 
 @pytest.mark.parametrize("body", ["quadrotor", "cube"])
 def test_speed_through_renderer_and_shipped_network(body: str) -> None:
-    """Eq. 6: pictures of one look, a simulation drawn in another; the network has to look through that."""
+    """Eq. 6: images of one look, a simulation drawn in another; the network has to look through that."""
     model = Model.load(ROOT / "models" / body)
     mesh = load_mesh(ROOT / "samples" / body / ("quad.obj" if body == "quadrotor" else "cube.obj"), "m")
     filmed = film("quadrotor" if body == "quadrotor" else "rigid_contact", frames=4, mesh=mesh, view_px=96)
@@ -190,12 +190,12 @@ def test_bad_use_is_named() -> None:
 
 
 def test_the_light_of_a_clip_is_found() -> None:
-    """The pictures of another light than the scene's are explained to a few grey levels, parts apart."""
+    """The images of another light than the scene's are explained to a few grey levels, parts apart."""
     filmed = film("quadrotor", frames=4)
     scene = filmed.evidence.scene
     found = lit(scene.system, scene.mesh, scene.views, torch.from_numpy(filmed.states))
-    pictures = found.pictures(torch.from_numpy(filmed.states)).numpy()
-    assert np.abs(pictures - scene.views.pictures).max() < 0.02
+    images = found.images(torch.from_numpy(filmed.states)).numpy()
+    assert np.abs(images - scene.views.images).max() < 0.02
     away = filmed.states.copy()
     away[:, 0] += 9.0
     with pytest.raises(InputError, match="in none of the 4 views"):

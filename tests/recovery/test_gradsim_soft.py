@@ -164,7 +164,7 @@ def test_every_spring(name: str) -> None:
 
 
 def test_a_hanging_beam_tells_mu_better_than_lambda() -> None:
-    """Both are found where nothing errs; from noisy pictures lambda's interval is wider by far, and still right."""
+    """Both are found where nothing errs; from noisy images lambda's interval is wider by far, and still right."""
     filmed: Filmed = beam(np.random.default_rng(1), "moduli", cells=(4, 1, 1), frames=5, size_px=32)
     fit = by_newton(replace(filmed, seen=noisy(filmed.target, np.random.default_rng(2))), np.zeros((0, 2)))
     widths = {}

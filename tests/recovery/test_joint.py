@@ -97,9 +97,9 @@ def test_stiffness_of_a_rod_from_two_clips() -> None:
     truth = rod.parameters().with_values({"young_modulus": 6e5})
     each, starts = [], []
     for bend in (0.03, -0.02):
-        posture, rates = np.array([0.0, bend, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0])
-        each.append(problem_of(rod, body.points_body, truth, body.states(posture, rates), ("young_modulus",), 2))
-        starts.append(np.concatenate([0.7 * posture, 0.0 * rates]))
+        configuration, rates = np.array([0.0, bend, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0])
+        each.append(problem_of(rod, body.points_body, truth, body.states(configuration, rates), ("young_modulus",), 2))
+        starts.append(np.concatenate([0.7 * configuration, 0.0 * rates]))
     alone = [configuration_shooting.solve(p, body, s[:4], s[4:]) for p, s in zip(each, starts, strict=True)]
     first, second = configuration_shooting.solve_clips(each, body, starts)
     precision = sum(float(one.theta_covariance[0, 0]) ** -1 for one in alone)

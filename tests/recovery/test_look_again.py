@@ -1,4 +1,4 @@
-"""A finger that is misread through a whole clip: other motions are tried, and the pictures say which is seen."""
+"""A finger that is misread through a whole clip: other motions are tried, and the images say which is seen."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 
 from tests.unit.test_posed_edges import body_and_camera, photograph, window
 from tests.unit.test_reread import track_of
-from vid2phys.commands.reinitialise import Shown, look_again
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.commands.reinitialise import Shown, reinitialise
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError
 from vid2phys.geometry import invert_transform
 from vid2phys.solvers import configuration_shooting
 from vid2phys.solvers.configuration_scan import other_motion
 from vid2phys.solvers.problem import Problem
-from vid2phys.tracking.articulated.reinitialise import Pictures
-from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.articulated.reinitialise import Images
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Actions, Array
 
@@ -32,10 +32,10 @@ FINGER = [1, 2, 3]  # its joints
 class Misread:
     """A hand whose finger swings, and a track by which it hangs still. truth: [F, 13]."""
 
-    body: PosedBody
+    body: ArticulatedBody
     problem: Problem
     truth: Array
-    track: PostureTrack
+    track: ConfigurationTrack
     shown: Shown
 
 
@@ -52,46 +52,46 @@ def misread() -> Misread:
     parameters = hand.parameters().with_values({"stiffness_1": TRUE})
     start = body.states(np.zeros(13), np.zeros(13))
     states = simulate(hand, start[None], controls, parameters.vector, 1.0 / FPS, substeps=16)[0]
-    truth = body.postures(states)
+    truth = body.configurations(states)
     read = truth.copy()
     read[:, FINGER] = 0.0
-    track = replace(track_of(body, here, read), postures=read)
+    track = replace(track_of(body, here, read), configurations=read)
     track = replace(track, observation=replace(track.observation, times_s=times))
     pose = np.linalg.inv(invert_transform(np.asarray(camera.camera_to_world)))
     free = hand.parameters().with_free(("stiffness_1",))
     problem = Problem(hand, free, track.observation, pose, actions)
     frames = [photograph(body, camera, each) for each in truth]
-    pictures = Pictures.of(frames, body, here, np.arange(0, FRAMES, 3))
-    return Misread(body, problem, truth, track, Shown(frames, here, first_calibration(body), pictures))
+    images = Images.of(frames, body, here, np.arange(0, FRAMES, 3))
+    return Misread(body, problem, truth, track, Shown(frames, here, first_calibration(body), images))
 
 
-def fitted(clip: Misread) -> list[configuration_shooting.PosedSolution]:
+def fitted(clip: Misread) -> list[configuration_shooting.ConfigurationSolution]:
     return [configuration_shooting.solve(clip.problem, clip.body, np.zeros(13), np.zeros(13))]
 
 
 def test_what_is_read_again_is_fitted_again(misread: Misread) -> None:
     first = fitted(misread)
     assert first[0].parameters["stiffness_1"].value > 2.0 * TRUE, "a finger that hardly moves is stiff"
-    tracks, found = look_again([misread.shown], [misread.problem], [misread.track], first)
+    tracks, found = reinitialise([misread.shown], [misread.problem], [misread.track], first)
     value = found[0].parameters["stiffness_1"].value
     std = float(found[0].theta_covariance[0, 0]) ** 0.5
     assert value == pytest.approx(TRUE, rel=0.05)
     assert abs(value - TRUE) < 3.0 * std < 0.1 * TRUE
-    off = np.abs(tracks[0].postures - misread.truth)[:, FINGER]
+    off = np.abs(tracks[0].configurations - misread.truth)[:, FINGER]
     assert np.median(off) < 0.2 * np.abs(misread.truth[:, FINGER]).mean()
     assert found[0].iterations > 0
     assert found[0].converged
 
 
-def test_a_motion_that_pictures_do_not_ask_for_is_not_taken(misread: Misread) -> None:
+def test_a_motion_that_images_do_not_ask_for_is_not_taken(misread: Misread) -> None:
     theta = misread.problem.parameters.with_values({"stiffness_1": TRUE}).free_vector()
     starts = np.zeros((1, 26))
     asked: list[Array] = []
 
-    def judge(clip: int, postures: Array) -> float:
+    def judge(clip: int, configurations: Array) -> float:
         assert clip == 0
-        asked.append(postures)
-        return -1e3 * float(((postures - misread.truth) ** 2).sum())
+        asked.append(configurations)
+        return -1e3 * float(((configurations - misread.truth) ** 2).sum())
 
     def other(theta: Array, starts: Array) -> Any:
         return other_motion([misread.problem], misread.body, starts, theta, judge, 10.0)
@@ -107,17 +107,17 @@ def test_a_motion_that_pictures_do_not_ask_for_is_not_taken(misread: Misread) ->
     np.testing.assert_array_equal(found.starts, starts, "what the parameter moves begins at rest")
 
 
-def test_fits_stay_where_pictures_show_them_best(misread: Misread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_stay_where_images_show_them_best(misread: Misread, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fitted(misread)
 
-    def fails(*_: Any, **__: Any) -> list[configuration_shooting.PosedSolution]:
+    def fails(*_: Any, **__: Any) -> list[configuration_shooting.ConfigurationSolution]:
         raise SimulationError("too stiff", "less")
 
-    def worse(problems: Sequence[Problem], *_: Any, **__: Any) -> list[configuration_shooting.PosedSolution]:
+    def worse(problems: Sequence[Problem], *_: Any, **__: Any) -> list[configuration_shooting.ConfigurationSolution]:
         return [replace(first[0], states=first[0].states + 0.5)]
 
     for solve in (fails, worse):
         monkeypatch.setattr(configuration_shooting, "solve_clips", solve)
-        tracks, found = look_again([misread.shown], [misread.problem], [misread.track], first)
+        tracks, found = reinitialise([misread.shown], [misread.problem], [misread.track], first)
         assert found is first
         assert tracks == [misread.track]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.recovery.test_posed_fit import small_rod
-from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact, Sphere
@@ -109,12 +109,12 @@ def test_a_quadrotor_goes_aside_and_stops() -> None:
     assert np.abs(again[-1] - found.states[-1]).max() < 1e-3
 
 
-def test_fingers_bend_to_a_posture() -> None:
+def test_fingers_bend_to_a_configuration() -> None:
     hand = get("hand")
-    body = PosedJoints(hand)
-    posture = hand.rest_state()[:13] * 0.0
-    posture[[1, 2, 3, 5]] = 0.5, 0.3, 0.2, -0.2
-    goal = body.points(posture)
+    body = JointBody(hand)
+    configuration = hand.rest_state()[:13] * 0.0
+    configuration[[1, 2, 3, 5]] = 0.5, 0.3, 0.2, -0.2
+    goal = body.points(configuration)
     parameters = hand.parameters().vector
     found = optimal.solve(
         Aim(
@@ -123,7 +123,7 @@ def test_fingers_bend_to_a_posture() -> None:
         )
     )
     assert found.there()
-    np.testing.assert_allclose(found.states[-1][:13], posture, atol=0.02)
+    np.testing.assert_allclose(found.states[-1][:13], configuration, atol=0.02)
     assert found.speed < 0.2
 
 

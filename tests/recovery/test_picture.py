@@ -93,7 +93,7 @@ def test_scale_and_gravity_only_as_a_ratio() -> None:
 
 
 def test_of_a_camera_beside_a_thrown_body_gravity_shows_the_tilt_alone() -> None:
-    """The picture of a whole world turned about the vertical, or moved, is the same."""
+    """The image of a whole world turned about the vertical, or moved, is the same."""
     turns, moves = (tuple(f"camera_{what}_{axis}" for axis in "xyz") for what in ("turn", "move"))
     problem, near = toss(0, *turns, *moves, known={"scale": SCALE})
     tilted = problem.camera_to_world.copy()
@@ -111,9 +111,9 @@ def test_of_a_camera_beside_a_thrown_body_gravity_shows_the_tilt_alone() -> None
 
 def test_a_body_on_a_known_base_shows_where_its_camera_stands() -> None:
     rod, body = small_rod()
-    posture, rates = np.array([0.0, 0.03, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0])
+    configuration, rates = np.array([0.0, 0.03, 0.0, 0.0]), np.array([0.3, 0.0, 0.0, 0.0])
     free = ("focal", *(f"camera_{what}_{axis}" for what in ("turn", "move") for axis in "xyz"))
-    problem = problem_of(rod, body.points_body, rod.parameters(), body.states(posture, rates), (), 2)
+    problem = problem_of(rod, body.points_body, rod.parameters(), body.states(configuration, rates), (), 2)
     off = {"focal": 1.03, "camera_turn_x": 0.02, "camera_turn_z": -0.03, "camera_move_y": 0.02, "camera_move_z": -0.01}
     names = {p.name: 0.0 for p in camera_parameters.CAMERA} | {"focal": 1.0, "scale": 1.0}
     wrong = camera_parameters.camera_pose(
@@ -124,11 +124,13 @@ def test_a_body_on_a_known_base_shows_where_its_camera_stands() -> None:
     parameters = camera_parameters.with_view(problem.parameters, free).with_free(free)
     priors = {"focal": (0.0, 0.05)}
     problem = replace(problem, parameters=parameters, observation=seen, camera_to_world=wrong, priors=priors)
-    found = configuration_shooting.solve(problem, body, 0.9 * posture, rates)
+    found = configuration_shooting.solve(problem, body, 0.9 * configuration, rates)
     assert found.converged
     assert found.misfit < 1.2
     names = {p.name: p.value for p in found.parameters}
-    truth = problem_of(rod, body.points_body, rod.parameters(), body.states(posture, rates), (), 2).camera_to_world
+    truth = problem_of(
+        rod, body.points_body, rod.parameters(), body.states(configuration, rates), (), 2
+    ).camera_to_world
     pose = camera_parameters.camera_pose(wrong, names)
     assert len(found.null_directions) == 0
     assert names["focal"] == pytest.approx(1.03, abs=3.0 * found.theta_covariance[0, 0] ** 0.5)

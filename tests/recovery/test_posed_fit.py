@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from vid2phys.commands.simulation_inputs import constant_actions
-from vid2phys.engine.movable.body import PosedBody
-from vid2phys.engine.movable.joints import PosedJoints
-from vid2phys.engine.movable.modes import Motions, PosedModes
+from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.movable.modes import ModalBody, Motions
 from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
@@ -53,7 +53,9 @@ def motion_of(system: System, truth: Parameters, start: Array, substeps: int) ->
     return actions, simulate(system, start[None], controls, truth.vector, 1.0 / FPS, substeps=substeps)[0]
 
 
-def check(problem: Problem, body: PosedBody, start: Array, rates: Array, truth: Parameters, within: float) -> None:
+def check(
+    problem: Problem, body: ArticulatedBody, start: Array, rates: Array, truth: Parameters, within: float
+) -> None:
     found = configuration_shooting.solve(problem, body, start, rates)
     assert found.converged
     assert 0.85 < found.misfit < 1.15
@@ -67,18 +69,18 @@ def check(problem: Problem, body: PosedBody, start: Array, rates: Array, truth: 
 
 def test_stiffness_of_a_finger() -> None:
     hand = get("hand")
-    body = PosedJoints(hand)
+    body = JointBody(hand)
     truth = hand.parameters().with_values({"stiffness_1": 0.55, "damping_1": 3e-3})
-    posture = np.zeros(13)
-    posture[[1, 2, 3, 0, 5]] = 0.6, 0.4, 0.3, -0.3, 0.2
-    start = body.states(posture, np.zeros(13))
+    configuration = np.zeros(13)
+    configuration[[1, 2, 3, 0, 5]] = 0.6, 0.4, 0.3, -0.3, 0.2
+    start = body.states(configuration, np.zeros(13))
     problem = problem_of(hand, body.points_body, truth, start, ("stiffness_1", "damping_1"), 16)
-    check(problem, body, 0.9 * posture, np.zeros(13), truth, 0.05)
+    check(problem, body, 0.9 * configuration, np.zeros(13), truth, 0.05)
 
 
 def test_steps_follow_a_stiffness_far_above_where_the_fit_began() -> None:
     hand = get("hand")
-    body = PosedJoints(hand)
+    body = JointBody(hand)
     start, free = body.states(np.zeros(13), np.zeros(13)), ("stiffness_1",)
     problem = problem_of(hand, body.points_body, hand.parameters(), start, free, 16)
     setup = configuration_shooting._setup(problem, body)
@@ -93,7 +95,7 @@ def test_steps_follow_a_stiffness_far_above_where_the_fit_began() -> None:
 
 def test_steps_that_cannot_be_computed_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     hand = get("hand")
-    body = PosedJoints(hand)
+    body = JointBody(hand)
     start = body.states(np.zeros(13), np.zeros(13))
     problem = problem_of(hand, body.points_body, hand.parameters(), start, ("stiffness_1",), 16)
 
@@ -116,7 +118,7 @@ def test_steps_that_cannot_be_computed_are_halved(monkeypatch: pytest.MonkeyPatc
 
 def test_shares_that_cannot_be_computed_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     hand = get("hand")
-    body = PosedJoints(hand)
+    body = JointBody(hand)
     start = body.states(np.full(13, 0.2), np.zeros(13))
     problem = problem_of(hand, body.points_body, hand.parameters(), start, ("stiffness_1",), 16)
     least = [12]  # steps; the first shares have fewer
@@ -138,34 +140,32 @@ def test_shares_that_cannot_be_computed_are_left_out(monkeypatch: pytest.MonkeyP
 def test_errors_that_last_hardly_blur_what_swings(monkeypatch: pytest.MonkeyPatch) -> None:
     """All points of a frame err as if every joint were turned by 0.05 rad, for half a second."""
     hand = get("hand")
-    body = PosedJoints(hand)
+    body = JointBody(hand)
     truth = hand.parameters().with_values({"stiffness_1": 0.55})
-    posture = np.zeros(13)
-    posture[[1, 2, 3, 0, 5]] = 0.6, 0.4, 0.3, -0.3, 0.2
-    start = body.states(posture, np.zeros(13))
+    configuration = np.zeros(13)
+    configuration[[1, 2, 3, 0, 5]] = 0.6, 0.4, 0.3, -0.3, 0.2
+    start = body.states(configuration, np.zeros(13))
     problem = problem_of(hand, body.points_body, truth, start, ("stiffness_1",), 16)
     _, states = motion_of(hand, truth, start, 16)
     turns = 0.05 * observe(hand, states, body.points_body, CAMERA)[1][..., :13]
     blurred = replace(problem.observation, shared_basis=turns, correlation_time_s=np.full(13, 0.5))
     problem = noisy(replace(problem, observation=blurred), states, np.random.default_rng(1))
-    found = configuration_shooting.solve(problem, body, 0.9 * posture, np.zeros(13))
+    found = configuration_shooting.solve(problem, body, 0.9 * configuration, np.zeros(13))
     error = found.parameters["stiffness_1"].value / 0.55 - 1.0
     std = float(found.theta_covariance[0, 0]) ** 0.5
     assert abs(error) < 3.0 * std < 0.1
     monkeypatch.setattr(configuration_shooting, "_ROUNDS", 0)
-    apart = configuration_shooting.solve(problem, body, 0.9 * posture, np.zeros(13))
+    apart = configuration_shooting.solve(problem, body, 0.9 * configuration, np.zeros(13))
     assert std < 0.5 * float(apart.theta_covariance[0, 0]) ** 0.5, "frames by themselves throw most of it away"
 
 
-def small_rod() -> tuple[Rod, PosedModes]:
+def small_rod() -> tuple[Rod, ModalBody]:
     """A rod of four cells, and four shapes that it may have."""
     rod = Rod((4, 1, 1))
     place = rod.rest_m[:, 0] / rod.size_m[0] + 0.5
     shapes = [np.sin(np.pi * n * place) * np.sin(np.pi * place) for n in (1, 2)]
     modes = np.stack([np.outer(shape, axis) for shape in shapes for axis in np.eye(3)[1:]])
-    body = PosedModes(
-        rod, Motions(rod.rest_m, rod.elements, modes, 0.02 * np.ones((1, 2, 4)) * [[[1], [-1]]], 0.1, 0.0)
-    )
+    body = ModalBody(rod, Motions(rod.rest_m, rod.elements, modes, 0.02 * np.ones((1, 2, 4)) * [[[1], [-1]]], 0.1, 0.0))
     return rod, body
 
 

@@ -81,12 +81,12 @@ def test_variances_that_rounding_leaves_below_zero_are_none(monkeypatch: pytest.
     assert fit.input_std.min() == 0.0
 
 
-@pytest.mark.parametrize("kind", ["recorded", "not recorded", "of the picture"])
+@pytest.mark.parametrize("kind", ["recorded", "not recorded", "of the image"])
 def test_gradient_of_the_evidence_is_that_of_differences(kind: str) -> None:
     seen = watch(flight())
     problem = Problem(flight().system, flight().parameters, seen, flight().camera_to_world)
     problem = mass_problem(seen) if kind == "recorded" else problem
-    if kind == "of the picture":
+    if kind == "of the image":
         free = ("scale", "focal", "camera_turn_x")
         problem = replace(problem, parameters=with_view(flight().parameters, free).with_free(free))
     layout = assemble.Layout.of(problem)

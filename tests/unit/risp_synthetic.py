@@ -81,5 +81,5 @@ def training_data(folder: Path, body: Body, *, held_out: int = 8) -> TrainingDat
     from vid2phys.risp.renders.dataset import RenderSet
 
     renders = RenderSet(folder)
-    pictures = StreamSettings(folder, body.points, RADIUS_M, view_size=48, bank_count=4, scene_size=48)
-    return TrainingData(pictures, body, len(renders), renders.gradient_indices, held_out)
+    images = StreamSettings(folder, body.points, RADIUS_M, view_size=48, bank_count=4, scene_size=48)
+    return TrainingData(images, body, len(renders), renders.gradient_indices, held_out)

@@ -37,16 +37,16 @@ def photographed(mesh: Mesh, rotation: np.ndarray, translation: np.ndarray) -> C
     rng = np.random.default_rng(3)
     wall = rng.uniform(60, 180, (CAMERA.height // 8, CAMERA.width // 8, 3)).repeat(8, 0).repeat(8, 1)
     colors, down = np.array([[0.5, 0.05, 0.05], [0.05, 0.1, 0.6]]), np.array([0.2, 0.9, 0.3])
-    pictures = []
+    images = []
     for r, t in zip(rotation, translation, strict=True):
         raster = rasterize_camera(mesh.vertices @ r.T + t, mesh.faces, CAMERA, 3)
-        picture = shade(raster, mesh, colors, down)
-        light, cover = picture[..., :3], picture[..., 3:]
+        image = shade(raster, mesh, colors, down)
+        light, cover = image[..., :3], image[..., 3:]
         light = cover * light + (1.0 - cover) * (wall / 255.0) ** 2.2
         display = 255.0 * light ** (1 / 2.2) + rng.normal(0.0, 4.0, wall.shape)
-        pictures.append(np.clip(display, 0, 255).astype(np.uint8))
+        images.append(np.clip(display, 0, 255).astype(np.uint8))
     return Clip(
-        HeldFrames(np.stack(pictures)), np.arange(len(pictures)) / 30.0, CAMERA.width, CAMERA.height, "photographed"
+        HeldFrames(np.stack(images)), np.arange(len(images)) / 30.0, CAMERA.width, CAMERA.height, "photographed"
     )
 
 
@@ -75,7 +75,7 @@ def test_backdrop_shows_what_was_behind() -> None:
         masks[i, 10:20, 6 * i : 6 * i + 14] = True
     frames[masks] = 255
     seen = backdrop(frames, masks)
-    np.testing.assert_array_equal(seen.picture, truth)
+    np.testing.assert_array_equal(seen.image, truth)
     assert seen.known.all()
 
 
@@ -180,7 +180,7 @@ def test_refining_takes_the_bias_off_readings() -> None:
     assert (np.abs(better.shared_basis) <= 1.01 * np.abs(seen.shared_basis)).mean() > 0.95, "and is surer of them"
 
 
-def test_a_large_body_aligns_in_a_smaller_picture() -> None:
+def test_a_large_body_aligns_in_a_smaller_image() -> None:
     mesh, scene = cross_mesh(0.06), make_scene(np.array([0.0, 0.0, 0.36]) + (wander(12) - wander(1)) * 0.7)
     clip = photographed(mesh, scene.rotation, scene.translation)
     assert stage(mesh, clip, scene).reduction >= 2

@@ -9,7 +9,7 @@ import pytest
 
 from tests.flight import fly, watch
 from tests.recovery.test_smoothing import start
-from vid2phys.commands.priors import Beliefs
+from vid2phys.commands.priors import Priors
 from vid2phys.engine.systems import get
 from vid2phys.errors import UsageError
 from vid2phys.solvers import arrow, intervals, shooting, smoothing
@@ -19,38 +19,38 @@ FITTED = get("quadrotor").parameters().with_values({"mass": 0.5}).with_free(("ma
 
 
 def test_a_prior_is_mapped_to_solver_coordinates_to_first_order() -> None:
-    _, priors, _ = Beliefs({"mass": (0.4, 0.05), "drag": (0.2, 0.1)}).applied(FITTED, {})
+    _, priors, _ = Priors({"mass": (0.4, 0.05), "drag": (0.2, 0.1)}).applied(FITTED, {})
     assert priors["mass"] == (pytest.approx(np.log(0.4)), pytest.approx(0.125))
     assert priors["drag"] == (0.2, 0.1)
 
 
 def test_a_fit_begins_inside_its_bounds() -> None:
-    parameters, _, notes = Beliefs(bounds={"mass": (0.01, 0.09)}).applied(FITTED, {})
+    parameters, _, notes = Priors(bounds={"mass": (0.01, 0.09)}).applied(FITTED, {})
     mass = parameters["mass"]
     assert (mass.lower, mass.upper, mass.value) == (0.01, 0.09, pytest.approx(0.03))  # the geometric middle
     assert "mass starts in the middle of its bounds, 0.03 kg" in notes
-    parameters, _, _ = Beliefs(bounds={"mass": (0.0, 2.0)}).applied(FITTED, {"mass": 0.5})
+    parameters, _, _ = Priors(bounds={"mass": (0.0, 2.0)}).applied(FITTED, {"mass": 0.5})
     assert (parameters["mass"].lower, parameters["mass"].value) == (FITTED["mass"].lower, 0.5)
 
 
 @pytest.mark.parametrize(
     ("beliefs", "given", "text"),
     [
-        (Beliefs({"gravity": (9.8, 0.1)}), {}, "--prior of gravity, which is not fitted; expected one that is (mass, "),
-        (Beliefs(bounds={"maas": (0.1, 1.0)}), {}, "unknown parameter 'maas'"),
-        (Beliefs({"mass": (0.4, 0.0)}), {}, "the prior 0.4 +- 0 of mass; expected a mean and a width above zero"),
-        (Beliefs({"mass": (0.4, -0.1)}), {}, "a width above zero"),
-        (Beliefs({"mass": (-0.4, 0.1)}), {}, "a mean within its bounds, 0.001 to 100 kg"),
-        (Beliefs({"mass": (3.0, 0.1)}, {"mass": (0.1, 2.0)}), {}, "a mean within its bounds, 0.1 to 2 kg"),
-        (Beliefs(bounds={"mass": (2.0, 0.1)}), {}, "the bounds 2..0.1 of mass; expected a lower end below the upper"),
-        (Beliefs(bounds={"mass": (-2.0, -1.0)}), {}, "expected some of its domain, 0.001 to 100 kg"),
-        (Beliefs(bounds={"mass": (0.5, 2.0)}), {"mass": 0.5}, "a fit of mass that starts at 0.5 kg"),
-        (Beliefs(bounds={"mass": (0.6, 2.0)}), {"mass": 0.5}, "a start inside its bounds, 0.6 to 2 kg"),
+        (Priors({"gravity": (9.8, 0.1)}), {}, "--prior of gravity, which is not fitted; expected one that is (mass, "),
+        (Priors(bounds={"maas": (0.1, 1.0)}), {}, "unknown parameter 'maas'"),
+        (Priors({"mass": (0.4, 0.0)}), {}, "the prior 0.4 +- 0 of mass; expected a mean and a width above zero"),
+        (Priors({"mass": (0.4, -0.1)}), {}, "a width above zero"),
+        (Priors({"mass": (-0.4, 0.1)}), {}, "a mean within its bounds, 0.001 to 100 kg"),
+        (Priors({"mass": (3.0, 0.1)}, {"mass": (0.1, 2.0)}), {}, "a mean within its bounds, 0.1 to 2 kg"),
+        (Priors(bounds={"mass": (2.0, 0.1)}), {}, "the bounds 2..0.1 of mass; expected a lower end below the upper"),
+        (Priors(bounds={"mass": (-2.0, -1.0)}), {}, "expected some of its domain, 0.001 to 100 kg"),
+        (Priors(bounds={"mass": (0.5, 2.0)}), {"mass": 0.5}, "a fit of mass that starts at 0.5 kg"),
+        (Priors(bounds={"mass": (0.6, 2.0)}), {"mass": 0.5}, "a start inside its bounds, 0.6 to 2 kg"),
     ],
 )  # fmt: skip
-def test_contradictions_are_refused(beliefs: Beliefs, given: dict[str, float], text: str) -> None:
+def test_contradictions_are_refused(priors_and_bounds: Priors, given: dict[str, float], text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        beliefs.applied(FITTED, given)
+        priors_and_bounds.applied(FITTED, given)
     assert text in str(caught.value)
 
 
@@ -107,11 +107,11 @@ def test_what_is_not_determined_is_named_along_as_few_parameters_as_can_be() -> 
 
 @pytest.mark.parametrize("option", [{"given": {"scale": 2.0}}, {"fit": ("scale",)}])
 def test_a_body_of_the_system_has_its_own_size(option: dict[str, Any]) -> None:
-    from vid2phys.commands.fit_articulated import known_of_posed
+    from vid2phys.commands.fit_articulated import articulated_parameters
 
-    asked: dict[str, Any] = {"given": {}, "fit": (), "beliefs": Beliefs(), **option}
+    asked: dict[str, Any] = {"given": {}, "fit": (), "beliefs": Priors(), **option}
     with pytest.raises(UsageError, match="the scale of 'hand'"):
-        known_of_posed(get("hand"), **asked)
+        articulated_parameters(get("hand"), **asked)
 
 
 def test_of_a_crowd_that_is_not_told_apart_some_are_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render
 from vid2phys.risp.renders.heldout import make_clip
-from vid2phys.tracking.uncertainty.calibrate import branch_right_share, evidence_divisor, sighting_threshold
+from vid2phys.tracking.uncertainty.calibrate import branch_right_share, detection_threshold, evidence_divisor
 from vid2phys.types import Array
 
 RADIUS_M = 0.1
@@ -60,12 +60,12 @@ def test_a_clip_depends_on_its_seed_alone() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_threshold_lies_between_empty_and_true_sightings() -> None:
+def test_threshold_lies_between_empty_and_true_detections() -> None:
     rng = np.random.default_rng(0)
     empty, true = rng.uniform(0.0, 0.1, 200), rng.uniform(0.4, 0.9, 200)
-    assert 0.1 < sighting_threshold(true, empty) < 0.4
+    assert 0.1 < detection_threshold(true, empty) < 0.4
     blurred = np.concatenate([true, rng.uniform(0.0, 0.3, 20)])
-    assert (blurred >= sighting_threshold(blurred, rng.uniform(0.0, 0.35, 200))).mean() > 0.94
+    assert (blurred >= detection_threshold(blurred, rng.uniform(0.0, 0.35, 200))).mean() > 0.94
 
 
 def test_evidence_is_tempered_by_how_often_it_is_wrong() -> None:

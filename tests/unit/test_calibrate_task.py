@@ -1,4 +1,4 @@
-"""`vid2phys calibrate` from pictures on disk to cam.yaml; conversion, places, options, and what is refused."""
+"""`vid2phys calibrate` from images on disk to cam.yaml; conversion, places, options, and what is refused."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ LEVEL = make_transform(np.array([[1.0, 0, 0], [0, -0.8, 0.6], [0, -0.6, -0.8]]),
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of nine pictures of the board, one of an empty room, and a text."""
-    folder = tmp_path_factory.mktemp("pictures")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of nine images of the board, one of an empty room, and a text."""
+    folder = tmp_path_factory.mktemp("images")
     for i, pose in enumerate(round_about(BOARD, CAMERA, 9, seed=3)):
         cv2.imwrite(str(folder / f"view{i:02}.png"), photograph(CAMERA, BOARD, pose, seed=i))
     cv2.imwrite(str(folder / "wall.png"), np.full((300, 400), 90, dtype=np.uint8))
-    (folder / "notes.txt").write_text("not a picture")
+    (folder / "notes.txt").write_text("not an image")
     return folder
 
 
@@ -54,13 +54,13 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, pictures: Path, at_rest: Path) -> Calibration:
-    """The calibration from these pictures, with its place."""
+def made(tmp_path_factory: pytest.TempPathFactory, images: Path, at_rest: Path) -> Calibration:
+    """The calibration from these images, with its place."""
     out = tmp_path_factory.mktemp("made") / "cam.yaml"
-    return calibrate(pictures, board=BOARD.text, place=at_rest, board_is="level", out=out)
+    return calibrate(images, board=BOARD.text, place=at_rest, board_is="level", out=out)
 
 
-def test_from_pictures_and_a_board_at_rest(made: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_images_and_a_board_at_rest(made: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     camera = load_camera(made.path)
     np.testing.assert_allclose(camera.K, CAMERA.K, atol=1.5)
     np.testing.assert_allclose(camera.camera_to_world, LEVEL, atol=4e-3)
@@ -83,19 +83,19 @@ def test_from_pictures_and_a_board_at_rest(made: Calibration, capsys: pytest.Cap
 def test_what_is_printed_for_people(made: Calibration, capsys: pytest.CaptureFixture[str]) -> None:
     print_calibration(made)
     text = capsys.readouterr().out
-    for part in ("fx", "+-", "95 %", "views: 9 of 10 pictures", "px RMS", "coverage: ", "position: ", "looks along"):
+    for part in ("fx", "+-", "95 %", "views: 9 of 10 images", "px RMS", "coverage: ", "position: ", "looks along"):
         assert part in text
     assert text.splitlines()[-1] == f"camera: {made.path}"
 
 
-def test_from_a_video(tmp_path: Path, pictures: Path) -> None:
+def test_from_a_video(tmp_path: Path, images: Path) -> None:
     clip = tmp_path / "board.mp4"
     with VideoWriter(clip, 400, 300, 30.0, crf=12) as video:
-        for file in sorted(pictures.glob("view*.png")):
+        for file in sorted(images.glob("view*.png")):
             video.write(np.repeat(cv2.imread(str(file), 0)[:, :, None], 3, axis=2))
     found = calibrate(clip, board=BOARD.text, out=tmp_path / "cam.yaml")
     np.testing.assert_allclose(found.camera.K, CAMERA.K, atol=4.0)
-    assert found.pictures == 9
+    assert found.images == 9
     assert found.fit is not None
     assert found.fit.views[0].name.startswith("frame ")
 
@@ -197,15 +197,15 @@ def test_known_points(tmp_path: Path) -> None:
 
 def test_markers_by_file(tmp_path: Path) -> None:
     tag = parse_target("tag:36h11:5:120mm")
-    picture = tmp_path / "tag.png"
-    cv2.imwrite(str(picture), photograph(CAMERA, tag, invert_transform(LEVEL) @ facing_floor(), seed=5))
+    image = tmp_path / "tag.png"
+    cv2.imwrite(str(image), photograph(CAMERA, tag, invert_transform(LEVEL) @ facing_floor(), seed=5))
     text = "id,corner,x_m,y_m,z_m\n"
     for i, (x, y, _) in enumerate(tag.points_m() + np.array([0.05, 0.02, 0.0])):
         text += f"5,{i},{x},{y},0\n"
     path = tmp_path / "markers.csv"
     path.write_text(text)
     assert len(load_markers(path)) == 4
-    options = {"source": save(tmp_path), "place": picture, "out": tmp_path / "cam.yaml"}
+    options = {"source": save(tmp_path), "place": image, "out": tmp_path / "cam.yaml"}
     found = calibrate(markers=path, dictionary="36h11", **options)
     np.testing.assert_allclose(found.camera.camera_to_world, LEVEL, atol=8e-3)
     same = calibrate(place_board=tag.text, board_is="level", **options)
@@ -231,20 +231,20 @@ def test_print_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        ([], 2, "neither pictures nor --from given"),
-        (["PICTURES", "--from", "cam.yaml"], 2, "both pictures and --from given"),
-        (["PICTURES", "--place", "x.png"], 2, "--place does not say where up is"),
-        (["PICTURES", "--board-is", "level"], 2, "--board-is without a board"),
-        (["PICTURES", "--markers", "m.csv"], 2, "--markers without --place"),
-        (["PICTURES", "--points", "p.csv", "--place", "x.png"], 2, "one source of the pose"),
-        (["PICTURES", "--board", "dots"], 2, "for example chessboard:10x7:25mm"),
+        ([], 2, "neither images nor --from given"),
+        (["IMAGES", "--from", "cam.yaml"], 2, "both images and --from given"),
+        (["IMAGES", "--place", "x.png"], 2, "--place does not say where up is"),
+        (["IMAGES", "--board-is", "level"], 2, "--board-is without a board"),
+        (["IMAGES", "--markers", "m.csv"], 2, "--markers without --place"),
+        (["IMAGES", "--points", "p.csv", "--place", "x.png"], 2, "one source of the pose"),
+        (["IMAGES", "--board", "dots"], 2, "for example chessboard:10x7:25mm"),
         (["missing.mp4"], 3, "'missing.mp4' does not exist"),
-        (["PICTURES", "--board", "charuco:7x5:30mm:22mm:6x6_50"], 3, "is in none of 10 pictures"),
+        (["IMAGES", "--board", "charuco:7x5:30mm:22mm:6x6_50"], 3, "is in none of 10 images"),
     ],
 )
 def test_options_that_do_not_go_together(
     tmp_path: Path,
-    pictures: Path,
+    images: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -252,7 +252,7 @@ def test_options_that_do_not_go_together(
     expected: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    filled = [str(pictures) if word == "PICTURES" else word for word in arguments]
+    filled = [str(images) if word == "IMAGES" else word for word in arguments]
     assert run_cli(monkeypatch, *filled) == code
     err = capsys.readouterr().err
     assert expected in err
@@ -260,13 +260,13 @@ def test_options_that_do_not_go_together(
     assert not (tmp_path / "cam.yaml").exists()
 
 
-def test_pictures_that_do_not_go_together(tmp_path: Path, pictures: Path, at_rest: Path) -> None:
+def test_images_that_do_not_go_together(tmp_path: Path, images: Path, at_rest: Path) -> None:
     out = tmp_path / "cam.yaml"
     with pytest.raises(InputError, match="has no image"):
         calibrate(tmp_path, out=out)
     other = tmp_path / "mixed"
     other.mkdir()
-    (other / "a.png").write_bytes((pictures / "wall.png").read_bytes())
+    (other / "a.png").write_bytes((images / "wall.png").read_bytes())
     cv2.imwrite(str(other / "b.png"), np.zeros((10, 20), dtype=np.uint8))
     with pytest.raises(InputError, match=r"b.png' is 20x10; expected 400x300 as the first"):
         calibrate(other, out=out)

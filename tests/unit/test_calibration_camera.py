@@ -38,7 +38,7 @@ CAMERAS = {
 def look(
     camera: Camera, pose: np.ndarray, name: str = "", *, noise: float = 0.0, seed: int = 0, target: Target = BOARD
 ) -> View:
-    """What of a target lies in the picture, with noise."""
+    """What of a target lies in the image, with noise."""
     pixels = project(camera, target.points_m() @ pose[:3, :3].T + pose[:3, 3])
     pixels = pixels + noise * np.random.default_rng(seed).normal(size=pixels.shape)
     inside = ((pixels > 0) & (pixels < np.array(SIZE) - 1)).all(axis=1)
@@ -116,7 +116,7 @@ def test_a_misread_view_is_left_out() -> None:
 
 
 def test_too_few_views() -> None:
-    with pytest.raises(InputError, match=r"seen in 5 pictures; expected 6 or more .*tilted by 20 to 40"):
+    with pytest.raises(InputError, match=r"seen in 5 images; expected 6 or more .*tilted by 20 to 40"):
         calibrate_views(BOARD, views_of(CAMERAS["plumb_bob"])[:5], SIZE)
     with pytest.raises(InputError, match="is a single marker"):
         calibrate_views(parse_target("tag:36h11:7:160mm"), views_of(CAMERAS["plumb_bob"]), SIZE)
@@ -135,7 +135,7 @@ def test_parallel_views_are_refused() -> None:
     assert "all views are nearly parallel (within" in refusal(views_of(CAMERAS["plumb_bob"], tilt_deg=4.0))
 
 
-def test_a_board_in_a_small_part_of_the_picture_is_refused() -> None:
+def test_a_board_in_a_small_part_of_the_image_is_refused() -> None:
     rng = np.random.default_rng(0)
     poses = [
         facing(BOARD, 0.9, np.append(rng.uniform(-0.6, 0.6, 2), 0.0), rng.uniform(-0.05, 0.05, 2)) for _ in range(12)
@@ -143,7 +143,7 @@ def test_a_board_in_a_small_part_of_the_picture_is_refused() -> None:
     views = [look(CAMERAS["plumb_bob"], pose, str(i), noise=0.1, seed=i) for i, pose in enumerate(poses)]
     assert coverage(views, SIZE) < 0.4
     said = refusal(views)
-    assert "% of the picture: move it to the corners" in said
+    assert "% of the image: move it to the corners" in said
 
 
 def test_a_large_error_is_refused() -> None:
@@ -264,15 +264,15 @@ TAGS = {1: [0.0, 0.0], 4: [0.8, 0.05], 7: [0.1, 0.7], 9: [0.75, 0.8]}
 @pytest.fixture(scope="module")
 def floor() -> np.ndarray:
     """Four tags on the floor, photographed."""
-    picture = None
+    image = None
     for number, corner in TAGS.items():
         page = make_transform(np.eye(3), np.array([*corner, 0.0]))
         shot = photograph(
             FLOOR, parse_target(f"tag:36h11:{number}:160mm"), invert_transform(FLOOR_POSE) @ page, noise=0.0
         )
-        picture = shot if picture is None else _over(picture, shot)
-    assert picture is not None
-    return picture
+        image = shot if image is None else _over(image, shot)
+    assert image is not None
+    return image
 
 
 @pytest.mark.parametrize("by", ["corners", "middles"])
@@ -292,7 +292,7 @@ def test_markers_in_the_scene(floor: np.ndarray, by: str) -> None:
         places_of_markers(FLOOR, {(2, None): np.zeros(3)}, floor, "36h11")
 
 
-def _over(picture: np.ndarray, shot: np.ndarray) -> np.ndarray:
-    """A tag's paper laid over a picture: where the shot is not its background."""
+def _over(image: np.ndarray, shot: np.ndarray) -> np.ndarray:
+    """A tag's paper laid over an image: where the shot is not its background."""
     background = 255.0 * 0.35 * (1.0 + 0.15 * np.linspace(-1, 1, shot.shape[1])[None])
-    return np.where(np.abs(shot - background) > 2.0, shot, picture).astype(np.uint8)
+    return np.where(np.abs(shot - background) > 2.0, shot, image).astype(np.uint8)

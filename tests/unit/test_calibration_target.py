@@ -1,4 +1,4 @@
-"""Targets by name, printed in true size, and found again in pictures taken through a known camera."""
+"""Targets by name, printed in true size, and found again in images taken through a known camera."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_dictionaries_are_found() -> None:
 
 
 def printed(data: bytes, dots_mm: float) -> tuple[np.ndarray, tuple[float, float]]:
-    """The page of a PDF as a picture (grey, row 0 at the top) and its size in mm: by its rectangles, in points."""
+    """The page of a PDF as an image (grey, row 0 at the top) and its size in mm: by its rectangles, in points."""
     text = data.decode("latin-1")
     box = re.search(r"/MediaBox \[([\d. ]+)\]", text)
     assert box is not None
@@ -118,12 +118,12 @@ def seen(target: Target, turn: list[float], seed: int = 0):
 def test_points_are_where_the_camera_sees_them(text: str, turn: list[float]) -> None:
     """Every numbered point, also of a board that stands on its head: never mirrored, nor turned by half."""
     target = parse_target(text)
-    picture, pose = seen(target, turn)
-    view = detect(target, picture, "one")
+    image, pose = seen(target, turn)
+    view = detect(target, image, "one")
     assert view is not None
     truth = project(CAMERA, target.points_m() @ pose[:3, :3].T + pose[:3, 3])
     assert np.linalg.norm(view.pixels - truth[view.ids], axis=1).max() < 1.5
-    fine = refine(target, view, picture)
+    fine = refine(target, view, image)
     assert len(fine.ids) >= 0.9 * len(view.ids)
     rms = [np.sqrt(((each.pixels - truth[each.ids]) ** 2).sum(axis=1).mean()) for each in (view, fine)]
     assert rms[1] < (0.15 if target.kind == "tag" else 0.04)
@@ -136,18 +136,18 @@ def test_a_board_that_half_a_turn_leaves_alike_is_known_to() -> None:
     assert not parse_target("charuco:6x6:30mm:22mm:5x5_100").turns_alike
 
 
-def test_boards_of_older_opencv_are_told_by_the_picture() -> None:
+def test_boards_of_older_opencv_are_told_by_the_image() -> None:
     target = parse_target("charuco:6x6:30mm:22mm:5x5_100")
     old = replace(target, legacy=True)
-    picture, _ = seen(old, [0.2, 0.2, 0.1])
-    assert layout(target, [picture]) == old
-    picture, _ = seen(target, [0.2, 0.2, 0.1])
-    assert layout(target, [picture]) == target
+    image, _ = seen(old, [0.2, 0.2, 0.1])
+    assert layout(target, [image]) == old
+    image, _ = seen(target, [0.2, 0.2, 0.1])
+    assert layout(target, [image]) == target
 
 
 def test_markers_by_number() -> None:
-    picture, _ = seen(parse_target("tag:36h11:7:160mm"), [0.1, 0.2, 0.0])
-    assert list(detect_markers("36h11", picture)) == [7]
-    assert detect_markers("25h9", picture) == {}
-    assert detect(parse_target("tag:36h11:8:160mm"), picture) is None
-    assert detect(parse_target(BOARDS[0]), picture) is None
+    image, _ = seen(parse_target("tag:36h11:7:160mm"), [0.1, 0.2, 0.0])
+    assert list(detect_markers("36h11", image)) == [7]
+    assert detect_markers("25h9", image) == {}
+    assert detect(parse_target("tag:36h11:8:160mm"), image) is None
+    assert detect(parse_target(BOARDS[0]), image) is None

@@ -87,7 +87,7 @@ def test_errors_are_those_of_the_reading_up_to_symmetry(renders: RenderSet, name
     assert np.allclose(quarter.errors["rotation_deg"], 12.0, atol=0.01)
 
 
-def test_the_same_seed_gives_the_same_pictures_but_for_what_is_left_out(renders: RenderSet) -> None:
+def test_the_same_seed_gives_the_same_images_but_for_what_is_left_out(renders: RenderSet) -> None:
     subject, indices = Subject(model(), mesh()), np.arange(24)
     whole, again = judge(subject, renders, indices), judge(subject, renders, indices)
     assert np.array_equal(whole.images, again.images)
@@ -148,8 +148,8 @@ def test_the_card_says_what_was_measured_and_shows_it(renders: RenderSet, tmp_pa
     median = next(line for line in text.splitlines() if line.startswith("| all | 24 |")).split(" | ")
     assert float(median[3]) == pytest.approx(np.median(judged.errors["rotation_deg"]), rel=0.01)
     for name in (WORST, USUAL):
-        picture = cv2.imread(str(folder / name))
-        assert picture.std() > 10.0
+        image = cv2.imread(str(folder / name))
+        assert image.std() > 10.0
     assert sum(path.stat().st_size for path in folder.iterdir() if path.suffix == ".jpg") < 300_000
 
 

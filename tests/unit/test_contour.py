@@ -80,7 +80,7 @@ def starts(count: int) -> list[Array]:
     return steps
 
 
-def test_outline_lies_on_the_edge_of_the_picture() -> None:
+def test_outline_lies_on_the_edge_of_the_image() -> None:
     outline = outline_at(CAMERA, ROTATION, TRANSLATION)
     cover = rasterize_camera(MESH.vertices @ ROTATION.T + TRANSLATION, MESH.faces, CAMERA, 9).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
@@ -137,13 +137,13 @@ def test_steps_end_where_edges_and_prior_balance() -> None:
 @pytest.mark.parametrize("hidden", [False, True])
 def test_pose_is_recovered_from_five_degrees_and_five_percent(hidden: bool) -> None:
     """From two degrees and two percent where half of it is hidden: the edge of what hides it attracts as well."""
-    picture = photograph(ROTATION, TRANSLATION, noise=3.0)
+    image = photograph(ROTATION, TRANSLATION, noise=3.0)
     if hidden:  # half of the silhouette, by something of a third colour
         middle = round(float(CAMERA.K[0, 0] * TRANSLATION[0] / TRANSLATION[2] + CAMERA.K[0, 2]))
-        picture[:, :middle] = (30, 150, 60)
+        image[:, :middle] = (30, 150, 60)
     for step in starts(6):
         step = 0.4 * step if hidden else step
-        found = fit_contour(picture, CAMERA, SOLID, *moved(ROTATION, TRANSLATION, step))
+        found = fit_contour(image, CAMERA, SOLID, *moved(ROTATION, TRANSLATION, step))
         assert found is not None
         error = difference(ROTATION, TRANSLATION, found.rotation, found.translation)
         assert np.degrees(np.linalg.norm(error[:3])) < (2.0 if hidden else 0.6)
@@ -154,8 +154,8 @@ def test_pose_is_recovered_from_five_degrees_and_five_percent(hidden: bool) -> N
 def test_covariance_agrees_with_the_scatter_over_noise() -> None:
     errors, stated = [], []
     for seed in range(30):
-        picture = photograph(ROTATION, TRANSLATION, noise=12.0, seed=seed)
-        found = fit_contour(picture, CAMERA, SOLID, ROTATION, TRANSLATION)
+        image = photograph(ROTATION, TRANSLATION, noise=12.0, seed=seed)
+        found = fit_contour(image, CAMERA, SOLID, ROTATION, TRANSLATION)
         assert found is not None
         errors.append(difference(ROTATION, TRANSLATION, found.rotation, found.translation))
         stated.append(np.diag(np.linalg.inv(found.information)))
@@ -164,16 +164,16 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
     assert (ratio > 0.45).all(), ratio
 
 
-def test_a_picture_without_edges_leaves_the_pose_alone() -> None:
+def test_a_image_without_edges_leaves_the_pose_alone() -> None:
     flat = np.full((480, 640, 3), 90, np.uint8)
     found = fit_contour(flat, CAMERA, SOLID, ROTATION, TRANSLATION)
     assert found is None or np.abs(difference(ROTATION, TRANSLATION, found.rotation, found.translation)).max() < 1e-3
 
 
-def test_out_of_the_picture_is_none() -> None:
-    picture = photograph(ROTATION, TRANSLATION, noise=1.0)
-    assert fit_contour(picture, CAMERA, SOLID, ROTATION, np.array([3.0, 0.0, 1.0])) is None
-    assert fit_contour(picture, CAMERA, SOLID, ROTATION, np.array([0.0, 0.0, -1.0])) is None
+def test_out_of_the_image_is_none() -> None:
+    image = photograph(ROTATION, TRANSLATION, noise=1.0)
+    assert fit_contour(image, CAMERA, SOLID, ROTATION, np.array([3.0, 0.0, 1.0])) is None
+    assert fit_contour(image, CAMERA, SOLID, ROTATION, np.array([0.0, 0.0, -1.0])) is None
 
 
 def test_line_likelihood_is_that_of_the_normal_distribution() -> None:
@@ -275,12 +275,12 @@ def test_creases_turn_a_box_whose_outline_hardly_shows() -> None:
     behind = cv2.resize(rng.choice(shades, (48, 64)), (640, 480), interpolation=cv2.INTER_NEAREST)
     light = np.where(raster.mask[..., None], shades[raster.face_id // 2], behind)
     display = 255.0 * cv2.GaussianBlur(light, (0, 0), 0.7) ** (1.0 / 2.2)
-    picture = np.clip(np.round(display + rng.normal(0.0, 4.0, light.shape)), 0, 255).astype(np.uint8)
+    image = np.clip(np.round(display + rng.normal(0.0, 4.0, light.shape)), 0, 255).astype(np.uint8)
     solid = Solid.of(BOX)
     smooth = replace(solid, edges=solid.edges[:0], sides=solid.sides[:0])
     turns = []
     for each in (solid, smooth):
-        found = [fit_contour(picture, CAMERA, each, *moved(rotation, translation, 0.8 * step)) for step in starts(6)]
+        found = [fit_contour(image, CAMERA, each, *moved(rotation, translation, 0.8 * step)) for step in starts(6)]
         off = [difference(rotation, translation, f.rotation, f.translation) for f in found if f is not None]
         assert len(off) == 6
         turns.append(np.degrees(np.linalg.norm(np.array(off)[:, :3], axis=1)).mean())

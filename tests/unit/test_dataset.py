@@ -176,8 +176,8 @@ def test_tangents_are_the_derivative_of_the_radiance(folder: Path) -> None:
     for name in PSI_NAMES:
         k, step = PSI_NAMES.index(name), 0.02
         sides = [appearance(*seen, psi=look.psi + s * np.eye(len(PSI_NAMES))[k]) for s in (step, -step)]
-        pictures = [renderer.render(*pose, side, seed=1).radiance[..., :3] for side in sides]
-        difference = (pictures[0] - pictures[1]) / (2 * step)
+        images = [renderer.render(*pose, side, seed=1).radiance[..., :3] for side in sides]
+        difference = (images[0] - images[1]) / (2 * step)
         tolerance = 0.2 if name == "roughness" else 0.02  # its samples move, and may meet or miss the body
         assert np.abs(tangents[k] - difference).mean() <= tolerance * np.abs(difference).mean() + 1e-5, name
 

@@ -1,4 +1,4 @@
-"""What errors of postures come to over a whole clip, against what is stated of its frames."""
+"""What errors of configurations come to over a whole clip, against what is stated of its frames."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def clips(rng: np.random.Generator, gain: float) -> list[Misread]:
     alike = np.linalg.cholesky(np.exp(-np.abs(TIMES_S[:, None] - TIMES_S) / TAU_S) + 1e-9 * np.eye(FRAMES))
     found = []
     for sequence in range(300):
-        postures = np.cumsum(rng.normal(size=(FRAMES, SIZE)), axis=0)
+        configurations = np.cumsum(rng.normal(size=(FRAMES, SIZE)), axis=0)
         columns = np.broadcast_to(np.linalg.cholesky(np.cov(rng.normal(size=(SIZE, 9)))), (FRAMES, SIZE, SIZE))
         drawn = alike @ rng.normal(size=(FRAMES, SIZE)) * STATED.contour_scale
         error = np.einsum("mij,mj->mi", columns, drawn)
-        error += gain * rng.normal(size=SIZE) * (postures - postures.mean(axis=0))
-        found.append(Misread(error, columns, postures, TIMES_S, sequence))
+        error += gain * rng.normal(size=SIZE) * (configurations - configurations.mean(axis=0))
+        found.append(Misread(error, columns, configurations, TIMES_S, sequence))
     return found
 
 
@@ -45,14 +45,14 @@ def test_swings_that_are_misread_for_a_whole_clip_are_found() -> None:
 
 def test_a_coordinate_that_rests_tells_nothing() -> None:
     (clip, *_) = clips(np.random.default_rng(3), 1.0)
-    resting = replace(clip, postures=clip.postures * [1.0, 1.0, 0.0])
+    resting = replace(clip, configurations=clip.configurations * [1.0, 1.0, 0.0])
     assert np.isfinite(resting.swings(np.ones(SIZE), np.full(SIZE, TAU_S))).tolist() == [True, True, False]
     assert swing_scale([resting], STATED) == swing_scale([resting, resting], STATED) > 1.0
 
 
 def test_short_clips_tell_nothing_of_swings_but_of_frames() -> None:
     short = [
-        Misread(c.error[:4], c.columns[:4], c.postures[:4], c.times_s[:4], c.sequence)
+        Misread(c.error[:4], c.columns[:4], c.configurations[:4], c.times_s[:4], c.sequence)
         for c in clips(np.random.default_rng(2), 1.0)
     ]
     assert swing_scale(short, STATED) == 1.0

@@ -43,15 +43,15 @@ def test_coverage_is_the_exact_area_of_a_triangle_in_each_pixel() -> None:
     assert centred == pytest.approx(pixels[:, 0].mean(), abs=0.02)
 
 
-def test_pictures_are_those_of_many_samples_a_pixel() -> None:
+def test_images_are_those_of_many_samples_a_pixel() -> None:
     vertices, faces = screw()
     colors = np.random.default_rng(0).uniform(size=(len(faces), 3))
     points, shades, camera = tensors(vertices, colors)
-    picture, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=closed(vertices, faces))
+    image, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=closed(vertices, faces))
     fine = rasterize(vertices, faces, K, *SIZE, supersample=24)
     seen = np.where(fine.mask[..., None], colors[fine.face_id], 0.0)
     expected = seen.reshape(SIZE[1], 24, SIZE[0], 24, 3).mean(axis=(1, 3))
-    off = np.abs(picture[0].numpy() - expected).max(axis=-1)
+    off = np.abs(image[0].numpy() - expected).max(axis=-1)
     assert off.max() < 0.25
     assert np.sort(off.ravel())[-20] < 0.03
     spilt = np.abs(coverage[0].numpy() - fine.coverage)  # two outlines in a pixel: the nearer leaves its rest to both
@@ -68,8 +68,8 @@ def test_gradients_are_those_of_differences() -> None:
     weights, of_coverage = (torch.from_numpy(rng.normal(size=(2, SIZE[1], SIZE[0], *c))) for c in ((3,), ()))
 
     def value(points: torch.Tensor, shades: torch.Tensor) -> torch.Tensor:
-        picture, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=closed(vertices, faces))
-        return (weights * picture).sum() + (of_coverage * coverage).sum()
+        image, coverage = draw(points, faces, shades, camera, *SIZE, one_sided=closed(vertices, faces))
+        return (weights * image).sum() + (of_coverage * coverage).sum()
 
     gradients = torch.autograd.grad(value(points, shades), (points, shades))
     for _ in range(4):
@@ -91,24 +91,24 @@ def test_faces_that_tile_leave_no_seam_and_hide_what_is_behind() -> None:
     sides = closed(both, all_faces)
     assert sides[: len(faces)].all()
     assert not sides[len(faces) :].any()
-    picture, coverage = draw(points, all_faces, shades, camera, *SIZE, one_sided=sides)
+    image, coverage = draw(points, all_faces, shades, camera, *SIZE, one_sided=sides)
     np.testing.assert_allclose(coverage.numpy(), 1.0, atol=1e-9)
     silhouette, _ = draw(points, faces, 0.0 * shades[:, : len(faces)] + 1.0, camera, *SIZE, one_sided=sides[:5120])
-    np.testing.assert_allclose(picture[0, ..., 0].numpy(), 1.0 - silhouette[0, ..., 0].numpy(), atol=1e-9)
+    np.testing.assert_allclose(image[0, ..., 0].numpy(), 1.0 - silhouette[0, ..., 0].numpy(), atol=1e-9)
     radius = 0.1 / np.sqrt(1.0 - 0.01)  # of the sphere's outline, per focal length
     assert float(silhouette.sum()) == pytest.approx(np.pi * radius**2 * 90.0 * 80.0, rel=0.01)
     assert float(silhouette[0, 15, 19]) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_what_is_behind_or_out_of_the_picture_draws_nothing() -> None:
+def test_what_is_behind_or_out_of_the_image_draws_nothing() -> None:
     vertices, faces = screw()
     aside, nearer = np.array([5.0, 0.0, 0.0]), np.array([0.0, 0.0, -2.5])
     for moved in (vertices * [1.0, 1.0, -1.0], vertices + aside, vertices + nearer):
         points, shades, camera = tensors(moved, np.ones((len(faces), 1)))
         points.requires_grad_()
-        picture, coverage = draw(points, faces, shades, camera, *SIZE)
+        image, coverage = draw(points, faces, shades, camera, *SIZE)
         assert float(coverage.detach().abs().sum()) == 0.0
-        (slope,) = torch.autograd.grad(picture.sum() + coverage.sum(), points)
+        (slope,) = torch.autograd.grad(image.sum() + coverage.sum(), points)
         assert float(slope.abs().sum()) == 0.0
 
 

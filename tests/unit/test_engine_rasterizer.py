@@ -34,9 +34,9 @@ def test_silhouette_has_the_area_centroid_and_extent_of_the_projected_shape() ->
     np.testing.assert_allclose(centroid, polygon_centroid(pixels[hull.vertices]), atol=0.01)
     assert abs(coverage.sum() - hull.volume) < 0.002 * hull.volume
     fine_rows, fine_columns = np.nonzero(raster.mask)
-    in_picture = (np.stack([fine_columns, fine_rows], axis=-1) - 7.5) / 16
-    np.testing.assert_allclose(in_picture.min(axis=0), pixels.min(axis=0), atol=0.1)
-    np.testing.assert_allclose(in_picture.max(axis=0), pixels.max(axis=0), atol=0.1)
+    in_image = (np.stack([fine_columns, fine_rows], axis=-1) - 7.5) / 16
+    np.testing.assert_allclose(in_image.min(axis=0), pixels.min(axis=0), atol=0.1)
+    np.testing.assert_allclose(in_image.max(axis=0), pixels.max(axis=0), atol=0.1)
 
 
 def test_a_pixel_is_covered_when_its_centre_is() -> None:

@@ -35,14 +35,14 @@ def test_sensors_lie_evenly_between_the_clamps_and_move_with_the_rod() -> None:
 
 
 @pytest.mark.parametrize("young_modulus", [1e4, 1e5, 1e6, 1e7])
-def test_its_load_moves_the_middle_over_a_fifth_of_the_picture(young_modulus: float) -> None:
+def test_its_load_moves_the_middle_over_a_fifth_of_the_image(young_modulus: float) -> None:
     rod = Rod((8, 2, 2))
     times = 0.01 * np.arange(100)
     force = np.zeros((100, 3))
     force[:, 2] = rod.load_n(young_modulus) * np.sin(2.0 * np.pi * times)
     states = swing(rod, force, 0.01, young_modulus=young_modulus)
     heights = rod.keypoints(states, MIDDLE)[:, 0, 2]
-    assert np.ptp(heights) > 0.2 * RISP_ROD.size_m[0]  # a picture as wide as the rod; finer meshes bend further
+    assert np.ptp(heights) > 0.2 * RISP_ROD.size_m[0]  # an image as wide as the rod; finer meshes bend further
     assert np.ptp(heights) < 0.4 * RISP_ROD.size_m[0]
 
 

@@ -237,7 +237,7 @@ def test_a_buoyant_puff_rises_between_two_vortices() -> None:
     start = np.array([np.zeros((32, 32)), np.zeros((32, 32)), puff(smoke, 0.1, (1.6, 0.8), 0.5)])
     end = flow(smoke, start, values_of(smoke, buoyancy=2.0), 0.05, 30)[-1]
     rows = [(smoke.density_image(s.ravel()).sum(axis=1) * np.arange(32)).sum() / s[2].sum() for s in (start, end)]
-    assert rows[0] - rows[1] > 3.0, "up is towards the first row of the picture"
+    assert rows[0] - rows[1] > 3.0, "up is towards the first row of the image"
     np.testing.assert_allclose(end[2], end[2][:, ::-1], atol=1e-12)
     middle = round(31 - rows[1])
     assert end[0, middle + 6, 10] < 0.0 < end[0, middle - 6, 10], "left of it: outwards above, inwards below"
@@ -275,17 +275,17 @@ def test_gradients_of_jacobi_iterations_agree_with_differences() -> None:
         np.testing.assert_allclose((tensors[j].grad.numpy() * direction).sum(), numeric, rtol=1e-8)
 
 
-def test_the_pictures_first_row_is_the_highest() -> None:
+def test_the_images_first_row_is_the_highest() -> None:
     smoke = Smoke(5)
     states = np.zeros((2, 3, 5, 5))
     states[0, 2, 4, 1], states[1, 2, 0, 3] = 1.0, 2.0
-    for picture in (
+    for image in (
         smoke.density_image(states.reshape(2, -1)),
         smoke.density_image(torch.tensor(states.reshape(2, -1))),
     ):
-        assert picture.shape == (2, 5, 5)
-        assert picture[0, 0, 1] == 1.0
-        assert picture[1, 4, 3] == 2.0
+        assert image.shape == (2, 5, 5)
+        assert image[0, 0, 1] == 1.0
+        assert image[1, 4, 3] == 2.0
 
 
 def test_what_cannot_be_made_is_refused() -> None:
@@ -318,7 +318,7 @@ def waves(smoke: Smoke) -> Array:
 
 
 class Seen:
-    """gradSim's example in small: the density at the start is known, the flow is not, and one picture is seen."""
+    """gradSim's example in small: the density at the start is known, the flow is not, and one image is seen."""
 
     def __init__(self) -> None:
         self.smoke, h = Smoke(20), 0.05
@@ -326,18 +326,18 @@ class Seen:
         puffs = puff(self.smoke, h, (0.35, 0.5), 0.25) + puff(self.smoke, h, (0.7, 0.6), 0.2)
         self.density = torch.tensor(puffs.ravel())
         self.truth = torch.tensor(vortices(self.smoke, h, 0.4).ravel() + 0.1)
-        self.picture = self.last_picture(self.truth)
+        self.image = self.last_image(self.truth)
 
-    def last_picture(self, velocity: torch.Tensor) -> torch.Tensor:
+    def last_image(self, velocity: torch.Tensor) -> torch.Tensor:
         start, controls = torch.cat([velocity, self.density])[None], torch.zeros((1, 12, 2), dtype=torch.float64)
         return self.smoke.density_image(rollout(self.smoke, start, controls, self.parameters, 0.05)[0, -1])
 
     def loss(self, velocity: torch.Tensor) -> torch.Tensor:
-        return ((self.last_picture(velocity) - self.picture) ** 2).mean()
+        return ((self.last_image(velocity) - self.image) ** 2).mean()
 
 
-def test_gradient_descent_on_all_velocities_finds_a_flow_that_gives_the_last_picture() -> None:
-    # a flow, not the flow: 800 velocities and one picture of 400 cells; what carries no smoke does not show
+def test_gradient_descent_on_all_velocities_finds_a_flow_that_gives_the_last_image() -> None:
+    # a flow, not the flow: 800 velocities and one image of 400 cells; what carries no smoke does not show
     seen = Seen()
     velocity = torch.zeros(800, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([velocity], lr=0.02)
@@ -349,11 +349,11 @@ def test_gradient_descent_on_all_velocities_finds_a_flow_that_gives_the_last_pic
         optimiser.step()
         losses.append(loss.item())
     assert losses[0] / losses[-1] > 50.0  # measured 117
-    unlike = (seen.last_picture(velocity) - seen.picture).detach().norm() / seen.picture.norm()
+    unlike = (seen.last_image(velocity) - seen.image).detach().norm() / seen.image.norm()
     assert unlike < 0.15  # measured 0.091, and 1.00 at the start
 
 
-def test_a_flow_of_few_waves_is_found_again_from_the_last_picture() -> None:
+def test_a_flow_of_few_waves_is_found_again_from_the_last_image() -> None:
     seen = Seen()
     basis = torch.tensor(waves(seen.smoke))
     coordinates = torch.zeros(10, dtype=torch.float64, requires_grad=True)

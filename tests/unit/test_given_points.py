@@ -113,7 +113,7 @@ def test_what_is_not_seen_is_not_used(tmp_path: Path, row: str) -> None:
         ("frame,point,x_px,y_px\n0,nose,10,20", "the point 'nose'; expected one of 'body.csv': a, b"),
         ("frame,point,x_px,y_px\n0,a,10,20\n0,a,11,20", "row 3 of '.*' has point 'a' of frame 0 again"),
         ("frame,point,x_px,y_px\n0,a,0.41,0.2", "places up to 0.41 px; expected pixels"),
-        ("frame,point,x_px,y_px\n0,a,10,5000", "is at 10, 5000 px; expected places in a picture of 640x480"),
+        ("frame,point,x_px,y_px\n0,a,10,5000", "is at 10, 5000 px; expected places in an image of 640x480"),
         ("frame,point,x_px,y_px,sigma_px\n0,a,10,20,0", "no proper sigma_px"),
         ("frame,point,x_px,y_px,cov_xx_px2,cov_xy_px2,cov_yy_px2\n0,a,10,20,1,2,1", "no proper covariance"),
         ("frame,point,x_px,y_px,confidence\n0,a,10,20,3", "has confidence 3; expected 0 to 1"),

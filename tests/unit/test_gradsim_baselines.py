@@ -75,9 +75,9 @@ def test_networks_say_a_number_a_clip_and_have_gradients(make: Callable[[int], n
     assert (network(clips.flip(1), ways) - found).abs().max() > 1e-6  # the order of frames matters
 
 
-def centre(picture: Tensor) -> Tensor:
-    """Mean column and row of what is seen in a picture [3, H, W]."""
-    light = picture.float().abs().sum(0)
+def centre(image: Tensor) -> Tensor:
+    """Mean column and row of what is seen in an image [3, H, W]."""
+    light = image.float().abs().sum(0)
     rows, columns = torch.meshgrid(torch.arange(64.0), torch.arange(64.0), indexing="ij")
     return torch.stack([(light * columns).sum(), (light * rows).sum()]) / light.sum()
 
@@ -86,11 +86,11 @@ def test_varied_clips_are_of_motions_along_their_ways() -> None:
     clips = Clips.of([body(index, every=10) for index in (1, 5, 6)])  # the way is not along the view
     rng = np.random.default_rng(0)
     for some in (clips, *(clips.varied(rng) for _ in range(6))):
-        assert some.pictures.shape == (3, 7, 3, 64, 64)
-        for pictures, way in zip(some.pictures, some.ways, strict=True):
-            off = centre(pictures[3]) - centre(pictures[0])
+        assert some.images.shape == (3, 7, 3, 64, 64)
+        for images, way in zip(some.images, some.ways, strict=True):
+            off = centre(images[3]) - centre(images[0])
             assert functional.cosine_similarity(off, way[:2], dim=0) > 0.9
-    assert (clips.varied(rng).pictures != clips.pictures).any()
+    assert (clips.varied(rng).images != clips.images).any()
     torch.testing.assert_close(clips.ways.norm(dim=1), torch.ones(3))
 
 
@@ -103,12 +103,12 @@ def test_training_lowers_the_loss(make: Callable[[int], nn.Module], monkeypatch:
     torch.manual_seed(0)
     clips = Clips.of([body(index, every=30) for index in range(8)])
     recipe = replace(RECIPE, network=make, epochs=12, batch=8)
-    network = make(clips.pictures.shape[1])
+    network = make(clips.images.shape[1])
     optimizer = torch.optim.AdamW(network.parameters())
 
     def loss() -> float:
         with torch.no_grad():
-            return float(functional.mse_loss(network(clips.pictures.float(), clips.ways), clips.targets))
+            return float(functional.mse_loss(network(clips.images.float(), clips.ways), clips.targets))
 
     before = loss()
     for epoch in range(recipe.epochs):
@@ -169,13 +169,13 @@ def test_reinforce_estimates_the_gradient_without_bias() -> None:
     assert (spread < 0.3).all()
 
 
-def test_reinforce_agrees_with_differences_of_the_pictures_error() -> None:
+def test_reinforce_agrees_with_differences_of_the_images_error() -> None:
     seen = body(0, size_px=16, every=30)
     stage, deviation = seen.shot.stage, 0.3
 
     def losses(samples: Tensor) -> Tensor:
         return torch.stack([
-            seen.target.error(stage.pictures(seen.shot.filmed(tumbled(seen.shot, *seen.inputs(seen.values(sample))))))
+            seen.target.error(stage.images(seen.shot.filmed(tumbled(seen.shot, *seen.inputs(seen.values(sample))))))
             for sample in samples
         ])  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""gradSim's control experiments on small bodies: gradients through pictures against differences, goals that are met."""
+"""gradSim's control experiments on small bodies: gradients through images against differences, goals that are met."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_activation_outside_its_range_is_an_error(walking: Task) -> None:
 @pytest.mark.parametrize("body", ["walking", "throwing"])
 @pytest.mark.parametrize("method", ["pixel", "diffphysics"])
 def test_gradients_by_unknowns_agree_with_differences(body: str, method: str, request: pytest.FixtureRequest) -> None:
-    """Through controller, physics and pictures, in double precision."""
+    """Through controller, physics and images, in double precision."""
     task: Task = request.getfixturevalue(body)
     rng, loss = np.random.default_rng(1), task.loss(method)
     at = task.drawn(rng)
@@ -82,7 +82,7 @@ def test_gradients_by_unknowns_agree_with_differences(body: str, method: str, re
     assert float(slope @ along) == pytest.approx(numeric, rel=1e-4)
 
 
-def test_a_sheet_is_thrown_to_where_the_picture_shows_it(throwing: Task) -> None:
+def test_a_sheet_is_thrown_to_where_the_image_shows_it(throwing: Task) -> None:
     start = throwing.begin(np.random.default_rng(2))
     found = reach(throwing, "pixel", start, 8, np.random.default_rng(0), lengths=4)
     first, last = found.curve[0], found.curve[-1]
@@ -93,7 +93,7 @@ def test_a_sheet_is_thrown_to_where_the_picture_shows_it(throwing: Task) -> None
     assert errors == sorted(errors, reverse=True)
 
 
-def test_told_the_middle_it_meets_the_middle_and_not_the_picture(throwing: Task) -> None:
+def test_told_the_middle_it_meets_the_middle_and_not_the_image(throwing: Task) -> None:
     start = throwing.begin(np.random.default_rng(2))
     told = reach(throwing, "diffphysics", start, 3, np.random.default_rng(0), lengths=4).curve[-1]
     assert told["middle_m"] < 0.02
@@ -118,12 +118,12 @@ def _elsewhere(task: Task, metres: float) -> Task:
 
 
 def test_a_goal_that_the_body_never_overlaps_is_refused(walking: Task) -> None:
-    away = _elsewhere(walking, 1.7)  # walker and goal are 1.5 m wide, both in the picture
+    away = _elsewhere(walking, 1.7)  # walker and goal are 1.5 m wide, both in the image
     with pytest.raises(InputError, match="no gradient"):
         reach(away, "pixel", np.zeros((1, len(walking.drawn(np.random.default_rng(0))))), 1, np.random.default_rng(0))
 
 
-def test_out_of_the_picture_is_no_way_to_the_goal(walking: Task) -> None:
+def test_out_of_the_image_is_no_way_to_the_goal(walking: Task) -> None:
     gone = torch.from_numpy(_elsewhere(walking, 50.0).goal[None])
     aside = torch.from_numpy(_elsewhere(walking, 1.4).goal[None])
     assert walking.measured(gone)["image_error"] < walking.measured(aside)["image_error"]

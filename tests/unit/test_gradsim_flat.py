@@ -1,4 +1,4 @@
-"""gradSim's flat systems: discs and smoke as pictures, gradients through them against differences, truths recovered."""
+"""gradSim's flat systems: discs and smoke as images, gradients through them against differences, truths recovered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_discs_on_each_other_do_not_add_up() -> None:
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_pictures_show_the_masses_where_the_system_has_them(body: str) -> None:
+def test_images_show_the_masses_where_the_system_has_them(body: str) -> None:
     """`System.keypoints` of the masses hanging, with lengths at their defaults, against the flat formula."""
     truth = swing(body, np.random.default_rng(0)).shortened(4)
     defaults = truth.system.parameters()
@@ -48,7 +48,7 @@ def test_pictures_show_the_masses_where_the_system_has_them(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_gradients_of_pictures_by_unknowns_agree_with_differences(body: str) -> None:
+def test_gradients_of_images_by_unknowns_agree_with_differences(body: str) -> None:
     rng = np.random.default_rng(2)
     truth = swing(body, rng).shortened(6)
     target = truth.drawn(truth.centres(torch.from_numpy(truth.unknowns()[None])))
@@ -69,23 +69,23 @@ def test_gradients_of_pictures_by_unknowns_agree_with_differences(body: str) -> 
 def test_ours_finds_all_unknowns_of_a_pendulum(body: str) -> None:
     rng = np.random.default_rng(3)
     truth = swing(body, rng)
-    pictures = truth.drawn(truth.centres(torch.from_numpy(truth.unknowns()[None])))[0]
-    found = fitted(truth, guessed(truth, rng, 16), pictures)
+    images = truth.drawn(truth.centres(torch.from_numpy(truth.unknowns()[None])))[0]
+    found = fitted(truth, guessed(truth, rng, 16), images)
     np.testing.assert_allclose(found.values, truth.unknowns(), atol=1e-6)
 
 
-def test_what_pictures_do_not_tell_has_no_end() -> None:
+def test_what_images_do_not_tell_has_no_end() -> None:
     widths = gradsim_pendulum._widths(np.diag([4.0, 0.0, 1.0]))
     np.testing.assert_allclose(widths, [0.98, np.inf, 1.96])
 
 
-def test_gradsim_s_way_comes_near_from_pictures() -> None:
+def test_gradsim_s_way_comes_near_from_images() -> None:
     rng = np.random.default_rng(4)
     truth = swing("pendulum", rng).shortened(20)
     start = guessed(truth, rng, 1)[0]
     end = swung(truth, start, places=False, parts=(8,), iterations=40)
     before, after = (np.abs(each - truth.unknowns())[0] for each in (start, end))
-    assert after < 0.2 * before  # the length, which a single picture nearly shows
+    assert after < 0.2 * before  # the length, which a single image nearly shows
 
 
 def _small() -> Plume:

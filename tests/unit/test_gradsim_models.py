@@ -84,14 +84,14 @@ def test_a_rigid_thing_and_a_soft_one_begin_alike() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if not model.photographed])
-def test_pictures_are_those_of_the_true_model(name: str) -> None:
+def test_images_are_those_of_the_true_model(name: str) -> None:
     model = MODELS[name]
     number = KINDS.index(model.of or "rigid")
     believed = believing(model, partial(np.random.default_rng, 3), number, size_px=24)
     true = thrown(np.random.default_rng(3), *kind_of(number), size_px=24)
-    assert torch.equal(believed.target.pictures, true.target.pictures)
+    assert torch.equal(believed.target.images, true.target.images)
     with torch.no_grad():
-        off = float(believed.target.error(believed.pictures(torch.from_numpy(believed.true_free))))
+        off = float(believed.target.error(believed.images(torch.from_numpy(believed.true_free))))
     assert (off == 0.0) == (name == "perfect")
     assert believed.truth == true.truth
 
@@ -122,16 +122,16 @@ def test_photographs_are_explained_by_their_own_light(monkeypatch: pytest.Monkey
         colors = torch.from_numpy(light[0]) + normals_of(world, shot.mesh.faces) @ torch.from_numpy(light[1:])
         K = torch.from_numpy(shot.camera.K).expand(len(seen), 3, 3)
         sides = closed(shot.mesh.vertices, shot.mesh.faces)
-        picture, covered = draw(seen, shot.mesh.faces, colors, K, 24, 24, one_sided=sides)
+        image, covered = draw(seen, shot.mesh.faces, colors, K, 24, 24, one_sided=sides)
         behind = torch.from_numpy(((backdrop / 255.0 + 0.055) / 1.055) ** 2.4)
-        frames = encoded(picture + (1.0 - covered[..., None]) * behind)
+        frames = encoded(image + (1.0 - covered[..., None]) * behind)
         return Footage(np.round(255.0 * frames.numpy()).astype(np.uint8), backdrop)
 
     monkeypatch.setattr(photographs.footage, "film", film)
     seen = photographed(filmed, 1, tmp_path, seed=0, progress=lambda done, count: None)
     with torch.no_grad():
-        off = (seen.pictures(torch.from_numpy(seen.true_free)) - seen.target.pictures).abs()
-        aside = (seen.pictures(torch.from_numpy(seen.start)) - seen.target.pictures).abs()
+        off = (seen.images(torch.from_numpy(seen.true_free)) - seen.target.images).abs()
+        aside = (seen.images(torch.from_numpy(seen.start)) - seen.target.images).abs()
     assert float(off[0].max()) < 0.03  # of which colours are known
     assert float(off.square().mean()) < 0.1 * float(aside.square().mean())
     assert float(aside.max()) > 0.1

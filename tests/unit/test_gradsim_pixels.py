@@ -1,4 +1,4 @@
-"""gradSim's pixel path: one graph from parameters to pictures, looks that can be switched, and what it refuses."""
+"""gradSim's pixel path: one graph from parameters to images, looks that can be switched, and what it refuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wedge(at_m: float = 1.0) -> Mesh:
 
 
 def patterned(mesh: Mesh) -> Mesh:
-    """With a picture that goes round it, and a tint that varies."""
+    """With an image that goes round it, and a tint that varies."""
     rng = np.random.default_rng(0)
     image = rng.integers(0, 255, (6, 9, 3), dtype=np.uint8)
     uv = rng.uniform(-0.4, 1.6, (len(mesh.faces), 3, 2))
@@ -55,7 +55,7 @@ def paint_of(kind: str, mesh: Mesh) -> Paint:
 
 
 @pytest.mark.parametrize("kind", ["vertices", "solid", "texture"])
-def test_painted_pictures_have_the_gradients_of_differences(kind: str) -> None:
+def test_painted_images_have_the_gradients_of_differences(kind: str) -> None:
     mesh, rng = wedge(), np.random.default_rng(2)
     paint, sides = paint_of(kind, mesh), closed(mesh.vertices, mesh.faces)
     points = torch.from_numpy(mesh.vertices)[None].requires_grad_()
@@ -92,13 +92,13 @@ def test_colours_are_interpolated_in_perspective() -> None:
     corners = np.array([[-0.3, -0.2, 0.8], [0.3, -0.2, 1.6], [0.3, 0.2, 1.6], [-0.3, 0.2, 0.8]])
     faces = np.array([[0, 1, 2], [0, 2, 3]])
     points = torch.from_numpy(corners)[None]
-    picture, coverage = draw(points, faces, interpolated(torch.from_numpy(corners), faces), K, *SIZE)
+    image, coverage = draw(points, faces, interpolated(torch.from_numpy(corners), faces), K, *SIZE)
     full = (coverage[0] > 1.0 - 1e-9).numpy()
     v, u = np.nonzero(full)
     rays = np.column_stack([u, v, np.ones(len(u))]) @ np.linalg.inv(K[0].numpy()).T
     depth = (0.8 + 0.4) / (1.0 - rays[:, 0] * 0.8 / 0.6)  # z = 1.2 + x 0.8 / 0.6
     assert len(u) > 300
-    off = np.abs(picture[0].numpy()[full] - rays * depth[:, None]).max(axis=1)
+    off = np.abs(image[0].numpy()[full] - rays * depth[:, None]).max(axis=1)
     assert np.quantile(off, 0.8) < 1e-9  # all but those on the diagonal, of two faces
     assert off.max() < 0.03
 
@@ -147,17 +147,17 @@ def test_the_whole_graph_has_the_gradient_of_differences() -> None:
     )
     inputs = start_of(shot)
     with torch.no_grad():
-        target = Target(shot.pictures(*start_of(shot)) * 0.9)
-    assert target.pictures.shape == (3, 32, 32, 3)  # half of the intervals are filmed
+        target = Target(shot.images(*start_of(shot)) * 0.9)
+    assert target.images.shape == (3, 32, 32, 3)  # half of the intervals are filmed
     rng = np.random.default_rng(3)
     basis = shot.system.tangent_basis(inputs[0].numpy())
     steps = [torch.from_numpy(basis @ (0.1 * rng.normal(size=12))), 0.1 * torch.rand_like(inputs[1]),
              torch.rand_like(inputs[2]) * inputs[2]]  # fmt: skip
     asked = [t.clone().requires_grad_() for t in inputs]
-    gradients = torch.autograd.grad(target.error(shot.pictures(*asked)), asked)
+    gradients = torch.autograd.grad(target.error(shot.images(*asked)), asked)
     h = 1e-6
     ends = [
-        float(target.error(shot.pictures(*(t + sign * h * s for t, s in zip(inputs, steps, strict=True)))))
+        float(target.error(shot.images(*(t + sign * h * s for t, s in zip(inputs, steps, strict=True)))))
         for sign in (1.0, -1.0)
     ]
     along = sum(float((g * s).sum()) for g, s in zip(gradients, steps, strict=True))
@@ -166,17 +166,17 @@ def test_the_whole_graph_has_the_gradient_of_differences() -> None:
 
 def test_looks_are_switches() -> None:
     states = torch.from_numpy(shot_of().system.rest_state())[None]
-    flat, lit = (shot_of(shaded=shaded).stage.pictures(states)[0] for shaded in (False, True))
+    flat, lit = (shot_of(shaded=shaded).stage.images(states)[0] for shaded in (False, True))
     body = shot_of().stage.coverage(states)[0] > 1.0 - 1e-9
     assert len(torch.unique((flat[body] * 1e6).round(), dim=0)) == 1
     assert len(torch.unique((lit[body] * 1e6).round(), dim=0)) >= 2  # faces differ
     painted = shot_of(paint=solid(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.5 + p))
-    assert len(torch.unique((painted.stage.pictures(states)[0][body] * 1e6).round(), dim=0)) > 30
+    assert len(torch.unique((painted.stage.images(states)[0][body] * 1e6).round(), dim=0)) > 30
     assert torch.equal(flat[~(shot_of().stage.coverage(states)[0] > 0.0)].unique(dim=0)[0],
                        torch.from_numpy(shot_of().stage.background))  # fmt: skip
 
 
-def test_several_bodies_in_one_picture() -> None:
+def test_several_bodies_in_one_image() -> None:
     """A painted one before one that is not: each has its own colours, the nearer hides the other."""
     pair = RigidContact((Box((0.1, 0.1, 0.1)), Box((0.3, 0.02, 0.3))), planes=())
     state = pair.rest_state()
@@ -187,11 +187,11 @@ def test_several_bodies_in_one_picture() -> None:
     )
     far = Actor.of(pair, wall, body=1, albedo=(0.0, 0.0, 1.0), shaded=False)
     for actors in ((near, far), (far, near)):
-        picture = Stage(actors, looking_at((0.0, -2.0, 0.0), (0.0, 0.0, 0.0), 0.5, 33)).pictures(
+        image = Stage(actors, looking_at((0.0, -2.0, 0.0), (0.0, 0.0, 0.0), 0.5, 33)).images(
             torch.from_numpy(state)[None]
         )[0]
-        np.testing.assert_allclose(picture[16, 16].numpy(), [0.5, 0.5, 0.5], atol=1e-12)
-        np.testing.assert_allclose(picture[16, 23].numpy(), [0.0, 0.0, 1.0], atol=1e-12)
+        np.testing.assert_allclose(image[16, 16].numpy(), [0.5, 0.5, 0.5], atol=1e-12)
+        np.testing.assert_allclose(image[16, 23].numpy(), [0.0, 0.0, 1.0], atol=1e-12)
 
 
 def _box(half: tuple[float, float, float]) -> Mesh:
@@ -204,19 +204,19 @@ def _box(half: tuple[float, float, float]) -> Mesh:
 def test_bad_input_is_named() -> None:
     shot = shot_of()
     with torch.no_grad():
-        pictures = shot.pictures(*start_of(shot))
+        images = shot.images(*start_of(shot))
     with pytest.raises(InputError, match=r"frames of shape \[3, 32, 32, 3\]; expected \[3, 16, 16, 3\]"):
-        Target(pictures[:, ::2, ::2]).error(pictures)
+        Target(images[:, ::2, ::2]).error(images)
     with pytest.raises(InputError, match=r"mask of shape \[3, 16, 32\]; expected \[3, 32, 32\]"):
-        Target(pictures, torch.ones((3, 16, 32), dtype=torch.bool)).error(pictures)
+        Target(images, torch.ones((3, 16, 32), dtype=torch.bool)).error(images)
     with pytest.raises(InputError, match="leaves out everything"):
-        Target(pictures, torch.zeros((3, 32, 32), dtype=torch.bool)).error(pictures)
+        Target(images, torch.zeros((3, 32, 32), dtype=torch.bool)).error(images)
     states = shot.filmed(shot.states(*start_of(shot)))
-    Target(pictures).require_overlap(shot.stage, states)
+    Target(images).require_overlap(shot.stage, states)
     away = states.clone()
     away[:, 0] += 0.5
     with pytest.raises(InputError, match=r"no gradient there.*keypoint"):
-        Target(pictures).require_overlap(shot.stage, away)
+        Target(images).require_overlap(shot.stage, away)
     mesh = shape("wedge")
     wrong = replace(mesh, faces=np.concatenate([mesh.faces[:1, ::-1], mesh.faces[1:]]))
     with pytest.raises(InputError, match="1 of 12 faces of 'wedge' are wound against"):
@@ -234,13 +234,13 @@ def test_bad_input_is_named() -> None:
 def test_masks_say_what_counts() -> None:
     shot = shot_of()
     with torch.no_grad():
-        pictures = shot.pictures(*start_of(shot))
-    mask = torch.zeros(pictures.shape[:3], dtype=torch.bool)
+        images = shot.images(*start_of(shot))
+    mask = torch.zeros(images.shape[:3], dtype=torch.bool)
     mask[:, :16] = True
-    wrong = pictures.clone()
+    wrong = images.clone()
     wrong[:, 16:] += 0.5
-    assert float(Target(pictures, mask).error(wrong)) == 0.0
-    assert float(Target(pictures).error(wrong)) == pytest.approx(0.125)
+    assert float(Target(images, mask).error(wrong)) == 0.0
+    assert float(Target(images).error(wrong)) == pytest.approx(0.125)
 
 
 def test_a_descent_keeps_the_best_and_its_bounds() -> None:

@@ -1,4 +1,4 @@
-"""gradSim's tables: truths and starts are what they say, cells fill tables, pictures of landscapes are described."""
+"""gradSim's tables: truths and starts are what they say, cells fill tables, images of landscapes are described."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_first_frames_lead_on_to_all() -> None:
     sheet = cloth(np.random.default_rng(5), cells=3, frames=5, size_px=16)
     truth = torch.from_numpy(sheet.true_free)
     first = sheet.shortened(3)
-    assert torch.equal(first.pictures(truth), sheet.pictures(truth)[:3])
-    assert len(first.target.pictures) == 3
+    assert torch.equal(first.images(truth), sheet.images(truth)[:3])
+    assert len(first.target.images) == 3
     how: dict[str, Any] = {"rate": 0.1, "iterations": 12, "optimizer": "lbfgs"}
     at_once, led = (in_parts(by_states, sheet, parts, **how) for parts in ((), ((3, 20),)))
     assert led.losses[0] < 0.1 * at_once.losses[0]  # it begins where the first frames led

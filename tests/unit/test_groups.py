@@ -131,7 +131,7 @@ def test_an_exact_body_has_no_front_and_any_label_is_right() -> None:
 
 @pytest.mark.parametrize(("differ", "order"), [(True, 1), (False, 24)])
 def test_a_mesh_with_a_texture_is_judged_by_it(differ: bool, order: int) -> None:
-    """Six faces of a picture each: all different, or all one plain colour."""
+    """Six faces of an image each: all different, or all one plain colour."""
     rng = np.random.default_rng(5)
     blocks = rng.integers(0, 255, (6, 4, 4, 3)) if differ else np.full((6, 4, 4, 3), 90)
     assert find_symmetry(painted_cube(blocks)).order == order

@@ -39,14 +39,14 @@ def see(camera: Camera) -> np.ndarray:
 
 
 def colmap_model(folder: Path, *, binary: bool, model: str = "OPENCV", second: bool = True) -> Path:
-    """Camera 3 with two pictures (or one); the first has a line of points, the second an empty one."""
+    """Camera 3 with two images (or one); the first has a line of points, the second an empty one."""
     folder.mkdir(parents=True, exist_ok=True)
     values = [500.0, 510.0, 320.0, 240.0, 0.1, -0.05, 0.001, 0.002]
     inverse = R.inv()
     qx, qy, qz, qw = inverse.as_quat()
     t = -inverse.apply(PLACE)
-    pictures = [(7, "frame one.png", (qw, qx, qy, qz), t), (9, "other/two.png", (1.0, 0.0, 0.0, 0.0), np.zeros(3))]
-    pictures = pictures if second else pictures[:1]
+    images = [(7, "frame one.png", (qw, qx, qy, qz), t), (9, "other/two.png", (1.0, 0.0, 0.0, 0.0), np.zeros(3))]
+    images = images if second else images[:1]
     if binary:
         number = {"OPENCV": 4, "FOV": 7}[model]
         values = values if model == "OPENCV" else values[:5]
@@ -54,8 +54,8 @@ def colmap_model(folder: Path, *, binary: bool, model: str = "OPENCV", second: b
             struct.pack("<Q", 1) + struct.pack("<iiQQ", 3, number, 640, 480) + struct.pack(f"<{len(values)}d", *values)
         )
         (folder / "cameras.bin").write_bytes(data)
-        data = struct.pack("<Q", len(pictures))
-        for index, name, quat, shift in pictures:
+        data = struct.pack("<Q", len(images))
+        for index, name, quat, shift in images:
             data += struct.pack("<i7di", index, *quat, *shift, 3) + name.encode() + b"\0"
             data += struct.pack("<Q", 2) + struct.pack("<ddq", 1.0, 2.0, -1) * 2
         (folder / "images.bin").write_bytes(data)
@@ -64,7 +64,7 @@ def colmap_model(folder: Path, *, binary: bool, model: str = "OPENCV", second: b
     text += f"3 {model} 640 480 {' '.join(map(repr, values))}\n"
     (folder / "cameras.txt").write_text(text)
     text = "# Image list with two lines of data per image:\n"
-    for i, (index, name, quat, shift) in enumerate(pictures):
+    for i, (index, name, quat, shift) in enumerate(images):
         text += f"{index} {' '.join(repr(float(x)) for x in (*quat, *shift))} 3 {name}\n"
         text += ("1.5 2.5 -1 " * 2000 if i == 0 else "") + "\n"
     (folder / "images.txt").write_text(text)
@@ -82,7 +82,7 @@ def test_colmap(tmp_path: Path, binary: bool, name: str | None) -> None:
         np.testing.assert_allclose(camera.distortion, [0.1, -0.05, 0.001, 0.002])
         assert (camera.width, camera.height, camera.model) == (640, 480, "plumb_bob")
         if name is None:
-            assert camera.camera_to_world is None  # two pictures, none named
+            assert camera.camera_to_world is None  # two images, none named
         elif "one" in name:
             np.testing.assert_allclose(camera.camera_to_world, POSE, atol=1e-12)
         else:
@@ -137,7 +137,7 @@ def test_broken_binary_models(tmp_path: Path, spoil, expected: str) -> None:
         load_camera(path)
 
 
-def test_broken_pictures(tmp_path: Path) -> None:
+def test_broken_images(tmp_path: Path) -> None:
     path = colmap_model(tmp_path, binary=True)
     data = (tmp_path / "images.bin").read_bytes()
     for cut in (4, 30, 70, len(data) - 1):
@@ -192,7 +192,7 @@ def test_blender_and_fisheye(tmp_path: Path) -> None:
     frames = transforms()["frames"][:1]
     camera = load_camera(write(tmp_path, {"camera_angle_x": np.deg2rad(90.0), "w": 640, "h": 480, "frames": frames}))
     np.testing.assert_allclose(camera.K, [[320, 0, 319.5], [0, 320, 239.5], [0, 0, 1]])
-    np.testing.assert_allclose(camera.camera_to_world, POSE, atol=1e-12)  # the only picture
+    np.testing.assert_allclose(camera.camera_to_world, POSE, atol=1e-12)  # the only image
     fisheye = load_camera(write(tmp_path, transforms(camera_model="OPENCV_FISHEYE", k3=0.3, k4=0.4, p1=0, p2=0)))
     assert fisheye.model == "equidistant"
     np.testing.assert_allclose(fisheye.distortion, [0.1, -0.05, 0.3, 0.4])

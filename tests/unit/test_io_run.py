@@ -237,16 +237,16 @@ def test_hash_of_a_folder_follows_names_and_contents(tmp_path: Path) -> None:
     assert len(first) == 64
 
 
-def test_photographs_are_pictures() -> None:
+def test_photographs_are_images() -> None:
     pytest.importorskip("skimage")
-    pictures = photographs()
-    assert len(pictures) == len(photograph_names()) >= 4
-    for picture in pictures:
-        assert picture.dtype == np.uint8
-        assert picture.ndim == 3
-        assert picture.shape[2] == 3
-        assert min(picture.shape[:2]) >= 256
-        assert picture.std() > 5
+    images = photographs()
+    assert len(images) == len(photograph_names()) >= 4
+    for image in images:
+        assert image.dtype == np.uint8
+        assert image.ndim == 3
+        assert image.shape[2] == 3
+        assert min(image.shape[:2]) >= 256
+        assert image.std() > 5
 
 
 def test_a_run_that_is_interrupted_leaves_no_folder(tmp_path: Path) -> None:

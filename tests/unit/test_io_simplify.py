@@ -137,8 +137,8 @@ def test_a_mesh_inside_out_is_lit_as_its_right_side(inward: bool) -> None:
     mesh = Mesh(np.asarray(bowl.vertices), faces, np.zeros(len(faces), np.int64))
     at = mesh.vertices + np.array([0.0, 0.0, 0.5])
     raster = rasterize(at, mesh.faces, np.array([[100.0, 0, 31.5], [0, 100.0, 31.5], [0, 0, 1]]), 64, 64)
-    picture = shade(raster, mesh, np.ones((1, 3)), np.array([0.3, 0.1, 1.0]))
-    assert picture[picture[..., 3] > 0.9][:, :3].min() > 0.3
+    image = shade(raster, mesh, np.ones((1, 3)), np.array([0.3, 0.1, 1.0]))
+    assert image[image[..., 3] > 0.9][:, :3].min() > 0.3
 
 
 @pytest.mark.mitsuba
@@ -151,12 +151,12 @@ def test_the_renderer_lights_both_sides() -> None:
     view_from_body = np.eye(4)
     view_from_body[2, 3] = 0.4
     K = np.array([[80.0, 0, 15.5], [0, 80.0, 15.5], [0, 0, 1]])
-    pictures = []
+    images = []
     for faces in (box.faces, box.faces[:, ::-1]):
         mesh = Mesh(np.asarray(box.vertices), np.ascontiguousarray(faces), np.zeros(12, np.int64))
-        pictures.append(Renderer(mesh, 32, spp=4).render(view_from_body, K, plain_look(12), seed=1).radiance)
-    assert pictures[0].max() > 0.4
-    np.testing.assert_allclose(pictures[0].sum(), pictures[1].sum(), rtol=0.02)
+        images.append(Renderer(mesh, 32, spp=4).render(view_from_body, K, plain_look(12), seed=1).radiance)
+    assert images[0].max() > 0.4
+    np.testing.assert_allclose(images[0].sum(), images[1].sum(), rtol=0.02)
 
 
 def test_many_parts_are_joined(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.painted_mesh import PICTURE, linear, texel_centers, write_gltf, write_obj, write_ply
+from tests.painted_mesh import IMAGE, linear, texel_centers, write_gltf, write_obj, write_ply
 from vid2phys.io import texture_files
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.texture import mean_face_colors, surface_colors, texel_sizes
@@ -34,7 +34,7 @@ def write_wedges(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("write", [write_obj, write_gltf, write_ply, write_wedges])
-def test_every_texel_is_where_the_picture_has_it(tmp_path: Path, write) -> None:
+def test_every_texel_is_where_the_image_has_it(tmp_path: Path, write) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mesh = load_mesh(write(tmp_path))
@@ -48,7 +48,7 @@ def test_every_texel_is_where_the_picture_has_it(tmp_path: Path, write) -> None:
 def test_an_exported_glb_shows_the_same(tmp_path: Path) -> None:
     square = load_mesh(write_obj(tmp_path))
     uv = [[0, 0], [1, 0], [1, 1], [0, 1]]
-    material = trimesh.visual.material.PBRMaterial(baseColorTexture=Image.fromarray(PICTURE))
+    material = trimesh.visual.material.PBRMaterial(baseColorTexture=Image.fromarray(IMAGE))
     visual = trimesh.visual.TextureVisuals(uv=uv, material=material)
     scene = trimesh.Trimesh(square.vertices, square.faces, visual=visual, process=False)
     points, colors = texel_centers()
@@ -56,7 +56,7 @@ def test_an_exported_glb_shows_the_same(tmp_path: Path) -> None:
     np.testing.assert_allclose(colors_at(load_mesh(tmp_path / "square.glb"), points), colors, atol=1e-6)
 
 
-def test_averaging_makes_the_pictures_mean(tmp_path: Path) -> None:
+def test_averaging_makes_the_images_mean(tmp_path: Path) -> None:
     """In linear light: the mean of the bytes would be darker."""
     mesh = load_mesh(write_obj(tmp_path))
     points, colors = texel_centers()
@@ -116,8 +116,8 @@ def test_what_has_no_colours_has_no_texture(tmp_path: Path) -> None:
         (lambda folder: (folder / "map.png").unlink(), r"'map\.png' is not in .*put it beside 'square\.obj'"),
         (lambda folder: (folder / "paint.mtl").unlink(), r"'paint\.mtl' is not in .*put it beside 'square\.obj'"),
         (
-            lambda folder: (folder / "map.png").write_bytes(b"no picture"),
-            r"map\.png' cannot be read \(no kind of picture that is known\).*PNG or JPEG",
+            lambda folder: (folder / "map.png").write_bytes(b"no image"),
+            r"map\.png' cannot be read \(no kind of image that is known\).*PNG or JPEG",
         ),
         (lambda folder: (folder / "map.png").write_bytes((folder / "map.png").read_bytes()[:60]), "cannot be read"),
         (lambda folder: (folder / "paint.mtl").write_bytes(b"\xff\xfe\x00"), "is not a text file"),
@@ -133,7 +133,7 @@ def test_a_missing_texture_is_a_note(tmp_path: Path, spoil, expected: str) -> No
     assert "\n" not in str(caught[0].message)
 
 
-def test_missing_pictures_of_other_formats_are_notes_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_images_of_other_formats_are_notes_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for write in (write_ply, write_gltf):
         with pytest.warns(UserWarning, match=r"texture 'gone\.png' is not in .*put it beside 'square\.(ply|gltf)'"):
             assert load_mesh(write(tmp_path, "gone.png")).texture is None
@@ -141,8 +141,8 @@ def test_missing_pictures_of_other_formats_are_notes_too(tmp_path: Path, capfd: 
     assert capfd.readouterr().err == ""
 
 
-def test_pictures_are_found_under_paths_of_other_machines(tmp_path: Path) -> None:
-    mesh = load_mesh(write_obj(tmp_path, picture="C:\\models of mine\\textures\\map.png"))
+def test_images_are_found_under_paths_of_other_machines(tmp_path: Path) -> None:
+    mesh = load_mesh(write_obj(tmp_path, image="C:\\models of mine\\textures\\map.png"))
     assert mesh.texture is not None
 
 
@@ -151,8 +151,8 @@ def test_absurd_sizes_are_shrunk_and_said(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(texture_files, "_REMARKABLE_PX", 128)
     path = write_obj(tmp_path)
     for kind, mode in (("PNG", "1"), ("PNG", "P"), ("PNG", "RGBA"), ("PNG", "I;16"), ("JPEG", "RGB")):
-        picture = Image.fromarray(PICTURE).resize((800, 600), Image.Resampling.NEAREST)
-        (picture.convert("L").convert("I").convert(mode) if mode == "I;16" else picture.convert(mode)).save(
+        image = Image.fromarray(IMAGE).resize((800, 600), Image.Resampling.NEAREST)
+        (image.convert("L").convert("I").convert(mode) if mode == "I;16" else image.convert(mode)).save(
             tmp_path / "map.png", format=kind
         )
         with pytest.warns(UserWarning, match="'map.png' has 800 x 600 pixels: it is shrunk below 64"):
@@ -180,7 +180,7 @@ def test_a_coordinate_that_is_cut_short_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.shared
 @pytest.mark.skipif(not CUBE.is_file(), reason="../shared/data is not there")
-def test_the_recorded_cubes_picture_is_whole() -> None:
+def test_the_recorded_cubes_image_is_whole() -> None:
     """Held against the clip: beside the sheep is a blue sky, across from it a dark barn door; on the far side straw."""
     mesh = load_mesh(CUBE)
     half = np.abs(mesh.vertices).max()

@@ -34,7 +34,7 @@ FILES: list[tuple[Callable[[Path], object], str, bytes, str]] = [
         "a ROS calibration in",
     ),
     (load_camera, "calib.txt", b"P0: 7.0e+02 0 6.0e+02 0 0 7e+02 1.8e+02 0 0 0 1 0\n", "a KITTI calibration"),
-    (load_camera, "camera.png", b"\x89PNG\r\n\x1a\n\0\0", "a picture"),
+    (load_camera, "camera.png", b"\x89PNG\r\n\x1a\n\0\0", "an image"),
     (load_mesh, "body.blend", b"BLENDER-v300RENDH", "a Blender file"),
     (load_mesh, "body.fbx", b"Kaydara FBX Binary  \0\x1a\0", "an FBX file"),
     (load_mesh, "body.STEP", b"ISO-10303-21;\nHEADER;\n", "a STEP file"),

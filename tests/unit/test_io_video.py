@@ -20,7 +20,7 @@ needs_clips = pytest.mark.skipif(not (SHARED / "clips").is_dir(), reason="../sha
 HEIGHT, WIDTH = 48, 64
 
 
-def picture(index: int, height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
+def image(index: int, height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
     """Grey level tells the index; the left upper corner is bright red."""
     image = np.full((height, width, 3), 20 + 7 * index, dtype=np.uint8)
     image[: height // 4, : width // 4] = (250, 10, 10)
@@ -37,7 +37,7 @@ def write(path: Path, count: int = 20, times: list[float] | None = None, rotatio
         if rotation:
             stream.set_display_rotation(rotation)
         for i in range(count):
-            frame = av.VideoFrame.from_ndarray(picture(i), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(image(i), format="rgb24")
             frame.pts = round(1000 * (times[i] if times else i / 25))
             frame.time_base = Fraction(1, 1000)
             container.mux(stream.encode(frame))
@@ -124,7 +124,7 @@ def test_pixels_that_are_not_square_are_said(tmp_path: Path, ratio: Fraction | N
         if ratio is not None:
             stream.codec_context.sample_aspect_ratio = ratio
         for index in range(6):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(index), format="rgb24")))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image(index), format="rgb24")))
         container.mux(stream.encode())
     clip = read_clip(tmp_path / "a.mp4")
     assert (clip.width, clip.height) == (WIDTH, HEIGHT)
@@ -175,7 +175,7 @@ def test_truncated_file_says_how_many_frames_decode(tmp_path: Path) -> None:
         read_clip(path)
 
 
-def test_sound_without_pictures_and_no_frames(tmp_path: Path) -> None:
+def test_sound_without_images_and_no_frames(tmp_path: Path) -> None:
     with av.open(str(tmp_path / "sound.mkv"), "w") as container:
         stream = container.add_stream("pcm_s16le", rate=8000, layout="mono")
         sound = av.AudioFrame.from_ndarray(np.zeros((1, 800), dtype=np.int16), format="s16", layout="mono")
@@ -196,7 +196,7 @@ def test_writer_makes_h264_that_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "new" / "out.mp4"
     with VideoWriter(path, 33, 31, 30) as video:  # odd sizes are padded
         for i in range(10):
-            video.write(picture(i, 31, 33))
+            video.write(image(i, 31, 33))
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         assert (stream.codec_context.name, stream.codec_context.pix_fmt) == ("h264", "yuv420p")
@@ -211,13 +211,13 @@ def test_writer_keeps_variable_times(tmp_path: Path) -> None:
     times = [0.0, 0.01, 0.3, 0.35]
     with VideoWriter(tmp_path / "a.mp4", WIDTH, HEIGHT, 30) as video:
         for i, time_s in enumerate(times):
-            video.write(picture(i), time_s)
+            video.write(image(i), time_s)
     np.testing.assert_allclose(read_clip(tmp_path / "a.mp4").times_s, times, atol=1e-4)
 
 
 def interrupted(path: Path, error: BaseException) -> None:
     with VideoWriter(path, WIDTH, HEIGHT, 30) as video:
-        video.write(picture(0))
+        video.write(image(0))
         raise error
 
 
@@ -255,7 +255,7 @@ def test_names_with_colons_and_metadata_in_other_encodings(tmp_path: Path, monke
         container.metadata["title"] = "Prise du soir"
         stream = container.add_stream("mpeg4", rate=30)
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        container.mux([*stream.encode(av.VideoFrame.from_ndarray(picture(0), format="rgb24")), *stream.encode()])
+        container.mux([*stream.encode(av.VideoFrame.from_ndarray(image(0), format="rgb24")), *stream.encode()])
     path.write_bytes((tmp_path / "a.mkv").read_bytes().replace(b"Prise", b"Pri\xe9e"))
     monkeypatch.chdir(tmp_path)
     assert len(read_clip(path.name).times_s) == 1

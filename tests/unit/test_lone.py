@@ -1,4 +1,4 @@
-"""One picture of a painted cube: its pose where the reading is some degrees off and has another label."""
+"""One image of a painted cube: its pose where the reading is some degrees off and has another label."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_frames_that_others_are_beside_stay() -> None:
     track.poses.rotation[:], track.poses.translation[:], track.tracked[:] = read, PLACE, True
     visible = np.ones((3, len(POINTS)), dtype=bool)
     track = replace(track, observation=replace(track.observation, visible=visible))
-    picture = cast(START, np.random.default_rng(1), False)
-    frames = FrameStore(HeldFrames(np.stack([picture] * 3)), CAMERA.width, CAMERA.height)
+    image = cast(START, np.random.default_rng(1), False)
+    frames = FrameStore(HeldFrames(np.stack([image] * 3)), CAMERA.width, CAMERA.height)
     told = settled_alone(frames, CAMERA, LONE, track, Calibration())
     np.testing.assert_array_equal(told.poses.rotation[:2], track.poses.rotation[:2])
     assert _off_deg(told.poses.rotation[2], START) < 1.0

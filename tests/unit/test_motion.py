@@ -32,29 +32,29 @@ def _with_decoy(scene: Scene) -> Clip:
     still = paint(rng, scene.rotation[0], DECOY)
     empty = paint(np.random.default_rng(5), None, DECOY)
     mask = np.abs(still.astype(int) - empty).max(axis=-1) > 25
-    pictures = []
+    images = []
     for frame in scene.clip.frames:
-        picture = frame.copy()
-        picture[mask] = still[mask]
-        pictures.append(picture)
-    return replace(scene.clip, frames=HeldFrames(np.stack(pictures)))
+        image = frame.copy()
+        image[mask] = still[mask]
+        images.append(image)
+    return replace(scene.clip, frames=HeldFrames(np.stack(images)))
 
 
 @pytest.mark.parametrize("height", [480, 960])
 def test_a_moving_body_changes_its_place_and_nothing_else(height: int) -> None:
     scene = make_scene(_path(20))
     camera, factor = CAMERA, height // 480
-    pictures = [np.repeat(np.repeat(f, factor, axis=0), factor, axis=1) for f in scene.clip.frames]
+    images = [np.repeat(np.repeat(f, factor, axis=0), factor, axis=1) for f in scene.clip.frames]
     if factor == 2:
         K = CAMERA.K * np.array([[2.0, 1.0, 2.0], [1.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
         K[:2, 2] += 0.5
         camera = replace(CAMERA, K=K, width=1280, height=960)
-    background = Background.of(FrameStore(HeldFrames(np.stack(pictures)), camera.width, camera.height))
+    background = Background.of(FrameStore(HeldFrames(np.stack(images)), camera.width, camera.height))
     assert background.shrink == factor
     place = scene.translation[3]
-    assert background.moving(pictures[3], camera, place, RADIUS_M) > 0.2
-    assert background.moving(pictures[3], camera, place + np.array([0.3, 0.1, 0.0]), RADIUS_M) == 0.0
-    center, width = background.proposals(pictures[3])
+    assert background.moving(images[3], camera, place, RADIUS_M) > 0.2
+    assert background.moving(images[3], camera, place + np.array([0.3, 0.1, 0.0]), RADIUS_M) == 0.0
+    center, width = background.proposals(images[3])
     truth = bearings_to_pixels(camera, (POINTS.mean(axis=0) + place)[:2] / place[2])
     widest = int(np.argmax(width * (np.linalg.norm(center - truth, axis=1) < 12.0 * factor)))
     assert np.linalg.norm(center[widest] - truth) < 12.0 * factor

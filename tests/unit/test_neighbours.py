@@ -30,28 +30,28 @@ def degrees_off(rotation: Array) -> Array:
 
 
 def neighbours(
-    misread: list[int], pictures: list[np.ndarray], reading: Callable[[int, np.ndarray], Reading], step_s: float
+    misread: list[int], images: list[np.ndarray], reading: Callable[[int, np.ndarray], Reading], step_s: float
 ) -> Neighbours:
     rotation, times = ROTATION.copy(), step_s * np.arange(COUNT)
     rotation[misread] = WRONG @ rotation[misread]
-    nats: Array = np.array([reading(i, pictures[i]).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
-    return Neighbours(pictures, times, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats)
+    nats: Array = np.array([reading(i, images[i]).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
+    return Neighbours(images, times, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats)
 
 
-def settled(misread: list[int], pictures: list[np.ndarray]) -> tuple[Neighbours, list[int]]:
+def settled(misread: list[int], images: list[np.ndarray]) -> tuple[Neighbours, list[int]]:
     read = ROTATION.copy()
     read[misread] = WRONG @ read[misread]
 
-    def reading(i: int, picture: np.ndarray) -> Reading:
-        return Reading(picture, CAMERA, SOLID, read[i], TRANSLATION[i], PRIOR)
+    def reading(i: int, image: np.ndarray) -> Reading:
+        return Reading(image, CAMERA, SOLID, read[i], TRANSLATION[i], PRIOR)
 
-    beside = neighbours(misread, pictures, reading, 0.1)
+    beside = neighbours(misread, images, reading, 0.1)
     return beside, sorted(beside.settle())
 
 
 def test_misread_frames_are_put_right() -> None:
-    pictures = [photograph(*pose) for pose in zip(ROTATION, TRANSLATION, strict=True)]
-    beside, changed = settled([2, 3, 6], pictures)
+    images = [photograph(*pose) for pose in zip(ROTATION, TRANSLATION, strict=True)]
+    beside, changed = settled([2, 3, 6], images)
     assert changed == [2, 3, 6]
     assert degrees_off(WRONG @ ROTATION).min() > 20.0
     assert degrees_off(beside.rotation).max() < 1.0
@@ -59,9 +59,9 @@ def test_misread_frames_are_put_right() -> None:
 
 
 def test_right_frames_and_such_as_show_nothing_stay() -> None:
-    pictures = [photograph(*pose) for pose in zip(ROTATION, TRANSLATION, strict=True)]
-    pictures[4] = np.full_like(pictures[4], 90)
-    beside, changed = settled([], pictures)
+    images = [photograph(*pose) for pose in zip(ROTATION, TRANSLATION, strict=True)]
+    images[4] = np.full_like(images[4], 90)
+    beside, changed = settled([], images)
     assert not changed
     np.testing.assert_array_equal(beside.rotation, ROTATION)
 
@@ -69,7 +69,7 @@ def test_right_frames_and_such_as_show_nothing_stay() -> None:
 def test_frames_of_a_body_that_turns_fast_and_evenly_are_not_in_doubt() -> None:
     rotation = np.stack([matrix_from_rotvec(k * np.array([0.3, 0.2, 0.0])) @ TRUTH[0] for k in range(COUNT)])
 
-    def reading(_: int, picture: np.ndarray) -> Reading:
+    def reading(_: int, image: np.ndarray) -> Reading:
         raise AssertionError("no frame is to be looked at again")
 
     known, times, nats = np.ones(COUNT, bool), np.arange(COUNT) / 30.0, np.full(COUNT, 50.0)
@@ -79,15 +79,15 @@ def test_frames_of_a_body_that_turns_fast_and_evenly_are_not_in_doubt() -> None:
 
 
 def test_a_frame_alone_is_told_from_its_twins_whatever_else_it_may_have() -> None:
-    wrong, place, picture = WRONG @ ROTATION[:1], TRANSLATION[:1], photograph(ROTATION[0], TRANSLATION[0])
+    wrong, place, image = WRONG @ ROTATION[:1], TRANSLATION[:1], photograph(ROTATION[0], TRANSLATION[0])
 
-    def reading(_: int, picture: np.ndarray) -> Reading:
-        return Reading(picture, CAMERA, SOLID, wrong[0], place[0], PRIOR)
+    def reading(_: int, image: np.ndarray) -> Reading:
+        return Reading(image, CAMERA, SOLID, wrong[0], place[0], PRIOR)
 
-    nats = np.array([reading(0, picture).edge_nats(wrong[0], place[0])])
+    nats = np.array([reading(0, image).edge_nats(wrong[0], place[0])])
     for also in (None, known_pose(wrong, place)):
         alone = Neighbours(
-            [picture], np.zeros(1), reading, np.ones(1, bool), wrong.copy(), place.copy(), nats.copy(), also
+            [image], np.zeros(1), reading, np.ones(1, bool), wrong.copy(), place.copy(), nats.copy(), also
         )
         assert list(alone.settle()) == [0]
         turn = rotvec_from_quat(quat_from_matrix(ROTATION[0].T @ alone.rotation[0]))

@@ -38,11 +38,11 @@ def reading(rotation: np.ndarray, translation: np.ndarray) -> Observation:
 @pytest.mark.parametrize(("depth", "changes"), [(1.0, True), (6.5, False)])
 def test_readings_follow_the_outline(depth: float, changes: bool) -> None:
     truth = TRANSLATION * depth / TRANSLATION[2]
-    picture = photograph(ROTATION, truth, noise=3.0)
+    image = photograph(ROTATION, truth, noise=3.0)
     rotation, translation = moved(ROTATION, truth, STEP)
     seen, poses = reading(rotation, translation), known_pose(rotation[None], translation[None])
     poses = replace(poses, covariance=np.eye(6)[None] * 1e-10)
-    better, fitted, nats = outlined([picture], CAMERA, MESH, seen, poses, Calibration())
+    better, fitted, nats = outlined([image], CAMERA, MESH, seen, poses, Calibration())
     exact = project_points(ROTATION, truth, POINTS)
     before, after = (np.abs(s.bearings[0] - exact).max() for s in (seen, better))
     assert bool(nats[0] > 0.0) == changes
@@ -59,10 +59,10 @@ def test_what_outlines_state_is_scaled_by_the_calibration() -> None:
     rotation, translation = moved(ROTATION, TRANSLATION, STEP)
     seen, poses = reading(rotation, translation), known_pose(rotation[None], translation[None])
     poses = replace(poses, covariance=np.eye(6)[None] * 1e-10)
-    picture, twice = photograph(ROTATION, TRANSLATION, noise=3.0), (2.0,) * 6
+    image, twice = photograph(ROTATION, TRANSLATION, noise=3.0), (2.0,) * 6
     once = Calibration(contour_scale=(1.0,) * 6, contour_correlation_s=(0.3, 0.1, 0.3, 0.1, 0.3, 0.1))
-    single = outlined([picture], CAMERA, MESH, seen, poses, once)[0]
-    double = outlined([picture], CAMERA, MESH, seen, poses, replace(once, contour_scale=twice))[0]
+    single = outlined([image], CAMERA, MESH, seen, poses, once)[0]
+    double = outlined([image], CAMERA, MESH, seen, poses, replace(once, contour_scale=twice))[0]
     np.testing.assert_allclose(double.shared_basis, 2.0 * single.shared_basis)
     np.testing.assert_array_equal(double.bearings, single.bearings)
     np.testing.assert_allclose(single.correlation_time_s, [0.3, 0.2, 0.3, 0.2, 0.3, 0.2], err_msg="the longer of both")

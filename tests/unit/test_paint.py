@@ -1,4 +1,4 @@
-"""Colours in pictures of a painted cube tell which of its 24 orientations it has."""
+"""Colours in images of a painted cube tell which of its 24 orientations it has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.shape.groups import octahedral
 from vid2phys.tracking.cues.texture import Paint
-from vid2phys.tracking.detectors.network import Sightings
+from vid2phys.tracking.detectors.network import Detections
 from vid2phys.types import Array, Camera
 
 CAMERA = Camera(np.array([[420.0, 0.0, 101.0], [0.0, 400.0, 88.0], [0.0, 0.0, 1.0]]), 200, 180)
@@ -26,7 +26,7 @@ def cast(rotation: Array, rng: np.random.Generator, finger: bool) -> np.ndarray:
     rays = np.stack([(u - 101.0) / 420.0, (v - 88.0) / 400.0, np.ones(u.shape)], axis=-1) @ rotation
     eye = -PLACE @ rotation
     light = rng.uniform(0.5, 1.0, 6)
-    picture = np.full((*u.shape, 3), 120.0)
+    image = np.full((*u.shape, 3), 120.0)
     for axis in range(3):
         for end in (0, 1):
             half = 0.5 * CUBE_SIDE_M * (2 * end - 1)
@@ -37,18 +37,18 @@ def cast(rotation: Array, rng: np.random.Generator, finger: bool) -> np.ndarray:
             inside = ((place >= 0.0) & (place < 1.0)).all(axis=0)
             across = hit[..., [(axis + 1) % 3, (axis + 2) % 3]] / CUBE_SIDE_M + 0.5
             column, up = np.clip((3 * across).astype(int), 0, 2).transpose(2, 0, 1)
-            color = BLOCKS[2 * axis + end][2 - up, column] * light[2 * axis + end]  # row 0 of a picture is its top
-            picture[inside] = color[inside]
+            color = BLOCKS[2 * axis + end][2 - up, column] * light[2 * axis + end]  # row 0 of an image is its top
+            image[inside] = color[inside]
     if finger:
-        picture[:, 95:115] = (200.0, 150.0, 120.0)
-    picture = picture * (0.7, 0.8, 1.0) + rng.normal(0.0, 4.0, picture.shape)
-    return np.clip(picture, 0.0, 255.0).astype(np.uint8)
+        image[:, 95:115] = (200.0, 150.0, 120.0)
+    image = image * (0.7, 0.8, 1.0) + rng.normal(0.0, 4.0, image.shape)
+    return np.clip(image, 0.0, 255.0).astype(np.uint8)
 
 
-def _seen(poses: Pose) -> Sightings:
+def _seen(poses: Pose) -> Detections:
     view = make_view(CAMERA, PLACE[:2] / PLACE[2], 0.15, 128)
     nothing = np.zeros((1, 0))
-    return Sightings(
+    return Detections(
         [view], nothing, nothing, nothing, nothing, nothing, nothing, nothing.astype(bool), nothing, poses, nothing
     )
 

@@ -1,4 +1,4 @@
-"""Colours in a picture of a painted cube say what pose it has, up to the light and what covers it."""
+"""Colours in an image of a painted cube say what pose it has, up to the light and what covers it."""
 
 from __future__ import annotations
 

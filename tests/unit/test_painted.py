@@ -27,8 +27,8 @@ def test_colours_mend_find_and_lose_frames() -> None:
     rng = np.random.default_rng(3)
     start = matrix_from_rotvec(np.array([0.6, 0.5, -0.4]))
     true = np.stack([matrix_from_rotvec(np.array([0.0, 0.04 * k, 0.02 * k])) @ start for k in range(6)])
-    pictures = [cast(rotation, rng, False) for rotation in true]
-    pictures[5] = np.full_like(pictures[5], 120)  # the body is gone, and something was read all the same
+    images = [cast(rotation, rng, False) for rotation in true]
+    images[5] = np.full_like(images[5], 120)  # the body is gone, and something was read all the same
     track = Track.of_nothing(np.arange(6) / 30.0, POINTS, Calibration(), np.zeros(24))
     for k in (0, 1, 2, 4, 5):
         rotation, translation = moved(true[k], PLACE, np.array([0.08, -0.05, 0.04, 0.004, 0.003, 0.02]))
@@ -40,7 +40,7 @@ def test_colours_mend_find_and_lose_frames() -> None:
         covariance=np.broadcast_to(1e-5 * np.eye(2), (6, 8, 2, 2)).copy(),
         visible=np.broadcast_to(track.tracked[:, None], (6, 8)).copy(),
     )
-    frames = FrameStore(HeldFrames(np.stack(pictures)), CAMERA.width, CAMERA.height)
+    frames = FrameStore(HeldFrames(np.stack(images)), CAMERA.width, CAMERA.height)
     read = replace(track, observation=observation)
     found, explained = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, read, Calibration())
     np.testing.assert_array_equal(explained, [True] * 5 + [False])

@@ -24,7 +24,7 @@ def two_parts() -> Mesh:
 
 
 def photograph(mesh: Mesh, colors: Array, seed: int) -> np.ndarray:
-    """In a light that comes from a side, before a picture of nothing."""
+    """In a light that comes from a side, before an image of nothing."""
     rng = np.random.default_rng(seed)
     raster = rasterize_camera(mesh.vertices @ TRUTH[0].T + TRUTH[1], mesh.faces, CAMERA)
     shade = 0.6 + raster.normals @ rng.normal(0.0, 0.2, 3)
@@ -47,14 +47,14 @@ def test_parts_of_two_colours_tell_a_quarter_turn() -> None:
         assert nats[1:].max() < -5.0
 
 
-def test_a_large_body_is_looked_at_in_a_smaller_picture() -> None:
+def test_a_large_body_is_looked_at_in_a_smaller_image() -> None:
     mesh = two_parts()
-    picture = photograph(mesh, np.array([[0.1, 0.3, 0.5], [0.6, 0.3, 0.2]]), 0)
+    image = photograph(mesh, np.array([[0.1, 0.3, 0.5], [0.6, 0.3, 0.2]]), 0)
 
     def enlarged(k: int) -> Array:
         K = CAMERA.K * np.array([[k], [k], [1.0]])
         K[:2, 2] += 0.5 * (k - 1)  # pixel centres are at integers
-        large = cv2.resize(picture, None, fx=k, fy=k, interpolation=cv2.INTER_NEAREST)
+        large = cv2.resize(image, None, fx=k, fy=k, interpolation=cv2.INTER_NEAREST)
         return part_nats(np.asarray(large, dtype=np.uint8), Camera(K, 320 * k, 240 * k), mesh, turned())
 
     np.testing.assert_allclose(enlarged(4), enlarged(2), rtol=0.05)  # 140 px wide, then 280

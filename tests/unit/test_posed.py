@@ -9,9 +9,9 @@ import pytest
 
 from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.movable import modes as posed_modes
-from vid2phys.engine.movable.body import PosedBody
-from vid2phys.engine.movable.joints import PosedJoints
-from vid2phys.engine.movable.modes import Motions, PosedModes, find_motions
+from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.movable.modes import ModalBody, Motions, find_motions
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
@@ -19,20 +19,20 @@ from vid2phys.engine.systems.rod import Rod
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import invert_transform
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.networks.bodies import posed_kind
+from vid2phys.risp.networks.bodies import configuration_kind
 from vid2phys.risp.networks.model import Reading
-from vid2phys.risp.renders.articulated_viewpoints import sample_posed, sample_posed_sequence
-from vid2phys.tracking.articulated.detector import Window, look, posture_modes
-from vid2phys.tracking.articulated.kinematic_fit import find_minima, fit_postures
-from vid2phys.tracking.articulated.tracker import _path, track_postures
+from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
+from vid2phys.tracking.articulated.detector import Window, configuration_modes, look
+from vid2phys.tracking.articulated.kinematic_fit import find_minima, fit_configurations
+from vid2phys.tracking.articulated.tracker import _path, track_configurations
 from vid2phys.types import Array, Camera, Clip
 
 NOISE_PX = 0.5
 
 
 @pytest.fixture(scope="module")
-def hand() -> PosedJoints:
-    return PosedJoints(get("hand"))
+def hand() -> JointBody:
+    return JointBody(get("hand"))
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +45,17 @@ def motions() -> Motions:
 
 
 @pytest.fixture(scope="module")
-def rod(motions: Motions) -> PosedModes:
-    return PosedModes(Rod((4, 1, 1)), motions)
+def rod(motions: Motions) -> ModalBody:
+    return ModalBody(Rod((4, 1, 1)), motions)
 
 
-def seen_by(body: PosedBody, postures: Array, rng: np.random.Generator, noise_px: float) -> tuple[Array, Array, Array]:
+def seen_by(
+    body: ArticulatedBody, configurations: Array, rng: np.random.Generator, noise_px: float
+) -> tuple[Array, Array, Array]:
     """Poses [N, 4, 4] of random training cameras, bearings [N, K, 2] through them with noise, and its covariance."""
-    views = [sample_posed(rng, body, 128) for _ in postures]
+    views = [sample_articulated(rng, body, 128) for _ in configurations]
     pose, focal = np.stack([v.view_from_body for v in views]), np.array([v.K[0, 0] for v in views])
-    x = np.einsum("nij,nkj->nki", pose[:, :3, :3], body.points(postures)) + pose[:, None, :3, 3]
+    x = np.einsum("nij,nkj->nki", pose[:, :3, :3], body.points(configurations)) + pose[:, None, :3, 3]
     std = np.broadcast_to((noise_px / focal)[:, None], x.shape[:2])
     bearings = x[..., :2] / x[..., 2:] + std[..., None] * rng.normal(size=(*x.shape[:2], 2))
     return pose, bearings, std[..., None, None] ** 2 * np.eye(2)
@@ -61,37 +63,40 @@ def seen_by(body: PosedBody, postures: Array, rng: np.random.Generator, noise_px
 
 @pytest.mark.parametrize("name", ["hand", "articulated", "rod"])
 def test_jacobian_is_that_of_the_points(name: str, request: pytest.FixtureRequest) -> None:
-    body = PosedJoints(get(name)) if name == "articulated" else request.getfixturevalue(name)
-    posture, step = body.sample(np.random.default_rng(1)), 1e-6
-    slopes = [(body.points(posture + d) - body.points(posture - d)) / (2 * step) for d in step * np.eye(len(posture))]
-    assert body.jacobian(posture) == pytest.approx(np.stack(slopes, axis=-1), abs=1e-7)
-    state = body.states(posture, np.zeros_like(posture))
-    assert body.points(posture) == pytest.approx(body.system.keypoints(state, body.points_body), abs=1e-9)
+    body = JointBody(get(name)) if name == "articulated" else request.getfixturevalue(name)
+    configuration, step = body.sample(np.random.default_rng(1)), 1e-6
+    slopes = [
+        (body.points(configuration + d) - body.points(configuration - d)) / (2 * step)
+        for d in step * np.eye(len(configuration))
+    ]
+    assert body.jacobian(configuration) == pytest.approx(np.stack(slopes, axis=-1), abs=1e-7)
+    state = body.states(configuration, np.zeros_like(configuration))
+    assert body.points(configuration) == pytest.approx(body.system.keypoints(state, body.points_body), abs=1e-9)
 
 
-def test_points_of_a_bent_thumb(hand: PosedJoints) -> None:
+def test_points_of_a_bent_thumb(hand: JointBody) -> None:
     """Closed form: the thumb of length l at angle a in the palm's plane, flexed by q towards -z."""
-    posture = np.zeros(13)
-    posture[0] = flexed = 0.4
+    configuration = np.zeros(13)
+    configuration[0] = flexed = 0.4
     length, aside = RISP_HAND.phalanges_m[0][0], RISP_HAND.directions_rad[0]
     along = np.array([np.cos(aside) * np.cos(flexed), np.sin(aside) * np.cos(flexed), -np.sin(flexed)])
-    tip, at_rest = hand.points(posture)[0], hand.points(np.zeros(13))
+    tip, at_rest = hand.points(configuration)[0], hand.points(np.zeros(13))
     reach = np.linalg.norm(at_rest[0] - RISP_HAND.knuckles_m[0])
     assert tip == pytest.approx(RISP_HAND.knuckles_m[0] + reach * along, abs=1e-6)
     assert length < reach < length + RISP_HAND.radius_m
-    assert hand.points(posture)[2:] == pytest.approx(at_rest[2:], abs=1e-12)
+    assert hand.points(configuration)[2:] == pytest.approx(at_rest[2:], abs=1e-12)
 
 
-def test_keypoints_determine_every_coordinate(hand: PosedJoints, rod: PosedModes) -> None:
-    for body in (hand, PosedJoints(get("articulated")), rod):
+def test_keypoints_determine_every_coordinate(hand: JointBody, rod: ModalBody) -> None:
+    for body in (hand, JointBody(get("articulated")), rod):
         jacobian = body.jacobian(body.rest).reshape(-1, len(body.rest)) * body.spread
         assert np.linalg.svd(jacobian, compute_uv=False)[-1] > 1e-4 * body.radius_m
 
 
-def test_mesh_at_rest_and_links_move_rigidly(hand: PosedJoints) -> None:
+def test_mesh_at_rest_and_links_move_rigidly(hand: JointBody) -> None:
     assert hand.vertices(hand.rest) == pytest.approx(hand.mesh.vertices, abs=1e-12)
-    posture = hand.sample(np.random.default_rng(2))
-    bent, rest = hand.vertices(posture), hand.mesh.vertices
+    configuration = hand.sample(np.random.default_rng(2))
+    bent, rest = hand.vertices(configuration), hand.mesh.vertices
     for part in range(len(hand.mesh.part_names)):
         own = np.unique(hand.mesh.faces[hand.mesh.part == part])[::7]
         assert np.linalg.norm(bent[own] - bent[own[0]], axis=1) == pytest.approx(
@@ -99,7 +104,7 @@ def test_mesh_at_rest_and_links_move_rigidly(hand: PosedJoints) -> None:
         )
 
 
-def test_modes_hold_the_clamps_and_make_up_the_motions(rod: PosedModes, motions: Motions) -> None:
+def test_modes_hold_the_clamps_and_make_up_the_motions(rod: ModalBody, motions: Motions) -> None:
     assert np.abs(motions.modes[:, rod.system.pinned]).max() < 1e-9
     amplitudes = motions.amplitudes[1, -1]
     states = rod.states(amplitudes, np.zeros_like(amplitudes))
@@ -108,12 +113,12 @@ def test_modes_hold_the_clamps_and_make_up_the_motions(rod: PosedModes, motions:
     assert 0.0 < motions.left_out_m < 0.01 * sizes
 
 
-def test_modes_are_carried_over_to_other_elements(motions: Motions, rod: PosedModes) -> None:
-    fine = PosedModes(Rod((8, 2, 2)), motions)
-    posture = motions.amplitudes[0, 5]
-    assert fine.points(posture) == pytest.approx(rod.points(posture), abs=1e-12)
-    there = fine.system.keypoints(fine.states(posture, 0.0 * posture), fine.points_body)
-    assert there == pytest.approx(rod.points(posture), abs=2e-3)
+def test_modes_are_carried_over_to_other_elements(motions: Motions, rod: ModalBody) -> None:
+    fine = ModalBody(Rod((8, 2, 2)), motions)
+    configuration = motions.amplitudes[0, 5]
+    assert fine.points(configuration) == pytest.approx(rod.points(configuration), abs=1e-12)
+    there = fine.system.keypoints(fine.states(configuration, 0.0 * configuration), fine.points_body)
+    assert there == pytest.approx(rod.points(configuration), abs=2e-3)
 
 
 def test_motions_survive_a_file(motions: Motions, tmp_path: Path) -> None:
@@ -125,78 +130,78 @@ def test_motions_survive_a_file(motions: Motions, tmp_path: Path) -> None:
 
 
 def test_kinds_of_bodies() -> None:
-    kinds = {name: posed_kind(get(name)) for name in ("hand", "articulated", "rod", "quadrotor", "cloth")}
+    kinds = {name: configuration_kind(get(name)) for name in ("hand", "articulated", "rod", "quadrotor", "cloth")}
     assert kinds == {"hand": "joints", "articulated": "joints", "rod": "modes", "quadrotor": "rigid", "cloth": "rigid"}
 
 
-def test_view_shows_the_workspace_from_trained_directions(hand: PosedJoints) -> None:
+def test_view_shows_the_workspace_from_trained_directions(hand: JointBody) -> None:
     rng = np.random.default_rng(4)
     for _ in range(30):
-        view = sample_posed(rng, hand, 128)
-        assert view.posture is not None
-        x = hand.vertices(view.posture) @ view.view_from_body[:3, :3].T + view.view_from_body[:3, 3]
+        view = sample_articulated(rng, hand, 128)
+        assert view.configuration is not None
+        x = hand.vertices(view.configuration) @ view.view_from_body[:3, :3].T + view.view_from_body[:3, 3]
         pixels = (x @ view.K.T)[:, :2] / x[:, 2:]
         assert x[:, 2].min() > 0.0
         assert ((pixels > -12.0) & (pixels < 140.0)).all()
         eye = -view.view_from_body[:3, :3].T @ view.view_from_body[:3, 3]
         assert hand.cameras.holds(eye - hand.center_m, margin=0.01)
-        assert view.view_from_body[1, 2] < -0.2  # up in the world is up in the picture
+        assert view.view_from_body[1, 2] < -0.2  # up in the world is up in the image
     assert not hand.cameras.holds(np.array([-1.0, 0.3, 0.5]))
     assert not hand.cameras.holds(np.array([0.3, -1.0, -1.0]))
 
 
-def test_sequences_move_smoothly_before_a_camera_at_rest(hand: PosedJoints, rod: PosedModes) -> None:
+def test_sequences_move_smoothly_before_a_camera_at_rest(hand: JointBody, rod: ModalBody) -> None:
     for body in (hand, rod):
-        frames = sample_posed_sequence(np.random.default_rng(5), body, 64)
-        postures = np.stack([np.asarray(v.posture) for v in frames]) / body.spread
+        frames = sample_articulated_sequence(np.random.default_rng(5), body, 64)
+        configurations = np.stack([np.asarray(v.configuration) for v in frames]) / body.spread
         assert all(np.array_equal(v.view_from_body, frames[0].view_from_body) for v in frames)
-        assert 0.0 < np.abs(np.diff(postures, axis=0)).max() < 1.0
+        assert 0.0 < np.abs(np.diff(configurations, axis=0)).max() < 1.0
 
 
-def test_fit_recovers_postures_and_knows_how_well(hand: PosedJoints) -> None:
+def test_fit_recovers_configurations_and_knows_how_well(hand: JointBody) -> None:
     rng = np.random.default_rng(6)
-    postures = np.stack([hand.sample(rng) for _ in range(60)])
-    pose, bearings, covariance = seen_by(hand, postures, rng, NOISE_PX)
-    found = fit_postures(hand, pose, bearings, covariance)
-    error = found.posture - postures
+    configurations = np.stack([hand.sample(rng) for _ in range(60)])
+    pose, bearings, covariance = seen_by(hand, configurations, rng, NOISE_PX)
+    found = fit_configurations(hand, pose, bearings, covariance)
+    error = found.configuration - configurations
     std = np.sqrt(np.einsum("ndd->nd", found.covariance))
     assert np.median(np.abs(error)) < 0.03
     assert 0.9 < np.mean(np.abs(error) < 1.96 * std) < 0.99
-    assert (found.posture >= hand.lower).all()
-    assert (found.posture <= hand.upper).all()
+    assert (found.configuration >= hand.lower).all()
+    assert (found.configuration <= hand.upper).all()
 
 
-def test_outliers_are_marked_and_harmless(hand: PosedJoints) -> None:
+def test_outliers_are_marked_and_harmless(hand: JointBody) -> None:
     rng = np.random.default_rng(7)
-    postures = np.stack([hand.sample(rng) for _ in range(20)])
-    pose, bearings, covariance = seen_by(hand, postures, rng, NOISE_PX)
+    configurations = np.stack([hand.sample(rng) for _ in range(20)])
+    pose, bearings, covariance = seen_by(hand, configurations, rng, NOISE_PX)
     wrong = rng.integers(bearings.shape[1], size=20)
     bearings[np.arange(20), wrong] += 30.0 * np.sqrt(covariance[np.arange(20), wrong, 0, 0])[:, None]
-    found = fit_postures(hand, pose, bearings, covariance)
+    found = fit_configurations(hand, pose, bearings, covariance)
     assert found.inliers[np.arange(20), wrong].mean() < 0.1
     assert found.inliers.mean() > 0.93
-    assert np.median(np.abs(found.posture - postures)) < 0.04
+    assert np.median(np.abs(found.configuration - configurations)) < 0.04
 
 
-def test_a_hidden_finger_gets_an_interval_as_wide_as_its_limits(hand: PosedJoints) -> None:
+def test_a_hidden_finger_gets_an_interval_as_wide_as_its_limits(hand: JointBody) -> None:
     rng = np.random.default_rng(8)
-    postures = np.stack([hand.sample(rng) for _ in range(10)])
-    pose, bearings, covariance = seen_by(hand, postures, rng, NOISE_PX)
+    configurations = np.stack([hand.sample(rng) for _ in range(10)])
+    pose, bearings, covariance = seen_by(hand, configurations, rng, NOISE_PX)
     visible = np.ones(bearings.shape[:2], dtype=bool)
     visible[:, 2:8] = False  # finger 1: joints 1 to 3
-    found = fit_postures(hand, pose, bearings, covariance, visible=visible)
+    found = fit_configurations(hand, pose, bearings, covariance, visible=visible)
     std = np.sqrt(np.einsum("ndd->nd", found.covariance))
     assert std[:, 1:4] == pytest.approx(np.broadcast_to(hand.spread[1:4], (10, 3)), rel=1e-6)
     assert np.median(std[:, 4:]) < 0.1
-    assert found.posture[:, 1:4] == pytest.approx(np.broadcast_to(hand.middle[1:4], (10, 3)), abs=0.05)
+    assert found.configuration[:, 1:4] == pytest.approx(np.broadcast_to(hand.middle[1:4], (10, 3)), abs=0.05)
 
 
-def test_a_rod_is_read_in_its_modes(rod: PosedModes) -> None:
+def test_a_rod_is_read_in_its_modes(rod: ModalBody) -> None:
     rng = np.random.default_rng(9)
-    postures = np.stack([rod.sample(rng) for _ in range(20)])
-    pose, bearings, covariance = seen_by(rod, postures, rng, NOISE_PX)
-    found = fit_postures(rod, pose, bearings, covariance)
-    away = np.linalg.norm(rod.points(found.posture) - rod.points(postures), axis=-1)
+    configurations = np.stack([rod.sample(rng) for _ in range(20)])
+    pose, bearings, covariance = seen_by(rod, configurations, rng, NOISE_PX)
+    found = fit_configurations(rod, pose, bearings, covariance)
+    away = np.linalg.norm(rod.points(found.configuration) - rod.points(configurations), axis=-1)
     assert np.median(away) < 1.5e-3
 
 
@@ -224,11 +229,11 @@ class Network:
         return Reading(points, covariance, np.full(shape, 0.9), np.zeros((len(images), 32, 32)))
 
 
-def test_track_reads_a_clip_through_a_distorting_camera(hand: PosedJoints) -> None:
+def test_track_reads_a_clip_through_a_distorting_camera(hand: JointBody) -> None:
     rng, count = np.random.default_rng(10), 24
     times = np.arange(count) / 30.0
     path = hand.path(np.random.default_rng(11), times)
-    view = sample_posed(np.random.default_rng(12), hand, 128)
+    view = sample_articulated(np.random.default_rng(12), hand, 128)
     pose = view.view_from_body.copy()
     pose[0, 3] += 0.08  # the camera's axis passes the body
     camera = camera_of(pose, 300.0 * pose[2, 3])
@@ -239,10 +244,10 @@ def test_track_reads_a_clip_through_a_distorting_camera(hand: PosedJoints) -> No
     network = Network(rays[..., :2] / rays[..., 2:] + 0.3 * rng.normal(size=(count, 26, 2)))
     frames = np.zeros((count, 480, 640, 3), np.uint8)
     clip = Clip(HeldFrames(frames), times, 640, 480)
-    tracked = track_postures(clip, camera, network, hand, calibration=Calibration(mode_std=(0.01,) * 15,  # type: ignore[arg-type]
+    tracked = track_configurations(clip, camera, network, hand, calibration=Calibration(mode_std=(0.01,) * 15,  # type: ignore[arg-type]
         mode_exponent=(0.5,) * 15, mode_doubt=(4.0,) * 15, correlation_time_s=(0.2,) * 15))  # fmt: skip
     assert tracked.tracked.all()
-    assert np.median(np.abs(tracked.postures - path)) < 0.03
+    assert np.median(np.abs(tracked.configurations - path)) < 0.03
     seen = tracked.observation
     truth = project(camera, x)
     from vid2phys.engine.observe import bearings_to_pixels
@@ -253,41 +258,43 @@ def test_track_reads_a_clip_through_a_distorting_camera(hand: PosedJoints) -> No
     assert tracked.notes == ()
 
 
-def test_a_rod_seen_from_behind_is_the_one_that_was_trained_but_for_names(rod: PosedModes) -> None:
+def test_a_rod_seen_from_behind_is_the_one_that_was_trained_but_for_names(rod: ModalBody) -> None:
     """Seen from behind, a body looks like itself after half a turn seen from the front, which the network can name."""
     rng = np.random.default_rng(16)
-    front = sample_posed(rng, rod, 128).view_from_body
+    front = sample_articulated(rng, rod, 128).view_from_body
     window = Window.of(camera_of(front @ np.diag([-1.0, -1.0, 1.0, 1.0]), 400.0), rod, 128)
     assert window.from_behind
     assert window.notes(rod) == ()
-    posture = rod.sample(rng)
-    moved = rod.points(posture) - rod.points_body
+    configuration = rod.sample(rng)
+    moved = rod.points(configuration) - rod.points_body
     turned = rod.points_body + moved[rod.half_turn] * [-1.0, -1.0, 1.0]
     x = turned @ front[:3, :3].T + front[:3, 3]
     rays = x @ (window.view.K @ window.view.rotation_view_from_camera).T
     network = Network((rays[:, :2] / rays[:, 2:])[None])
     seen = look(network, rod, window, [np.zeros((480, 640, 3), np.uint8)], Calibration())  # type: ignore[arg-type]
-    assert seen.bearings[0] == pytest.approx(window.project(rod.points(posture)), abs=1e-9)
+    assert seen.bearings[0] == pytest.approx(window.project(rod.points(configuration)), abs=1e-9)
 
 
-def test_shared_modes_are_derivatives_of_bearings(hand: PosedJoints) -> None:
-    view = sample_posed(np.random.default_rng(13), hand, 128)
+def test_shared_modes_are_derivatives_of_bearings(hand: JointBody) -> None:
+    view = sample_articulated(np.random.default_rng(13), hand, 128)
     window = Window.of(camera_of(view.view_from_body, 400.0), hand, 128)
-    posture, step = hand.sample(np.random.default_rng(14)), 1e-6
-    modes = posture_modes(hand, window, posture[None])[0]
+    configuration, step = hand.sample(np.random.default_rng(14)), 1e-6
+    modes = configuration_modes(hand, window, configuration[None])[0]
     for i in range(13):
-        moved = [window.project(hand.points(posture + s * step * np.eye(13)[i])) for s in (1.0, -1.0)]
+        moved = [window.project(hand.points(configuration + s * step * np.eye(13)[i])) for s in (1.0, -1.0)]
         assert modes[..., i] == pytest.approx((moved[0] - moved[1]) / (2 * step), abs=1e-7)
 
 
-def test_the_path_prefers_a_smooth_motion_to_a_jump(hand: PosedJoints) -> None:
+def test_the_path_prefers_a_smooth_motion_to_a_jump(hand: JointBody) -> None:
     """Two mirrored minima a frame; in one frame the wrong one costs a little less."""
     rng = np.random.default_rng(15)
-    postures = np.repeat(hand.sample(rng)[None], 6, axis=0)
-    pose, bearings, covariance = seen_by(hand, postures[:1], rng, 0.2)
-    minima = find_minima(hand, pose, bearings, covariance, starts=np.stack([postures[:1, :], -postures[:1, :]], axis=1))
+    configurations = np.repeat(hand.sample(rng)[None], 6, axis=0)
+    pose, bearings, covariance = seen_by(hand, configurations[:1], rng, 0.2)
+    minima = find_minima(
+        hand, pose, bearings, covariance, starts=np.stack([configurations[:1, :], -configurations[:1, :]], axis=1)
+    )
     both = minima[np.zeros(6, dtype=int)]
-    both.posture[:, 0], both.posture[:, 1] = postures, -postures
+    both.configuration[:, 0], both.configuration[:, 1] = configurations, -configurations
     both.cost[:] = [[1.0, 3.0]]
     both.cost[3] = [2.0, 1.5]
     assert _path(hand, both, np.arange(6) / 30.0).tolist() == [0] * 6
@@ -295,7 +302,7 @@ def test_the_path_prefers_a_smooth_motion_to_a_jump(hand: PosedJoints) -> None:
 
 @pytest.mark.mitsuba
 @pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")
-def test_rendered_postures_lie_where_their_keypoints_are(hand: PosedJoints, tmp_path: Path) -> None:
+def test_rendered_configurations_lie_where_their_keypoints_are(hand: JointBody, tmp_path: Path) -> None:
     from vid2phys.risp.appearance.develop import project as place
     from vid2phys.risp.renders.dataset import RenderSet, make_dataset
 
@@ -303,15 +310,15 @@ def test_rendered_postures_lie_where_their_keypoints_are(hand: PosedJoints, tmp_
         hand.mesh, hand.system, tmp_path, samples=6, seed=3, size=64, spp=4, gradient_share=0.0, workers=1, posed=hand
     )
     renders = RenderSet(tmp_path)
-    postures = renders.postures()
-    assert postures.shape == (6, 13)
+    configurations = renders.configurations()
+    assert configurations.shape == (6, 13)
     covered = []
     for i in range(6):
         sample = renders.sample(i)
-        assert np.array_equal(sample.posture, postures[i])
-        pixels = np.round(place(sample, hand.points(postures[i]))).astype(int)
+        assert np.array_equal(sample.configuration, configurations[i])
+        pixels = np.round(place(sample, hand.points(configurations[i]))).astype(int)
         inside = ((pixels >= 0) & (pixels < 64)).all(axis=1)
         covered.append(sample.radiance[pixels[inside, 1], pixels[inside, 0], 3] > 0.3)
         outside = place(sample, hand.points(hand.rest))
-        assert np.abs(outside - place(sample, hand.points(postures[i]))).max() > 1.0
+        assert np.abs(outside - place(sample, hand.points(configurations[i]))).max() > 1.0
     assert np.concatenate(covered).mean() > 0.97

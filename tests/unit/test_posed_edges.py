@@ -1,4 +1,4 @@
-"""Postures moved to the edges of a picture: a rod and a hand, whose pictures are drawn in two shades."""
+"""Configurations moved to the edges of an image: a rod and a hand, whose images are drawn in two shades."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import cv2
 import numpy as np
 import pytest
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.geometry import invert_transform, look_at
 from vid2phys.risp.networks.bodies import body_of_model
 from vid2phys.risp.networks.model import Model
-from vid2phys.tracking.articulated.contour import _Posed, fit_posture
+from vid2phys.tracking.articulated.contour import _Posed, fit_configuration
 from vid2phys.tracking.articulated.detector import Window
-from vid2phys.tracking.articulated.kinematic_fit import Postures
+from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.refine import fit_edges
 from vid2phys.types import Array, Camera
@@ -25,7 +25,7 @@ MODELS = Path(__file__).resolve().parents[2] / "models"
 FOCAL_PX = 500.0
 
 
-def body_and_camera(name: str) -> tuple[PosedBody, Camera]:
+def body_and_camera(name: str) -> tuple[ArticulatedBody, Camera]:
     body = body_of_model(Model.load(MODELS / name), get(name))
     towards = np.array([0.35, -0.85, 0.4]) if name == "rod" else np.array([0.8, -0.3, 0.5])
     towards /= np.linalg.norm(towards)
@@ -35,10 +35,10 @@ def body_and_camera(name: str) -> tuple[PosedBody, Camera]:
     )
 
 
-def photograph(body: PosedBody, camera: Camera, posture: Array) -> np.ndarray:
+def photograph(body: ArticulatedBody, camera: Camera, configuration: Array) -> np.ndarray:
     assert camera.camera_to_world is not None
     to_camera = invert_transform(camera.camera_to_world)
-    posed = body.vertices(posture) @ to_camera[:3, :3].T + to_camera[:3, 3]
+    posed = body.vertices(configuration) @ to_camera[:3, :3].T + to_camera[:3, 3]
     raster = rasterize_camera(posed, body.mesh.faces, camera)
     shade = 0.15 + 0.35 * np.abs(face_normals(posed, body.mesh.faces) @ np.array([0.2, 0.9, 0.4]))
     light = np.where(raster.mask, shade[raster.face_id], 0.7)
@@ -47,36 +47,40 @@ def photograph(body: PosedBody, camera: Camera, posture: Array) -> np.ndarray:
     return np.clip(np.round(display[..., None] + noise), 0, 255).astype(np.uint8)
 
 
-def window(camera: Camera, body: PosedBody) -> Window:
+def window(camera: Camera, body: ArticulatedBody) -> Window:
     return Window.of(camera, body, 128)
 
 
-def moved_along_sight(body: PosedBody, camera: Camera) -> Array:
+def moved_along_sight(body: ArticulatedBody, camera: Camera) -> Array:
     """How far each coordinate [D] moves the body along the camera's sight, in the mean."""
     sight = np.asarray(camera.camera_to_world)[:3, 2]
     at_rest = body.vertices(body.rest)
     return np.array([np.abs((body.vertices(one) - at_rest) @ sight).mean() for one in np.diag(body.spread)])
 
 
-def minima(*postures: Array, std: Array) -> Postures:
+def minima(*configurations: Array, std: Array) -> Configurations:
     """As read, equally likely, with standard deviations [D] of the points and of the prior together."""
-    count, size = len(postures), len(std)
+    count, size = len(configurations), len(std)
     covariance = np.tile(np.diag(std**2), (count, 1, 1))
-    return Postures(np.stack(postures), covariance, np.zeros(count), np.zeros(count), np.ones((count, size), bool))
+    return Configurations(
+        np.stack(configurations), covariance, np.zeros(count), np.zeros(count), np.ones((count, size), bool)
+    )
 
 
 @pytest.mark.parametrize("name", ["rod", "hand"])
-def test_a_posture_is_moved_to_the_edges(name: str) -> None:
+def test_a_configuration_is_moved_to_the_edges(name: str) -> None:
     body, camera = body_and_camera(name)
     rng = np.random.default_rng(3)
     truth = body.sample(rng)
-    picture = photograph(body, camera, truth)
+    image = photograph(body, camera, truth)
     off = 0.15 * body.spread * rng.normal(size=len(truth))
     start = np.clip(truth + off, body.lower, body.upper)
-    found = fit_posture(picture, window(camera, body), body, Solid.of(body.mesh), minima(start, std=0.04 * body.spread))
+    found = fit_configuration(
+        image, window(camera, body), body, Solid.of(body.mesh), minima(start, std=0.04 * body.spread)
+    )
 
-    def apart(posture: Array) -> float:
-        return float(np.linalg.norm(body.vertices(posture) - body.vertices(truth), axis=-1).mean())
+    def apart(configuration: Array) -> float:
+        return float(np.linalg.norm(body.vertices(configuration) - body.vertices(truth), axis=-1).mean())
 
     assert apart(found) < 0.6 * apart(start)
     assert (found >= body.lower).all()
@@ -96,12 +100,12 @@ def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
     mask = rasterize_camera(posed, body.mesh.faces, fine).mask.astype(np.float32)
     wider = cv2.dilate(mask, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (9, 9)))  # by half a pixel
     light = 0.05 + 0.5 * cv2.resize(cv2.GaussianBlur(wider, (0, 0), 4.0), (320, 240), interpolation=cv2.INTER_AREA)
-    picture = np.repeat(np.round(255.0 * light[..., None] ** (1.0 / 2.2)), 3, axis=2).astype(np.uint8)
+    image = np.repeat(np.round(255.0 * light[..., None] ** (1.0 / 2.2)), 3, axis=2).astype(np.uint8)
     prior = np.diag(body.spread**-2.0)
 
     def off_along(aside_px: float) -> float:
         start = _Posed(body, here.camera_from_base, truth)
-        found = fit_edges(picture, here.camera, solid, start, prior, 0.5 * body.spread, aside_px)
+        found = fit_edges(image, here.camera, solid, start, prior, 0.5 * body.spread, aside_px)
         assert found is not None
         return float(np.abs((found[0].vertices() - start.vertices())[:, 2]).mean())
 
@@ -111,10 +115,10 @@ def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
 def test_of_several_readings_the_one_counts_that_explains_the_edges() -> None:
     body, camera = body_and_camera("hand")
     truth = body.sample(np.random.default_rng(4))
-    picture, other = photograph(body, camera, truth), np.clip(truth + 1.2 * body.spread, body.lower, body.upper)
+    image, other = photograph(body, camera, truth), np.clip(truth + 1.2 * body.spread, body.lower, body.upper)
     for order in ((other, truth), (truth, other)):
         read = minima(*order, std=0.05 * body.spread)
-        found = fit_posture(picture, window(camera, body), body, Solid.of(body.mesh), read)
+        found = fit_configuration(image, window(camera, body), body, Solid.of(body.mesh), read)
         assert np.abs(found - truth).mean() < 0.1 * np.abs(other - truth).mean()
 
 
@@ -124,5 +128,5 @@ def test_without_edges_points_and_prior_say_where_it_is() -> None:
     flat = np.full((240, 320, 3), 90, np.uint8)
     std = body.spread / np.sqrt(151.0)  # points know 150 times more than the prior
     seen = body.middle + 0.2 * body.spread
-    found = fit_posture(flat, window(camera, body), body, Solid.of(body.mesh), minima(seen, std=std))
+    found = fit_configuration(flat, window(camera, body), body, Solid.of(body.mesh), minima(seen, std=std))
     np.testing.assert_allclose(found - body.middle, (151.0 / 300.0) * (seen - body.middle), rtol=1e-6)

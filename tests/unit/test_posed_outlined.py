@@ -1,4 +1,4 @@
-"""Postures of a clip moved to the body's edges, and what they state afterwards."""
+"""Configurations of a clip moved to the body's edges, and what they state afterwards."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
-from vid2phys.tracking.articulated.contour_refinement import Outlined, of_postures, outlined, smoothed
-from vid2phys.tracking.articulated.detector import PostureSightings, posture_modes
+from vid2phys.tracking.articulated.contour_refinement import Outlined, of_configurations, outlined, smoothed
+from vid2phys.tracking.articulated.detector import ConfigurationDetections, configuration_modes
 from vid2phys.tracking.articulated.tracker import _observe
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array
@@ -21,7 +21,7 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
     rng = np.random.default_rng(5)
     truth = np.stack([body.sample(rng) for _ in range(3)])
     flat = np.full((240, 320, 3), 90, np.uint8)
-    pictures = [photograph(body, camera, truth[0]), photograph(body, camera, truth[1]), flat]
+    images = [photograph(body, camera, truth[0]), photograph(body, camera, truth[1]), flat]
     off = 0.1 * body.spread * rng.normal(size=truth.shape)
     read = minima(*np.clip(truth + off, body.lower, body.upper), std=0.02 * body.spread)
     calibration = first_calibration(body)
@@ -29,17 +29,15 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
         calibration, mode_std=(*(0.3 * body.spread), 0.003, 0.003), mode_exponent=(0.0,) * (len(off[0]) + 2)
     )
     times_s = 0.05 * np.arange(3)
-    found = outlined(
-        pictures, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]), times_s
-    )
+    found = outlined(images, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]), times_s)
 
-    def apart(posture: Array) -> float:  # as the camera sees it
-        seen, true = (window(camera, body).project(body.vertices(each)) for each in (posture, truth[0]))
+    def apart(configuration: Array) -> float:  # as the camera sees it
+        seen, true = (window(camera, body).project(body.vertices(each)) for each in (configuration, truth[0]))
         return float(np.linalg.norm(seen - true, axis=-1).mean())
 
-    assert apart(found.posture[0]) < 0.7 * apart(read.posture[0])
+    assert apart(found.configuration[0]) < 0.7 * apart(read.configuration[0])
     np.testing.assert_array_equal(found.moved, [True, False, False], "not asked for, and without edges")
-    np.testing.assert_array_equal(found.posture[1:], read.posture[1:])
+    np.testing.assert_array_equal(found.configuration[1:], read.configuration[1:])
     np.testing.assert_allclose(found.columns @ np.swapaxes(found.columns, 1, 2), found.covariance, rtol=1e-9)
     before = found.covariance[1]
     if body.bends:  # whose points count 20 times less
@@ -48,22 +46,22 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
 
 
 def test_observations_follow_the_edges_and_state_what_they_tell_together() -> None:
-    """Errors of bearings that the observation states are the postures' covariance, scaled, through the body."""
+    """Errors of bearings that the observation states are the configurations' covariance, scaled, through the body."""
     body, camera = body_and_camera("rod")
     here, size = window(camera, body), len(body.rest)
     rng = np.random.default_rng(6)
     read = minima(body.sample(rng), std=0.02 * body.spread)
     mixed = rng.normal(size=(size, size)) * 0.01 * body.spread[:, None]
-    better = Outlined(read.posture + 0.05 * body.spread, (mixed @ mixed.T)[None], np.array([True]))
+    better = Outlined(read.configuration + 0.05 * body.spread, (mixed @ mixed.T)[None], np.array([True]))
     scale = rng.uniform(0.5, 2.0, size)
     calibration = replace(
         first_calibration(body), contour_scale=tuple(scale), contour_correlation_s=(0.5,) + (0.05,) * (size - 1)
     )
-    bearings = here.project(body.points(read.posture))
+    bearings = here.project(body.points(read.configuration))
     count = bearings.shape[1]
     point = np.broadcast_to(np.eye(2) * 1e-8, (1, count, 2, 2))
     there = np.ones((1, count), bool)
-    seen = PostureSightings(bearings, there, point, point, there, read, read, np.ones(1))
+    seen = ConfigurationDetections(bearings, there, point, point, there, read, read, np.ones(1))
     read = replace(read, inliers=there)
     observed = _observe(
         np.zeros(1),
@@ -77,9 +75,9 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
         np.array([True]),
         calibration,
     )
-    np.testing.assert_allclose(observed.bearings, here.project(body.points(better.posture)))
+    np.testing.assert_allclose(observed.bearings, here.project(body.points(better.configuration)))
     basis = observed.shared_basis.reshape(2 * count, -1)[:, :size]
-    through = posture_modes(body, here, better.posture).reshape(2 * count, -1)[:, :size]
+    through = configuration_modes(body, here, better.configuration).reshape(2 * count, -1)[:, :size]
     columns = np.linalg.cholesky(mixed @ mixed.T) * scale
     np.testing.assert_allclose(basis @ basis.T, through @ columns @ columns.T @ through.T, rtol=1e-9, atol=1e-18)
     longer = [0.5, *(0.2,) * (size + 1)]
@@ -118,16 +116,18 @@ def test_frames_that_err_alike_state_alike() -> None:
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:
-    np.testing.assert_array_equal(of_postures((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
-    np.testing.assert_array_equal(of_postures((1.0, 3.0, 2.0), 4), [3.0] * 4)
+    np.testing.assert_array_equal(of_configurations((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
+    np.testing.assert_array_equal(of_configurations((1.0, 3.0, 2.0), 4), [3.0] * 4)
 
 
 @pytest.mark.parametrize("name", ["rod", "hand"])
 def test_slopes_of_vertices_are_those_of_differences(name: str) -> None:
     body, _ = body_and_camera(name)
     rng = np.random.default_rng(7)
-    posture, which = body.sample(rng), rng.integers(len(body.mesh.vertices), size=40)
+    configuration, which = body.sample(rng), rng.integers(len(body.mesh.vertices), size=40)
     steps = 1e-6 * np.diag(body.spread)
-    ahead, behind = (np.stack([body.vertices(posture + sign * s)[which] for s in steps], axis=-1) for sign in (1, -1))
-    slopes = body.vertex_slopes(posture, which)
+    ahead, behind = (
+        np.stack([body.vertices(configuration + sign * s)[which] for s in steps], axis=-1) for sign in (1, -1)
+    )
+    slopes = body.vertex_slopes(configuration, which)
     np.testing.assert_allclose(slopes, (ahead - behind) / (2e-6 * body.spread), rtol=1e-5, atol=1e-7)

@@ -1,6 +1,6 @@
-"""dI/dpsi of training pictures, renderer and camera chain together, against central differences for every psi.
+"""dI/dpsi of training images, renderer and camera chain together, against central differences for every psi.
 
-What the design calls constants of the derivative is held or left out: gain and exposure (found from the picture's own
+What the design calls constants of the derivative is held or left out: gain and exposure (found from the image's own
 brightness), a background in the body's own colour, noise, codec and rounding to bytes.
 """
 
@@ -63,10 +63,10 @@ def render(renderer: Renderer, parts: MeshParts, seed: int, psi: Array | None = 
     look: Look = sample_look(np.random.default_rng([seed, 1]), parts)
     seen = (look, np.eye(3), np.zeros(3), renderer.radius_m)
     moves = directions(*seen) if psi is None else []
-    picture = renderer.render(pose, K, appearance(*seen, psi=look.psi if psi is None else look.psi + psi), seed=7,
+    image = renderer.render(pose, K, appearance(*seen, psi=look.psi if psi is None else look.psi + psi), seed=7,
                               directions=moves)  # fmt: skip
-    tangents = np.pad(picture.tangents, [(0, 0)] * 3 + [(0, 1)]) if moves else None  # coverage does not change
-    return Rendered(picture.radiance, K, pose, tangents)
+    tangents = np.pad(image.tangents, [(0, 0)] * 3 + [(0, 1)]) if moves else None  # coverage does not change
+    return Rendered(image.radiance, K, pose, tangents)
 
 
 def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -94,7 +94,7 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return held
 
 
-def picture(rendered: Rendered, seed: int) -> tuple[Array, Array | None]:
+def image(rendered: Rendered, seed: int) -> tuple[Array, Array | None]:
     shown = develop.develop(
         rendered, np.zeros((1, 3)), np.random.default_rng(seed), size=SIZE, bank=BANK, varied=SMOOTH
     )
@@ -114,10 +114,10 @@ def pairs(renderer: Renderer, tetrahedron: Mesh) -> dict[str, list[tuple[Array, 
         held = hold_constants(monkeypatch)
         for seed in range(4):
             held.clear()
-            _, tangents = picture(render(renderer, parts, seed), seed)
+            _, tangents = image(render(renderer, parts, seed), seed)
             assert tangents is not None
             for name, move, tangent in zip(PSI_NAMES, np.eye(len(PSI_NAMES)), tangents, strict=True):
-                plus, minus = (picture(render(renderer, parts, seed, s * STEP * move), seed)[0] for s in (1.0, -1.0))
+                plus, minus = (image(render(renderer, parts, seed, s * STEP * move), seed)[0] for s in (1.0, -1.0))
                 found[name].append((np.asarray(tangent, dtype=float), (plus - minus) / (2.0 * STEP)))
     return found
 
@@ -126,7 +126,7 @@ def pairs(renderer: Renderer, tetrahedron: Mesh) -> dict[str, list[tuple[Array, 
 def test_derivative_of_the_whole_chain(name: str, pairs: dict[str, list[tuple[Array, Array]]]) -> None:
     """Roughness also moves the samples of the environment, so that only the means over blocks of pixels agree."""
     ours, differences = (np.stack([pair[i] for pair in pairs[name]]) for i in (0, 1))
-    assert np.abs(differences).mean() > 0.02, "this psi shows in no picture"
+    assert np.abs(differences).mean() > 0.02, "this psi shows in no image"
     if name == "roughness":
         ours, differences = (np.stack([blocks(x) for x in values]) for values in (ours, differences))
     error = np.abs(ours - differences).mean() / np.abs(differences).mean()

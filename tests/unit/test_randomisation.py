@@ -1,4 +1,4 @@
-"""What is varied in training pictures: each switch changes what it names and nothing that comes after it."""
+"""What is varied in training images: each switch changes what it names and nothing that comes after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vid2phys.risp.appearance.occluders import _KINDS, MOST_HIDDEN, occlude
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 from vid2phys.risp.appearance.shadows import cast_shadow
 from vid2phys.risp.renders.scenes import develop_scene
-from vid2phys.risp.renders.stream import Key, PictureStream, Primal, StreamSettings
+from vid2phys.risp.renders.stream import ImageStream, Key, Primal, StreamSettings
 from vid2phys.types import Array
 
 BANK = make_bank([], count=6, seed=0, size=96)
@@ -53,16 +53,16 @@ IN_DEVELOPING = [
 
 
 @pytest.mark.parametrize("name", IN_DEVELOPING)
-def test_each_switch_changes_some_pictures_and_not_others(name: str) -> None:
-    """Pictures that did not draw the thing switched off stay as they are, bit for bit."""
+def test_each_switch_changes_some_images_and_not_others(name: str) -> None:
+    """Images that did not draw the thing switched off stay as they are, bit for bit."""
     without = Randomisation.without([name])
     same = []
     for seed in range(30):
-        pictures = [
+        images = [
             develop(body(), np.zeros((1, 3)), np.random.default_rng(seed), size=48, bank=BANK, varied=varied).image
             for varied in (ALL, without)
         ]
-        same.append(np.array_equal(*pictures))
+        same.append(np.array_equal(*images))
     everywhere = name in ("antialiasing", "exposure", "colour_cast", "noise")
     assert not all(same)
     assert everywhere or any(same)
@@ -73,7 +73,7 @@ def test_photographs_come_only_when_asked_for(tmp_path: Path) -> None:
     banks = []
     for names in ((), ("photographs",)):
         settings = StreamSettings(folder, np.zeros((1, 3)), 0.1, bank_count=6, varied=Randomisation.without(names))
-        stream = PictureStream(settings)
+        stream = ImageStream(settings)
         assert stream[Key(0, 1, "plain")]["image"].shape == (96, 96, 3)
         banks.append(stream._open().bank)
     assert np.array_equal(banks[1], make_bank([], count=6, seed=0))
@@ -84,10 +84,10 @@ def test_nothing_hides_more_than_half_of_the_body() -> None:
     coverage, light = disc(64, (30, 33), 14), np.full((64, 64, 3), 0.2, np.float32)
     hidden = []
     for seed in range(200):
-        picture, mask = occlude(np.random.default_rng(seed), light, coverage, BANK)
+        image, mask = occlude(np.random.default_rng(seed), light, coverage, BANK)
         assert mask.min() >= 0.0
         assert mask.max() <= 1.0
-        assert np.array_equal(picture[mask == 0.0], light[mask == 0.0])
+        assert np.array_equal(image[mask == 0.0], light[mask == 0.0])
         hidden.append((mask * coverage).sum() / coverage.sum())
     assert max(hidden) <= MOST_HIDDEN + 1e-6
     assert np.mean(np.array(hidden) > 0.05) > 0.6
@@ -168,8 +168,8 @@ def test_exposure_without_variation_is_one_curve() -> None:
 
 
 @pytest.mark.parametrize("size", [36, 96, 157])
-def test_codecs_keep_the_picture_in_place(size: int) -> None:
-    """The same bytes for the same seed; a smooth picture comes back near itself, unmoved and unmirrored."""
+def test_codecs_keep_the_image_in_place(size: int) -> None:
+    """The same bytes for the same seed; a smooth image comes back near itself, unmoved and unmirrored."""
     y, x = np.mgrid[0:size, 0:size] / size
     image = (255 * np.stack([x, y, 0.5 + 0.3 * np.sin(6 * x * y)], axis=-1)).astype(np.uint8)
     for coder in (codec.h264, codec.jpeg):
@@ -184,14 +184,14 @@ def test_codecs_keep_the_picture_in_place(size: int) -> None:
 
 
 def test_light_of_one_colour_keeps_the_mean() -> None:
-    picture = random_environment(np.random.default_rng(0), structured=True)
-    np.testing.assert_allclose(mean_color(uniform_like(picture)), mean_color(picture))
-    assert np.ptp(uniform_like(picture), axis=(0, 1)).max() == 0.0
+    image = random_environment(np.random.default_rng(0), structured=True)
+    np.testing.assert_allclose(mean_color(uniform_like(image)), mean_color(image))
+    assert np.ptp(uniform_like(image), axis=(0, 1)).max() == 0.0
 
 
 def test_scenes_take_the_switches() -> None:
-    pictures = [
+    images = [
         develop_scene(body(), 0.1, np.random.default_rng(2), size=48, bank=BANK, varied=varied).image
         for varied in (ALL, Randomisation.without([f.name for f in fields(Randomisation)]))
     ]
-    assert not np.array_equal(*pictures)
+    assert not np.array_equal(*images)

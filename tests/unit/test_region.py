@@ -15,9 +15,9 @@ from vid2phys.types import Array, Camera
 RADIUS_M = float(np.linalg.norm(SOLID.mesh.vertices, axis=1).max())
 
 
-def region_of(picture: np.ndarray, camera: Camera = CAMERA, place: Array = TRUTH[1]) -> Region:
+def region_of(image: np.ndarray, camera: Camera = CAMERA, place: Array = TRUTH[1]) -> Region:
     center, radius = direction_and_size(place, RADIUS_M)
-    return Region.of(picture, camera, center, float(radius))
+    return Region.of(image, camera, center, float(radius))
 
 
 def drawing_of(rotation: Array, translation: Array) -> Drawing:

@@ -94,9 +94,9 @@ def test_same_seed_gives_same_bits_and_the_radiance_is_premultiplied(renderer, p
 def test_nothing_in_view_is_black(renderer, pose) -> None:
     away = pose[0].copy()
     away[0, 3] += 5.0
-    picture = renderer.render(away, pose[1], look(), seed=0, directions=[change_of(specular=1.0)])
-    assert not picture.radiance.any()
-    assert picture.tangents.shape == (1, SIZE, SIZE, 3)
+    image = renderer.render(away, pose[1], look(), seed=0, directions=[change_of(specular=1.0)])
+    assert not image.radiance.any()
+    assert image.tangents.shape == (1, SIZE, SIZE, 3)
 
 
 def test_a_white_furnace_keeps_the_energy(renderer, pose) -> None:
@@ -217,16 +217,16 @@ def test_the_share_of_the_texture_mixes_it_with_the_colour(tmp_path) -> None:
     view_from_body = np.eye(4)
     view_from_body[:3, 3] = [-0.2, -0.15, 0.9]
     K = np.array([[70.0, 0.0, 31.5], [0.0, 70.0, 31.5], [0.0, 0.0, 1.0]])
-    pictures = [
+    images = [
         Renderer(mesh, 32, spp=4)
         .render(view_from_body, K, plain_look(2, texture_share=np.full(2, share)), seed=3)
         .radiance
         for share in (0.0, 0.5, 1.0)
     ]
     plain = Renderer(bare, 32, spp=4).render(view_from_body, K, plain_look(2), seed=3).radiance
-    np.testing.assert_allclose(pictures[0], plain, atol=1e-6)
-    assert np.abs(pictures[2] - plain).max() > 0.3
-    np.testing.assert_allclose(pictures[1], 0.5 * (pictures[0] + pictures[2]), atol=0.01)
+    np.testing.assert_allclose(images[0], plain, atol=1e-6)
+    assert np.abs(images[2] - plain).max() > 0.3
+    np.testing.assert_allclose(images[1], 0.5 * (images[0] + images[2]), atol=0.01)
 
 
 def plain_look(faces: int, **change: object) -> Appearance:

@@ -13,18 +13,18 @@ import pytest
 import torch
 
 from experiments import available, bodies, reproduce, risp_fig6a, risp_table1
-from experiments.articulated import PosedSubject, hidden_joints
+from experiments.articulated import ArticulatedAdapter, hidden_joints
 from experiments.bodies import entries
 from experiments.body_adapter import Frames, Reading, Subject
 from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
 from experiments.methods import Learnt, Recipe, is_converged, is_flat, model_folder, training_seconds
 from experiments.result_cache import Cell, missing_note
-from experiments.rigid import HALF_RANGE, MIDDLE, RigidSubject, at_plausible_place, project, read_pose
+from experiments.rigid import HALF_RANGE, MIDDLE, RigidAdapter, at_plausible_place, project, read_pose
 from experiments.table import Setting, Table, markdown, row
 from experiments.test_renderer import CONFIGURATIONS, PHOTOGRAPHS, photograph
 from tests.unit.risp_synthetic import square_body
 from vid2phys.commands.training_progress import TrainingProgress
-from vid2phys.engine.movable.joints import PosedJoints
+from vid2phys.engine.movable.joints import JointBody
 from vid2phys.engine.movable.modes import Motions
 from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
@@ -33,7 +33,7 @@ from vid2phys.errors import UsageError
 from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.io.photographs import photograph_names
 from vid2phys.risp.networks import bodies as posed_bodies
-from vid2phys.risp.shape.configuration_numbers import PostureNumbers, posture_numbers, posture_vectors
+from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers, configuration_numbers, configuration_vectors
 from vid2phys.risp.shape.state_vector import state_vector
 from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.types import Array, Camera, Mesh, Texture
@@ -41,20 +41,20 @@ from vid2phys.types import Array, Camera, Mesh, Texture
 needs_llvm = pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")
 
 
-def rigid(name: str) -> RigidSubject:
+def rigid(name: str) -> RigidAdapter:
     (entry,) = entries((name,))
     subject = entry.make(Path())
-    assert isinstance(subject, RigidSubject)
+    assert isinstance(subject, RigidAdapter)
     return subject
 
 
 @pytest.fixture(scope="module")
-def hand(tmp_path_factory: pytest.TempPathFactory) -> PosedSubject:
-    return PosedSubject("hand", get("hand"), 0.1, "", tmp_path_factory.mktemp("hand"))
+def hand(tmp_path_factory: pytest.TempPathFactory) -> ArticulatedAdapter:
+    return ArticulatedAdapter("hand", get("hand"), 0.1, "", tmp_path_factory.mktemp("hand"))
 
 
 @pytest.fixture(scope="module")
-def rod(tmp_path_factory: pytest.TempPathFactory) -> PosedSubject:
+def rod(tmp_path_factory: pytest.TempPathFactory) -> ArticulatedAdapter:
     """A coarse one that bends up and down and to the sides, in bows and waves."""
     folder, plain = tmp_path_factory.mktemp("rod"), Rod((4, 1, 1))
     along = np.pi * (plain.rest_m[:, 0] / plain.size_m[0] + 0.5)
@@ -63,7 +63,7 @@ def rod(tmp_path_factory: pytest.TempPathFactory) -> PosedSubject:
     Motions(plain.rest_m, plain.elements, np.stack(shapes), swings, 0.01, 0.0).save(folder / posed_bodies.MODES_FILE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(posed_bodies, "CELLS", (4, 1, 1))
-        return PosedSubject("rod", get("rod"), 0.02, "", folder)
+        return ArticulatedAdapter("rod", get("rod"), 0.02, "", folder)
 
 
 def frames_of(subject: Subject, states: Array, seed: int = 0) -> Frames:
@@ -80,14 +80,14 @@ def test_the_looks_are_held_out_from_training() -> None:
     held_out = {name for names in PHOTOGRAPHS.values() for name in names}
     assert not held_out & set(photograph_names())
     for name in held_out:
-        picture = photograph(name)
-        assert picture.ndim == 3
-        assert 0.0 <= picture.min() < picture.max() <= 1.0
+        image = photograph(name)
+        assert image.ndim == 3
+        assert 0.0 <= image.min() < image.max() <= 1.0
     assert len({c.name for c in CONFIGURATIONS}) == 4
     painted = {"type": "bitmap"}
     for look in CONFIGURATIONS:
         assert look.materials([None] * 3) == look.materials([None] * 5)[:3]  # the same for every frame
-        assert painted in look.materials([painted])[0].values()  # a picture is the colour, whatever the look
+        assert painted in look.materials([painted])[0].values()  # an image is the colour, whatever the look
 
 
 def test_a_piece_has_the_frames_own_perspective() -> None:
@@ -115,7 +115,7 @@ def test_the_painted_cube_looks_like_no_turn_of_itself() -> None:
     assert find_symmetry(rigid("cube-plain").mesh).order == 24
 
 
-def test_cameras_before_a_base_show_all_of_the_workspace(hand: PosedSubject) -> None:
+def test_cameras_before_a_base_show_all_of_the_workspace(hand: ArticulatedAdapter) -> None:
     rng = np.random.default_rng(0)
     states = hand.sample(rng, 40)
     sizes = []
@@ -137,20 +137,20 @@ def test_cameras_before_a_base_show_all_of_the_workspace(hand: PosedSubject) -> 
     assert max(sizes) > 120.0
 
 
-def test_postures_are_counted_as_the_paper_does(hand: PosedSubject, rod: PosedSubject) -> None:
+def test_configurations_are_counted_as_the_paper_does(hand: ArticulatedAdapter, rod: ArticulatedAdapter) -> None:
     """By the systems' own state vectors; and the numbers of a network give them back."""
     for subject in (hand, rod):
         body, rng = subject.body, np.random.default_rng(1)
-        postures = subject.sample(rng, 5)
-        vectors = posture_vectors(body, postures)
-        states = body.states(postures, np.zeros_like(postures))
+        configurations = subject.sample(rng, 5)
+        vectors = configuration_vectors(body, configurations)
+        states = body.states(configurations, np.zeros_like(configurations))
         assert vectors == pytest.approx(state_vector(body.system, states), abs=1e-9)
-        codes = posture_numbers(body)
+        codes = configuration_numbers(body)
         numbers = codes.encode(vectors)
         assert numbers.shape == (5, codes.size)
         assert codes.decode(numbers) == pytest.approx(vectors, abs=1e-12)
-        assert PostureNumbers.from_json(json.loads(json.dumps(codes.to_json()))) == codes
-    hand_codes = posture_numbers(hand.body)
+        assert ConfigurationNumbers.from_json(json.loads(json.dumps(codes.to_json()))) == codes
+    hand_codes = configuration_numbers(hand.body)
     assert hand_codes.size == 26
     numbers = hand_codes.encode(np.full(13, 0.5))
     assert hand_codes.decode(0.7 * numbers) == pytest.approx(np.full(13, 0.5))  # a network's are shorter
@@ -158,7 +158,7 @@ def test_postures_are_counted_as_the_paper_does(hand: PosedSubject, rod: PosedSu
     assert np.ptp(heights) == pytest.approx(2.0)  # half their range is one
 
 
-def test_postures_that_are_off_by_something_known(hand: PosedSubject, rod: PosedSubject) -> None:
+def test_configurations_that_are_off_by_something_known(hand: ArticulatedAdapter, rod: ArticulatedAdapter) -> None:
     states = hand.sample(np.random.default_rng(2), 4)
     frames = frames_of(hand, states)
     exact = hand.scores(Reading(hand.vectors(states)), frames)
@@ -181,10 +181,10 @@ def test_postures_that_are_off_by_something_known(hand: PosedSubject, rod: Posed
     assert np.all(scores["points_px"].values > 0.1)
 
 
-def test_joints_behind_the_palm_are_hidden(hand: PosedSubject) -> None:
+def test_joints_behind_the_palm_are_hidden(hand: ArticulatedAdapter) -> None:
     """From above a flat hand hides nothing; along the fingers the tips hide what is behind them."""
     body = hand.body
-    assert isinstance(body, PosedJoints)
+    assert isinstance(body, JointBody)
     above = hidden_joints(body, body.rest, np.array([0.03, 0.0, 2.0]), 0.012)
     assert not above.any()
     below_palm = body.rest.copy()
@@ -240,7 +240,7 @@ def test_turns_about_a_point_aside_of_the_origin_are_no_error() -> None:
     """The body of a table may lie anywhere in its own axes: turning it about its middle moves its origin."""
     plain = rigid("cube-plain")
     mesh = replace(plain.mesh, vertices=plain.mesh.vertices + np.array([0.01, -0.004, 0.006]))
-    subject = RigidSubject("cube", mesh, plain.system, 0.16, "", labelled=False)
+    subject = RigidAdapter("cube", mesh, plain.system, 0.16, "", labelled=False)
     poses = subject.sample(np.random.default_rng(1), 4)
     turned = poses @ subject.known.turns[5]
     assert np.abs(turned[:, :3, 3] - poses[:, :3, 3]).max() > 1e-3
@@ -271,8 +271,8 @@ def test_numbers_read_in_a_view_become_a_pose_before_the_camera() -> None:
             return numbers
 
     learnt = Learnt(Recipe("state@w8", "error-only", 0.0, 64, 1), head, Knows(), 48, [], 0.0, 0, "")
-    picture = np.zeros((PIECE_PX, PIECE_PX, 3), np.uint8)
-    assert np.allclose(read_pose(learnt, camera, picture, center, radius), pose, atol=1e-9)
+    image = np.zeros((PIECE_PX, PIECE_PX, 3), np.uint8)
+    assert np.allclose(read_pose(learnt, camera, image, center, radius), pose, atol=1e-9)
 
 
 def test_a_flat_curve_and_others() -> None:
@@ -388,10 +388,10 @@ def test_estimates_grow_with_what_is_trained(tmp_path: Path) -> None:
     assert replace(cell, recipe=None).seconds == 0.0
 
 
-def test_single_pictures_read_another_way_are_other_cells_and_clips_stay(tmp_path: Path) -> None:
+def test_single_images_read_another_way_are_other_cells_and_clips_stay(tmp_path: Path) -> None:
     (entry,) = entries(("rod",))
     another, on = replace(entry, alone=entry.alone + 1), setting(tmp_path)
-    for method, reads, same in (("ours", "pictures", False), ("ours", "clips", True), ("paper", "pictures", True)):
+    for method, reads, same in (("ours", "images", False), ("ours", "clips", True), ("paper", "images", True)):
         keys = {Cell("risp-table1", each, method, None, on, reads=reads).key for each in (entry, another)}
         assert (len(keys) == 1) is same
 
@@ -455,16 +455,16 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
 @pytest.mark.mitsuba
 @needs_llvm
 def test_a_path_traced_texture_is_where_its_corners_are() -> None:
-    """A square before the camera with a picture of its own: every quarter has its colour, none is mirrored or dark."""
+    """A square before the camera with an image of its own: every quarter has its colour, none is mirrored or dark."""
     from vid2phys.engine.render.pathtraced import PathTracer, surfaces
 
-    # Seen along x, left is +y: the picture's left and top corner is at +y, +z.
+    # Seen along x, left is +y: the image's left and top corner is at +y, +z.
     corners = np.array([[1.0, 0.1, -0.1], [1.0, -0.1, -0.1], [1.0, -0.1, 0.1], [1.0, 0.1, 0.1]])
     faces = np.array([[0, 1, 2], [0, 2, 3]])
     uv = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])[faces]
     bytes_ = np.array([[[250, 40, 40], [40, 250, 40]], [[40, 40, 250], [128, 128, 128]]], np.uint8)
-    picture = np.repeat(np.repeat(bytes_, 16, 0), 16, 1)
-    texture = Texture((picture,), np.zeros(2, np.int64), uv, np.ones((2, 3, 3)))
+    image = np.repeat(np.repeat(bytes_, 16, 0), 16, 1)
+    texture = Texture((image,), np.zeros(2, np.int64), uv, np.ones((2, 3, 3)))
     mesh = Mesh(corners, faces, np.zeros(2, np.int64), texture=texture)
     (surface,) = surfaces(mesh)
     material = {"type": "diffuse", "reflectance": surface.color}

@@ -83,7 +83,7 @@ def test_change_is_that_of_the_same_frames(tmp_path: Path, monkeypatch: pytest.M
     assert "change" not in {row["metric"] for row in risp_ablation._Stage(fake, fake, setting(tmp_path)).rows("all")}
 
 
-def test_a_picture_of_no_rows_and_of_some(tmp_path: Path) -> None:
+def test_a_image_of_no_rows_and_of_some(tmp_path: Path) -> None:
     for count, rows in enumerate(([], [row("cube", "without noise", "change", 0.1, "1", std=0.02)])):
         risp_ablation.draw(rows, tmp_path / f"{count}.png")
         assert (tmp_path / f"{count}.png").read_bytes().startswith(b"\x89PNG")

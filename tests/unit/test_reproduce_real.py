@@ -24,7 +24,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import InputError
 from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_rotvec
 from vid2phys.io.mesh import load_mesh
-from vid2phys.solvers.input_estimation import Driven
+from vid2phys.solvers.input_estimation import InputProblem
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.scene import encoded
 from vid2phys.types import Actions, Array
@@ -116,7 +116,7 @@ def test_recordings_that_are_missing_are_named() -> None:
         recorded("data/none.csv")
 
 
-def followed(positions: Array, headings: Array, axes: Array) -> Driven:
+def followed(positions: Array, headings: Array, axes: Array) -> InputProblem:
     """The motion of the controller along these places at 10 Hz."""
     system, times = Quadrotor(), np.arange(len(positions)) / RATE_HZ
     parameters = system.parameters().with_values({"mass": MASS_KG})
@@ -190,8 +190,8 @@ def drawn(shot: Shot, *_: object) -> Footage:
         there = torch.from_numpy(vertices @ pose[:3, :3].T + pose[:3, 3])[None]
         normals = normals_of(there, shot.mesh.faces)
         colors = torch.stack([0.5 + 0.2 * normals[..., 1].abs(), *[0.1 + 0.0 * normals[..., 0]] * 2], dim=-1)
-        picture, covered = draw(there, shot.mesh.faces, colors, torch.from_numpy(shot.camera.K)[None], WIDTH, HEIGHT)
-        frames.append(np.round(255.0 * encoded(picture + (1.0 - covered[..., None]) * behind)[0].numpy()))
+        image, covered = draw(there, shot.mesh.faces, colors, torch.from_numpy(shot.camera.K)[None], WIDTH, HEIGHT)
+        frames.append(np.round(255.0 * encoded(image + (1.0 - covered[..., None]) * behind)[0].numpy()))
     backdrop = np.round(255.0 * encoded(behind).numpy())
     return Footage(np.array(frames, dtype=np.uint8), backdrop.astype(np.uint8))
 

@@ -184,7 +184,7 @@ def test_the_papers_optimiser_steps_in_the_papers_units() -> None:
 
 
 @pytest.mark.parametrize("name", ["quadrotor", "cube-plain", "hand"])
-def test_motions_stay_in_the_picture(name: str, tmp_path: Path) -> None:
+def test_motions_stay_in_the_image(name: str, tmp_path: Path) -> None:
     (entry,) = entries((name,))
     unknown = unknown_of(name)
     experiment = Experiment.of(entry, tmp_path, np.full(len(unknown.names), unknown.truth))

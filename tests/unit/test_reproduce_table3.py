@@ -26,7 +26,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import input_estimation, losses, newton
 from vid2phys.solvers.camera_parameters import bearings
-from vid2phys.solvers.input_estimation import Driven, Numbers
+from vid2phys.solvers.input_estimation import InputProblem, Numbers
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Observation
 
@@ -34,7 +34,7 @@ SIGMA, STEP_S = 1e-3, 0.05
 CAMERA = np.array([[0.0, 0.0, 1.0, -2.0], [-1.0, 0.0, 0.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 
 
-def rising(steps: int = 6) -> Driven:
+def rising(steps: int = 6) -> InputProblem:
     """A quadrotor of 1 kg that rises before a camera; its thrust in each interval is sought, in units of 2 N."""
     system, times = Quadrotor(), np.arange(steps + 1) * STEP_S
     seen = Observation(
@@ -48,10 +48,10 @@ def rising(steps: int = 6) -> Driven:
 
     hold = np.full(steps, 4.905)
     numbers = Numbers(hold, hold, np.ones(steps), 0.0 * hold, hold + 3.0, actions)
-    return Driven(problem, system.rest_state(), STEP_S, numbers)
+    return InputProblem(problem, system.rest_state(), STEP_S, numbers)
 
 
-def filmed(sought: Driven, numbers: Array) -> Driven:
+def filmed(sought: InputProblem, numbers: Array) -> InputProblem:
     """With the bearings that these numbers give."""
     problem = sought.problem
     at = bearings(problem, problem.parameters, sought.roll(numbers[None])[0])
@@ -241,7 +241,7 @@ def test_what_is_read_wrongly_of_a_known_start_is_not_believed_of_the_target(mon
     problem = experiment.plan.problem(experiment.truth, nothing, camera)
     at = bearings(problem, problem.parameters, experiment.states)
     frames, points = at.shape[:2]
-    bend = np.random.default_rng(3).normal(size=(points, 2)) * 0.01  # of one mode, the same in both pictures
+    bend = np.random.default_rng(3).normal(size=(points, 2)) * 0.01  # of one mode, the same in both images
     shown = np.zeros((frames, points), dtype=bool)
     shown[experiment.shown] = True
     seen = replace(

@@ -38,7 +38,7 @@ def test_ends_are_judged_by_places_and_angles() -> None:
     states = experiment.states.copy()
     assert final_l1(experiment, states) == 0.0
     states[-1, :3] += [0.02, -0.01, 0.03]
-    states[-1, 7:] += 5.0  # no picture shows speeds
+    states[-1, 7:] += 5.0  # no image shows speeds
     states[:-1] = 0.0  # nor are other frames looked at
     assert final_l1(experiment, states) == pytest.approx(0.06 / experiment.radius_m)
     assert final_distance_mm(experiment, states) == pytest.approx(1e3 * np.sqrt(0.0014))
@@ -147,8 +147,8 @@ def test_views_are_of_the_frames_shown() -> None:
     frames[1] = 255
     views = views_of(experiment, Footage(frames, frames[0]), 16, 0)
     assert views.frames.tolist() == [0, 4]
-    assert views.pictures[0].max() == 0.0
-    assert views.pictures[1].max() == 1.0
+    assert views.images[0].max() == 0.0
+    assert views.images[1].max() == 1.0
 
 
 def test_an_oracle_identifies_from_two_frames() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from tests.unit.test_posed_edges import body_and_camera, photograph, window
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.tracking.articulated.contour import seen_about
-from vid2phys.tracking.articulated.detector import Window, posture_modes
-from vid2phys.tracking.articulated.reinitialise import Pictures, reread, stated_alike
-from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.articulated.detector import Window, configuration_modes
+from vid2phys.tracking.articulated.reinitialise import Images, reread, stated_alike
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array, Observation
@@ -19,11 +19,11 @@ from vid2phys.types import Array, Observation
 STD = 0.05  # spreads, of what was read
 
 
-def track_of(body: PosedBody, here: Window, postures: Array) -> PostureTrack:
-    """As it was read, the points of a frame by the errors of the posture alone."""
-    count, size = postures.shape
-    seen = here.project(body.points(postures))
-    modes = posture_modes(body, here, postures)
+def track_of(body: ArticulatedBody, here: Window, configurations: Array) -> ConfigurationTrack:
+    """As it was read, the points of a frame by the errors of the configuration alone."""
+    count, size = configurations.shape
+    seen = here.project(body.points(configurations))
+    modes = configuration_modes(body, here, configurations)
     modes[..., :size] *= STD * body.spread
     modes[..., size:] *= 1e-3
     covariance = np.tile(np.diag((STD * body.spread) ** 2), (count, 1, 1))
@@ -36,7 +36,7 @@ def track_of(body: PosedBody, here: Window, postures: Array) -> PostureTrack:
         np.ones(seen.shape[:2], dtype=bool),
         body.points_body,
     )
-    return PostureTrack(observation, postures, covariance, np.ones(count, bool), np.ones(count), ())
+    return ConfigurationTrack(observation, configurations, covariance, np.ones(count, bool), np.ones(count), ())
 
 
 def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> None:
@@ -51,39 +51,41 @@ def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> No
     expected[2] = body.lower  # of which the motion knows nothing
     again = reread(frames, here, track, body, expected, first_calibration(body), 1.0)
 
-    def apart(postures: Array, frame: int) -> float:
-        return float(np.linalg.norm(body.vertices(postures[frame]) - body.vertices(truth[frame]), axis=-1).mean())
+    def apart(configurations: Array, frame: int) -> float:
+        return float(np.linalg.norm(body.vertices(configurations[frame]) - body.vertices(truth[frame]), axis=-1).mean())
 
     for frame in (0, 1):
-        assert apart(again.postures, frame) < 0.25 * apart(read, frame)
-        np.testing.assert_allclose(again.observation.bearings[frame], here.project(body.points(again.postures[frame])))
-    np.testing.assert_array_equal(again.postures[2], read[2], "pictures do not speak for it")
+        assert apart(again.configurations, frame) < 0.25 * apart(read, frame)
+        np.testing.assert_allclose(
+            again.observation.bearings[frame], here.project(body.points(again.configurations[frame]))
+        )
+    np.testing.assert_array_equal(again.configurations[2], read[2], "images do not speak for it")
     np.testing.assert_array_equal(again.covariance[2], track.covariance[2])
-    pictures = Pictures.of(frames, body, here, np.array([0, 1]))
-    assert pictures.nats(truth[:2]) > pictures.nats(read[:2]) + 5.0
+    images = Images.of(frames, body, here, np.array([0, 1]))
+    assert images.nats(truth[:2]) > images.nats(read[:2]) + 5.0
 
 
 def test_lost_frames_stay_lost() -> None:
     body, camera = body_and_camera("rod")
     here, truth = window(camera, body), np.stack([body.sample(np.random.default_rng(1))] * 2)
     track = replace(track_of(body, here, truth), tracked=np.array([True, False]))
-    pictures = [photograph(body, camera, each) for each in truth]
-    again = reread(pictures, here, track, body, truth, first_calibration(body), 1.0)
-    assert not np.array_equal(again.postures[0], truth[0])
-    np.testing.assert_array_equal(again.postures[1], truth[1])
+    images = [photograph(body, camera, each) for each in truth]
+    again = reread(images, here, track, body, truth, first_calibration(body), 1.0)
+    assert not np.array_equal(again.configurations[0], truth[0])
+    np.testing.assert_array_equal(again.configurations[1], truth[1])
     np.testing.assert_array_equal(again.tracked, track.tracked)
     flat = [np.full((240, 320, 3), 90, np.uint8)] * 2
     assert reread(flat, here, track, body, truth, first_calibration(body), 1.0) is track, "nothing is seen"
 
 
-def test_without_its_prior_a_posture_is_not_pulled_to_what_is_expected() -> None:
+def test_without_its_prior_a_configuration_is_not_pulled_to_what_is_expected() -> None:
     """Of what edges tell badly more is taken out; covariances say so."""
     body, camera = body_and_camera("hand")
     here, solid = window(camera, body), Solid.of(body.mesh)
     truth = 0.5 * body.sample(np.random.default_rng(7))
-    picture, expected = photograph(body, camera, truth), truth + 0.1 * body.spread
-    pulled, sure = seen_about(picture, here, body, solid, expected, 1.0) or (truth, np.eye(len(truth)))
-    free, unsure = seen_about(picture, here, body, solid, expected, 0.1) or (truth, np.eye(len(truth)))
+    image, expected = photograph(body, camera, truth), truth + 0.1 * body.spread
+    pulled, sure = seen_about(image, here, body, solid, expected, 1.0) or (truth, np.eye(len(truth)))
+    free, unsure = seen_about(image, here, body, solid, expected, 0.1) or (truth, np.eye(len(truth)))
     assert (np.diag(unsure) > np.diag(sure)).all()
     prior = np.diag(body.spread**-2.0)
     edges = np.linalg.inv(sure) - prior
@@ -109,5 +111,5 @@ def test_frames_that_err_alike_state_alike() -> None:
     np.testing.assert_array_equal(stated.observation.shared_basis[2], track.observation.shared_basis[2])
     size = truth.shape[1]
     basis = stated.observation.shared_basis[0, ..., :size].reshape(-1, size)
-    modes = posture_modes(body, here, truth[:1])[0, ..., :size].reshape(-1, size)
+    modes = configuration_modes(body, here, truth[:1])[0, ..., :size].reshape(-1, size)
     np.testing.assert_allclose(basis @ basis.T, modes @ stated.covariance[0] @ modes.T, rtol=1e-8, atol=1e-18)

@@ -10,7 +10,7 @@ from vid2phys.risp.appearance import camera_chain as chain
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.appearance.develop import apply_affine, compose_affine, develop, project, similarity
 from vid2phys.risp.renders.scenes import develop_scene, sphere_in_render
-from vid2phys.risp.renders.stream import Key, PictureStream, Plan, Primal, StreamSettings
+from vid2phys.risp.renders.stream import ImageStream, Key, Plan, Primal, StreamSettings
 from vid2phys.types import Array
 
 PHOTO = (np.random.default_rng(0).random((80, 90, 3)) * 255).astype(np.uint8)
@@ -62,7 +62,7 @@ def test_exposure_derivative_agrees_with_differences(seed: int) -> None:
         assert np.allclose(np.where(near_corner, 0, numeric), np.where(near_corner, 0, analytic), rtol=2e-3, atol=0.05)
 
 
-def test_points_are_where_the_picture_shows_them() -> None:
+def test_points_are_where_the_image_shows_them() -> None:
     """On a dark background a single dot's centroid is its point, on average to a tenth of a pixel."""
     camera = np.array([[300.0, 0, 47.5], [0, 300.0, 47.5], [0, 0, 1]])
     pose = np.eye(4)
@@ -114,7 +114,7 @@ def test_bank_depends_on_the_seed_alone() -> None:
 def test_stream_repeats_and_brings_derivatives(tmp_path: Path) -> None:
     body = square_body()
     folder = write_renders(tmp_path / "data", body, 32)
-    stream = PictureStream(StreamSettings(folder, body.points, 0.1, bank_count=4))
+    stream = ImageStream(StreamSettings(folder, body.points, 0.1, bank_count=4))
     first, again = stream[Key(2, 7, "plain")], stream[Key(2, 7, "plain")]
     assert np.array_equal(first["image"], again["image"])
     assert not np.array_equal(first["image"], stream[Key(3, 7, "plain")]["image"])

@@ -17,8 +17,8 @@ from vid2phys.risp.heads.state import StateNetwork
 from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.networks.places import model_folders
 from vid2phys.risp.networks.state_model import StateModel
-from vid2phys.risp.renders.stream import Key, PictureStream, StreamSettings
-from vid2phys.risp.shape.configuration_numbers import PostureNumbers
+from vid2phys.risp.renders.stream import ImageStream, Key, StreamSettings
+from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
 from vid2phys.risp.shape.state_vector import rigid_vector, state_vector
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.risp.training.recipes import Sitting, TrainingData, head_of, paper_schedule, train_head
@@ -61,11 +61,11 @@ def test_position_is_told_in_the_view() -> None:
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_a_developed_picture_has_its_own_camera(tmp_path: Path, index: int) -> None:
-    """Points projected by it are where the jittered picture has them."""
+def test_a_developed_image_has_its_own_camera(tmp_path: Path, index: int) -> None:
+    """Points projected by it are where the jittered image has them."""
     body = square_body()
     folder = write_renders(tmp_path / "data", body, 32)
-    item = PictureStream(StreamSettings(folder, body.points, RADIUS_M, view_size=VIEW, bank_count=4))[
+    item = ImageStream(StreamSettings(folder, body.points, RADIUS_M, view_size=VIEW, bank_count=4))[
         Key(1, index, "gradient")
     ]
     pose, camera = item["view_from_body"].numpy(), item["K"].numpy()
@@ -96,8 +96,8 @@ def test_the_papers_network_does_not_see_a_factor_of_its_input() -> None:
     """Instance norm without affine parameters: the first layer is linear without a bias, so a factor drops out."""
     torch.manual_seed(0)
     network = head("state@w8").network().double()
-    picture = torch.rand(1, 3, VIEW, VIEW).double()
-    assert torch.allclose(network(picture), network(3.0 * picture), atol=1e-3)
+    image = torch.rand(1, 3, VIEW, VIEW).double()
+    assert torch.allclose(network(image), network(3.0 * image), atol=1e-3)
     assert not any(isinstance(m, torch.nn.BatchNorm2d) for m in network.modules())
 
 
@@ -214,9 +214,9 @@ def test_the_papers_vector_of_a_pose() -> None:
         state_vector(get("cloth"), get("cloth").rest_state())
 
 
-def test_a_saved_model_of_postures_reads_the_same(tmp_path: Path) -> None:
+def test_a_saved_model_of_configurations_reads_the_same(tmp_path: Path) -> None:
     """An angle, told by its sine and cosine, and a height."""
-    codes = PostureNumbers((True, False), (1.0, 0.02))
+    codes = ConfigurationNumbers((True, False), (1.0, 0.02))
     truth = np.array([[2.5, 0.01], [-0.3, -0.004]])
     assert np.allclose(codes.encode(truth)[0], [np.sin(2.5), 0.5, np.cos(2.5)])
     torch.manual_seed(0)
@@ -227,16 +227,16 @@ def test_a_saved_model_of_postures_reads_the_same(tmp_path: Path) -> None:
     loaded = StateModel.load(tmp_path / "hand")
     assert loaded.codes == codes
     assert loaded.view_size == VIEW
-    found = model.read_postures(images)
+    found = model.read_configurations(images)
     assert found.shape == (2, 2)
-    assert np.array_equal(loaded.read_postures(images), found)
+    assert np.array_equal(loaded.read_configurations(images), found)
 
 
-def test_the_error_of_a_posture_is_that_of_its_numbers() -> None:
+def test_the_error_of_a_configuration_is_that_of_its_numbers() -> None:
     state = heads.get("state@w8", square_body(), radius_m=RADIUS_M, view_size=VIEW, numbers=3)
     wanted = torch.tensor([[0.1, -0.4, 0.7], [0.0, 0.2, 0.3]])
     batch = {"state": wanted, "visible": torch.tensor([[True, False], [False, False]])}
     error = state.error(wanted + torch.tensor([0.3, 0.0, 0.0]), batch)
     assert error[0] == pytest.approx(0.1, abs=0.004)  # smooth at zero
-    assert error[1] == 0.0  # a picture without the body
+    assert error[1] == 0.0  # an image without the body
     assert sum(p.numel() for p in state.network().parameters() if p.dim() == 1) == 3

@@ -41,8 +41,8 @@ def make_mirror_symmetric(network: KeypointNetwork) -> None:
         stem.copy_(0.5 * (stem + stem[:, columns]))
 
 
-def test_network_has_no_drift_between_picture_and_map() -> None:
-    """With mirror-symmetric kernels a mirrored picture gives the mirrored maps: nothing shifts by half a pixel."""
+def test_network_has_no_drift_between_image_and_map() -> None:
+    """With mirror-symmetric kernels a mirrored image gives the mirrored maps: nothing shifts by half a pixel."""
     torch.manual_seed(0)
     network = KeypointNetwork(3, width=8, features=16)
     make_mirror_symmetric(network)
@@ -110,7 +110,7 @@ def test_hidden_points_do_not_count() -> None:
     assert torch.allclose(losses.group_cross_entropy(log_prob, wanted)[:, 0], before)
 
 
-def test_a_picture_without_the_body_wants_flat_maps() -> None:
+def test_a_image_without_the_body_wants_flat_maps() -> None:
     points = random_points(2)
     wanted = targets(points)
     wanted.visible[1] = False

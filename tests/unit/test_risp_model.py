@@ -49,11 +49,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
-    from vid2phys.engine.movable.joints import PosedJoints
+    from vid2phys.engine.movable.joints import JointBody
     from vid2phys.engine.systems import get
     from vid2phys.risp.networks.bodies import body_of_model
 
-    hand = PosedJoints(get("hand"))
+    hand = JointBody(get("hand"))
     count = len(hand.points_body)
     alone = np.eye(3)[None], np.arange(count)[None]
     known = {"kind": "joints", "cameras": hand.cameras}
@@ -90,7 +90,7 @@ def test_saved_model_reads_as_before(folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_one_picture_is_read_as_in_a_batch(folder: Path) -> None:
+def test_one_image_is_read_as_in_a_batch(folder: Path) -> None:
     model = Model.load(folder)
     images = np.random.default_rng(1).integers(0, 255, (5, 96, 96, 3), dtype=np.uint8)
     assert np.allclose(model.read(images, batch=2).points_px[3], model.read(images[3:4]).points_px[0], atol=1e-2)

@@ -39,7 +39,7 @@ def render(psi: Tensor, place_px: Tensor) -> Tensor:
 
 @pytest.fixture(params=["state@w8", "keypoint@w8"])
 def scene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """A network, its head, a batch of rendered pictures with their derivatives, and psi."""
+    """A network, its head, a batch of rendered images with their derivatives, and psi."""
     monkeypatch.setattr(losses, "_ERROR_LIMIT_PX", 1e3)
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -62,7 +62,7 @@ def scene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sc
 
 
 def brute_force(scene: Scene, value: Callable[[Tensor], Tensor]) -> Tensor:
-    """|d value(network(render(psi))) / d psi| of each picture, [B], with a graph: the renderer is differentiated
+    """|d value(network(render(psi))) / d psi| of each image, [B], with a graph: the renderer is differentiated
     twice by autograd. value: network output -> [B, S]."""
     network, _, batch, psi = scene
     psi = psi.clone().requires_grad_(True)

@@ -34,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 
 
 class Small(nn.Module):
-    """A network for which a GPU has too little memory for more than `most` pictures."""
+    """A network for which a GPU has too little memory for more than `most` images."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_a_batch_that_does_not_fit_goes_in_pieces_with_the_same_gradient(most: i
     for a, b in zip(whole.parameters(), pieces.parameters(), strict=True):
         assert a.grad is not None
         assert torch.allclose(a.grad, b.grad, rtol=1e-5)
-    assert told[0] == "the GPU's memory is full: 6 pictures at once instead of 12, same batches"
+    assert told[0] == "the GPU's memory is full: 6 images at once instead of 12, same batches"
 
 
 def test_pieces_stay_small_for_their_kind_alone() -> None:
@@ -85,8 +85,8 @@ def test_pieces_stay_small_for_their_kind_alone() -> None:
     assert network.seen == [12]
 
 
-def test_no_memory_for_one_picture_is_said() -> None:
-    with pytest.raises(GpuMemoryError, match="no memory for a single picture; expected more that is free; end what"):
+def test_no_memory_for_one_image_is_said() -> None:
+    with pytest.raises(GpuMemoryError, match="no memory for a single image; expected more that is free; end what"):
         backward(0)
 
 
@@ -104,14 +104,14 @@ def test_a_training_goes_on_with_less_memory(
     monkeypatch.setattr(KeypointNetwork, "forward", poor)
     notes = Notes()
     halved = train(data, tmp_path / "b", notes, epochs=1)
-    assert [line for line in notes.lines if "memory is full: 4 pictures at once instead of 8" in line]
+    assert [line for line in notes.lines if "memory is full: 4 images at once instead of 8" in line]
     assert (weights(whole) - weights(halved)).abs().max() < 0.05 * weights(whole).abs().max()
     assert halved.history[0]["ce"] == pytest.approx(whole.history[0]["ce"], rel=0.02)
 
 
 def batches(data: TrainingData, workers: int, note: Any = lambda text: None) -> BatchStream:
     plan = Plan(data.training, data.gradient_indices, batch=2, gradient_batch=2, gradient_every=3, seed=1)
-    return BatchStream(data.pictures, plan, first_epoch=0, epochs=2, workers=workers, note=note)
+    return BatchStream(data.images, plan, first_epoch=0, epochs=2, workers=workers, note=note)
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
@@ -143,7 +143,7 @@ def test_a_killed_developing_process_changes_no_batch(data: TrainingData, monkey
     again = [batch for batch, _ in zip(batches(data, 0, told.append), range(12), strict=False)]
     assert all(same(a, b) for a, b in zip(again, whole, strict=False))
     assert len(again) == 12
-    assert told == ["a process that develops pictures was killed: its batch is made again"] * 2
+    assert told == ["a process that develops images was killed: its batch is made again"] * 2
 
 
 def test_processes_that_never_live_are_an_error(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_mixed_precision_leaves_the_penalty_in_float32(data: TrainingData, monke
     types: list[torch.dtype] = []
     network.pyramid.stem.register_forward_hook(lambda module, inputs, output: types.append(output.dtype))
     plan = Plan(data.training, data.gradient_indices, batch=4, gradient_batch=4, gradient_every=1, seed=1)
-    stream_ = BatchStream(data.pictures, plan, first_epoch=0, epochs=1, workers=0)
+    stream_ = BatchStream(data.images, plan, first_epoch=0, epochs=1, workers=0)
     plain, gradient = next(stream_), next(stream_)
     step = HeadStep(head, penalty("error-gradient"), 1.0)
     exact = step(network, plain, 0.9)[0].detach()

@@ -112,7 +112,7 @@ def test_train_risp_makes_a_usable_model(mesh: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.mitsuba
-def test_train_risp_makes_a_state_model_of_postures(tmp_path: Path) -> None:
+def test_train_risp_makes_a_state_model_of_configurations(tmp_path: Path) -> None:
     from vid2phys.engine.render.llvm import find_llvm
     from vid2phys.risp.networks.state_model import StateModel
 
@@ -121,7 +121,7 @@ def test_train_risp_makes_a_state_model_of_postures(tmp_path: Path) -> None:
     arguments = {"samples": 64, "epochs": 1, "head": "state@w8", "work": tmp_path / "work", "quiet": True}
     model = task.train_risp(system="hand", out=tmp_path / "hand-state", **arguments)
     assert isinstance(model, StateModel)
-    assert model.read_postures(np.zeros((1, model.view_size, model.view_size, 3), np.uint8)).shape == (1, 13)
+    assert model.read_configurations(np.zeros((1, model.view_size, model.view_size, 3), np.uint8)).shape == (1, 13)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Rotations of cameras, by what a picture shows."""
+"""Rotations of cameras, by what an image shows."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_a_camera_looks_at_its_target_and_is_level() -> None:
         np.testing.assert_allclose(pose[:3, :3] @ pose[:3, :3].T, np.eye(3), atol=1e-12)
         assert np.linalg.det(pose[:3, :3]) > 0.0
         assert pose[2, 0] == 0.0  # its x axis is level
-        assert pose[2, 1] < 0.0  # and down in the picture is down
+        assert pose[2, 1] < 0.0  # and down in the image is down
         np.testing.assert_array_equal(upright(pose[:3, 2]), looking(pose[:3, 2]).T)

@@ -1,4 +1,4 @@
-"""Pictures of a simulated motion in the colours of its mesh, and what a loss of pixels refuses to start from."""
+"""Images of a simulated motion in the colours of its mesh, and what a loss of pixels refuses to start from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vid2phys.types import Mesh, Texture
 
 
 def painted() -> Mesh:
-    """The brick with a picture round it, tinted from face to face."""
+    """The brick with an image round it, tinted from face to face."""
     rng, mesh = np.random.default_rng(0), brick()
     image = rng.integers(40, 255, (7, 5, 3), dtype=np.uint8)
     tint = np.repeat(rng.uniform(0.4, 1.0, (12, 1, 3)), 3, axis=1)
@@ -32,9 +32,9 @@ def scene_of(filmed: Filmed) -> Scene:
 
 
 def seen(scene: Scene, states: np.ndarray) -> Scene:
-    """The scene whose views show its own pictures."""
-    pictures = scene.pictures(torch.from_numpy(states)).numpy()
-    return replace(scene, views=replace(scene.views, pictures=pictures))
+    """The scene whose views show its own images."""
+    images = scene.images(torch.from_numpy(states)).numpy()
+    return replace(scene, views=replace(scene.views, images=images))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_colours_of_the_mesh_are_lit(filmed: Filmed) -> None:
     for texture in (True, False):
         for shading in (True, False):
             found = lit(scene.system, scene.mesh, scene.views, states, texture=texture, shading=shading)
-            off[texture, shading] = float(np.square(found.pictures(states).numpy() - scene.views.pictures).mean())
+            off[texture, shading] = float(np.square(found.images(states).numpy() - scene.views.images).mean())
             assert (found.paint is not None) == texture
             assert bool((np.abs(found.light[:, 1:]) > 0.0).any()) == shading
     assert off[True, True] < 0.05 * off[False, True]
@@ -63,7 +63,7 @@ def test_colours_of_the_mesh_are_lit(filmed: Filmed) -> None:
 def test_light_is_found_again(filmed: Filmed) -> None:
     scene, states = scene_of(filmed), torch.from_numpy(filmed.states)
     found = replace(lit(scene.system, scene.mesh, scene.views, states), paint=scene.paint)  # texels as they were drawn
-    assert np.abs(found.pictures(states).numpy() - scene.views.pictures).max() < 0.05
+    assert np.abs(found.images(states).numpy() - scene.views.images).max() < 0.05
 
 
 def test_the_gradient_through_colours_is_that_of_differences(filmed: Filmed) -> None:
@@ -96,12 +96,12 @@ def test_a_target_beside_the_simulated_body_is_named(name: str) -> None:
         loss.check(torch.from_numpy(away))
 
 
-@pytest.mark.parametrize("name", ["pictures", "backdrop", "known"])
+@pytest.mark.parametrize("name", ["images", "backdrop", "known"])
 def test_views_of_different_sizes_are_named(filmed: Filmed, name: str) -> None:
     views = vars(scene_of(filmed).views)
     expected = r"\[3, 48, 48\]" if name == "known" else r"\[3, 48, 48, 3\]"
     wrong = views[name][:, :, :40]
-    text = {"pictures": "pictures", "backdrop": "backdrops", "known": "masks of what is known"}[name]
+    text = {"images": "images", "backdrop": "backdrops", "known": "masks of what is known"}[name]
     with pytest.raises(
         InputError, match=rf"{text} of shape \[3, 48, 40.*expected {expected}.*square views of one size"
     ):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.unit.test_posed_edges import moved_along_sight, window
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.movable.modes import CELLS
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
@@ -25,16 +25,16 @@ RADIANCE, TOWARDS = 0.5, np.array([0.6, -0.7, 0.4])  # of a distant light beside
 MODEL = Path(__file__).resolve().parents[2] / "models" / "rod"
 
 
-def rod() -> PosedBody:
+def rod() -> ArticulatedBody:
     named = get("rod")
     assert isinstance(named, Rod)
     return body_of_model(Model.load(MODEL), Rod(CELLS, size_m=named.size_m))
 
 
-def turned(body: PosedBody, solid: Solid, posture: Array, some: Array) -> Turned:
+def turned(body: ArticulatedBody, solid: Solid, configuration: Array, some: Array) -> Turned:
     corners = body.mesh.faces[some]
-    slopes = body.vertex_slopes(posture, corners.ravel()).reshape(*corners.shape, 3, -1)
-    return Turned.of(body.vertices(posture)[corners], slopes, solid.smooth_parts[some], body.radius_m)
+    slopes = body.vertex_slopes(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
+    return Turned.of(body.vertices(configuration)[corners], slopes, solid.smooth_parts[some], body.radius_m)
 
 
 def test_a_rod_has_six_smooth_sides() -> None:
@@ -48,25 +48,25 @@ def test_a_rod_has_six_smooth_sides() -> None:
 def test_normals_and_places_turn_as_their_slopes_say() -> None:
     body = rod()
     solid, some = Solid.of(body.mesh), np.arange(0, len(body.mesh.faces), 5)
-    posture = body.sample(np.random.default_rng(1))
-    slopes, step = turned(body, solid, posture, some), 1e-6
-    for coordinate in range(len(posture)):
-        aside = step * np.eye(len(posture))[coordinate]
-        after, before = (turned(body, solid, posture + sign * aside, some) for sign in (1.0, -1.0))
+    configuration = body.sample(np.random.default_rng(1))
+    slopes, step = turned(body, solid, configuration, some), 1e-6
+    for coordinate in range(len(configuration)):
+        aside = step * np.eye(len(configuration))[coordinate]
+        after, before = (turned(body, solid, configuration + sign * aside, some) for sign in (1.0, -1.0))
         for name in ("normals", "places"):
             difference = (getattr(after, name) - getattr(before, name)) / (2.0 * step)
             exact = getattr(slopes, name[:-1] + "_slopes")[..., coordinate]
             np.testing.assert_allclose(difference, exact, atol=1e-6 * max(1.0, np.abs(exact).max()))
 
 
-def explained(body: PosedBody, seed: int) -> tuple[Shading, Turned]:
+def explained(body: ArticulatedBody, seed: int) -> tuple[Shading, Turned]:
     """A frame that light without gloss explains."""
     faces = turned(body, Solid.of(body.mesh), body.sample(np.random.default_rng(seed)), np.arange(len(body.mesh.faces)))
     light = np.tile((0.3 * faces.normals[:, 2] - 1.0)[:, None], (1, 3))
     return Shading(np.arange(len(light)), light, np.full(light.shape, 1e-4)), faces
 
 
-def test_light_that_the_postures_explain_pulls_nowhere() -> None:
+def test_light_that_the_configurations_explain_pulls_nowhere() -> None:
     body = rod()
     frames = [explained(body, seed) for seed in (1, 2, 3)]
     told = told_by_shading([seen for seen, _ in frames], [faces for _, faces in frames])
@@ -101,11 +101,11 @@ def test_shading_shows_what_bends_along_the_sight() -> None:
     std = 0.02 * body.spread
     std[along] = body.spread[along]  # edges tell all but this
     begin = truth * (np.arange(len(truth)) != along)
-    picture = shaded(body, camera, truth)
-    found, covariance = fitted(body, camera, [picture], begin[None], std)
+    image = shaded(body, camera, truth)
+    found, covariance = fitted(body, camera, [image], begin[None], std)
     assert abs(found[0] - truth)[along] < 0.7 * abs(begin - truth)[along]
     assert covariance[0, along, along] < 0.9 * std[along] ** 2
-    same, _ = fitted(body, camera, [np.zeros_like(picture)], begin[None], std)
+    same, _ = fitted(body, camera, [np.zeros_like(image)], begin[None], std)
     assert np.abs((same[0] - begin) / std).max() < 0.2
 
 
@@ -119,14 +119,14 @@ def test_frames_of_one_light_tell_more_together() -> None:
     std = 0.02 * body.spread
     std[along] = body.spread[along]
     begin = truths * (np.arange(truths.shape[1]) != along)
-    pictures = [shaded(body, camera, truth) for truth in truths]
-    together, _ = fitted(body, camera, pictures, begin, std)
-    alone = [fitted(body, camera, [picture], at[None], std)[0][0] for picture, at in zip(pictures, begin, strict=True)]
+    images = [shaded(body, camera, truth) for truth in truths]
+    together, _ = fitted(body, camera, images, begin, std)
+    alone = [fitted(body, camera, [image], at[None], std)[0][0] for image, at in zip(images, begin, strict=True)]
     off = [np.abs(found - truths)[:, along].mean() / body.spread[along] for found in (together, np.stack(alone))]
     assert off[0] < 0.8 * off[1]
 
 
-def side_on(body: PosedBody) -> Camera:
+def side_on(body: ArticulatedBody) -> Camera:
     """A camera that looks at the rod from its side."""
     towards = np.array([0.0, -1.0, 0.15])
     pose = look_at(body.center_m + 6.0 * body.radius_m * towards / np.linalg.norm(towards), body.center_m)
@@ -134,9 +134,9 @@ def side_on(body: PosedBody) -> Camera:
     return Camera(K, 320, 240, camera_to_world=pose)
 
 
-def shaded(body: PosedBody, camera: Camera, posture: Array) -> NDArray[np.uint8]:
-    """A picture by a distant light beside an even one."""
-    vertices = body.vertices(posture)
+def shaded(body: ArticulatedBody, camera: Camera, configuration: Array) -> NDArray[np.uint8]:
+    """An image by a distant light beside an even one."""
+    vertices = body.vertices(configuration)
     raster = rasterize_camera(window(camera, body).in_camera(vertices), body.mesh.faces, camera)
     toward = TOWARDS / np.linalg.norm(TOWARDS)
     shade = 0.2 + RADIANCE * np.clip(face_normals(vertices, body.mesh.faces) @ toward, 0.0, None)
@@ -146,7 +146,7 @@ def shaded(body: PosedBody, camera: Camera, posture: Array) -> NDArray[np.uint8]
 
 
 def fitted(
-    body: PosedBody, camera: Camera, pictures: list[NDArray[np.uint8]], begin: Array, std: Array
+    body: ArticulatedBody, camera: Camera, images: list[NDArray[np.uint8]], begin: Array, std: Array
 ) -> tuple[Array, Array]:
-    known = np.tile(np.diag(std**2), (len(pictures), 1, 1))
-    return fit_shading(pictures, range(len(pictures)), window(camera, body), body, Solid.of(body.mesh), begin, known)
+    known = np.tile(np.diag(std**2), (len(images), 1, 1))
+    return fit_shading(images, range(len(images)), window(camera, body), body, Solid.of(body.mesh), begin, known)

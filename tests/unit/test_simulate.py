@@ -447,7 +447,7 @@ def test_bad_input_is_refused(tmp_path: Path, options: dict[str, Any], code: int
 
 
 def test_the_film_shows_the_texture(tmp_path: Path) -> None:
-    """Seen from straight above, each texel is where the picture has it, and a missing picture is a note."""
+    """Seen from straight above, each texel is where the image has it, and a missing image is a note."""
     from tests.painted_mesh import texel_centers, write_obj
     from vid2phys.commands.film import draw
     from vid2phys.io.texture import SurfaceColors

@@ -33,7 +33,7 @@ def _row(method: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("ours", "bound", "met"), [(0.9, 0.1, "yes"), (1.1, 0.1, "no"), (1.1, 0.8, "yes")])
 def test_identification_is_aimed_at_a_tenth_or_the_bound(tmp_path: Path, ours: float, bound: float, met: str) -> None:
     rows = [
-        _row("ours", "log10_E_error", 7.0, configuration="sun"),  # of some pictures only
+        _row("ours", "log10_E_error", 7.0, configuration="sun"),  # of some images only
         _row("ours", "log10_E_error", ours, bound=bound),
         _row("paper", "log10_E_error", 10.0, converged=False),
         _row("pixel", "log10_E_error", 20.0),

@@ -37,7 +37,7 @@ class Quiet:
 
 
 def train(renders: Path, folder: Path) -> None:
-    """Two slow epochs, plain pictures and pictures with derivatives, of a loss that is a mean over pictures."""
+    """Two slow epochs, plain images and images with derivatives, of a loss that is a mean over images."""
     torch.set_num_threads(1)
     body = square_body()
     data = training_data(renders, body) if renders.exists() else training_data(write_renders(renders, body, 40), body)
@@ -79,7 +79,7 @@ def start(count: int, renders: Path, folder: Path) -> None:
 
 
 def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
-    """Batches of 6 and 8 pictures: three and four a process; unequal thirds are in the next test."""
+    """Batches of 6 and 8 images: three and four a process; unequal thirds are in the next test."""
     train(tmp_path / "renders", tmp_path / "one")
     start(2, tmp_path / "renders", tmp_path / "two")
     one, two = (torch.load(tmp_path / name / "way.pt") for name in ("one", "two"))
@@ -88,10 +88,10 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert two[0] == pytest.approx(one[0], rel=0.05)
 
 
-def test_unequal_shares_count_by_their_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight pictures among three: 3, 3 and 2; the mean of the joined gradients is that of all eight."""
+def test_unequal_shares_count_by_their_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight images among three: 3, 3 and 2; the mean of the joined gradients is that of all eight."""
     torch.manual_seed(0)
-    network, pictures = torch.nn.Linear(4, 1), torch.randn(8, 4)
+    network, images = torch.nn.Linear(4, 1), torch.randn(8, 4)
     parts: list[torch.Tensor] = []
     monkeypatch.setattr(together, "together", lambda: True)
     monkeypatch.setattr(together.distributed, "get_world_size", lambda: 3)
@@ -104,15 +104,15 @@ def test_unequal_shares_count_by_their_pictures(monkeypatch: pytest.MonkeyPatch)
     for rank in range(3):
         monkeypatch.setattr(together.distributed, "get_rank", lambda rank=rank: rank)
         shares.append(together.share(list(range(8))))
-        gradients(pictures[shares[-1]])
+        gradients(images[shares[-1]])
         monkeypatch.setattr(together.distributed, "all_reduce", lambda flat: parts.append(flat.clone()))
         together.join_gradients(network, len(shares[-1]))
     assert sorted(shares[0] + shares[1] + shares[2]) == list(range(8))
     monkeypatch.setattr(together.distributed, "all_reduce", lambda flat: flat.copy_(torch.stack(parts).sum(dim=0)))
-    gradients(pictures[shares[-1]])
+    gradients(images[shares[-1]])
     together.join_gradients(network, len(shares[-1]))
     found = [p.grad.clone() for p in network.parameters() if p.grad is not None]
-    gradients(pictures)
+    gradients(images)
     wanted = [p.grad for p in network.parameters() if p.grad is not None]
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b)

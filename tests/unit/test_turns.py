@@ -11,7 +11,7 @@ from vid2phys.engine.pnp import known_pose
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.groups import cyclic
-from vid2phys.tracking.detectors.network import Sightings
+from vid2phys.tracking.detectors.network import Detections
 from vid2phys.tracking.symmetry_evidence import turn_evidence
 from vid2phys.types import Array
 
@@ -19,7 +19,7 @@ POINTS = SOLID.mesh.vertices
 SHAPE = Shape("rigid", None, POINTS, cyclic(4), np.zeros((4, 8), dtype=np.int64), 0)  # type: ignore[arg-type]
 
 
-def seen_as(rotation: Array, count: int = 1, diameter_px: float = 100.0) -> Sightings:
+def seen_as(rotation: Array, count: int = 1, diameter_px: float = 100.0) -> Detections:
     """Readings of `count` frames with two hypotheses each, the first of which is looked at."""
     other = matrix_from_rotvec(np.array([1.0, 0.0, 0.0])) @ rotation
     poses = known_pose(
@@ -27,7 +27,7 @@ def seen_as(rotation: Array, count: int = 1, diameter_px: float = 100.0) -> Sigh
     )
     blank = np.zeros(count)
     arrays = [blank] * 8
-    return Sightings([], blank, np.full(count, diameter_px), *arrays[:6], poses, np.ones((count, 2)))  # type: ignore[arg-type]
+    return Detections([], blank, np.full(count, diameter_px), *arrays[:6], poses, np.ones((count, 2)))  # type: ignore[arg-type]
 
 
 def test_a_box_read_a_quarter_turn_off_is_told() -> None:

@@ -39,15 +39,15 @@ def degrees_off(rotation: Array) -> float:
 
 
 def test_the_mirror_twin_and_a_tilted_reading_are_settled() -> None:
-    picture = photograph()
+    image = photograph()
     wrong = [next(others(*TRUTH)), matrix_from_rotvec(np.array([0.3, -0.25, 0.0])) @ TRUTH[0]]
     for start in wrong:
         assert degrees_off(start) > 20.0
-        found = settle(picture, CAMERA, SOLID, start, TRUTH[1], PRIOR)
+        found = settle(image, CAMERA, SOLID, start, TRUTH[1], PRIOR)
         assert found is not None
         assert degrees_off(found.rotation) < 1.0
         np.testing.assert_allclose(found.translation, TRUTH[1], rtol=0.01, atol=1e-3)
-        reading = Reading(picture, CAMERA, SOLID, start, TRUTH[1], PRIOR)
+        reading = Reading(image, CAMERA, SOLID, start, TRUTH[1], PRIOR)
         assert reading.nats(found.rotation, found.translation) > reading.nats(start, TRUTH[1])
 
 

@@ -77,7 +77,7 @@ def test_streams_are_listed_and_chosen(tmp_path: Path) -> None:
         read_clip(path, stream=-1)
 
 
-def test_a_cover_picture_is_no_stream(tmp_path: Path) -> None:
+def test_a_cover_image_is_no_stream(tmp_path: Path) -> None:
     from av.stream import Disposition
 
     path = tmp_path / "cover.mp4"

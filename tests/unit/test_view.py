@@ -36,7 +36,7 @@ def _camera(kind: str = "pinhole", focal: float = 600.0, roll: float = 0.0) -> C
 
 
 def _paint(bearings: Array) -> Array:
-    """A smooth picture as a function of direction, [..., 3] in 0..255."""
+    """A smooth image as a function of direction, [..., 3] in 0..255."""
     x, y = bearings[..., 0], bearings[..., 1]
     return 128.0 + 100.0 * np.stack([np.sin(9.0 * x + 2.0 * y), np.cos(8.0 * y - x), np.sin(7.0 * (x + y))], axis=-1)
 
@@ -44,8 +44,8 @@ def _paint(bearings: Array) -> Array:
 def _frame(camera: Camera) -> np.ndarray:
     u, v = np.meshgrid(np.arange(camera.width), np.arange(camera.height))
     pixels = np.stack([u, v], axis=-1).reshape(-1, 2).astype(float)
-    picture = _paint(pixels_to_bearings(camera, pixels)).reshape(camera.height, camera.width, 3)
-    return np.round(picture).astype(np.uint8)
+    image = _paint(pixels_to_bearings(camera, pixels)).reshape(camera.height, camera.width, 3)
+    return np.round(image).astype(np.uint8)
 
 
 @pytest.mark.parametrize("kind", DISTORTIONS)
@@ -100,9 +100,9 @@ def test_straight_down_the_camera_decides_what_is_down() -> None:
 def test_shrinking_averages() -> None:
     camera = _camera(focal=600.0)
     checker = (np.indices((480, 640)).sum(axis=0) % 2 * 255).astype(np.uint8)
-    picture = resample(np.repeat(checker[..., None], 3, axis=-1), camera, make_view(camera, np.zeros(2), 0.2, 32))
-    assert np.abs(picture.astype(float) - 127.5).max() < 40.0
-    assert picture.std() < 12.0
+    image = resample(np.repeat(checker[..., None], 3, axis=-1), camera, make_view(camera, np.zeros(2), 0.2, 32))
+    assert np.abs(image.astype(float) - 127.5).max() < 40.0
+    assert image.std() < 12.0
 
 
 @pytest.mark.parametrize("kind", DISTORTIONS)
@@ -120,8 +120,8 @@ def test_outside_the_frame_the_edge_is_repeated_and_known() -> None:
     frame[:, -1] = 200
     edge = pixels_to_bearings(camera, np.array([[639.5, 240.0]]))[0]
     view = make_view(camera, edge, 0.05, 64)
-    picture = resample(frame, camera, view)
-    assert (picture[32, 40:] == 200).all()
+    image = resample(frame, camera, view)
+    assert (image[32, 40:] == 200).all()
     outside = pixels_to_bearings(camera, np.array([[639.4, 240.0], [639.7, 240.0], [-0.6, 3.0], [3.0, 479.6]]))
     np.testing.assert_array_equal(in_frame(camera, outside), [True, False, False, False])
     np.testing.assert_allclose(project(camera, np.append(outside[0], 1.0)), [639.4, 240.0], atol=1e-6)

@@ -1,4 +1,4 @@
-"""Finding a target in a picture: numbered points with their pixels (centres at integers, as OpenCV counts)."""
+"""Finding a target in an image: numbered points with their pixels (centres at integers, as OpenCV counts)."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ Grey = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class View:
-    """What one picture shows of a target. ids: [N] of `Target.points_m`. pixels: [N, 2]. name: of the picture."""
+    """What one image shows of a target. ids: [N] of `Target.points_m`. pixels: [N, 2]. name: of the image."""
 
     ids: NDArray[np.int64]
     pixels: Array
     name: str = ""
 
 
-def grey(picture: NDArray[np.uint8]) -> Grey:
-    """Luma of an RGB picture, [H, W, 3] -> [H, W]."""
+def grey(image: NDArray[np.uint8]) -> Grey:
+    """Luma of an RGB image, [H, W, 3] -> [H, W]."""
     import cv2
 
-    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 
-def detect(target: Target, picture: Grey, name: str = "") -> View | None:
-    """The target in a grey picture; None when it is not seen, or too little of it."""
+def detect(target: Target, image: Grey, name: str = "") -> View | None:
+    """The target in a grey image; None when it is not seen, or too little of it."""
     if target.kind == "chessboard":
-        return _chessboard(target, picture, name)
+        return _chessboard(target, image, name)
     if target.kind == "charuco":
-        return _charuco(target, picture, name)
-    found = detect_markers(target.dictionary, picture).get(target.tag)
+        return _charuco(target, image, name)
+    found = detect_markers(target.dictionary, image).get(target.tag)
     return None if found is None else View(np.arange(4), found, name)
 
 
-def detect_markers(name: str, picture: Grey) -> dict[int, Array]:
+def detect_markers(name: str, image: Grey) -> dict[int, Array]:
     """Corners [4, 2] px, clockwise from the upper left, of each marker of a dictionary, by number."""
     import cv2
 
     parameters = cv2.aruco.DetectorParameters()
     parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
     parameters.minMarkerDistanceRate = 0.05  # else a large tag gives way to the outline of the paper that it is on
-    corners, ids, _ = cv2.aruco.ArucoDetector(dictionary(name), parameters).detectMarkers(picture)
+    corners, ids, _ = cv2.aruco.ArucoDetector(dictionary(name), parameters).detectMarkers(image)
     numbers = [] if ids is None else [int(i) for i in np.ravel(ids)]
     found = {number: np.asarray(four, dtype=float).reshape(4, 2) for number, four in zip(numbers, corners, strict=True)}
     return {number: found[number] for number in found if numbers.count(number) == 1}  # of two alike none is known
 
 
-def layout(target: Target, pictures: list[Grey]) -> Target:
-    """The target in whichever of OpenCV's two ChArUco layouts these pictures show more of."""
+def layout(target: Target, images: list[Grey]) -> Target:
+    """The target in whichever of OpenCV's two ChArUco layouts these images show more of."""
     other = other_layout(target)
     if other is None:
         return target
-    counts = [sum(len(v.ids) for p in pictures if (v := detect(each, p)) is not None) for each in (target, other)]
+    counts = [sum(len(v.ids) for p in images if (v := detect(each, p)) is not None) for each in (target, other)]
     return other if counts[1] > counts[0] else target
 
 
-def _charuco(target: Target, picture: Grey, name: str) -> View | None:
+def _charuco(target: Target, image: Grey, name: str) -> View | None:
     import cv2
 
     detector: Any = cv2.aruco.CharucoDetector(charuco_board(target))
-    corners, ids, _, _ = detector.detectBoard(picture)
+    corners, ids, _, _ = detector.detectBoard(image)
     if ids is None or len(ids) < _FEWEST:
         return None
     numbers, pixels = np.ravel(ids).astype(np.int64), np.asarray(corners, dtype=float).reshape(-1, 2)
@@ -77,27 +77,27 @@ def _charuco(target: Target, picture: Grey, name: str) -> View | None:
     return view if spread[1] > 0.5 * target.side_m else None  # points along one row say no homography
 
 
-def chessboard_corners(picture: Grey, columns: int = 3, rows: int = 3) -> Array | None:
-    """The whole grid of inner corners in a picture, [rows, columns, 2] px; None if there is none of at least this size.
+def chessboard_corners(image: Grey, columns: int = 3, rows: int = 3) -> Array | None:
+    """The whole grid of inner corners in an image, [rows, columns, 2] px; None if there is none of at least this size.
 
     A board that has more of them than was asked for is found whole, so that a part is never taken for it.
     """
     import cv2
 
     flags = cv2.CALIB_CB_NORMALIZE_IMAGE | cv2.CALIB_CB_ACCURACY | cv2.CALIB_CB_LARGER
-    found, corners, meta = cv2.findChessboardCornersSBWithMeta(picture, (columns, rows), flags)
+    found, corners, meta = cv2.findChessboardCornersSBWithMeta(image, (columns, rows), flags)
     return np.asarray(corners, dtype=float).reshape(*meta.shape[:2], 2) if found else None
 
 
-def _chessboard(target: Target, picture: Grey, name: str) -> View | None:
-    grid = chessboard_corners(picture, target.columns - 1, target.rows - 1)
+def _chessboard(target: Target, image: Grey, name: str) -> View | None:
+    grid = chessboard_corners(image, target.columns - 1, target.rows - 1)
     if grid is None or grid.shape[:2] != (target.rows - 1, target.columns - 1):
         return None
-    pixels = _as_printed(target, grid, picture).reshape(-1, 2)
+    pixels = _as_printed(target, grid, image).reshape(-1, 2)
     return View(np.arange(len(pixels)), pixels, name)
 
 
-def _as_printed(target: Target, grid: Array, picture: Grey) -> Array:
+def _as_printed(target: Target, grid: Array, image: Grey) -> Array:
     """The grid [rows, columns, 2] turned so that it begins at the page's upper left: the corner of a black square.
 
     It never is a mirror image. A board that half a turn leaves alike stays as it was found.
@@ -107,11 +107,11 @@ def _as_printed(target: Target, grid: Array, picture: Grey) -> Array:
         grid = grid[:, ::-1]
     if target.turns_alike:
         return grid
-    return grid if _outer(grid, picture) <= _outer(grid[::-1, ::-1], picture) else grid[::-1, ::-1]
+    return grid if _outer(grid, image) <= _outer(grid[::-1, ::-1], image) else grid[::-1, ::-1]
 
 
-def _outer(grid: Array, picture: Grey) -> float:
+def _outer(grid: Array, image: Grey) -> float:
     """Brightness of the square outside of the grid's first corner."""
     place = grid[0, 0] - 0.5 * (grid[0, 1] - grid[0, 0]) - 0.5 * (grid[1, 0] - grid[0, 0])
-    column, row = np.clip(np.round(place).astype(int), 2, np.array(picture.shape[::-1]) - 3)
-    return float(picture[row - 2 : row + 3, column - 2 : column + 3].mean())
+    column, row = np.clip(np.round(place).astype(int), 2, np.array(image.shape[::-1]) - 3)
+    return float(image[row - 2 : row + 3, column - 2 : column + 3].mean())

@@ -1,4 +1,4 @@
-"""The pictures to calibrate from: a video, a folder of images, or one image."""
+"""The images to calibrate from: a video, a folder of images, or one image."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vid2phys.io.files import require_file
 from vid2phys.io.image_files import IMAGE_SUFFIXES, images_in, read_image
 from vid2phys.types import Clip
 
-_PICTURES = "a video, a folder of images, or an image"
+_IMAGES = "a video, a folder of images, or an image"
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Pictures of one size, decoded one after the other. size: width and height [px]."""
+class Images:
+    """Images of one size, decoded one after the other. size: width and height [px]."""
 
     path: Path
     size: tuple[int, int]
@@ -28,7 +28,7 @@ class Pictures:
     _frames: tuple[int, ...] = ()
     _clip: Clip | None = None
 
-    def only(self, names: tuple[str, ...]) -> Pictures:
+    def only(self, names: tuple[str, ...]) -> Images:
         """Those of these names."""
         kept = [i for i, name in enumerate(self.names) if name in names]
         files = tuple(self._files[i] for i in kept) if self._files else ()
@@ -36,7 +36,7 @@ class Pictures:
         return replace(self, names=tuple(self.names[i] for i in kept), _files=files, _frames=frames)
 
     def __iter__(self) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-        """Names and grey pictures [H, W]; an image that cannot be read any more raises InputError."""
+        """Names and grey images [H, W]; an image that cannot be read any more raises InputError."""
         from vid2phys.camera_calibration.detect import grey
 
         if self._files:
@@ -52,22 +52,22 @@ class Pictures:
                 return
 
 
-def open_pictures(path: str | Path, most: int) -> Pictures:
-    """At most `most` pictures, evenly over the video or folder. Raises InputError for what holds none."""
+def open_images(path: str | Path, most: int) -> Images:
+    """At most `most` images, evenly over the video or folder. Raises InputError for what holds none."""
     path = Path(path)
     if path.is_dir():
         files = images_in(path)
         return _of_files(path, [files[i] for i in evenly(len(files), most)])
-    require_file(path, _PICTURES)
+    require_file(path, _IMAGES)
     if path.suffix.lower() in IMAGE_SUFFIXES:
         return _of_files(path, [path])
     from vid2phys.io.video import read_clip
 
     clip = read_clip(path)
     chosen = tuple(evenly(len(clip.times_s), most).tolist())
-    return Pictures(path, (clip.width, clip.height), tuple(f"frame {i}" for i in chosen), (), chosen, clip)
+    return Images(path, (clip.width, clip.height), tuple(f"frame {i}" for i in chosen), (), chosen, clip)
 
 
-def _of_files(path: Path, files: list[Path]) -> Pictures:
+def _of_files(path: Path, files: list[Path]) -> Images:
     height, width = read_image(files[0], grey=True).shape
-    return Pictures(path, (width, height), tuple(file.name for file in files), tuple(files))
+    return Images(path, (width, height), tuple(file.name for file in files), tuple(files))

@@ -34,7 +34,7 @@ class Fit:
     """A camera and how it fits. std: of fx, fy, cx, cy and the coefficients, in the order of `names`.
 
     poses: [V, 6], rotation vector and translation [m] of the target in camera axes. residuals: [M, 2] px, seen minus
-    projected, of all points of `views` in their order. dropped: names of the pictures that were left out.
+    projected, of all points of `views` in their order. dropped: names of the images that were left out.
     """
 
     camera: Camera
@@ -83,8 +83,8 @@ def calibrate_views(target: Target, views: list[View], size: tuple[int, int], mo
 
 def _require_views(views: list[View]) -> None:
     if len(views) < FEWEST_VIEWS:
-        got = f"the board was seen in {len(views)} pictures"
-        remedy = "move the board to all parts of the picture, near and far, tilted by 20 to 40 degrees to all sides"
+        got = f"the board was seen in {len(views)} images"
+        remedy = "move the board to all parts of the image, near and far, tilted by 20 to 40 degrees to all sides"
         raise InputError(got, f"{FEWEST_VIEWS} or more (20 are good)", remedy)
 
 
@@ -160,5 +160,5 @@ def _poses(bundle: Bundle, intrinsics: Array) -> Array | None:
 
 
 def _none_fits(model: str) -> InputError:
-    remedy = "check the board's counts and sizes; film it tilted, in all parts of the picture"
+    remedy = "check the board's counts and sizes; film it tilted, in all parts of the image"
     return InputError(f"no camera of model {model} fits these views", "views of one board by one camera", remedy)

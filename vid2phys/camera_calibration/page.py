@@ -65,7 +65,7 @@ def lay_out(target: Target, page: str = "a4") -> Page:
             "x: from this corner of the pattern, the origin of the world; up the page is y, or z if it hangs",
         ),
         (left + ruler + 3.0, 7.0, f"{ruler:g} mm: print at 100 %, and measure"),
-        (left, 2.8, f"vid2phys calibrate PICTURES --board {target.text}"),
+        (left, 2.8, f"vid2phys calibrate IMAGES --board {target.text}"),
     ]
     return Page(*size, areas, texts)
 

@@ -68,19 +68,17 @@ def places_of_target(target: Target, view: View, lying: str) -> Places:
     return Places(tuple(f"corner {i}" for i in view.ids), points, view.pixels)
 
 
-def places_of_markers(camera: Camera, known: dict[tuple[int, int | None], Array], picture: Grey, name: str) -> Places:
-    """Markers of a dictionary in a grey picture, those that are known.
+def places_of_markers(camera: Camera, known: dict[tuple[int, int | None], Array], image: Grey, name: str) -> Places:
+    """Markers of a dictionary in a grey image, those that are known.
 
     known: places [3] m in the world, by marker and corner (0 to 3 clockwise from the upper left; None: the middle).
     """
-    seen = {
-        number: _refined(name, number, corners, picture) for number, corners in detect_markers(name, picture).items()
-    }
+    seen = {number: _refined(name, number, corners, image) for number, corners in detect_markers(name, image).items()}
     found = [(key, place) for key, place in known.items() if key[0] in seen]
     if not found:
         there = ", ".join(str(number) for number in sorted(seen)) or "none"
         wanted = ", ".join(str(number) for number in sorted({key[0] for key in known}))
-        got = f"the picture shows markers of {name}: {there}"
+        got = f"the image shows markers of {name}: {there}"
         raise InputError(got, f"some of {wanted}", "check the dictionary, light and focus")
     pixels = [
         seen[number][corner] if corner is not None else _middle(camera, seen[number]) for (number, corner), _ in found
@@ -92,7 +90,7 @@ def places_of_markers(camera: Camera, known: dict[tuple[int, int | None], Array]
 def solve_pose(camera: Camera, places: Places) -> Pose:
     """The pose in which the camera sees the points where they were seen.
 
-    Raises InputError for points that do not determine one (too few, on a line, outside of the picture), for two poses
+    Raises InputError for points that do not determine one (too few, on a line, outside of the image), for two poses
     that fit alike, and for an error that is too large, naming the worst point.
     """
     _require_points(camera, places)
@@ -206,13 +204,13 @@ def _spread(camera: Camera, places: Places, pose: Array, residuals: Array) -> tu
     return deviations[3:], float(np.rad2deg(deviations[:3].max()))
 
 
-def _refined(name: str, number: int, corners: Array, picture: Grey) -> Array:
+def _refined(name: str, number: int, corners: Array, image: Grey) -> Array:
     """A marker's corners where its pattern fits best; its size in the world does not matter for that."""
-    return refine(Target("tag", 1, 1, 1.0, 0.0, name, number), View(np.arange(4), corners), picture).pixels
+    return refine(Target("tag", 1, 1, 1.0, 0.0, name, number), View(np.arange(4), corners), image).pixels
 
 
 def _middle(camera: Camera, corners: Array) -> Array:
-    """Pixel of a marker's middle, where its diagonals cross in the undistorted picture."""
+    """Pixel of a marker's middle, where its diagonals cross in the undistorted image."""
     a, b, c, d = pixels_to_bearings(camera, corners)
     share = np.linalg.solve(np.stack([c - a, b - d], axis=1), b - a)[0]
     return bearings_to_pixels(camera, a + share * (c - a))

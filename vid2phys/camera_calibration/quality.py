@@ -24,9 +24,9 @@ _SYSTEMATIC = 0.5  # a cell's mean error, as a share of the RMS error, from whic
 
 @dataclass(frozen=True)
 class Quality:
-    """rms_grid_px, bias_grid_px: [3, 3] of the picture, top left first, NaN where no point was; RMS and mean error.
+    """rms_grid_px, bias_grid_px: [3, 3] of the image, top left first, NaN where no point was; RMS and mean error.
 
-    tilt_deg: largest angle between two views of the board. coverage: share of the picture inside the views' outlines.
+    tilt_deg: largest angle between two views of the board. coverage: share of the image inside the views' outlines.
     """
 
     coverage: float
@@ -50,9 +50,9 @@ def judge(fit: Fit, target: Target) -> Quality:
     elif tilt < _GOOD_TILT_DEG:
         remarks.append(f"the views differ by {tilt:.0f} deg at most: tilting the board further would help")
     if covered < _LEAST_COVERAGE:
-        refusals.append(f"the board covers {100 * covered:.0f} % of the picture: move it to the corners, or closer")
+        refusals.append(f"the board covers {100 * covered:.0f} % of the image: move it to the corners, or closer")
     elif covered < _GOOD_COVERAGE or np.isnan(rms).any():
-        remarks.append(f"the board covers {100 * covered:.0f} % of the picture: distortion is a guess in the rest")
+        remarks.append(f"the board covers {100 * covered:.0f} % of the image: distortion is a guess in the rest")
     limit = max(_LARGEST_RMS_PX, 1e-3 * width)
     if fit.rms_px > limit:
         refusals.append(
@@ -62,15 +62,15 @@ def judge(fit: Fit, target: Target) -> Quality:
     loose = [(name, std) for name, std in zip(fit.names[:4], fit.std[:4], strict=True) if not _tight(fit, name, std)]
     if loose:
         said = ", ".join(f"{name} +- {std:.2g} px" for name, std in loose)
-        refusals.append(f"the views leave {said} open: more views, tilted, in all parts of the picture")
+        refusals.append(f"the views leave {said} open: more views, tilted, in all parts of the image")
     worst = float(np.nanmax(bias)) if np.isfinite(bias).any() else 0.0
     if not refusals and worst > _SYSTEMATIC * fit.rms_px and worst > 0.1:
         remarks.append(
-            f"errors of up to {worst:.2f} px go one way in a part of the picture: another --model may fit better"
+            f"errors of up to {worst:.2f} px go one way in a part of the image: another --model may fit better"
         )
     corners = np.array([[0, 0], [width - 1, 0], [0, height - 1], [width - 1, height - 1]], dtype=float)
     if not np.isfinite(pixels_to_bearings(fit.camera, corners)).all():
-        remarks.append("the distortion is not one-to-one up to the picture's corners: they are taken for unseen")
+        remarks.append("the distortion is not one-to-one up to the image's corners: they are taken for unseen")
     if fit.dropped:
         remarks.append(f"left out for their error: {', '.join(fit.dropped)}")
     if target.kind == "chessboard" and target.columns == target.rows:

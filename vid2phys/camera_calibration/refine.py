@@ -1,7 +1,7 @@
-"""Corners to where the pattern around them fits best: its own painting, carried into the picture, shifted by little.
+"""Corners to where the pattern around them fits best: its own painting, carried into the image, shifted by little.
 
 A saddle-point search is drawn aside by what stands beside a corner (a ChArUco board's markers) and by noise: 0.066 px
-RMS, and 0.078 on chessboards, in painted pictures where this leaves 0.019 and 0.014 (`benchmarks.calibration`). The
+RMS, and 0.078 on chessboards, in painted images where this leaves 0.019 and 0.014 (`benchmarks.calibration`). The
 whole neighbourhood is compared (Lucas and Kanade 1981; to compare with the known pattern is the idea of Datta, Kim and
 Kanade, 2009): to first order the pattern is seen through an affine map, taken from the neighbouring corners, with light
 and contrast of each corner's own.
@@ -27,11 +27,11 @@ _REACH_TAG = 0.15  # of a tag's side: what is white around it may be one of its 
 _MOST_REACH_PX = 12
 _STEPS, _TRIES = 6, 2
 _FARTHEST_PX = 1.5  # a corner that moves more was not found well, and is left out
-_LEAST_LIKENESS = 0.8  # correlation of painting and picture
+_LEAST_LIKENESS = 0.8  # correlation of painting and image
 _NEIGHBOURS = 1.6  # squares
 
 
-def refine(target: Target, view: View, picture: Grey) -> View:
+def refine(target: Target, view: View, image: Grey) -> View:
     """The view with its corners moved; those that do not look like the pattern are left out."""
     points = target.points_m()[view.ids][:, :2]
     affine = _affine(target, points, view.pixels)
@@ -39,9 +39,9 @@ def refine(target: Target, view: View, picture: Grey) -> View:
     if good.sum() < 4:
         return view
     points, start, ids, affine = points[good], view.pixels[good], view.ids[good], affine[good]
-    tried = {blur: _fit(target, points, start, affine, picture, blur, _TRIES)[1] for blur in _BLURS_PX}
+    tried = {blur: _fit(target, points, start, affine, image, blur, _TRIES)[1] for blur in _BLURS_PX}
     blur = max(tried, key=lambda blur: float(np.median(tried[blur])))
-    pixels, likeness = _fit(target, points, start, affine, picture, blur, _STEPS)
+    pixels, likeness = _fit(target, points, start, affine, image, blur, _STEPS)
     keep = (np.linalg.norm(pixels - start, axis=1) < _FARTHEST_PX) & (likeness > _LEAST_LIKENESS)
     if keep.sum() < min(4, len(view.ids)):
         return view
@@ -91,7 +91,7 @@ def _perspective(points: Array, pixels: Array) -> Array:
 
 
 def _fit(
-    target: Target, points: Array, start: Array, affine: Array, picture: Grey, blur_px: float, steps: int
+    target: Target, points: Array, start: Array, affine: Array, image: Grey, blur_px: float, steps: int
 ) -> tuple[Array, Array]:
     """Corners [N, 2] of best fit, and how well each fits (correlation) [N]."""
     from scipy.ndimage import gaussian_filter, map_coordinates
@@ -105,9 +105,9 @@ def _fit(
     columns, rows = np.meshgrid(np.arange(-reach, reach + 1), np.arange(-reach, reach + 1))
     window = np.stack([columns.ravel(), rows.ravel()], axis=1)
     places = np.round(start)[:, None] + window  # [N, W, 2] whole pixels
-    inside = ((places >= 0) & (places < picture.shape[::-1])).all(axis=2)
-    whole = places.clip(0, np.array(picture.shape[::-1]) - 1).astype(int)
-    seen = picture[whole[..., 1], whole[..., 0]].astype(float)
+    inside = ((places >= 0) & (places < image.shape[::-1])).all(axis=2)
+    whole = places.clip(0, np.array(image.shape[::-1]) - 1).astype(int)
+    seen = image[whole[..., 1], whole[..., 0]].astype(float)
     weight = inside * np.exp(-0.5 * (window**2).sum(axis=1) / (0.6 * reach) ** 2)
     back = np.linalg.inv(affine)
     pixels, likeness = start.copy(), np.zeros(len(start))
@@ -131,7 +131,7 @@ def _fit(
 
 
 def _light(shown: Array, seen: Array, weight: Array) -> tuple[Array, Array, NDArray[np.float64]]:
-    """Gain and level of each corner by which the painting is as bright as the picture, and their correlation."""
+    """Gain and level of each corner by which the painting is as bright as the image, and their correlation."""
     total = weight.sum(axis=1) + 1e-12
     mean_shown, mean_seen = (weight * shown).sum(axis=1) / total, (weight * seen).sum(axis=1) / total
     off_shown, off_seen = shown - mean_shown[:, None], seen - mean_seen[:, None]

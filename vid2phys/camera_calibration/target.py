@@ -189,11 +189,11 @@ def _marker(name: str, number: int, left: float, bottom: float, side: float) -> 
     import cv2
 
     count = dictionary(name).markerSize + 2  # with its border
-    picture = cv2.aruco.generateImageMarker(dictionary(name), number, count) == 0
+    image = cv2.aruco.generateImageMarker(dictionary(name), number, count) == 0
     cell = side / count
     open_runs: dict[tuple[int, int], int] = {}
     for row in range(count + 1):
-        runs = _runs(picture[row]) if row < count else []
+        runs = _runs(image[row]) if row < count else []
         for run, top in list(open_runs.items()):
             if run not in runs:
                 del open_runs[run]

@@ -1,4 +1,4 @@
-"""Views of a target out of many pictures, and a choice of them that differ from each other."""
+"""Views of a target out of many images, and a choice of them that differ from each other."""
 
 from __future__ import annotations
 
@@ -7,52 +7,50 @@ from collections.abc import Callable
 import numpy as np
 
 from vid2phys.camera_calibration.detect import View, chessboard_corners, detect, layout
-from vid2phys.camera_calibration.images import Pictures
+from vid2phys.camera_calibration.images import Images
 from vid2phys.camera_calibration.refine import refine
 from vid2phys.camera_calibration.target import Target
 from vid2phys.errors import InputError
 from vid2phys.types import Array
 
 Tell = Callable[[int, int], None]
-_PROBED = 8  # pictures by which the layout of a ChArUco board is told
+_PROBED = 8  # images by which the layout of a ChArUco board is told
 
 
-def find_views(target: Target, pictures: Pictures, tell: Tell = lambda done, total: None) -> tuple[Target, list[View]]:
-    """The target, in its layout, and its views in the pictures. Raises InputError when no picture shows it.
+def find_views(target: Target, images: Images, tell: Tell = lambda done, total: None) -> tuple[Target, list[View]]:
+    """The target, in its layout, and its views in the images. Raises InputError when no image shows it.
 
     Of another chessboard it is said how many squares it has.
     """
-    greys = [picture for _, (_, picture) in zip(range(_PROBED), pictures, strict=False)]
+    greys = [image for _, (_, image) in zip(range(_PROBED), images, strict=False)]
     target = layout(target, greys) if target.kind == "charuco" else target
     views = []
-    for done, (name, picture) in enumerate(pictures):
-        tell(done, len(pictures.names))
-        view = detect(target, picture, name)
+    for done, (name, image) in enumerate(images):
+        tell(done, len(images.names))
+        view = detect(target, image, name)
         if view is not None:
             views.append(view)
     if views:
         return target, views
-    remedy = "check the board's counts and sizes, the light and the focus; the whole pattern has to be in the picture"
-    grids = [chessboard_corners(picture) for picture in greys] if target.kind == "chessboard" else []
+    remedy = "check the board's counts and sizes, the light and the focus; the whole pattern has to be in the image"
+    grids = [chessboard_corners(image) for image in greys] if target.kind == "chessboard" else []
     sizes = [grid.shape for grid in grids if grid is not None]
     if sizes:
         few, many = sorted(count + 1 for count in max(sizes)[:2])
         remedy = f"they show one of {many} by {few} squares: count squares, not inner corners, columns first"
-    raise InputError(
-        f"{target.text} is in none of {len(pictures.names)} pictures of '{pictures.path}'", "the board", remedy
-    )
+    raise InputError(f"{target.text} is in none of {len(images.names)} images of '{images.path}'", "the board", remedy)
 
 
-def refine_views(target: Target, views: list[View], pictures: Pictures) -> list[View]:
+def refine_views(target: Target, views: list[View], images: Images) -> list[View]:
     """The views with their corners moved to where the pattern fits best."""
     named = {view.name: view for view in views}
-    return [refine(target, named[name], picture) for name, picture in pictures.only(tuple(named))]
+    return [refine(target, named[name], image) for name, image in images.only(tuple(named))]
 
 
 def choose_views(views: list[View], size: tuple[int, int], most: int) -> list[View]:
     """At most `most` views, the one with most points first, then always the one least like those chosen.
 
-    What is compared: where the points lie, how large and how tilted their cloud is, in shares of the picture.
+    What is compared: where the points lie, how large and how tilted their cloud is, in shares of the image.
     """
     if len(views) <= most:
         return views
@@ -69,7 +67,7 @@ def choose_views(views: list[View], size: tuple[int, int], most: int) -> list[Vi
 
 
 def coverage(views: list[View], size: tuple[int, int]) -> float:
-    """Share of the picture that the views' points span, all together."""
+    """Share of the image that the views' points span, all together."""
     import cv2
 
     scale = 256.0 / max(size)

@@ -1,6 +1,6 @@
-"""`vid2phys calibrate`: a camera file from pictures of a board, its pose from what stands in the scene.
+"""`vid2phys calibrate`: a camera file from images of a board, its pose from what stands in the scene.
 
-Intrinsics come from pictures of a board or from a file of any known format; the pose from one picture of the camera at
+Intrinsics come from images of a board or from a file of any known format; the pose from one image of the camera at
 its place (a board at rest, markers or points whose places are known), or from the file.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vid2phys.camera_calibration.quality import Quality
 
 DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
-_MOST_PICTURES = 160  # of a video or folder that are looked at
+_MOST_IMAGES = 160  # of a video or folder that are looked at
 _MOST_VIEWS = 40  # that are calibrated from
 _MOST_FOR_POSE = 30
 _RECONSTRUCTIONS = ("colmap", "nerfstudio")
@@ -31,7 +31,7 @@ _RECONSTRUCTIONS = ("colmap", "nerfstudio")
 class Calibration:
     """What a calibration found. fit, quality: None where the intrinsics came from a file. pose: None without one.
 
-    pictures: how many were looked at. remarks: what a reader should know.
+    images: how many were looked at. remarks: what a reader should know.
     """
 
     camera: Camera
@@ -39,12 +39,12 @@ class Calibration:
     fit: Fit | None = None
     quality: Quality | None = None
     pose: Pose | None = None
-    pictures: int = 0
+    images: int = 0
     remarks: tuple[str, ...] = ()
 
 
 def calibrate(
-    pictures: Path | None = None,
+    images: Path | None = None,
     *,
     out: Path,
     board: str = DEFAULT_BOARD,
@@ -63,20 +63,20 @@ def calibrate(
 ) -> Calibration:
     """Write `out`, our native camera file.
 
-    pictures: a video or folder of images that show `board` in many ways; or else source: a camera file of any known
-    format (camera_name: which of its cameras or pictures; camera_pose: a second file with the pose; size: of its
+    images: a video or folder of images that show `board` in many ways; or else source: a camera file of any known
+    format (camera_name: which of its cameras or images; camera_pose: a second file with the pose; size: of its
     images, WIDTHxHEIGHT, where the file does not say).
-    place: a picture (or video) from where the camera will stand, showing place_board (default: board) at rest, `level`
+    place: an image (or video) from where the camera will stand, showing place_board (default: board) at rest, `level`
     or `upright` as board_is says, or the markers whose places the CSV `markers` has. points: CSV of places and pixels.
     Raises InputError for what cannot be read, and for a calibration or pose that is not to be relied on.
     """
-    _check_options(pictures, source, place, board_is, markers, points)
+    _check_options(images, source, place, board_is, markers, points)
     if size is not None and source is None:
-        raise UsageError("--size without --from", "a camera file", "leave it out: the pictures have their size")
+        raise UsageError("--size without --from", "a camera file", "leave it out: the images have their size")
     if source is not None and out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"--out is the file of --from, '{source}'", "another file", "name the new one with --out")
-    if pictures is not None:
-        found = _from_pictures(pictures, board, model, out, progress)
+    if images is not None:
+        found = _from_images(images, board, model, out, progress)
     else:
         assert source is not None  # checked above
         found = _from_file(source, camera_name, camera_pose, size, out)
@@ -112,49 +112,49 @@ def print_board(board: str, path: Path, page: str = "a4") -> str:
 
 
 def _check_options(
-    pictures: Path | None,
+    images: Path | None,
     source: Path | None,
     place: Path | None,
     board_is: str | None,
     markers: Path | None,
     points: Path | None,
 ) -> None:
-    if (pictures is None) == (source is None):
-        got = "neither pictures nor --from given" if pictures is None else "both pictures and --from given"
-        raise UsageError(got, "one of them: PICTURES of a board, or a camera file", "see `vid2phys calibrate --help`")
+    if (images is None) == (source is None):
+        got = "neither images nor --from given" if images is None else "both images and --from given"
+        raise UsageError(got, "one of them: IMAGES of a board, or a camera file", "see `vid2phys calibrate --help`")
     if points is not None and (place is not None or markers is not None):
         raise UsageError("--points with --place or --markers", "one source of the pose", "drop one of them")
     if markers is not None and place is None:
-        raise UsageError("--markers without --place", "a picture that shows the markers", "give it with --place")
+        raise UsageError("--markers without --place", "an image that shows the markers", "give it with --place")
     if board_is is not None and (place is None or markers is not None):
         raise UsageError(
-            "--board-is without a board", "--place, a picture that shows it at rest", "give it with --place"
+            "--board-is without a board", "--place, an image that shows it at rest", "give it with --place"
         )
     if place is not None and markers is None and board_is is None:
         remedy = "give --board-is level (face up) or upright (hanging, its top up), or --markers"
         raise UsageError("--place does not say where up is", "how the board lies", remedy)
 
 
-def _from_pictures(path: Path, board: str, model: str, out: Path, progress: Progress) -> Calibration:
-    from vid2phys.camera_calibration.images import open_pictures
+def _from_images(path: Path, board: str, model: str, out: Path, progress: Progress) -> Calibration:
+    from vid2phys.camera_calibration.images import open_images
     from vid2phys.camera_calibration.intrinsics import calibrate_views
     from vid2phys.camera_calibration.quality import judge, require_good
     from vid2phys.camera_calibration.target import parse_target
     from vid2phys.camera_calibration.views import choose_views, find_views, refine_views
 
     target = parse_target(board)
-    pictures = open_pictures(path, _MOST_PICTURES)
-    progress("looking for the board", 0, len(pictures.names))
-    target, views = find_views(target, pictures, lambda done, total: progress("looking for the board", done, total))
-    views = choose_views(views, pictures.size, _MOST_VIEWS)
+    images = open_images(path, _MOST_IMAGES)
+    progress("looking for the board", 0, len(images.names))
+    target, views = find_views(target, images, lambda done, total: progress("looking for the board", done, total))
+    views = choose_views(views, images.size, _MOST_VIEWS)
     progress("refining corners")
-    views = refine_views(target, views, pictures)
+    views = refine_views(target, views, images)
     progress("calibrating")
-    fit = calibrate_views(target, views, pictures.size, model)
+    fit = calibrate_views(target, views, images.size, model)
     quality = judge(fit, target)
     require_good(quality)
     camera = replace(fit.camera, name=out.stem)
-    return Calibration(camera, out, fit, quality, None, len(pictures.names), quality.remarks)
+    return Calibration(camera, out, fit, quality, None, len(images.names), quality.remarks)
 
 
 def _from_file(
@@ -185,9 +185,9 @@ def _places_of_points(path: Path) -> Places:
 def _places_in(
     camera: Camera, place: Path, board: str, board_is: str | None, markers: Path | None, dictionary: str
 ) -> tuple[Places, tuple[str, ...]]:
-    """The points that a picture of the scene shows, and remarks; of a video, in the first frame that shows them all."""
+    """The points that an image of the scene shows, and remarks; of a video, in the first frame that shows them all."""
     from vid2phys.camera_calibration.detect import detect
-    from vid2phys.camera_calibration.images import open_pictures
+    from vid2phys.camera_calibration.images import open_images
     from vid2phys.camera_calibration.pose import places_of_markers, places_of_target
     from vid2phys.camera_calibration.refine import refine
     from vid2phys.camera_calibration.target import other_layout, parse_target
@@ -199,26 +199,26 @@ def _places_in(
         got = f"half a turn leaves {target.text} as it is: it cannot say which way is up"
         remedy = "take a ChArUco board, or a chessboard of an odd and an even number of squares"
         raise InputError(got, "a board that has an upper side", remedy)
-    pictures = open_pictures(place, _MOST_FOR_POSE)
-    if pictures.size != (camera.width, camera.height):
-        got = f"'{place}' is {pictures.size[0]}x{pictures.size[1]}, the camera {camera.width}x{camera.height}"
-        raise InputError(got, "the same size", "take the picture as the clip will be filmed")
+    images = open_images(place, _MOST_FOR_POSE)
+    if images.size != (camera.width, camera.height):
+        got = f"'{place}' is {images.size[0]}x{images.size[1]}, the camera {camera.width}x{camera.height}"
+        raise InputError(got, "the same size", "take the image as the clip will be filmed")
     error: InputError | None = None
-    for name, picture in pictures:
+    for name, image in images:
         if known is not None:
             try:
-                return places_of_markers(camera, known, picture, dictionary), ()
+                return places_of_markers(camera, known, image, dictionary), ()
             except InputError as reason:
                 error = error or reason
             continue
         layouts = (each for each in (target, other_layout(target)) if each is not None)
-        seen = [refine(each, view, picture) for each in layouts if (view := detect(each, picture, name)) is not None]
+        seen = [refine(each, view, image) for each in layouts if (view := detect(each, image, name)) is not None]
         if seen:
             assert board_is is not None  # checked with the options
             turned = "a turn leaves this board as it is: it may be another of its corners that is the origin"
             best = max(seen, key=lambda view: len(view.ids))
             return places_of_target(target, best, board_is), ((turned,) if target.turns_alike else ())
-    raise error or InputError(f"{target.text} is not in '{place}'", "a picture of it", "check light, focus and --board")
+    raise error or InputError(f"{target.text} is not in '{place}'", "an image of it", "check light, focus and --board")
 
 
 def _notes(found: Calibration) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ def _notes(found: Calibration) -> tuple[str, ...]:
     if found.fit is not None and found.quality is not None:
         notes.append(
             f"calibrated by vid2phys from {len(found.fit.views)} views: {found.fit.rms_px:.3f} px RMS, "
-            f"{100 * found.quality.coverage:.0f} % of the picture"
+            f"{100 * found.quality.coverage:.0f} % of the image"
         )
         pairs = [f"{name} {std:.2g}" for name, std in zip(found.fit.names, found.fit.std, strict=True)]
         notes.append(f"standard deviations: {', '.join(pairs)}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.tracking.uncertainty.single_images import Subject
 
-_MOST, _MOST_EASIER = 384, 256  # pictures that are judged, and with one thing left out
+_MOST, _MOST_EASIER = 384, 256  # images that are judged, and with one thing left out
 
 
 def card(
@@ -27,7 +27,7 @@ def card(
     work: str | Path | None = None,
     quiet: bool = False,
 ) -> Path:
-    """Writes card.md and its pictures into the folder `model` and returns the card.
+    """Writes card.md and its images into the folder `model` and returns the card.
 
     mesh: that it was trained for; none for a body on a known base (a hand, a rod, or the robot in the file `body`).
     work: folder of the training, whose renders for calibration are shown (default: runs/train-risp/NAME); they are
@@ -59,11 +59,11 @@ def card(
             subject = Subject(found, shape)
             renders = unseen_clips(shape, physics, renders_in / CALIBRATION, seed, progress)
         else:
-            from vid2phys.commands.train_articulated import calibration_postures
+            from vid2phys.commands.train_articulated import calibration_configurations
 
             posed = body_of_model(found, physics)
             subject = Subject(found, posed.mesh, posed)
-            renders = calibration_postures(posed, renders_in / CALIBRATION, seed, progress)
+            renders = calibration_configurations(posed, renders_in / CALIBRATION, seed, progress)
         given = f"--mesh {Path(mesh).name}" if mesh is not None else f"--body {Path(body).name}" if body else ""
         return make_card(folder, subject, renders, seed, progress, given=given)
 

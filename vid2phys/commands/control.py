@@ -1,4 +1,4 @@
-"""`vid2phys control`: actions that bring the body to the state in a picture."""
+"""`vid2phys control`: actions that bring the body to the state in an image."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SURE_QUALITY = 0.5
 
 @dataclass(frozen=True)
 class Target:
-    """What the network read in the picture.
+    """What the network read in the image.
 
-    points_body: [K, 3] m; goal: [K, 3] m, where they are in the world. described: the pose or posture by name, and how
-    well it is known. std_m: of the points, root mean square. size_m: of the body. notes: what to tell the user.
+    points_body: [K, 3] m; goal: [K, 3] m, where they are in the world. described: the pose or configuration by name,
+    and how well it is known. std_m: of the points, root mean square. size_m: of the body. notes: what to tell the user.
     """
 
     points_body: Array
@@ -78,7 +78,7 @@ def control(
     Paths as on the command line; mesh: None for a system on a known base, which has its own. set_values, params: of the
     system, SI. limits: of actions by name. seconds: when it is to be there; rate: actions a second. moving: it may pass
     its goal instead of coming to rest there. A rigid body touches nothing. Returns what was found and the run folder:
-    result.json, actions.csv, trajectory.csv, overlay.mp4. Raises InputError for a picture in which the body is not
+    result.json, actions.csv, trajectory.csv, overlay.mp4. Raises InputError for an image in which the body is not
     visible, and Vid2PhysError for anything else a user can mend; a goal that is not reached has the status `missed`.
     """
     options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
@@ -92,7 +92,7 @@ def control(
             raise UsageError(f"--{name} {options[name]:g}", "a positive number", f"for example --{name} 1")
     progress("reading inputs")
     given = {"clip": target, "fit": (), "actions": None, "priors": None, "bounds": None, "observation": None}
-    inputs = read_inputs(options | given, pictures=_pictures)
+    inputs = read_inputs(options | given, images=_images)
     lower, upper = _limits(inputs.system, limits or {})
     progress("reading the target")
     aimed = read_target(inputs)
@@ -106,8 +106,8 @@ def control(
     return found, folder
 
 
-def _pictures(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera, Array, Clip]:
-    """Camera, its pose and the picture."""
+def _images(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera, Array, Clip]:
+    """Camera, its pose and the image."""
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
     from vid2phys.io.held import read_still
 
@@ -135,13 +135,13 @@ def _limits(system: System, given: dict[str, tuple[float, float]]) -> tuple[Arra
 
 
 def read_target(inputs: Inputs) -> Target:
-    """Where the body is in the picture. Raises InputError where it is not visible."""
+    """Where the body is in the image. Raises InputError where it is not visible."""
     try:
-        return _posture(inputs) if inputs.network.shape.kind != "rigid" else _pose(inputs)
+        return _configuration(inputs) if inputs.network.shape.kind != "rigid" else _pose(inputs)
     except InputError as error:
         raise InputError(
             f"the body is not seen in the target '{inputs.clip.name}' ({error.got})",
-            "a picture that shows it",
+            "an image that shows it",
             "check --camera and --model, or film closer",
         ) from None
 
@@ -172,30 +172,30 @@ def _pose(inputs: Inputs) -> Target:
     turns = len(inputs.network.rotations)
     if inputs.network.shape.exact or turns > 1:
         notes.append(f"the body looks the same, or nearly, in {turns} orientations: the one read "
-                     "in a single picture may be off by such a turn")  # fmt: skip
+                     "in a single image may be off by such a turn")  # fmt: skip
     goal = points @ pose[:3, :3].T + pose[:3, 3]
     known = float(np.linalg.norm(std[3:]))
     return Target(points, goal, described, known, inputs.network.radius_m, (*notes, *_doubts(quality)))
 
 
-def _posture(inputs: Inputs) -> Target:
-    from vid2phys.commands.identify import track_posture
+def _configuration(inputs: Inputs) -> Target:
+    from vid2phys.commands.identify import track_configuration
     from vid2phys.risp.networks.bodies import body_of_model
 
     body = body_of_model(inputs.network, inputs.system)
-    tracked = track_posture(inputs, body)
+    tracked = track_configuration(inputs, body)
     at = int(np.flatnonzero(tracked.tracked)[0])
-    posture, std = tracked.postures[at], np.sqrt(np.diagonal(tracked.covariance[at]))
+    configuration, std = tracked.configurations[at], np.sqrt(np.diagonal(tracked.covariance[at]))
     quality = float(tracked.quality[at])
     described = {
-        "posture": dict(zip(body.names, map(float, posture), strict=True)),
-        "posture_std": dict(zip(body.names, map(float, std), strict=True)),
+        "configuration": dict(zip(body.names, map(float, configuration), strict=True)),
+        "configuration_std": dict(zip(body.names, map(float, std), strict=True)),
         "quality": quality,
     }
     notes = (*tracked.notes, *_doubts(quality))
-    slope = body.jacobian(posture)
+    slope = body.jacobian(configuration)
     known = float(np.sqrt(np.einsum("kxd,de,kxe->k", slope, tracked.covariance[at], slope).mean()))
-    return Target(body.points_body, body.points(posture), described, known, body.radius_m, notes)
+    return Target(body.points_body, body.points(configuration), described, known, body.radius_m, notes)
 
 
 def _doubts(quality: float) -> list[str]:
@@ -255,7 +255,7 @@ def _message(reached: Reached, status: str) -> str:
 
 
 def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -> None:
-    """overlay.mp4: the target, and beside it the motion drawn over it, which ends where the picture shows the body."""
+    """overlay.mp4: the target, and beside it the motion drawn over it, which ends where the image shows the body."""
     from vid2phys.commands.film import states_at
     from vid2phys.io.held import still_clip
     from vid2phys.report.overlay import write_overlay
@@ -265,10 +265,10 @@ def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -
     frames = max(2, int(np.ceil(seconds * FPS - 1e-6)) + 1)
     times = np.minimum(np.arange(frames) / FPS, seconds)
     states = states_at(inputs.system, found.trajectory, times)
-    picture = next(iter(inputs.clip.frames))
+    image = next(iter(inputs.clip.frames))
     write_overlay(
         folder / "overlay.mp4",
-        still_clip(picture, frames, FPS, inputs.clip.name),
+        still_clip(image, frames, FPS, inputs.clip.name),
         replace(inputs.camera, camera_to_world=inputs.camera_to_world),
         inputs.mesh,
         inputs.system,

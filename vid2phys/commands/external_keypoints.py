@@ -71,7 +71,7 @@ def given_track(
 
 
 def to_keypoints(seen: Observation, camera: Camera) -> Keypoints:
-    """What was seen as keypoints of the picture, named p0, p1 ..., for other tools and for `given_track`.
+    """What was seen as keypoints of the image, named p0, p1 ..., for other tools and for `given_track`.
 
     A CSV holds one number of the error that a frame's points share: the root mean square of what its modes move.
     """

@@ -84,7 +84,7 @@ def draw(
     if not (raster.faces_seen >= 0).any():
         return frame, False
     light = lambert(raster, to_camera[:3, :3] @ _LIGHT_WORLD)[raster.faces_seen][..., None]
-    rgba, window = raster.averaged(light * _base_colors(raster, mesh, camera, surface)), raster.picture_window
+    rgba, window = raster.averaged(light * _base_colors(raster, mesh, camera, surface)), raster.image_window
     frame[window] = encode(background[window] * (1.0 - rgba[..., 3:]) + rgba[..., :3] * rgba[..., 3:])
     return frame, True
 
@@ -119,14 +119,14 @@ def backdrop(camera: Camera, floor_z_m: float, cell_m: float) -> Array:
     nodes = [np.arange(-1.0, side + 2 * _NODES_PX, _NODES_PX) for side in size]
     rays = _rays(camera, nodes[0], nodes[1])
     columns = _between(nodes[1], (np.arange(size[1] * s) + 0.5) / s - 0.5)
-    picture = np.empty((*size, 3))
+    image = np.empty((*size, 3))
     for top in range(0, size[0], _BAND_ROWS):
         bottom = min(top + _BAND_ROWS, size[0])
         rows = _between(nodes[0], (np.arange(top * s, bottom * s) + 0.5) / s - 0.5)
         band = _interpolate(np.swapaxes(_interpolate(rays, rows), 0, 1), columns)
         light = _light(np.swapaxes(band, 0, 1), camera, floor_z_m, cell_m)
-        picture[top:bottom] = light.reshape(bottom - top, s, size[1], s, 3).mean(axis=(1, 3))
-    return picture
+        image[top:bottom] = light.reshape(bottom - top, s, size[1], s, 3).mean(axis=(1, 3))
+    return image
 
 
 def _backdrop_of(camera: Camera, world: list[Array]) -> Array:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
     from vid2phys.solvers.solution import Solution
-    from vid2phys.tracking.articulated.tracker import PostureTrack
+    from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.tracking.cues.photometric import Stage
     from vid2phys.tracking.track import Track
     from vid2phys.types import Actions, Array, Observation, Result, Status
@@ -159,7 +159,7 @@ def problem_of(inputs: Inputs, tracked: Track) -> Problem:
     )
 
 
-def enough(tracked: Track | PostureTrack) -> bool:
+def enough(tracked: Track | ConfigurationTrack) -> bool:
     """Whether the body was found in enough frames for a fit."""
     return bool(tracked.tracked.sum() >= max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)))
 

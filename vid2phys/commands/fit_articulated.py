@@ -1,4 +1,4 @@
-"""Bodies on a known base: what is known of their parameters, and from a track of postures to a result."""
+"""Bodies on a known base: what is known of their parameters, and from a track of configurations to a result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from vid2phys.notes import is_doubtful, ordered, warning
 if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
     from vid2phys.commands.identify import Inputs
-    from vid2phys.commands.priors import Beliefs
-    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.commands.priors import Priors
+    from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
-    from vid2phys.solvers.configuration_shooting import PosedSolution
+    from vid2phys.solvers.configuration_shooting import ConfigurationSolution
     from vid2phys.solvers.problem import Problem
-    from vid2phys.tracking.articulated.tracker import PostureTrack
+    from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.types import Array, Result
 
 FINE_ROD = 1000  # vertices
@@ -34,49 +34,51 @@ UNFIT = "the motion is not what the system would do"  # how that warning begins
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
-def known_of_posed(system: System, given: dict[str, float], fit: tuple[str, ...], beliefs: Beliefs) -> Known:
+def articulated_parameters(
+    system: System, given: dict[str, float], fit: tuple[str, ...], priors_and_bounds: Priors
+) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
     from vid2phys.commands.fit_parameters import Known, check_given
     from vid2phys.engine.systems.rod import Rod
     from vid2phys.solvers.camera_parameters import SCALE, with_view
 
-    named = (*fit, *given, *beliefs.priors, *beliefs.bounds)
+    named = (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
     if SCALE.name in named:
         raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
     parameters = with_view(system.parameters(), named)
     check_given(parameters, given, fit)
-    means = {name: mean for name, mean in beliefs.means.items() if name in parameters.names}
+    means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
-    parameters, priors, started = beliefs.applied(parameters, given)
+    parameters, priors, started = priors_and_bounds.applied(parameters, given)
     notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
     return Known(parameters, priors, (), False, (*notes, *started))
 
 
-def solve_posed(
+def fit_articulated(
     inputs: Inputs,
-    body: PosedBody,
-    tracked: PostureTrack,
+    body: ArticulatedBody,
+    tracked: ConfigurationTrack,
     *,
     fit: tuple[str, ...],
     refine: bool = True,
     progress: Progress = silent,
 ) -> Result:
-    """Fit the system to the postures that were read; the status of the result says how that went."""
-    return solve_posed_clips([inputs], body, [tracked], fit=fit, refine=refine, progress=progress)[0]
+    """Fit the system to the configurations that were read; the status of the result says how that went."""
+    return fit_articulated_clips([inputs], body, [tracked], fit=fit, refine=refine, progress=progress)[0]
 
 
-def solve_posed_clips(
+def fit_articulated_clips(
     each: Sequence[Inputs],
-    body: PosedBody,
-    tracked: Sequence[PostureTrack],
+    body: ArticulatedBody,
+    tracked: Sequence[ConfigurationTrack],
     *,
     fit: tuple[str, ...],
     refine: bool = True,
     progress: Progress = silent,
 ) -> list[Result]:
     """Fit one or more clips that share the parameters, each with a start of its own; those that were lost are left
-    out, and say so. refine: read frames again from the motion that was found (`look_again`)."""
-    from vid2phys.commands.reinitialise import Shown, look_again
+    out, and say so. refine: read frames again from the motion that was found (`reinitialise`)."""
+    from vid2phys.commands.reinitialise import Shown, reinitialise
     from vid2phys.commands.simulation_inputs import constant_actions
     from vid2phys.solvers import configuration_shooting
     from vid2phys.solvers.problem import Problem
@@ -96,13 +98,15 @@ def solve_posed_clips(
         progress("fitting")
         starts = []
         for g in found:
-            posture, rates = first_posture(problems[g].observation.times_s, tracked[g])
-            starts.append(np.concatenate([np.clip(posture, body.lower, body.upper), rates]))
+            configuration, rates = first_configuration(problems[g].observation.times_s, tracked[g])
+            starts.append(np.concatenate([np.clip(configuration, body.lower, body.upper), rates]))
         solutions = configuration_shooting.solve_clips([problems[g] for g in found], body, starts)
         if refine:
             progress("looking again")
             shown = [Shown.of(each[g], body) for g in found]
-            tracks, solutions = look_again(shown, [problems[g] for g in found], [tracked[g] for g in found], solutions)
+            tracks, solutions = reinitialise(
+                shown, [problems[g] for g in found], [tracked[g] for g in found], solutions
+            )
             for g, track in zip(found, tracks, strict=True):
                 tracked[g], problems[g] = track, replace(problems[g], observation=track.observation)
         seen = sum(float(problems[g].observation.visible.sum()) for g in found)
@@ -112,21 +116,23 @@ def solve_posed_clips(
     return [results[g] for g in range(len(problems))]
 
 
-def first_posture(times_s: Array, tracked: PostureTrack) -> tuple[Array, Array]:
-    """The posture at the first frame [D] and its rates [D], of a local fit to the first frames that were tracked."""
+def first_configuration(times_s: Array, tracked: ConfigurationTrack) -> tuple[Array, Array]:
+    """Return the configuration at the first frame [D] and its rates [D], by a local fit to the first tracked frames."""
     from vid2phys.solvers.initial import local_fit, tricube, window
 
     seen = tracked.tracked
     times = times_s[seen]
     near = window(times, float(times_s[0]))
-    return local_fit(times[near] - times_s[0], tracked.postures[seen][near], tricube(times[near], float(times_s[0])))
+    return local_fit(
+        times[near] - times_s[0], tracked.configurations[seen][near], tricube(times[near], float(times_s[0]))
+    )
 
 
 def _result(
     inputs: Inputs,
     problem: Problem,
-    tracked: PostureTrack,
-    solution: PosedSolution,
+    tracked: ConfigurationTrack,
+    solution: ConfigurationSolution,
     fit: tuple[str, ...],
     freedom: float,
 ) -> Result:
@@ -179,7 +185,7 @@ def _result(
     return Result(status, message, name, found, trajectory, actions, None, seen, diagnostics, joint)
 
 
-def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:
+def _fit_notes(tracked: ConfigurationTrack, solution: ConfigurationSolution) -> list[str]:
     notes: list[str] = []
     if float(np.median(tracked.quality[tracked.tracked])) < SURE_QUALITY:
         notes.append(warning("the network hardly recognised the body: check camera_to_world and look at the overlay"))
@@ -193,7 +199,7 @@ def _fit_notes(tracked: PostureTrack, solution: PosedSolution) -> list[str]:
     return notes
 
 
-def _lost(problem: Problem, tracked: PostureTrack) -> Result:
+def _lost(problem: Problem, tracked: ConfigurationTrack) -> Result:
     from vid2phys.types import Result, Status, Trajectory
 
     times = problem.observation.times_s

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from vid2phys.commands.priors import Beliefs
+from vid2phys.commands.priors import Priors
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.mesh import MassProperties
@@ -21,7 +21,7 @@ from vid2phys.types import Actions, Parameters
 
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
-NO_BELIEFS = Beliefs()
+NO_BELIEFS = Priors()
 _LARGEST = 1e300  # of whole numbers, which a file may write without end
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
@@ -60,13 +60,13 @@ def known_values(
     given: dict[str, float],
     fit: tuple[str, ...],
     actions: Actions | None,
-    beliefs: Beliefs = NO_BELIEFS,
+    priors_and_bounds: Priors = NO_BELIEFS,
 ) -> Known:
     """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
-    parameters = with_view(system.parameters(), (*fit, *given, *beliefs.priors, *beliefs.bounds))
+    parameters = with_view(system.parameters(), (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds))
     check_given(parameters, given, fit)
     notes: list[str] = []
-    values = {name: mean for name, mean in beliefs.means.items() if name in parameters.names} | given
+    values = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names} | given
     mass_known = "mass" in values
     if actions is not None and not mass_known and "mass" not in fit:
         raise UsageError("--actions without a mass", "--fit mass, or --set mass=VALUE", "say which of the two is meant")
@@ -93,7 +93,7 @@ def known_values(
         notes.append(f"inertia of {shape} at uniform density; give {', '.join(from_mesh)} with --set to do better")
     priors = {n: (float(np.log(parameters[n].value)), INERTIA_SPREAD) for n in nuisance}
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
-    parameters, believed, more = beliefs.applied(parameters, given)
+    parameters, believed, more = priors_and_bounds.applied(parameters, given)
     return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
-LOOKS = ("shading", "texture")  # what losses of pictures may draw without
+LOOKS = ("shading", "texture")  # what losses of images may draw without
 LEFT = 3.0  # misfit of keypoints from which on the motion is not the one that was seen
 MOST_VIEWS = 24  # of a clip, evenly spread: each is drawn in every iteration
 
@@ -41,13 +41,13 @@ def check_options(
     rigid: bool,
     thrown: bool = False,
     clips: int = 1,
-    of_picture: tuple[str, ...] = (),
+    of_image: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> None:
     """Raises UsageError for unknown names and for combinations that do not exist, before anything is read.
 
-    thrown: a body that flies free without actions. of_picture: what is fitted of the picture (`solvers.view`). without:
-    what a loss of pictures is not to draw, of `LOOKS`.
+    thrown: a body that flies free without actions. of_image: what is fitted of the image (`solvers.view`). without:
+    what a loss of images is not to draw, of `LOOKS`.
     """
     if solver not in SOLVERS:
         raise unknown_name("solver", solver, SOLVERS)
@@ -70,12 +70,12 @@ def check_options(
         raise UsageError(f"--starts {starts} with --solver smoothing", "one start", "use shooting, rmsprop or adam")
     if not rigid and (solver != "smoothing" or loss != "keypoint" or starts > 1):
         got = f"--solver {solver}, --loss {loss} and --starts {starts} for a body on a known base"
-        raise UsageError(got, "the defaults", "leave them out: postures are fitted by shooting already")
+        raise UsageError(got, "the defaults", "leave them out: configurations are fitted by shooting already")
     if clips > 1 and (solver in OF_ANY_LOSS or starts > 1):
         got = f"{clips} clips with --solver {solver} and --starts {starts}"
         raise UsageError(got, "--solver smoothing or shooting, from one start", "or fit the clips one by one")
-    if of_picture and solver in OF_ANY_LOSS:
-        got = f"--fit {','.join(of_picture)} with --solver {solver}"
+    if of_image and solver in OF_ANY_LOSS:
+        got = f"--fit {','.join(of_image)} with --solver {solver}"
         raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
     if rigid and solver != "smoothing" and not actions and not thrown:
         raise UsageError(f"--solver {solver} without --actions", "recorded actions", "use --solver smoothing")
@@ -99,9 +99,9 @@ def descend(
     """Fit a deterministic rollout, starting from what shooting found, and from parameters drawn about it.
 
     Shooting's Levenberg-Marquardt, by keypoints, comes first: from a state that is only nearly right a whole flight
-    runs away from its pictures, and steps of fixed length do not bring it back.
+    runs away from its images, and steps of fixed length do not bring it back.
 
-    stage: makes the scene behind the body, for losses of pictures, which draw `without` these of `LOOKS`. read: [F, N]
+    stage: makes the scene behind the body, for losses of images, which draw `without` these of `LOOKS`. read: [F, N]
     states as the network read them.
     Raises Vid2PhysError where the loss has nothing to go by.
     """
@@ -243,11 +243,11 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.
     size, camera = inputs.network.view_size, replace(inputs.camera, camera_to_world=inputs.camera_to_world)
     places = [direction_and_size(middle, inputs.network.radius_m) for middle in middles]
     views = [make_view(camera, center, float(radius), size) for center, radius in places]
-    pictures = inputs.clip.frames.at(frames)
-    behind, unknown = stage.backdrop.picture, np.where(stage.backdrop.known, 255, 0).astype(np.uint8)
+    images = inputs.clip.frames.at(frames)
+    behind, unknown = stage.backdrop.image, np.where(stage.backdrop.known, 255, 0).astype(np.uint8)
     if not stage.backdrop.known.any():
         raise InputError(
             "the clip shows nothing but the body", "frames that show what is behind it", "use --loss keypoint"
         )
     known = [resample(np.repeat(unknown[..., None], 3, axis=-1), camera, view)[..., 0] == 255 for view in views]
-    return Views.through(views, camera, frames, pictures, behind, np.stack(known))
+    return Views.through(views, camera, frames, images, behind, np.stack(known))

@@ -19,11 +19,11 @@ from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
-    from vid2phys.commands.priors import Beliefs
-    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.commands.priors import Priors
+    from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
-    from vid2phys.tracking.articulated.tracker import PostureTrack
+    from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.tracking.track import Track
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh, Result
 
@@ -102,7 +102,7 @@ def identify(
     for a system on a known base (a hand, a rod), which has its own; `set_values` and `params` are known values in SI,
     `fit` names the parameters wanted, `priors` (mean and standard deviation) and `bounds` say what is held of them.
     `method` is the solver (smoothing, shooting, rmsprop, adam); the last two take any `loss`, all but smoothing several
-    `starts`. Losses of pictures draw the body lit and in its mesh's colours, but for what is named in `without`
+    `starts`. Losses of images draw the body lit and in its mesh's colours, but for what is named in `without`
     (shading, texture). Without `actions` they are fitted, one for each frame interval. `observation` takes the place of
     the network: keypoints of another tracker (`io/keypoints.py`) with the file of the `body_points` that they show, or
     an earlier run's observation.npz; nothing is refined then. Returns the result and the folder. Raises Vid2PhysError
@@ -124,7 +124,7 @@ def identify(
         rigid=mesh is not None,
         thrown=system == "rigid_contact",
         clips=len(each),
-        of_picture=tuple(name for name in fit if name in camera_parameters.NAMES),
+        of_image=tuple(name for name in fit if name in camera_parameters.NAMES),
         without=tuple(without),
     )
     check_given(observation, body_points, rigid=mesh is not None, loss=loss, clips=len(each))
@@ -136,7 +136,7 @@ def identify(
         if len(several) > 1:
             result = joined(fit_several(several, options, progress))
         elif inputs.model is not None and inputs.model.shape.kind != "rigid":
-            result = _identify_posed(inputs, fit, refine, progress)
+            result = _identify_articulated(inputs, fit, refine, progress)
         else:
             if observation is None:
                 tracked = track_clip(inputs, progress)
@@ -177,20 +177,20 @@ def with_cameras(result: Result, several: Sequence[Inputs]) -> Result:
 
 def read_inputs(
     options: dict[str, Any],
-    pictures: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]] | None = None,
+    images: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]] | None = None,
 ) -> Inputs:
-    """Read and check all inputs, the cheap ones first. pictures: how camera, pose and clip are read, if not as a clip.
+    """Read and check all inputs, the cheap ones first. images: how camera, pose and clip are read, if not as a clip.
 
     Raises Vid2PhysError.
     """
-    pictures = pictures or read_pictures
+    images = images or read_images
     from vid2phys.commands.fit_parameters import known_values, listen, read_parameters
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.find import find_model
 
     if options["mesh"] is None:
-        return _read_posed(options, pictures)
+        return _read_articulated(options, images)
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = _actions(options)
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
@@ -198,22 +198,22 @@ def read_inputs(
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
-    (camera, pose, clip), warned_of_pictures = listen(lambda: pictures(options, actions))
+    (camera, pose, clip), warned_of_images = listen(lambda: images(options, actions))
     model = None
     if options["observation"] is None:
         read = {"mesh_path": options["mesh"], "units": options["mesh_units"], "move": options.get("mesh_move")}
         model = find_model(mesh, options["model"], system=options["system"], **read)
-    notes = (*warned, *warned_of_mass, *warned_of_size, *warned_of_pictures)
+    notes = (*warned, *warned_of_mass, *warned_of_size, *warned_of_images)
     return Inputs(clip, mesh, camera, pose, system, actions, model, known, notes)
 
 
-def _beliefs(options: dict[str, Any]) -> Beliefs:
-    from vid2phys.commands.priors import Beliefs
+def _beliefs(options: dict[str, Any]) -> Priors:
+    from vid2phys.commands.priors import Priors
 
     pairs = (
         {name: (float(a), float(b)) for name, (a, b) in (options[key] or {}).items()} for key in ("priors", "bounds")
     )
-    return Beliefs(*pairs)
+    return Priors(*pairs)
 
 
 def _actions(options: dict[str, Any]) -> Actions | None:
@@ -239,7 +239,7 @@ def require_frames(several: Sequence[Inputs]) -> None:
         raise InputError(f"{frames} frames and {len(unknown)} unknowns", "more frames than unknowns", "--fit fewer")
 
 
-def read_pictures(options: dict[str, Any], actions: Actions | None) -> tuple[Camera, Array, Clip]:
+def read_images(options: dict[str, Any], actions: Actions | None) -> tuple[Camera, Array, Clip]:
     """Camera, its pose and the clip, which the actions have to cover."""
     from vid2phys.io.actions import require_cover
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
@@ -274,42 +274,42 @@ def system_of(name: str, mesh: Mesh, actions: Actions | None) -> System:
     return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
 
 
-def _read_posed(
-    options: dict[str, Any], pictures: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]]
+def _read_articulated(
+    options: dict[str, Any], images: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]]
 ) -> Inputs:
     """Inputs for a system on a known base, whose mesh is its own. Raises Vid2PhysError."""
-    from vid2phys.commands.fit_articulated import known_of_posed
+    from vid2phys.commands.fit_articulated import articulated_parameters
     from vid2phys.commands.fit_parameters import listen, read_parameters
     from vid2phys.engine import systems
-    from vid2phys.risp.networks.bodies import posed_kind
+    from vid2phys.risp.networks.bodies import configuration_kind
     from vid2phys.risp.networks.find import find_model
 
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     system = systems.get(options["system"])
-    if posed_kind(system) == "rigid" or system.surface is None:
+    if configuration_kind(system) == "rigid" or system.surface is None:
         raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
     actions = read_actions_of(system, options)
-    known = known_of_posed(system, given, tuple(options["fit"]), _beliefs(options))
-    (camera, pose, clip), notes = listen(lambda: pictures(options, actions))
+    known = articulated_parameters(system, given, tuple(options["fit"]), _beliefs(options))
+    (camera, pose, clip), notes = listen(lambda: images(options, actions))
     model = find_model(system.surface, options["model"], system=options["system"])
     return Inputs(clip, system.surface, camera, pose, system, actions, model, known, tuple(notes))
 
 
-def _identify_posed(inputs: Inputs, fit: tuple[str, ...], refine: bool, progress: Progress) -> Result:
-    from vid2phys.commands.fit_articulated import solve_posed
+def _identify_articulated(inputs: Inputs, fit: tuple[str, ...], refine: bool, progress: Progress) -> Result:
+    from vid2phys.commands.fit_articulated import fit_articulated
     from vid2phys.risp.networks.bodies import body_of_model
 
     body = body_of_model(inputs.network, inputs.system)
-    tracked = track_posture(inputs, body, progress)
-    return solve_posed(inputs, body, tracked, fit=fit, refine=refine, progress=progress)
+    tracked = track_configuration(inputs, body, progress)
+    return fit_articulated(inputs, body, tracked, fit=fit, refine=refine, progress=progress)
 
 
-def track_posture(inputs: Inputs, body: PosedBody, progress: Progress = silent) -> PostureTrack:
-    """Read the postures of a body on a known base through the clip."""
-    from vid2phys.tracking.articulated.tracker import track_postures
+def track_configuration(inputs: Inputs, body: ArticulatedBody, progress: Progress = silent) -> ConfigurationTrack:
+    """Read the configurations of a body on a known base through the clip."""
+    from vid2phys.tracking.articulated.tracker import track_configurations
 
     share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
-    return track_postures(inputs.clip, inputs.camera, inputs.network, body, progress=share)
+    return track_configurations(inputs.clip, inputs.camera, inputs.network, body, progress=share)
 
 
 def track_clip(inputs: Inputs, progress: Progress = silent) -> Track:

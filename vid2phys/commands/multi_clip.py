@@ -47,7 +47,7 @@ def spread(options: dict[str, Any]) -> list[dict[str, Any]]:
 def read_several(each: Sequence[dict[str, Any]]) -> list[Inputs]:
     """The inputs of each clip; mesh, model and what is known of the body are read once. Raises Vid2PhysError."""
     from vid2phys.commands.fit_parameters import listen
-    from vid2phys.commands.identify import read_actions_of, read_inputs, read_pictures
+    from vid2phys.commands.identify import read_actions_of, read_images, read_inputs
 
     first = read_inputs(each[0])
     found = [first]
@@ -56,7 +56,7 @@ def read_several(each: Sequence[dict[str, Any]]) -> list[Inputs]:
         if actions is not None and first.actions is not None and actions.kind != first.actions.kind:
             got = f"actions of the kind {actions.kind} beside {first.actions.kind}"
             raise UsageError(got, "the same kind for all clips", "convert one of them")
-        (camera, pose, clip), notes = listen(lambda: read_pictures(options, actions))  # noqa: B023 (called at once)
+        (camera, pose, clip), notes = listen(lambda: read_images(options, actions))  # noqa: B023 (called at once)
         one = replace(first, clip=clip, camera=camera, camera_to_world=pose, actions=actions)
         found.append(replace(one, warnings=(*first.warnings, *notes)))
     return found
@@ -68,14 +68,14 @@ def fit_several(each: Sequence[Inputs], options: dict[str, Any], progress: Progr
     A clip in which the body is lost is left out of it, and its result says so.
     """
     if each[0].network.shape.kind != "rigid":
-        from vid2phys.commands.fit_articulated import solve_posed_clips
-        from vid2phys.commands.identify import track_posture
+        from vid2phys.commands.fit_articulated import fit_articulated_clips
+        from vid2phys.commands.identify import track_configuration
         from vid2phys.risp.networks.bodies import body_of_model
 
         body = body_of_model(each[0].network, each[0].system)
-        postures = [track_posture(one, body, _of(g, each, progress)) for g, one in enumerate(each)]
+        configurations = [track_configuration(one, body, _of(g, each, progress)) for g, one in enumerate(each)]
         fit, refine = tuple(options["fit"]), bool(options["refine"])
-        return solve_posed_clips(each, body, postures, fit=fit, refine=refine, progress=progress)
+        return fit_articulated_clips(each, body, configurations, fit=fit, refine=refine, progress=progress)
     return _fit_rigid(each, options, progress)
 
 

@@ -11,7 +11,7 @@ from vid2phys.types import Parameter, Parameters
 
 
 @dataclass(frozen=True)
-class Beliefs:
+class Priors:
     """In SI, by name. priors: mean and one standard deviation of a normal distribution. bounds: lower and upper end.
 
     A prior is mapped to solver coordinates to first order: of a parameter that is fitted as its logarithm, its

@@ -2,8 +2,8 @@
 
 The network reads frames by themselves, and edges lead to the nearest place: a finger that is taken for the one beside
 it stays there all through a clip, and its stiffness comes out as that of a finger that hardly moves. What the system
-can do under its actions is known. Motions by far other parameters are compared with the pictures (`posed_scan`), frames
-are read from the best motion (`reread`), and what is fitted to them is kept where the pictures show it no worse.
+can do under its actions is known. Motions by far other parameters are compared with the images (`posed_scan`), frames
+are read from the best motion (`reread`), and what is fitted to them is kept where the images show it no worse.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.errors import SimulationError
 from vid2phys.solvers import configuration_shooting
 from vid2phys.solvers.configuration_scan import other_motion
-from vid2phys.solvers.configuration_shooting import PosedSolution
+from vid2phys.solvers.configuration_shooting import ConfigurationSolution
 from vid2phys.solvers.problem import Problem
 from vid2phys.tracking.articulated.detector import Window
-from vid2phys.tracking.articulated.reinitialise import Pictures, reread, stated_alike
-from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.articulated.reinitialise import Images, reread, stated_alike
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.types import Array
@@ -34,56 +34,61 @@ if TYPE_CHECKING:
 
 _LOOKS = (1.0, 0.1)  # how much of the prior is kept: first to be led by the motion, then to be pulled by nothing
 _COMPARED = 12  # frames of a clip
-_CLEARLY = 10.0  # nats by which pictures have to speak for a motion by far other parameters
+_CLEARLY = 10.0  # nats by which images have to speak for a motion by far other parameters
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The pictures of a clip. pictures: some of them, with what they show of the body."""
+    """The images of a clip. images: some of them, with what they show of the body."""
 
     frames: Indexed
     window: Window
     calibration: Calibration
-    pictures: Pictures
+    images: Images
 
     @staticmethod
-    def of(inputs: Inputs, body: PosedBody) -> Shown:
+    def of(inputs: Inputs, body: ArticulatedBody) -> Shown:
         """Of what the user gave."""
         clip, model = inputs.clip, inputs.network
         frames = FrameStore(clip.frames, clip.width, clip.height)
         window = Window.of(inputs.camera, body, model.view_size)
         some = np.unique(np.linspace(0, len(frames) - 1, _COMPARED).astype(np.int64))
-        return Shown(frames, window, Calibration.from_dict(model.calibration), Pictures.of(frames, body, window, some))
+        return Shown(frames, window, Calibration.from_dict(model.calibration), Images.of(frames, body, window, some))
 
     @property
-    def body(self) -> PosedBody:
+    def body(self) -> ArticulatedBody:
         """What is seen."""
-        return self.pictures.body
+        return self.images.body
 
-    def nats(self, postures: Array) -> float:
-        """How well postures [F, D] of all frames explain the pictures."""
-        return self.pictures.nats(postures[self.pictures.indices])
+    def nats(self, configurations: Array) -> float:
+        """How well configurations [F, D] of all frames explain the images."""
+        return self.images.nats(configurations[self.images.indices])
 
     def read_along(
-        self, problem: Problem, track: PostureTrack, start: Array, theta: Array, kept: float
-    ) -> PostureTrack:
+        self, problem: Problem, track: ConfigurationTrack, start: Array, theta: Array, kept: float
+    ) -> ConfigurationTrack:
         """The track read again from the motion of a problem with this start [2 D] and parameters [P]."""
         states = configuration_shooting.states_at_frames(problem, self.body, np.concatenate([start, theta])[None])[0]
-        return reread(self.frames, self.window, track, self.body, self.body.postures(states), self.calibration, kept)
+        return reread(
+            self.frames, self.window, track, self.body, self.body.configurations(states), self.calibration, kept
+        )
 
 
-def look_again(
-    shown: Sequence[Shown], problems: Sequence[Problem], tracked: Sequence[PostureTrack], fitted: list[PosedSolution]
-) -> tuple[list[PostureTrack], list[PosedSolution]]:
+def reinitialise(
+    shown: Sequence[Shown],
+    problems: Sequence[Problem],
+    tracked: Sequence[ConfigurationTrack],
+    fitted: list[ConfigurationSolution],
+) -> tuple[list[ConfigurationTrack], list[ConfigurationSolution]]:
     """Tracks and fits of clips of one body after frames were read again; as they were where that is no better."""
 
     body, tracks, best = shown[0].body, list(tracked), fitted
 
-    def judge(clip: int, postures: Array) -> float:
-        return shown[clip].nats(postures)
+    def judge(clip: int, configurations: Array) -> float:
+        return shown[clip].nats(configurations)
 
-    def explained(several: Sequence[PosedSolution]) -> float:
-        return sum(judge(clip, body.postures(each.states)) for clip, each in enumerate(several))
+    def explained(several: Sequence[ConfigurationSolution]) -> float:
+        return sum(judge(clip, body.configurations(each.states)) for clip, each in enumerate(several))
 
     nats = explained(best)
     for kept in _LOOKS:

@@ -1,4 +1,4 @@
-"""What `vid2phys calibrate` prints: the numbers with their spread, the error over the picture, the pose, remarks."""
+"""What `vid2phys calibrate` prints: the numbers with their spread, the error over the image, the pose, remarks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def print_calibration(found: Calibration, *, as_json: bool = False) -> None:
             print("no distortion")
     if found.fit is not None and found.quality is not None:
         dropped = f", {len(found.fit.dropped)} left out" if found.fit.dropped else ""
-        print(f"views: {len(found.fit.views)} of {found.pictures} pictures{dropped}")
+        print(f"views: {len(found.fit.views)} of {found.images} images{dropped}")
         views = found.fit.view_rms_px()
         print(f"reprojection error: {found.fit.rms_px:.3f} px RMS (views from {views.min():.3f} to {views.max():.3f})")
         rows = [[_cell(x) for x in line] for line in found.quality.rms_grid_px]
@@ -69,7 +69,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
             intrinsics[name]["std"] = float(std)
         data["rms_px"] = found.fit.rms_px
         data["views"] = [
-            {"picture": view.name, "points": len(view.ids), "rms_px": float(rms)}
+            {"image": view.name, "points": len(view.ids), "rms_px": float(rms)}
             for view, rms in zip(found.fit.views, found.fit.view_rms_px(), strict=True)
         ]
         data["left_out"] = list(found.fit.dropped)

@@ -1,4 +1,5 @@
-"""`train-risp` for bodies on a known base (`risp.posed`): renders postures, trains the network, calibrates, scores.
+"""`train-risp` for bodies on a known base (`risp.posed`): renders configurations, trains the network, calibrates,
+scores.
 
 No locator is trained: base and camera say where to look.
 """
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vid2phys.commands.training_progress import TrainingProgress
-    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.state_model import StateModel
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 VIEW_SIZE = 128
 
 
-def train_posed(
+def train_articulated(
     system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model | StateModel | None:
     """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. None in processes that only
@@ -47,18 +48,18 @@ def train_posed(
     from vid2phys.risp.networks.bodies import body_for_training
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
-    from vid2phys.risp.renders.stream import PictureStream
-    from vid2phys.risp.shape.configuration_numbers import posture_numbers
+    from vid2phys.risp.renders.stream import ImageStream
+    from vid2phys.risp.shape.configuration_numbers import configuration_numbers
     from vid2phys.risp.training import together
     from vid2phys.risp.training.recipes import Sitting, head_of, train_head
     from vid2phys.risp.training.train import Schedule
-    from vid2phys.tracking.uncertainty.articulated_validation import PostureValidation
+    from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
     from vid2phys.tracking.uncertainty.single_images import Subject
 
     began = time.monotonic()
-    progress.note(f"preparing the postures of {system.name}")
+    progress.note(f"preparing the configurations of {system.name}")
     body = together.after_the_first(lambda: body_for_training(system, work, options.seed))
-    data, postures = training_data(
+    data, configurations = training_data(
         *(body, work / DATA),
         samples=options.samples,
         seed=options.seed,
@@ -70,11 +71,14 @@ def train_posed(
     workers = share_cores(options.device)
     if options.head.startswith("state"):
         return train_state_head(
-            *(system.name, data, rendered - began, out, work, options, workers, progress), codes=posture_numbers(body)
+            *(system.name, data, rendered - began, out, work, options, workers, progress),
+            codes=configuration_numbers(body),
         )
     begin = Model.load(options.start) if options.start else None
     sitting = Sitting(work, options.device, progress, options.resume, begin)
-    validation = PostureValidation.prepare(PictureStream(data.pictures, jitter=False), data.validation, body, postures)
+    validation = ConfigurationValidation.prepare(
+        ImageStream(data.stream, jitter=False), data.validation, body, configurations
+    )
     head = head_of(data, options.head)
     assert isinstance(head, KeypointHead)
     fine = train_head(
@@ -90,12 +94,12 @@ def train_posed(
     if not together.leads():
         return None
     assert isinstance(fine.network, KeypointNetwork)
-    model = Model(model_shape(body), fine.network, None, data.pictures.view_size, {"fine": head.size})
+    model = Model(model_shape(body), fine.network, None, data.stream.view_size, {"fine": head.size})
     seconds = {"rendering": rendered - began, "fine": fine.seconds}
     score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    unseen = calibration_postures(body, work / CALIBRATION, options.seed, progress)
+    unseen = calibration_configurations(body, work / CALIBRATION, options.seed, progress)
     model = _calibrated(Model.load(out), body, unseen, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
@@ -107,7 +111,7 @@ def train_posed(
 
 
 def training_data(
-    body: PosedBody,
+    body: ArticulatedBody,
     folder: Path,
     *,
     samples: int,
@@ -117,7 +121,7 @@ def training_data(
     looks: int = 0,
     ray: str | None = None,
 ) -> tuple[TrainingData, Array]:
-    """Renders what is missing and says what the pictures show; also the postures [N, D] of all renders.
+    """Renders what is missing and says what the images show; also the configurations [N, D] of all renders.
 
     varied, looks: see `make_dataset`.
     """
@@ -125,7 +129,7 @@ def training_data(
 
     from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
     from vid2phys.risp.renders.stream import StreamSettings
-    from vid2phys.risp.shape.configuration_numbers import posture_numbers, posture_vectors
+    from vid2phys.risp.shape.configuration_numbers import configuration_numbers, configuration_vectors
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.risp.training.validate import Body
 
@@ -139,29 +143,29 @@ def training_data(
         looks=looks,
         ray=ray,
     )
-    postures = renders.postures()
-    points = body.points(postures)
-    pictures = StreamSettings(
+    configurations = renders.configurations()
+    points = body.points(configurations)
+    images = StreamSettings(
         folder,
         points,
         body.reach_m,
         view_size=VIEW_SIZE,
         seed=seed,
-        states=posture_numbers(body).encode(posture_vectors(body, postures)),
+        states=configuration_numbers(body).encode(configuration_vectors(body, configurations)),
         view_px=VIEW_PX,
         varied=varied,
     )
     known = Body(body.points_body, np.arange(points.shape[1])[None], np.eye(3)[None], None)
-    data = TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders)))
-    return data, postures
+    data = TrainingData(images, known, len(renders), renders.gradient_indices, held_out(len(renders)))
+    return data, configurations
 
 
-def model_shape(body: PosedBody) -> Shape:
+def model_shape(body: ArticulatedBody) -> Shape:
     """What a model of the body is for."""
     import numpy as np
 
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.networks.bodies import posed_kind
+    from vid2phys.risp.networks.bodies import configuration_kind
     from vid2phys.risp.networks.model import Shape
 
     points = body.points_body
@@ -173,36 +177,36 @@ def model_shape(body: PosedBody) -> Shape:
         np.arange(len(points))[None],
         None,
         body.system.name,
-        kind=posed_kind(body.system),
+        kind=configuration_kind(body.system),
         cameras=body.cameras,
     )
 
 
-def _save(model: Model, body: PosedBody, out: Path, score: dict[str, Any]) -> None:
-    from vid2phys.engine.movable.modes import PosedModes
+def _save(model: Model, body: ArticulatedBody, out: Path, score: dict[str, Any]) -> None:
+    from vid2phys.engine.movable.modes import ModalBody
     from vid2phys.risp.networks.bodies import MODES_FILE
 
     out.mkdir(parents=True, exist_ok=True)
-    if isinstance(body, PosedModes):
+    if isinstance(body, ModalBody):
         body.motions.save(out / MODES_FILE)
     model.save(out, score)
 
 
-def calibration_postures(body: PosedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
+def calibration_configurations(body: ArticulatedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
     """`unseen_clips` of a body on a known base."""
     return unseen_clips(body.mesh, body.system, folder, seed, progress, posed=body, size=VIEW_SIZE)
 
 
 def _calibrated(
-    model: Model, body: PosedBody, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
+    model: Model, body: ArticulatedBody, renders: RenderSet, options: TrainingOptions, progress: TrainingProgress
 ) -> Model:
     """The model with its error model."""
-    from vid2phys.tracking.uncertainty.articulated import calibrate_edges, calibrate_postures
+    from vid2phys.tracking.uncertainty.articulated import calibrate_configurations, calibrate_edges
 
     def share_of(what: str) -> Callable[[float], None]:
         return lambda share: progress.step(what, round(100 * share), 100)
 
-    calibration = calibrate_postures(model, body, renders, options.seed, share_of("calibration"))
+    calibration = calibrate_configurations(model, body, renders, options.seed, share_of("calibration"))
     calibration = calibrate_edges(calibration, model, body, renders, options.seed, share_of("fitting edges"))
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())

@@ -84,7 +84,7 @@ def train_rigid(
         painted=body.texture is not None,
     )
     sizes = {"fine": head.size, "coarse": COARSE_SIZE}
-    model = Model(shape, fine.network, coarse.network, data.pictures.view_size, sizes)
+    model = Model(shape, fine.network, coarse.network, data.stream.view_size, sizes)
     seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
     history = {"fine": fine.history, "coarse": coarse.history}
     score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
@@ -137,7 +137,7 @@ def training_data(
     looks: int = 0,
     ray: str | None = None,
 ) -> TrainingData:
-    """Renders what is missing and says what the pictures show. varied, looks: see `make_dataset`."""
+    """Renders what is missing and says what the images show. varied, looks: see `make_dataset`."""
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
     from vid2phys.risp.training.recipes import TrainingData, body_of
@@ -148,8 +148,8 @@ def training_data(
     symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
-    pictures = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)
-    return TrainingData(pictures, known, len(renders), renders.gradient_indices, held_out(len(renders)))
+    images = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)
+    return TrainingData(images, known, len(renders), renders.gradient_indices, held_out(len(renders)))
 
 
 def _symmetry_note(symmetry: Symmetry, points: int) -> str:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vid2phys.commands.train_articulated import train_posed
+from vid2phys.commands.train_articulated import train_articulated
 from vid2phys.commands.train_rigid import train_rigid
 from vid2phys.commands.training import CALIBRATION, DATA, TrainingOptions, choose_device
 from vid2phys.commands.training_progress import show_training
@@ -52,16 +52,16 @@ def train_risp(
     """Trains a model for `mesh` and writes it, and its card, to `out` (default: models/NAME of the mesh).
 
     A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own, and the shape
-    of that is what the model reads (`train_posed`); the default of `out` is then models/SYSTEM. samples: pictures to
-    render. epochs: passes of the fine network over them (default: 12; 100, RISP's own, for the state head). gamma:
+    of that is what the model reads (`train_articulated`); the default of `out` is then models/SYSTEM. samples: images
+    to render. epochs: passes of the fine network over them (default: 12; 100, RISP's own, for the state head). gamma:
     weight of the rendering gradient (0: eq. 8). head: keypoint, or state for RISP's own network and training
     (state@w32: half as wide), which serves to compare. loss: see `risp/penalties`. device: auto, cpu or cuda. work:
     folder for renders and checkpoints (default: runs/train-risp/NAME of out); with `resume` it is continued, else
-    emptied. ray: address of a cluster that renders the pictures. start: a model folder whose features the networks
-    begin with, which saves half of the epochs on a body of the same kind. without: what is not randomised in training
-    (names of `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun
-    several processes train together (`risp/training/together`). Raises UsageError for options out of range or a device
-    that is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    emptied. ray: address of a cluster that renders the images. start: a model folder whose features the networks begin
+    with, which saves half of the epochs on a body of the same kind. without: what is not randomised in training (names
+    of `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun several
+    processes train together (`risp/training/together`). Raises UsageError for options out of range or a device that is
+    not there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine.systems import from_file, get
@@ -110,7 +110,7 @@ def train_risp(
             for note in notes:
                 progress.note(f"note: {note}")
             if posed:
-                model = train_posed(physics, out, work, options, progress)
+                model = train_articulated(physics, out, work, options, progress)
             else:
                 assert shape is not None
                 model = train_rigid(shape, physics, out, work, options, progress)
@@ -120,9 +120,9 @@ def train_risp(
 
 def _is_posed(system: System, mesh: str | Path | None) -> bool:
     """Whether it is the system's own body on a known base. Raises UsageError for a mesh too many or missing."""
-    from vid2phys.risp.networks.bodies import posed_kind
+    from vid2phys.risp.networks.bodies import configuration_kind
 
-    if posed_kind(system) == "rigid":
+    if configuration_kind(system) == "rigid":
         if mesh is None:
             raise UsageError(f"no --mesh for '{system.name}'", "a mesh to train for", "give the mesh of the body")
         return False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.renders.dataset import RenderSet
-    from vid2phys.risp.shape.configuration_numbers import PostureNumbers
+    from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Mesh
 
@@ -69,7 +69,7 @@ def cores() -> int:
 
 
 def share_cores(device: str) -> int:
-    """Number of processes that develop pictures; the other cores train."""
+    """Number of processes that develop images; the other cores train."""
     import torch
 
     from vid2phys.risp.training import together
@@ -130,9 +130,9 @@ def train_state_head(
     workers: int,
     progress: TrainingProgress,
     *,
-    codes: PostureNumbers | None = None,
+    codes: ConfigurationNumbers | None = None,
 ) -> StateModel | None:
-    """RISP's own network by its own recipe, on the same pictures. codes: what its numbers mean; the head's own unless
+    """RISP's own network by its own recipe, on the same images. codes: what its numbers mean; the head's own unless
     given. None in processes that only help (`together`)."""
     from vid2phys.risp.heads.state import StateHead
     from vid2phys.risp.networks.state_model import StateModel
@@ -144,7 +144,7 @@ def train_state_head(
     sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
     trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
     model = StateModel(
-        system, head.codes if codes is None else codes, head.size["width"], trained.network, data.pictures.view_size
+        system, head.codes if codes is None else codes, head.size["width"], trained.network, data.stream.view_size
     )
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
     if not together.leads():
@@ -171,7 +171,7 @@ def training_score(
             "renders": data.renders,
             "with_gradients": len(data.gradient_indices),
             "held_out": data.held_out,
-            "render_size_px": data.pictures.view_size,
+            "render_size_px": data.stream.view_size,
         },
         "training": {
             "epochs": options.epochs,

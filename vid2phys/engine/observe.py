@@ -2,7 +2,7 @@
 
 A bearing is (x/z, y/z) in camera axes (OpenCV: x right, y down, z forward), distortion removed. Pixel centres are at
 integers. What the camera cannot see is NaN: points behind it, and directions beyond the field in which its distortion
-model is one-to-one (there the formulas would fold points back into the picture).
+model is one-to-one (there the formulas would fold points back into the image).
 """
 
 from __future__ import annotations

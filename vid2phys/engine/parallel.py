@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Networks and matrices on one thread: ones as small as ours, on as few pictures as tracking reads at once, are
+    """Networks and matrices on one thread: ones as small as ours, on as few images as tracking reads at once, are
     slower on two.
 
     As a decorator, too. On two cores the sample is tracked at 26 instead of 15 frames a second; threads of BLAS that

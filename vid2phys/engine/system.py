@@ -148,7 +148,7 @@ class System(ABC):
 
     @abstractmethod
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
-        """States [n, N] that pictures for training are made from."""
+        """States [n, N] that images for training are made from."""
 
     @abstractmethod
     def hover_controls(self, parameters: Array) -> Array:

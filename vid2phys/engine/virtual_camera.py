@@ -41,10 +41,10 @@ def make_view(
     fill: float = FILL,
     roll_rad: float = 0.0,
 ) -> View:
-    """The view that looks along `center_bearing` with gravity pointing down in the picture.
+    """The view that looks along `center_bearing` with gravity pointing down in the image.
 
     center_bearing: [2] direction x/z, y/z in camera axes. angular_radius: of the object's bounding sphere, rad
-    (arcsin of radius over distance). fill: share of the view its diameter takes. roll_rad: turn of the picture
+    (arcsin of radius over distance). fill: share of the view its diameter takes. roll_rad: turn of the image
     about its centre, for averaging over several views. Where the line of sight is vertical, or the camera has no pose,
     the camera's own y axis is down.
     """
@@ -82,10 +82,10 @@ def resample(frame: NDArray[np.uint8], camera: Camera, view: View) -> NDArray[np
 
     factor = _supersample(camera, view)
     at_u, at_v = (np.clip(at, -2.0, 32000.0).astype(np.float32) for at in _source_grid(camera, view, factor))
-    picture = cv2.remap(frame, at_u, at_v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    image = cv2.remap(frame, at_u, at_v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     if factor > 1:
-        picture = cv2.resize(picture, (view.size, view.size), interpolation=cv2.INTER_AREA)
-    return picture.astype(np.uint8, copy=False)
+        image = cv2.resize(image, (view.size, view.size), interpolation=cv2.INTER_AREA)
+    return image.astype(np.uint8, copy=False)
 
 
 def _source_grid(camera: Camera, view: View, factor: int) -> tuple[NDArray[Any], NDArray[Any]]:

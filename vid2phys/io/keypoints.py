@@ -4,7 +4,7 @@
 |---|---|
 | `time_s` or `frame` | in the clip's clock (0 at its first frame), or counted from 0 |
 | `point` | its name, as in the file of the body's points |
-| `x_px`, `y_px` | in the picture as it was filmed, lens and all; pixel centres are at whole numbers; blank: not seen |
+| `x_px`, `y_px` | in the image as it was filmed, lens and all; pixel centres are at whole numbers; blank: not seen |
 | `sigma_px` | one standard deviation; or `cov_xx_px2`, `cov_xy_px2`, `cov_yy_px2`; neither: it is estimated |
 | `shared_px` | standard deviation of what all points of a frame are off by together; none: as much as one by itself |
 | `visible` | 0 or 1; what is not visible is not used |
@@ -30,8 +30,8 @@ _WHAT = "a CSV with the columns time_s (or frame), point, x_px, y_px and optiona
 _CORRECT = "correct it or leave the row out"
 _SURE = 0.5  # confidence from which on a point is used
 _SMALLEST_PX = 1e-3  # no tracker is as sure as that
-_NORMALISED = 1.5  # pixels that are all smaller than this are shares of the picture
-_BEYOND = 1.0  # sizes of the picture by which a point may lie beside it
+_NORMALISED = 1.5  # pixels that are all smaller than this are shares of the image
+_BEYOND = 1.0  # sizes of the image by which a point may lie beside it
 _COVARIANCE = ("cov_xx_px2", "cov_xy_px2", "cov_yy_px2")
 
 
@@ -162,13 +162,13 @@ def _check_pixels(sheet: Sheet, place: Array, seen: NDArray[np.bool_], size: tup
         raise InputError(f"'{sheet.path}' has no visible point", _WHAT, "check the columns visible and confidence")
     if np.abs(place[seen]).max() <= _NORMALISED:
         got = f"'{sheet.path}' has places up to {np.abs(place[seen]).max():.3g} px"
-        raise InputError(got, "pixels of the picture", "multiply shares by its width and height")
+        raise InputError(got, "pixels of the image", "multiply shares by its width and height")
     outside = (place < -_BEYOND * np.array(size)) | (place > (1.0 + _BEYOND) * np.array(size))
     bad = np.flatnonzero(seen & outside.any(axis=1))
     if len(bad):
         x, y = place[bad[0]]
         got = f"{sheet.where(bad[0])} is at {x:.6g}, {y:.6g} px"
-        raise InputError(got, f"places in a picture of {size[0]}x{size[1]}", "is it of this clip, in its resolution?")
+        raise InputError(got, f"places in an image of {size[0]}x{size[1]}", "is it of this clip, in its resolution?")
 
 
 def _covariances(sheet: Sheet, seen: NDArray[np.bool_]) -> Array | None:

@@ -151,7 +151,7 @@ def _load_other(path: Path) -> _Loaded:
     """Whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
     import trimesh
 
-    log = logging.getLogger("trimesh")  # it would print tracebacks of pictures that are missing
+    log = logging.getLogger("trimesh")  # it would print tracebacks of images that are missing
     level = log.level
     log.setLevel(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""The materials that an OBJ file names: which picture, and which colour where there is none."""
+"""The materials that an OBJ file names: which image, and which colour where there is none."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UP_TO_THREE = ("-o", "-s", "-t")
 
 @dataclass(frozen=True)
 class Material:
-    """color: linear RGB (`Kd`), None when not given. picture: file of `map_Kd` as the MTL file names it, or None."""
+    """color: linear RGB (`Kd`), None when not given. image: file of `map_Kd` as the MTL file names it, or None."""
 
     color: tuple[float, float, float] | None = None
-    picture: str | None = None
+    image: str | None = None
 
 
 def parse_mtl(path: Path) -> dict[str, Material]:
@@ -39,9 +39,9 @@ def parse_mtl(path: Path) -> dict[str, Material]:
             name = "_".join(words[1:])
             found[name] = Material()
         elif words[0] == "Kd":
-            found[name] = Material(_color(words[1:]) or known.color, known.picture)
+            found[name] = Material(_color(words[1:]) or known.color, known.image)
         elif words[0].lower() == "map_kd":
-            found[name] = Material(known.color, _picture(line.split(None, 1)[1]) or known.picture)
+            found[name] = Material(known.color, _image(line.split(None, 1)[1]) or known.image)
     return found
 
 
@@ -65,7 +65,7 @@ def _color(words: list[str]) -> tuple[float, float, float] | None:
     return (values[0], values[1], values[2]) if len(values) == 3 else (values[0],) * 3
 
 
-def _picture(text: str) -> str:
+def _image(text: str) -> str:
     """The file name behind the options; it may contain spaces."""
     words = text.strip().split(" ")
     while words and words[0] in (*_OPTIONS, *_UP_TO_THREE):

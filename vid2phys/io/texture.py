@@ -1,4 +1,4 @@
-"""The colours of a mesh's surface at given points: texture lookup, averaged as coarsely as a picture needs it."""
+"""The colours of a mesh's surface at given points: texture lookup, averaged as coarsely as an image needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vid2phys.io.faces import face_areas
 from vid2phys.types import Array, Mesh, Texture
 
 GREY = 0.5  # linear, of a mesh without a texture
-WHITE = np.full((1, 1, 3), 255, np.uint8)  # the picture of faces that show none
+WHITE = np.full((1, 1, 3), 255, np.uint8)  # the image of faces that show none
 _BYTES = np.arange(256) / 255.0
 _LINEAR_OF_BYTE = np.where(_BYTES <= 0.04045, _BYTES / 12.92, ((_BYTES + 0.055) / 1.055) ** 2.4).astype(np.float32)
 
@@ -20,13 +20,13 @@ _LINEAR_OF_BYTE = np.where(_BYTES <= 0.04045, _BYTES / 12.92, ((_BYTES + 0.055) 
 def surface_colors(mesh: Mesh, faces: NDArray[Any], barycentric: Array, texel_m: float = 0.0) -> Array:
     """Linear RGB [N, 3] of points on the surface: faces [N], barycentric weights of their corners [N, 3].
 
-    texel_m: length over which the picture is averaged first (0: as fine as it is). Grey without a texture.
+    texel_m: length over which the image is averaged first (0: as fine as it is). Grey without a texture.
     """
     return SurfaceColors(mesh).at(faces, barycentric, texel_m)
 
 
 class SurfaceColors:
-    """Looks up the colours of a mesh again and again; keeps the pictures averaged by powers of two."""
+    """Looks up the colours of a mesh again and again; keeps the images averaged by powers of two."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._texture = mesh.texture
@@ -61,7 +61,7 @@ class SurfaceColors:
 def linear_images(
     texture: Texture, texel_sizes_m: tuple[float, ...], texel_m: float
 ) -> tuple[NDArray[np.float32], ...]:
-    """The pictures in linear light, float32 [h, w, 3], averaged until a texel is about `texel_m` long (0: as they are).
+    """The images in linear light, float32 [h, w, 3], averaged until a texel is about `texel_m` long (0: as they are).
 
     texel_sizes_m: how long their texels are on the surface (`texel_sizes`).
     """
@@ -79,7 +79,7 @@ def linear_images(
 
 
 def texel_sizes(mesh: Mesh) -> tuple[float, ...]:
-    """Mean length [m] of the texels of each picture on the surface; 0 for a picture that no area shows."""
+    """Mean length [m] of the texels of each image on the surface; 0 for an image that no area shows."""
     texture = mesh.texture
     if texture is None:
         return ()
@@ -95,7 +95,7 @@ def texel_sizes(mesh: Mesh) -> tuple[float, ...]:
 
 
 def mean_face_colors(mesh: Mesh) -> Array:
-    """About the mean colour of each face, linear RGB [F, 3]: that of its centre, averaged over a coarse picture."""
+    """About the mean colour of each face, linear RGB [F, 3]: that of its centre, averaged over a coarse image."""
     count = len(mesh.faces)
     extent = float(np.ptp(mesh.vertices, axis=0).max())
     return surface_colors(mesh, np.arange(count), np.full((count, 3), 1.0 / 3.0), extent / 32.0)
@@ -127,7 +127,7 @@ def linear_of_srgb(image: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _bilinear(image: NDArray[Any], uv: Array) -> Array:
-    """Linear light [N, 3] at uv [N, 2] of a picture of sRGB bytes or linear floats.
+    """Linear light [N, 3] at uv [N, 2] of an image of sRGB bytes or linear floats.
 
     Texel (0, 0) is the top left one; centres lie half a texel from the borders.
     """

@@ -1,7 +1,7 @@
-"""Textures out of files: OBJ with MTL and pictures, and whatever trimesh reads. What is missing is said, and left out.
+"""Textures out of files: OBJ with MTL and images, and whatever trimesh reads. What is missing is said, and left out.
 
 A texture is worth having but no mesh is refused for one: every trouble ends in a warning that names the file and the
-remedy. Limits: one base colour picture a face; alpha, `map_Kd`'s options and all other maps are not used.
+remedy. Limits: one base colour image a face; alpha, `map_Kd`'s options and all other maps are not used.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from vid2phys.types import Array, Texture
 LARGEST_PX = 4096  # longer sides are shrunk
 _REMARKABLE_PX = 2 * LARGEST_PX  # and beyond this length it is said
 _HEADER_BYTES = 1 << 16
-MOST_PIXELS = 1 << 29  # larger pictures are not read: their bytes alone would be 1.6 GB
+MOST_PIXELS = 1 << 29  # larger images are not read: their bytes alone would be 1.6 GB
 
 
 def obj_texture(path: Path, obj: ObjFile) -> Texture | None:
-    """The texture of an OBJ file: its MTL's pictures, else colours of the vertices, else None."""
+    """The texture of an OBJ file: its MTL's images, else colours of the vertices, else None."""
     count = len(obj.faces)
     colors = np.ones((count, 3, 3))
     if obj.vertex_color is not None:
@@ -41,10 +41,10 @@ def obj_texture(path: Path, obj: ObjFile) -> Texture | None:
         for name in dict.fromkeys(obj.material):
             here = material == name
             known = materials.get(name, Material())
-            picture = _read_named(path, known.picture) if known.picture else None
-            if picture is not None:
+            image = _read_named(path, known.image) if known.image else None
+            if image is not None:
                 shown[here & mapped] = len(images)
-                images.append(picture)
+                images.append(image)
             elif known.color is not None:
                 colors[here] = known.color
     return _checked(Texture(tuple(images), shown, np.where(mapped[:, None, None], obj.uv, 0.0), colors))
@@ -53,7 +53,7 @@ def obj_texture(path: Path, obj: ObjFile) -> Texture | None:
 def pieces_texture(path: Path, pieces: list[Any]) -> Texture | None:
     """The texture of trimesh's pieces, in their order."""
     images: list[NDArray[np.uint8]] = [WHITE]
-    missing = [name for name in _named_pictures(path) if not _is_there(path.parent, name)]
+    missing = [name for name in _named_images(path) if not _is_there(path.parent, name)]
     for name in missing:
         _without(f"texture '{name}' is not in '{path.parent}'", f"put it beside '{path.name}'")
     if missing and path.suffix.lower() == ".ply":
@@ -63,8 +63,8 @@ def pieces_texture(path: Path, pieces: list[Any]) -> Texture | None:
     return _checked(Texture(tuple(images), shown, uv, colors))
 
 
-def _named_pictures(path: Path) -> list[str]:
-    """Files of pictures that a PLY or glTF file names."""
+def _named_images(path: Path) -> list[str]:
+    """Files of images that a PLY or glTF file names."""
     try:
         if path.suffix.lower() == ".ply":
             with path.open("rb") as file:
@@ -86,21 +86,21 @@ def _is_there(folder: Path, name: str) -> bool:
         return False
 
 
-def read_picture(picture: Any, name: str) -> NDArray[np.uint8] | None:
+def read_image(image: Any, name: str) -> NDArray[np.uint8] | None:
     """RGB uint8 [H, W, 3] of a PIL image, or of a path to one; None, with a warning, when it cannot be used.
 
-    Sides longer than LARGEST_PX are shrunk; that is said of pictures twice as long or more.
+    Sides longer than LARGEST_PX are shrunk; that is said of images twice as long or more.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow, on large pictures
-            opened = _open(picture) if isinstance(picture, Path) else picture
+            warnings.simplefilter("ignore")  # of Pillow, on large images
+            opened = _open(image) if isinstance(image, Path) else image
             width, height = opened.size
             pixels = _decode(opened) if width * height <= MOST_PIXELS else None
     except Exception as error:  # a decoder raises whatever it meets
         reason = " ".join(str(error).split()) or type(error).__name__
         if "cannot identify" in reason:  # Pillow names an object of its own
-            reason = "no kind of picture that is known"
+            reason = "no kind of image that is known"
         _without(f"texture '{name}' cannot be read ({reason})", "save it as PNG or JPEG")
         return None
     if pixels is None:
@@ -131,17 +131,17 @@ def _decode(image: Any) -> NDArray[np.uint8]:
 
 
 def _piece(path: Path, piece: Any, images: list[NDArray[np.uint8]]) -> tuple[NDArray[np.int64], Array, Array]:
-    """Picture of each face, uv and corner colours of one of trimesh's meshes; adds its picture to `images`."""
+    """Image of each face, uv and corner colours of one of trimesh's meshes; adds its image to `images`."""
     count, faces, visual = len(piece.faces), np.asarray(piece.faces), piece.visual
     shown, uv, colors = np.zeros(count, np.int64), np.zeros((count, 3, 2)), np.ones((count, 3, 3))
     gltf = path.suffix.lower() in (".glb", ".gltf")
     if visual.kind == "texture":
         material = visual.material
-        picture = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
+        image = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
         factor = getattr(material, "baseColorFactor", None)
         coordinates = None if visual.uv is None else np.asarray(visual.uv, dtype=float)
-        if picture is not None and coordinates is not None and len(coordinates) == len(piece.vertices):
-            pixels = read_picture(picture, f"of {path.name}")
+        if image is not None and coordinates is not None and len(coordinates) == len(piece.vertices):
+            pixels = read_image(image, f"of {path.name}")
             if pixels is not None:
                 images.append(pixels)
                 shown[:], uv = len(images) - 1, coordinates[faces][..., :2]
@@ -158,7 +158,7 @@ def _piece(path: Path, piece: Any, images: list[NDArray[np.uint8]]) -> tuple[NDA
 
 
 def _checked(texture: Texture) -> Texture | None:
-    """The texture, or None when it says nothing: no picture, and one colour everywhere."""
+    """The texture, or None when it says nothing: no image, and one colour everywhere."""
     colors = texture.corner_color.reshape(-1, 3)
     plain = len(texture.images) == 1 and np.allclose(colors, colors[:1], atol=1e-6)
     return None if plain else texture
@@ -176,7 +176,7 @@ def _materials(path: Path, libraries: tuple[str, ...]) -> dict[str, Material]:
 
 def _read_named(path: Path, name: str) -> NDArray[np.uint8] | None:
     try:
-        return read_picture(locate(path.parent, name), name)
+        return read_image(locate(path.parent, name), name)
     except InputError as error:
         _without(f"texture {error.got}", f"put it beside '{path.name}'")
         return None

@@ -37,7 +37,7 @@ class _Format:
 
 _ANYTHING = (  # a file of another kind under any option
     _Format(
-        "a picture", "give the file that its option asks for", begins=(b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0")
+        "an image", "give the file that its option asks for", begins=(b"\x89PNG", b"\xff\xd8\xff", b"BM", b"II*\0")
     ),
     _Format("a PDF", "give the file that it was made from", begins=(b"%PDF",)),
     _Format("a spreadsheet", "save it as CSV", (".xlsx", ".xls", ".ods")),

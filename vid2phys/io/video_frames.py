@@ -102,21 +102,21 @@ class VideoFrames:
             raise ValueError(f"indices must be a non-decreasing vector, got {wanted}")
         if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < len(self)):
             raise IndexError(f"frames {wanted[0]} to {wanted[-1]} of a clip of {len(self)}")
-        return self._pictures(wanted.tolist())
+        return self._images(wanted.tolist())
 
-    def _pictures(self, wanted: list[int]) -> Iterator[Image]:
+    def _images(self, wanted: list[int]) -> Iterator[Image]:
         (at, decoder), self._open_at = self._open_at or (len(self), iter(())), None  # other threads open their own
-        picture: Image | None = None
+        image: Image | None = None
         sound = True
         try:
             for index in wanted:
-                if picture is None or index != at - 1:
+                if image is None or index != at - 1:
                     sound = False
                     if not self._keyframe_before(index) <= at <= index:
                         decoder = self._decode(index)
-                    picture = self._upright(next(frame for found, frame in decoder if found == index))
+                    image = self._upright(next(frame for found, frame in decoder if found == index))
                     at, sound = index + 1, True
-                yield picture
+                yield image
         finally:
             if sound and at < len(self):
                 self._open_at = at, decoder
@@ -148,17 +148,17 @@ class VideoFrames:
                         return
             except av.FFmpegError:
                 pass  # told below, with the number of frames
-        if keyframe > 0 and expected == start:  # some keyframes cannot be started at (open groups of pictures)
+        if keyframe > 0 and expected == start:  # some keyframes cannot be started at (open groups of images)
             yield from self._decode(start, keyframe=0)
             return
         raise _truncated(self._path, expected, len(pts))
 
     def _upright(self, frame: VideoFrame) -> Image:
-        picture = np.asarray(frame.to_ndarray(format="rgb24"), dtype=np.uint8)
-        if picture.shape[:2] != self._stored:
-            got, first = (f"{w}x{h}" for h, w in (picture.shape[:2], self._stored))
+        image = np.asarray(frame.to_ndarray(format="rgb24"), dtype=np.uint8)
+        if image.shape[:2] != self._stored:
+            got, first = (f"{w}x{h}" for h, w in (image.shape[:2], self._stored))
             raise InputError(f"'{self._path}' changes its frame size", f"{first} throughout, got {got}", _REENCODE)
-        return self._display.shown(picture)
+        return self._display.shown(image)
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def _open(path: Path, number: int | None) -> Iterator[tuple[InputContainer, Vide
     with container:
         streams = _video_streams(container)
         if not streams:
-            raise InputError(f"'{path}' has no video stream", A_VIDEO, "give the file that holds the pictures")
+            raise InputError(f"'{path}' has no video stream", A_VIDEO, "give the file that holds the images")
         if not 0 <= (number or 0) < len(streams):
             got = f"'{path}' has no video stream {number}"
             raise InputError(got, f"one of {_listed(streams)}", "give its number to --stream")
@@ -184,7 +184,7 @@ def _open(path: Path, number: int | None) -> Iterator[tuple[InputContainer, Vide
 
 
 def _video_streams(container: InputContainer) -> list[VideoStream]:
-    """Return the video streams without cover pictures and thumbnails, which are no recordings."""
+    """Return the video streams without cover images and thumbnails, which are no recordings."""
     from av.stream import Disposition
 
     still = Disposition.attached_pic | Disposition.timed_thumbnails

@@ -1,4 +1,4 @@
-"""card.md: what a model is, how it was trained, how well it reads held-out looks, and where it fails, with pictures."""
+"""card.md: what a model is, how it was trained, how well it reads held-out looks, and where it fails, with images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FLIP_DEG, _WELL_PX = 45.0, 4.0
 
 @dataclass(frozen=True)
 class Easier:
-    """Some of the pictures again, with one thing left out. rows: which of all they are."""
+    """Some of the images again, with one thing left out. rows: which of all they are."""
 
     name: str
     rows: NDArray[np.int64]
@@ -43,7 +43,7 @@ def write_card(
     score: dict[str, Any],
     command: str,
 ) -> Path:
-    """Writes card.md and its pictures into a model folder. score: of score.json. command: that makes the card again."""
+    """Writes card.md and its images into a model folder. score: of score.json. command: that makes the card again."""
     worst = _worst(judged, subject.main_error)
     write_sheet(folder / WORST, subject, judged, _one_a_look(worst, judged.look)[:_TILES])
     write_sheet(folder / USUAL, subject, judged, _usual(judged, subject.main_error))
@@ -55,17 +55,17 @@ def write_card(
         "## How it was trained",
         _table(("", ""), _training(score)),
         "## How well it reads",
-        f"{len(judged.images)} pictures of {len(np.unique(judged.look))} looks that were never trained on, developed "
+        f"{len(judged.images)} images of {len(np.unique(judged.look))} looks that were never trained on, developed "
         "with all that is varied in training, one at a time: no tracking, no other frame, no outline. Medians, up to "
         "the body's symmetry; points: of those that nothing else covers.",
         _conditions(judged, subject),
         *_hidden(judged),
         "### What makes it hard",
-        "The same pictures with one thing left out.",
+        "The same images with one thing left out.",
         _costs(judged, easier, subject.main_error),
         *_calibration(score),
         "## Known failures",
-        f"The worst of these pictures by {_named(subject.main_error)}, one of a look: on the left as the network sees "
+        f"The worst of these images by {_named(subject.main_error)}, one of a look: on the left as the network sees "
         "it, on the right green what is true (rings: hidden) and orange what was read.",
         f"![worst]({WORST})",
         f"What the worst tenth has in common, medians; covered is the share of the keypoints behind other things or "
@@ -82,7 +82,7 @@ def write_card(
 
 def _about(subject: Subject) -> str:
     model = subject.model
-    what = "Poses" if subject.posed is None else "Postures"
+    what = "Poses" if subject.posed is None else "Configurations"
     sizes = f"{subject.fill * subject.view_px[0]:.0f} to {subject.fill * subject.view_px[1]:.0f} px across"
     text = f"{what} of `{model.shape.mesh_name}` (system `{model.shape.system}`) from single frames of a calibrated "
     text += f"camera, its {subject.across} {sizes} (larger ones are shrunk). It knows this shape alone"
@@ -99,7 +99,7 @@ def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
         told = "its colours" if shape.painted else "" if shape.exact else "a front point"
         yield "symmetry", kind + (f", told apart by {told}" if order > 1 and told else "")
     else:
-        yield "posture", f"{len(subject.posed.names)} numbers ({shape.kind})"
+        yield "configuration", f"{len(subject.posed.names)} numbers ({shape.kind})"
     if shape.cameras is not None:
         c = shape.cameras
         yield (
@@ -143,7 +143,7 @@ def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
 def _conditions(judged: Judged, subject: Subject) -> str:
     """Medians of all errors by size in the frame, cover and contrast."""
     names = list(judged.errors)
-    header = ("pictures", "count", *(_header(n) for n in names), f"{UNITS[subject.main_error][0]}, 9 in 10 below")
+    header = ("images", "count", *(_header(n) for n in names), f"{UNITS[subject.main_error][0]}, 9 in 10 below")
     rows = [_row("all", judged, np.ones(len(judged.images), dtype=bool), subject.main_error)]
     least_px, most_px = subject.view_px
     for low, high in pairwise(subject.fill * np.geomspace(least_px, most_px, _SIZES + 1)):
@@ -182,7 +182,7 @@ def _hidden(judged: Judged) -> Iterable[str]:
 
 
 def _costs(judged: Judged, easier: Sequence[Easier], main: str) -> str:
-    header = ("left out", f"{_header(main)}, with it", "without", "px, with it", "without", "pictures that differ")
+    header = ("left out", f"{_header(main)}, with it", "without", "px, with it", "without", "images that differ")
     rows = []
     for each in easier:
         differ = (judged.images[each.rows] != each.judged.images).any(axis=(1, 2, 3))
@@ -223,7 +223,7 @@ def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
         for words, which in groups
         if len(which)
     ]
-    header = ("pictures", f"{across} [px]", "contrast", "with points covered", "with more than a quarter covered")
+    header = ("images", f"{across} [px]", "contrast", "with points covered", "with more than a quarter covered")
     return _table(header, rows)
 
 
@@ -235,8 +235,8 @@ def _flipped(judged: Judged) -> Iterable[str]:
     if share == 0.0:
         return
     yield (
-        f"In {share:.1%} of all these pictures the points are within {_WELL_PX:g} px and the pose is off by more than "
-        f"{_FLIP_DEG:g} deg: small or nearly flat bodies tilted towards the camera look as if tilted away. One picture "
+        f"In {share:.1%} of all these images the points are within {_WELL_PX:g} px and the pose is off by more than "
+        f"{_FLIP_DEG:g} deg: small or nearly flat bodies tilted towards the camera look as if tilted away. One image "
         "cannot tell; the tracker keeps both and lets the next frames decide."
     )
 

@@ -1,4 +1,4 @@
-"""Pictures of a model card: held-out frames with what they show and what was read, as contact sheets (JPEG)."""
+"""Images of a model card: held-out frames with what they show and what was read, as contact sheets (JPEG)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INK = (30, 30, 30)
 
 
 def write_sheet(path: Path, subject: Subject, judged: Judged, chosen: NDArray[np.int64]) -> None:
-    """One tile for each of the `chosen` pictures: as it is, then with true and read outline and keypoints."""
+    """One tile for each of the `chosen` images: as it is, then with true and read outline and keypoints."""
     import cv2
 
     tiles = [_tile(subject, judged, int(index)) for index in chosen]
@@ -53,11 +53,11 @@ def _tile(subject: Subject, judged: Judged, index: int) -> Image:
     plain: Image = cv2.resize(judged.images[index], (_TILE, _TILE), interpolation=cv2.INTER_CUBIC).astype(np.uint8)
     drawn = plain.copy()
     sides = (
-        (judged.truth_pose, judged.truth_posture, judged.truth_px, TRUE_COLOR),
-        (judged.read_pose, judged.read_posture, judged.read_px, READ_COLOR),
+        (judged.truth_pose, judged.truth_configuration, judged.truth_px, TRUE_COLOR),
+        (judged.read_pose, judged.read_configuration, judged.read_px, READ_COLOR),
     )
-    for pose, posture, points_px, color in sides:
-        shape = None if posture is None else posture[index]
+    for pose, configuration, points_px, color in sides:
+        shape = None if configuration is None else configuration[index]
         seen = Projected(*projected(subject, pose[index], shape, judged.K[index]))
         blend(drawn, outline(seen, subject.mesh, window, thickness_px=1.2), color)
         for k, (x, y) in enumerate(window.place(points_px[index])):

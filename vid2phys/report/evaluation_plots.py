@@ -18,7 +18,7 @@ Truth = tuple[Array, Array, NDArray[np.bool_]]
 def plot_evaluation(
     path: Path, estimate: PoseLog, truths: dict[str, Truth], asked: str, camera_position: Array | None
 ) -> None:
-    """Write the picture. truths: world positions [T, 3], quaternions [T, 4] and seen [T] by alignment name."""
+    """Write the image. truths: world positions [T, 3], quaternions [T, 4] and seen [T] by alignment name."""
     fig, (absolute, drift, rotation) = figure(3, "time in the clip (s)")
     for name, (positions, quats, seen) in truths.items():
         times = estimate.times_s[seen]

@@ -1,4 +1,4 @@
-"""Charts as matplotlib figures, off screen: written as pictures, returned as SVG text, shown in notebooks."""
+"""Charts as matplotlib figures, off screen: written as images, returned as SVG text, shown in notebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plot:
         return draw(self.chart)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture."""
+        """Write an image."""
         save_figure(self.figure, Path(path))
 
     def _repr_svg_(self) -> str:

@@ -97,7 +97,7 @@ def posterior_chart(posterior: Posterior, priors: dict[str, tuple[float, float]]
 
 
 def residuals_px(result: Result, system: System, camera: Camera) -> Array:
-    """Distance between keypoints seen and fitted, [T, K] px at the picture's centre scale; NaN where not seen."""
+    """Distance between keypoints seen and fitted, [T, K] px at the image's centre scale; NaN where not seen."""
     assert camera.camera_to_world is not None
     seen = result.observation
     fitted, _, _ = observe(system, result.trajectory.states, seen.points_body, camera.camera_to_world)

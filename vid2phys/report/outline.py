@@ -1,4 +1,4 @@
-"""Lines of a mesh in a picture: its silhouette, and where one part of it meets another, smooth at any zoom."""
+"""Lines of a mesh in an image: its silhouette, and where one part of it meets another, smooth at any zoom."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Projected:
 
 
 def project_vertices(camera: Camera, vertices_world: Array) -> Projected:
-    """Vertices [V, 3] m of the world in the picture; pixels are NaN where the camera cannot see."""
+    """Vertices [V, 3] m of the world in the image; pixels are NaN where the camera cannot see."""
     assert camera.camera_to_world is not None
     world_to_camera = invert_transform(camera.camera_to_world)
     points = vertices_world @ world_to_camera[:3, :3].T + world_to_camera[:3, 3]

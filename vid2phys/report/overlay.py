@@ -73,8 +73,8 @@ def write_overlay(
             time_s = float(clip.times_s[index])
             trail = centers[(clip.times_s <= time_s) & (clip.times_s > time_s - _TRAIL_S)]
             label = f"frame {index}   {time_s:.2f} s"
-            picture = draw_frame(scene, frame, view(states[index]), axes[index], trail, bool(lost[index]), label)
-            video.write(picture, time_s=time_s - float(clip.times_s[0]))
+            drawn = draw_frame(scene, frame, view(states[index]), axes[index], trail, bool(lost[index]), label)
+            video.write(drawn, time_s=time_s - float(clip.times_s[0]))
             if progress is not None:
                 progress("drawing the overlay", index + 1, len(clip.frames))
 

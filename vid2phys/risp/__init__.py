@@ -1,1 +1,1 @@
-"""Reading the state of a body from pictures, whatever the light and the materials."""
+"""Reading the state of a body from images, whatever the light and the materials."""

@@ -207,7 +207,7 @@ def _step_precision(step_s: Array, tangent: int) -> Array:
 
 def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array, Array]:
     """Whitened residuals [F, K, 2] at point_scale 1 and their derivatives to the tangent, to the shared modes and to
-    the free parameters of the picture, which are the last of `parameter_names`."""
+    the free parameters of the image, which are the last of `parameter_names`."""
     problem, seen = layout.problem, layout.problem.observation
     states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
     predicted, jacobian, by_view = camera_parameters.observed(problem, layout.parameters(point.theta), states)

@@ -1,7 +1,7 @@
-"""What may be unknown about the picture itself: how big the body is, the focal length, and where the camera stands.
+"""What may be unknown about the image itself: how big the body is, the focal length, and where the camera stands.
 
 These are parameters beside those of the system, at the end of a problem's: they change what is seen of a state, and
-nothing of the motion. A body twice as large, twice as far away, gives the same picture; only what happens in metres
+nothing of the motion. A body twice as large, twice as far away, gives the same image; only what happens in metres
 (gravity, recorded forces, a base at a known place) tells the two apart.
 
 Limits: `scale` enlarges the body's points alone, its inertia stays as it is. `focal` enlarges undistorted bearings.
@@ -39,19 +39,19 @@ def expanded(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def with_view(parameters: Parameters, names: tuple[str, ...]) -> Parameters:
-    """The parameters, and those of the picture if any of `names` is one."""
+    """The parameters, and those of the image if any of `names` is one."""
     return Parameters((*parameters, SCALE, *CAMERA)) if set(names) & set(NAMES) else parameters
 
 
 def of_system(parameters: Parameters) -> Array:
-    """What the engine reads: all values in SI but those of the picture, [P]."""
+    """What the engine reads: all values in SI but those of the image, [P]."""
     return np.array([p.value for p in parameters if p.name not in NAMES])
 
 
 def observed(problem: Problem, parameters: Parameters, states: Array) -> tuple[Array, Array, Array]:
     """Bearings [..., K, 2] of the keypoints of states [..., N], and their derivatives.
 
-    These are by the tangent of the state [..., K, 2, D], and by the free parameters of the picture in solver
+    These are by the tangent of the state [..., K, 2, D], and by the free parameters of the image in solver
     coordinates [..., K, 2, V].
     """
     bearings, by_state = _seen(problem, parameters, states)
@@ -112,7 +112,7 @@ def folded(observation: Observation, parameters: dict[str, float]) -> Observatio
 
 
 def as_fitted(camera: Camera, mesh: Mesh, parameters: dict[str, float]) -> tuple[Camera, Mesh]:
-    """Camera and mesh as the fit has them; the same ones where nothing of the picture was fitted."""
+    """Camera and mesh as the fit has them; the same ones where nothing of the image was fitted."""
     if camera.camera_to_world is None or not set(NAMES) <= set(parameters):
         return camera, mesh
     K = camera.K.copy()

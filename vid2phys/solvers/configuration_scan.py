@@ -1,7 +1,7 @@
 """Far other values of the parameters than a fit came to, and other starts, judged by something else than was fitted.
 
 A fit to frames that were misread all along stays near what was read: a finger that is taken for one that hangs still
-comes out stiff. Motions that the system can do with other parameters are few; whoever looks at the pictures again can
+comes out stiff. Motions that the system can do with other parameters are few; whoever looks at the images again can
 tell which of them is seen.
 """
 
@@ -13,24 +13,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.solvers.configuration_shooting import states_at_frames
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 7.0, 20.0)  # of the value that a fit began with
 _ROUNDS = 2
-_MOVED = 1e-3  # spreads of the posture: a coordinate that a parameter moves by more follows from it
+_MOVED = 1e-3  # spreads of the configuration: a coordinate that a parameter moves by more follows from it
 _STEP = 0.1  # of a parameter's value, to see what it moves
 
 Judge = Callable[[int, Array], float]
-"""How well the postures [F, D] of a clip, given by its index, explain what is seen, nats."""
+"""How well the configurations [F, D] of a clip, given by its index, explain what is seen, nats."""
 
 
 @dataclass(frozen=True)
 class Motion:
-    """starts: posture and rates at the first frame of each clip, [G, 2 D]. theta: [P] in solver coordinates. nats: of
-    all clips."""
+    """starts: configuration and rates at the first frame of each clip, [G, 2 D]. theta: [P] in solver coordinates.
+    nats: of all clips.
+    """
 
     starts: Array
     theta: Array
@@ -38,7 +39,7 @@ class Motion:
 
 
 def other_motion(
-    problems: Sequence[Problem], body: PosedBody, starts: Array, theta: Array, judge: Judge, least: float
+    problems: Sequence[Problem], body: ArticulatedBody, starts: Array, theta: Array, judge: Judge, least: float
 ) -> Motion | None:
     """A motion that explains what is seen by `least` nats more than the one from starts [G, 2 D] by theta [P].
 
@@ -58,7 +59,7 @@ def other_motion(
 @dataclass(frozen=True)
 class _Scan:
     problems: Sequence[Problem]
-    body: PosedBody
+    body: ArticulatedBody
     judge: Judge
 
     def total(self, starts: Array, theta: Array) -> float:
@@ -96,12 +97,12 @@ class _Scan:
         return [np.unique([item.to_free(float(v)) for v in some]) for item, some in zip(items, limits, strict=True)]
 
     def _moved(self, motion: Motion, j: int) -> NDArray[np.bool_]:
-        """Which coordinates of the posture [D] a parameter moves."""
+        """Which coordinates of the configuration [D] a parameter moves."""
         parameters = self.problems[0].parameters.fitted_at(motion.theta)
         item = [parameter for parameter in parameters if parameter.free][j]
         both = np.stack([motion.theta, motion.theta])
         both[1, j] = item.to_free(float(np.clip((1.0 + _STEP) * item.value, item.lower, item.upper)))
-        apart = [np.ptp(self._postures(clip, start, both), axis=0) for clip, start in enumerate(motion.starts)]
+        apart = [np.ptp(self._configurations(clip, start, both), axis=0) for clip, start in enumerate(motion.starts)]
         return np.asarray(np.nan_to_num(np.array(apart)).max(axis=(0, 1)) > _MOVED * self.body.spread)
 
     def _at_rest(self, start: Array, moved: NDArray[np.bool_]) -> Array:
@@ -110,10 +111,10 @@ class _Scan:
 
     def _nats(self, clip: int, start: Array, thetas: Array) -> Array:
         """Of a clip's motions from a start by thetas [B, P]: [B], minus infinity where one cannot be computed."""
-        postures = self._postures(clip, start, thetas)
-        return np.array([self.judge(clip, each) if np.isfinite(each).all() else -np.inf for each in postures])
+        configurations = self._configurations(clip, start, thetas)
+        return np.array([self.judge(clip, each) if np.isfinite(each).all() else -np.inf for each in configurations])
 
-    def _postures(self, clip: int, start: Array, thetas: Array) -> Array:
+    def _configurations(self, clip: int, start: Array, thetas: Array) -> Array:
         """[B, F, D]."""
         unknowns = np.concatenate([np.repeat(start[None], len(thetas), axis=0), thetas], axis=1)
-        return self.body.postures(states_at_frames(self.problems[clip], self.body, unknowns))
+        return self.body.configurations(states_at_frames(self.problems[clip], self.body, unknowns))

@@ -1,10 +1,10 @@
-"""Shooting for bodies on a known base: one deterministic rollout from a posture and its rates.
+"""Shooting for bodies on a known base: one deterministic rollout from a configuration and its rates.
 
-Unknown are the posture at the first frame, how fast it changes, and the parameters asked for: as many numbers as the
-posture has coordinates, twice, however many vertices the body has. All derivatives are differences, their rollouts in
-one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows from a tenth of the clip to all of it.
-The last descents see the clip as a whole (`correlated`): errors of a frame that last count once, and what swings faster
-than they change is told apart from it, where frames by themselves leave several optima alike.
+Unknown are the configuration at the first frame, how fast it changes, and the parameters asked for: as many numbers as
+the configuration has coordinates, twice, however many vertices the body has. All derivatives are differences, their
+rollouts in one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows from a tenth of the clip to
+all of it. The last descents see the clip as a whole (`correlated`): errors of a frame that last count once, and what
+swings faster than they change is told apart from it, where frames by themselves leave several optima alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import camera_parameters
@@ -24,8 +24,8 @@ from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_subst
 from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, solved, whitening
 from vid2phys.types import Array, Parameters
 
-_RATE = 15.0  # 1/s: prior of the first rates, in spreads of the posture
-_STEP = 1e-3  # of differences: in spreads of the posture, and of the parameters' solver coordinates
+_RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration
+_STEP = 1e-3  # of differences: in spreads of the configuration, and of the parameters' solver coordinates
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
 _ROUNDS = 3  # of descents to the clip as a whole, each weighing points by the one before
@@ -34,13 +34,13 @@ _MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame 
 
 
 @dataclass(frozen=True)
-class PosedSolution:
+class ConfigurationSolution:
     """A fit at the frames of the clip.
 
-    states [F, N]; start [2 D], posture and rates at the first frame; controls [F - 1, M]; parameters: all, with fitted
-    values; theta_covariance [P, P] and null_directions [*, P] in solver coordinates; state_covariance [F, D, D] in the
-    tangent space, None for bodies of many vertices. misfit: root mean square of whitened residuals, 1 where the model
-    explains what was seen.
+    states [F, N]; start [2 D], configuration and rates at the first frame; controls [F - 1, M]; parameters: all, with
+    fitted values; theta_covariance [P, P] and null_directions [*, P] in solver coordinates; state_covariance [F, D, D]
+    in the tangent space, None for bodies of many vertices. misfit: root mean square of whitened residuals, 1 where the
+    model explains what was seen.
     """
 
     states: Array
@@ -62,18 +62,18 @@ _MOST_STATES = 200  # of which the covariance is given
 @dataclass(frozen=True)
 class _Setup:
     problem: Problem
-    body: PosedBody
+    body: ArticulatedBody
     knots: Knots
     controls: Array  # [T - 1, M]
     roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
     substeps: int
-    scale: Array  # [U] of a unit of the unknowns: posture, rates, parameters in solver coordinates
+    scale: Array  # [U] of a unit of the unknowns: configuration, rates, parameters in solver coordinates
     whole: ClipResiduals | None = None  # instead of frames by themselves
 
 
 @dataclass(frozen=True)
 class _Point:
-    """starts: [G, 2 D] posture and rates of each clip. theta: [P] parameters in solver coordinates."""
+    """starts: [G, 2 D] configuration and rates of each clip. theta: [P] parameters in solver coordinates."""
 
     starts: Array
     theta: Array
@@ -83,22 +83,24 @@ class _Point:
         return np.concatenate([self.starts[clip], self.theta])
 
 
-def solve(problem: Problem, body: PosedBody, posture: Array, rates: Array, *, iterations: int = 25) -> PosedSolution:
-    """Fit one clip from a posture [D] at the first frame and its rates [D] per second: see `solve_clips`."""
-    return solve_clips([problem], body, [np.concatenate([posture, rates])], iterations=iterations)[0]
+def solve(
+    problem: Problem, body: ArticulatedBody, configuration: Array, rates: Array, *, iterations: int = 25
+) -> ConfigurationSolution:
+    """Fit one clip from a configuration [D] at the first frame and its rates [D] per second: see `solve_clips`."""
+    return solve_clips([problem], body, [np.concatenate([configuration, rates])], iterations=iterations)[0]
 
 
 def solve_clips(
     problems: Sequence[Problem],
-    body: PosedBody,
+    body: ArticulatedBody,
     starts: Sequence[Array],
     *,
     iterations: int = 25,
     shares: Sequence[float] = _SHARES,
-) -> list[PosedSolution]:
-    """Fit postures, rates and the parameters that all clips of a body share.
+) -> list[ConfigurationSolution]:
+    """Fit configurations, rates and the parameters that all clips of a body share.
 
-    starts: posture and rates [2 D] at the first frame of each clip. shares: of the clip that are fitted one after
+    starts: configuration and rates [2 D] at the first frame of each clip. shares: of the clip that are fitted one after
     another, fewer where the motion is nearly right from the first to the last frame. problem.actions: what drives the
     body. Priors are those of the first problem. Raises UsageError without any actions; SimulationError when the motion
     cannot be computed where the fit begins.
@@ -130,7 +132,9 @@ def _grown(
     return setups, point, used, converged
 
 
-def stated_by(problems: Sequence[Problem], body: PosedBody, fitted: Sequence[PosedSolution]) -> list[PosedSolution]:
+def stated_by(
+    problems: Sequence[Problem], body: ArticulatedBody, fitted: Sequence[ConfigurationSolution]
+) -> list[ConfigurationSolution]:
     """Fits of all clips with the intervals that other error models of the same frames amount to."""
     point = _Point(np.stack([each.start for each in fitted]), fitted[0].parameters.free_vector())
     setups = _stable([_setup(problem, body) for problem in problems], point)
@@ -138,8 +142,8 @@ def stated_by(problems: Sequence[Problem], body: PosedBody, fitted: Sequence[Pos
     return _solutions(setups, point, fitted[0].iterations, fitted[0].converged)
 
 
-def states_at_frames(problem: Problem, body: PosedBody, unknowns: Array) -> Array:
-    """States [B, F, N] at the frames of motions from postures, their rates and parameters in solver coordinates
+def states_at_frames(problem: Problem, body: ArticulatedBody, unknowns: Array) -> Array:
+    """States [B, F, N] at the frames of motions from configurations, their rates and parameters in solver coordinates
     [B, 2 D + P]; NaN for motions that cannot be computed."""
     setup, frames = _setup(problem, body), len(problem.observation.times_s)
     each = []
@@ -152,7 +156,7 @@ def states_at_frames(problem: Problem, body: PosedBody, unknowns: Array) -> Arra
     return np.array(each)
 
 
-def _setup(problem: Problem, body: PosedBody) -> _Setup:
+def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
     if problem.actions is None:
         raise UsageError("no actions", "what drives the body", "give --actions")
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
@@ -224,7 +228,7 @@ def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
 
 
 def _prior(setup: _Setup, unknowns: Array) -> Array:
-    """Distance of posture and rates from what is usual, in standard deviations [U]; zero for parameters."""
+    """Distance of configuration and rates from what is usual, in standard deviations [U]; zero for parameters."""
     size = len(setup.body.rest)
     usual = np.concatenate([setup.body.middle, np.zeros(size)])
     return np.concatenate(
@@ -337,14 +341,16 @@ def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
 
 
 def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
-    """The point after a step in units of `scale`; postures and parameters stay within their limits."""
+    """The point after a step in units of `scale`; configurations and parameters stay within their limits."""
     size, shared = len(setup.body.rest), step[point.starts.size :]
     starts = point.starts + setup.scale[: 2 * size] * step[: point.starts.size].reshape(point.starts.shape)
     starts[:, :size] = np.clip(starts[:, :size], setup.body.lower, setup.body.upper)
     return _Point(starts, setup.problem.parameters.fitted_at(point.theta + shared).free_vector())
 
 
-def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool) -> list[PosedSolution]:
+def _solutions(
+    setups: Sequence[_Setup], point: _Point, iterations: int, converged: bool
+) -> list[ConfigurationSolution]:
     setups, parts = _computed(_stable(setups, point), point, 1.0)
     dense, parameters = _joined(setups, point, parts), setups[0].problem.parameters
     null, full = solved(dense, setups[0].problem.prior_precision(parameters.free_names))
@@ -361,7 +367,7 @@ def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converg
             own = dense.block(clip, size, full)
             covariance = spread * np.einsum("ufi,uv,vfj->fij", slopes, own, slopes, optimize=True)
         solutions.append(
-            PosedSolution(
+            ConfigurationSolution(
                 part.states[knots.frame_knot],
                 point.starts[clip],
                 knots.frame_means(setup.controls),

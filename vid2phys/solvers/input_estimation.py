@@ -49,7 +49,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Driven:
+class InputProblem:
     """A motion by unknown actions, held over intervals of `step_s`. problem: its parameters are known, its own actions
     are not looked at. state: [N], the first one."""
 
@@ -96,7 +96,7 @@ class Driven:
         return effective_actions(each, self._knots, 0.0, 0.0)
 
 
-def even_units(driven: Driven, points: Array) -> Array:
+def even_units(driven: InputProblem, points: Array) -> Array:
     """By what each number alone [U] moves points [K, 3] of the body by their own size, in the mean over the frames.
 
     Linear about the start; the units of `driven.numbers` say how small a step is. What is held for an instant long
@@ -111,7 +111,7 @@ def even_units(driven: Driven, points: Array) -> Array:
     return np.asarray(steps * size / np.maximum(moves, 1e-12 * size))
 
 
-def descend(driven: Driven, loss: Loss, *, iterations: int, optimizer: str = "rmsprop") -> Array:
+def descend(driven: InputProblem, loss: Loss, *, iterations: int, optimizer: str = "rmsprop") -> Array:
     """The numbers [U] of the least loss that the papers' optimiser meets from the start.
 
     Raises InputError when the start gives the loss nothing to go by, SimulationError when it cannot be simulated.
@@ -136,7 +136,7 @@ def descend(driven: Driven, loss: Loss, *, iterations: int, optimizer: str = "rm
 
 
 def fit(
-    driven: Driven,
+    driven: InputProblem,
     loss: newton.Judge,
     starts: Array,
     channels: int | None,
@@ -160,7 +160,7 @@ def fit(
 
 
 def fit_profile(
-    driven: Driven, loss: newton.Judge, starts: Array, again: Callable[[Array], newton.Judge]
+    driven: InputProblem, loss: newton.Judge, starts: Array, again: Callable[[Array], newton.Judge]
 ) -> newton.Found:
     """As `fit`, of the few numbers of a profile: all that is known of them beforehand is their limits.
 
@@ -174,13 +174,13 @@ def fit_profile(
     return _solve(driven, again(found.states), found.values[None], even)
 
 
-def _solve(driven: Driven, judge: newton.Judge, starts: Array, prior: newton.Prior | None = None) -> newton.Found:
+def _solve(driven: InputProblem, judge: newton.Judge, starts: Array, prior: newton.Prior | None = None) -> newton.Found:
     numbers = driven.numbers
     limits = numbers.lower, numbers.upper
     return newton.solve(driven.roll, judge, starts, numbers.units, prior=prior, limits=limits)
 
 
-def likeliest(driven: Driven, channels: int, prior: newton.Prior, found: newton.Found) -> newton.Prior:
+def likeliest(driven: InputProblem, channels: int, prior: newton.Prior, found: newton.Found) -> newton.Prior:
     """The prior whose level and bandwidth have the largest evidence, by what the fit with `prior` found.
 
     Of the model linear about there (MacKay, "Bayesian interpolation", 1992). With H the readings' information and K
@@ -201,7 +201,7 @@ def likeliest(driven: Driven, channels: int, prior: newton.Prior, found: newton.
     return max(candidates, key=evidence)
 
 
-def _prior(driven: Driven, channels: int, level: float, bandwidth_rad_s: float) -> newton.Prior:
+def _prior(driven: InputProblem, channels: int, level: float, bandwidth_rad_s: float) -> newton.Prior:
     """About the middle: the channels apart, each a Gauss-Markov process of second order of `level` units.
 
     Its covariance over a time t is that of `process.second_order`, (1 + b t) exp(-b t).

@@ -1,4 +1,4 @@
-"""What a trained network says of pictures, as numbers and as features, differentiable: N of RISP's eq. 6."""
+"""What a trained network says of images, as numbers and as features, differentiable: N of RISP's eq. 6."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Reader:
     turns: Tensor
     layers: Callable[[Tensor], list[Tensor]]
 
-    def output(self, pictures: Tensor) -> Tensor:
+    def output(self, images: Tensor) -> Tensor:
         """Of display values [n, V, V, 3] in 0..1."""
-        result: Tensor = self.network(self.prepared(pictures))
+        result: Tensor = self.network(self.prepared(images))
         return result
 
-    def features(self, pictures: Tensor) -> list[Tensor]:
+    def features(self, images: Tensor) -> list[Tensor]:
         """The layers' feature maps of display values [n, V, V, 3] in 0..1."""
-        return self.layers(self.prepared(pictures))
+        return self.layers(self.prepared(images))
 
-    def prepared(self, pictures: Tensor) -> Tensor:
+    def prepared(self, images: Tensor) -> Tensor:
         """The network's input in its own precision."""
-        return to_input(255.0 * pictures).to(next(self.network.parameters()).dtype)
+        return to_input(255.0 * images).to(next(self.network.parameters()).dtype)
 
 
 def of_model(model: Model, dtype: torch.dtype = torch.float32) -> Reader:

@@ -1,6 +1,6 @@
-"""Pictures of a simulated motion, differentiable: what losses that look at pixels compare with the clip's.
+"""Images of a simulated motion, differentiable: what losses that look at pixels compare with the clip's.
 
-A clip is compared in *views*: square pictures around the object, each of a camera without distortion, resampled from a
+A clip is compared in *views*: square images around the object, each of a camera without distortion, resampled from a
 frame once (`risp.tracking.view`). Light is composited linearly and encoded as sRGB. The body's colours are linear in
 its normals, a part each: as much of an unknown light as a few frames tell (Basri and Jacobs, PAMI 2003: of a convex
 body without gloss the first two orders of spherical harmonics; the first order is what is taken here). What a mesh has
@@ -27,30 +27,30 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform
 from vid2phys.types import Array, Camera, Mesh
 
-_RIDGE = 1e-3  # of the pixels that a part covers: colours that no picture tells stay near grey
+_RIDGE = 1e-3  # of the pixels that a part covers: colours that no image tells stay near grey
 _GREY, _WHITE = 0.18, 1.0  # light of a part that is never seen: of one without colours, and on one that has its own
 
 
 @dataclass(frozen=True)
 class Views:
-    """Pictures of some frames of a clip, all V x V.
+    """Images of some frames of a clip, all V x V.
 
-    frames: [n] which frames. pictures, backdrop: [n, V, V, 3] display values (sRGB) 0..1, with the body and what is
+    frames: [n] which frames. images, backdrop: [n, V, V, 3] display values (sRGB) 0..1, with the body and what is
     behind it. known: [n, V, V] bool, where the backdrop is known. K: [n, 3, 3] px. world_to_view: [n, 4, 4].
     """
 
     frames: NDArray[np.int64]
-    pictures: Array
+    images: Array
     backdrop: Array
     known: NDArray[np.bool_]
     K: Array
     world_to_view: Array
 
     def __post_init__(self) -> None:
-        """Raises InputError for pictures that are not square or not all of one size."""
-        expected = (len(self.frames), *self.pictures.shape[1:2] * 2, 3)
+        """Raises InputError for images that are not square or not all of one size."""
+        expected = (len(self.frames), *self.images.shape[1:2] * 2, 3)
         for name, values, shape in (
-            ("pictures", self.pictures, expected),
+            ("images", self.images, expected),
             ("backdrops", self.backdrop, expected),
             ("masks of what is known", self.known, expected[:3]),
         ):
@@ -63,11 +63,11 @@ class Views:
         looks: Sequence[View],
         camera: Camera,
         frames: NDArray[np.int64],
-        pictures: Iterable[NDArray[np.uint8]],
+        images: Iterable[NDArray[np.uint8]],
         backdrop: NDArray[np.uint8],
         known: NDArray[np.bool_],
     ) -> Views:
-        """Views of a camera, which has a pose: of frames [n] as `pictures` [H, W, 3], and of what is behind the body.
+        """Views of a camera, which has a pose: of frames [n] as `images` [H, W, 3], and of what is behind the body.
 
         known: [n, V, V], in the views. Raises InputError as any `Views`.
         """
@@ -75,7 +75,7 @@ class Views:
         to_view[:, :3, :3] = [look.rotation_view_from_camera for look in looks]
         return Views(
             frames,
-            np.stack([resample(each, camera, look) for each, look in zip(pictures, looks, strict=True)]) / 255.0,
+            np.stack([resample(each, camera, look) for each, look in zip(images, looks, strict=True)]) / 255.0,
             np.stack([resample(backdrop, camera, look) for look in looks]) / 255.0,
             known,
             np.stack([look.K for look in looks]),
@@ -89,7 +89,7 @@ class Views:
     @property
     def size(self) -> int:
         """V, px."""
-        return int(self.pictures.shape[1])
+        return int(self.images.shape[1])
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,13 @@ class Scene:
     def _behind(self) -> Tensor:
         return linear(torch.from_numpy(self.views.backdrop))
 
-    def pictures(self, states: Tensor) -> Tensor:
+    def images(self, states: Tensor) -> Tensor:
         """Display values [n, V, V, 3] of states [F, N] at all frames of the clip; differentiable."""
         shape, normals = self._placed(states)
         light = torch.from_numpy(self.light)[torch.from_numpy(self.mesh.part)]
         colors = light[:, 0] + torch.einsum("nfa,fac->nfc", normals, light[:, 1:])
-        picture, coverage = self._drawn(shape, self._painted(colors))
-        return encoded(picture + (1.0 - coverage[..., None]) * self._behind)
+        image, coverage = self._drawn(shape, self._painted(colors))
+        return encoded(image + (1.0 - coverage[..., None]) * self._behind)
 
     def coverage(self, states: Tensor) -> Tensor:
         """Share of each pixel that the body covers, [n, V, V]."""
@@ -130,7 +130,7 @@ class Scene:
         if not bool((self.coverage(states.detach()) > 0.0).any()):
             raise InputError(
                 f"the simulated body is in none of the {len(self.views.frames)} views of the clip",
-                "a start at which its picture overlaps the clip's",
+                "a start at which its image overlaps the clip's",
                 "start nearer (--set, or let the tracker find the first state), or use --loss keypoint",
             )
 
@@ -149,7 +149,7 @@ class Scene:
         paint = self.paint
         if paint is None:
             return light
-        return lambda pieces: light[pieces.picture, pieces.face] * paint(pieces)[:, channels]
+        return lambda pieces: light[pieces.image, pieces.face] * paint(pieces)[:, channels]
 
     def _drawn(self, vertices: Tensor, colors: Tensor | Paint) -> tuple[Tensor, Tensor]:
         size, K = self.views.size, torch.from_numpy(self.views.K)
@@ -185,7 +185,7 @@ def _light_of(scene: Scene, vertices: Tensor, basis: Tensor, channels: slice) ->
     what the light of their faces is a sum of."""
     parts, views = basis.shape[2], scene.views
     design, coverage = scene._drawn(vertices, scene._painted(basis.flatten(2), channels))
-    target = linear(torch.from_numpy(views.pictures)) - (1.0 - coverage[..., None]) * scene._behind
+    target = linear(torch.from_numpy(views.images)) - (1.0 - coverage[..., None]) * scene._behind
     used = torch.from_numpy(views.known) & (coverage > 0.0)
     rows, right = design[used], target[used][:, channels]
     squares = rows.T @ rows

@@ -1,6 +1,6 @@
 """Poses that look alike at first sight, told apart by what they explain: the mirror twin, a face taken for a body.
 
-Networks read single pictures of plain bodies a few per cent of the time as the twin in depth (Necker's cube), or with
+Networks read single images of plain bodies a few per cent of the time as the twin in depth (Necker's cube), or with
 a side left out, and thin ones as something like it. Of the poses about the one that was read those that explain the
 frame best (`evidence`) are fitted to its edges (`contour`), and of these the best is taken.
 """

@@ -19,7 +19,7 @@ _LEAST_CHANGE, _LEAST_NOISES = 14.0, 5.0  # grey levels, and multiples of the no
 _BLOBS = 6
 _GAPS = (5, 17)
 _LEAST_WIDTH = 5.0
-_CORE = 0.7  # of the bounding sphere's radius: where a body that moves changes the picture
+_CORE = 0.7  # of the bounding sphere's radius: where a body that moves changes the image
 
 
 class Indexed(Protocol):
@@ -63,7 +63,7 @@ class Background:
         return (center + 0.5) * self.shrink - 0.5, width * self.shrink
 
     def moving(self, frame: Image, camera: Camera, translation: Array, radius_m: float) -> float:
-        """Share of the picture of a body at `translation` [3] m (camera axes) that is not background, 0..1."""
+        """Share of the image of a body at `translation` [3] m (camera axes) that is not background, 0..1."""
         if not translation[2] > radius_m:
             return 0.0
         bearing, angular_radius = direction_and_size(translation, radius_m)

@@ -57,13 +57,13 @@ def outlined(
         shared = np.diag(_shared_std(basis[i], pose_modes(rotation[i], translation[i], seen.points_body)) ** 2)
         prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], translation[i]) + shared)
 
-    def reading(i: int, picture: Image) -> Reading:
-        return Reading(picture, camera, solid, poses.rotation[i], poses.translation[i], prior[i])
+    def reading(i: int, image: Image) -> Reading:
+        return Reading(image, camera, solid, poses.rotation[i], poses.translation[i], prior[i])
 
     def fit(frame: tuple[int, Image]) -> tuple[Contour | None, float]:
-        i, picture = frame
+        i, image = frame
         pose, read = (poses.rotation[i], poses.translation[i]), reading(*frame)
-        found = fit_contour(picture, camera, solid, *pose, prior=prior[i])
+        found = fit_contour(image, camera, solid, *pose, prior=prior[i])
         if found is not None:
             pose = found.rotation, found.translation
         return found, read.edge_nats(*pose)

@@ -29,9 +29,9 @@ def filled(track: Track, watch: Watch, frames: FrameStore) -> Track:
     lost, expected = _between(track)
     for start in range(0, len(lost), _BATCH):
         part = slice(start, start + _BATCH)
-        pictures = [frames[int(i)] for i in lost[part]]
-        seen = watch.look_again(pictures, expected[part])
-        good = watch.judge(pictures, seen)[0] & (seen.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
+        images = [frames[int(i)] for i in lost[part]]
+        seen = watch.reinitialise(images, expected[part])
+        good = watch.judge(images, seen)[0] & (seen.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
         good &= _apart(seen.poses.rotation[:, 0], expected.rotation[part]) < _AGREES_RAD
         if good.any():
             some = seen.select(good)

@@ -36,7 +36,7 @@ def branch_evidence(
     """Log-likelihood of each branch R @ branches[g]^T of the orientations R, [G] nats, the best at zero.
 
     rotation [N, 3, 3], translation [N, 3] m: camera_from_body of the frames at [N]. center: [3] m, what the turns
-    of the body leave where it is, its origin by default. Zeros where the body is in no picture.
+    of the body leave where it is, its origin by default. Zeros where the body is in no image.
     """
     if not len(at):
         return np.zeros(len(branches))

@@ -1,4 +1,4 @@
-"""A painted body in one picture that has no other beside it: its pose by shape and paint together.
+"""A painted body in one image that has no other beside it: its pose by shape and paint together.
 
 A network reads the shape, up to turns that look alike, and paint that is compared at a pose some degrees off may take a
 wrong turn for the right one. So each of the likeliest turns of a reading is fitted to the paint, then to the edges;
@@ -107,7 +107,7 @@ class Lone:
 
 
 class _Search:
-    """The best pose so far of a body in one picture. nats: how well it explains shape and paint. share: of the paint
+    """The best pose so far of a body in one image. nats: how well it explains shape and paint. share: of the paint
     that it explains. fit: None for the pose that was read."""
 
     def __init__(
@@ -117,7 +117,7 @@ class _Search:
         self._read = Reading(frame, camera, body.solid, rotation, translation, ROUGH_PRIOR)
         bearing, radius = body.place(translation)
         self._view = make_view(camera, bearing, float(radius), _VIEW_PX)
-        self._picture = soft_view(frame, camera, self._view)
+        self._image = soft_view(frame, camera, self._view)
         self.rotation, self.translation = rotation, translation
         self.fit: Contour | None = None
         self.nats, self.share = self._explained(rotation, translation)
@@ -162,4 +162,4 @@ class _Search:
         return self._read.explained(rotation, translation) / _OVERCONFIDENT + of_paint, share
 
     def _shown(self, rotation: Array, translation: Array) -> Shown:
-        return self._body.paint.shown(self._view, self._picture, rotation, translation)
+        return self._body.paint.shown(self._view, self._image, rotation, translation)

@@ -21,7 +21,7 @@ from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.part_colors import part_nats
 from vid2phys.tracking.cues.photometric import PRIOR_STD
-from vid2phys.tracking.detectors.network import Sightings
+from vid2phys.tracking.detectors.network import Detections
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _LEAST_PX = 40.0  # in-frame diameter of the bounding sphere: outlines of smalle
 def turn_evidence(
     frames: Indexed,
     indices: Sequence[int] | NDArray[np.int64],
-    seen: Sightings,
+    seen: Detections,
     camera: Camera,
     solid: Solid,
     shape: Shape,

@@ -1,6 +1,6 @@
 """Frames that were misread, put right by the frames about them.
 
-A network reads single pictures of plain bodies as a pose that looks alike, with a shadow for a face, or with a side
+A network reads single images of plain bodies as a pose that looks alike, with a shadow for a face, or with a side
 left out, and outlines fitted from there stay there. In a clip the frames beside it tell: where a frame is explained
 much worse than they are, or not turned as they say, edges are fitted again from where they say that the body is. The
 likeliest path is taken through all that is found (`path.likeliest_path`), by what it explains and by how steadily the
@@ -65,7 +65,7 @@ class Doubt:
 class Neighbours:
     """Poses of the T frames of a clip at times_s [T].
 
-    reading: what was read in a frame, from its index and its picture. known: [T], whether anything was. rotation,
+    reading: what was read in a frame, from its index and its image. known: [T], whether anything was. rotation,
     translation: [T] camera_from_body as outlines have it, and nats [T], how well that explains their edges
     (`Reading.edge_nats`); `settle` changes all three. also: poses [T] that the frames may have as well, NaN for none.
     """
@@ -107,11 +107,11 @@ class Neighbours:
         far = np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
         return bool(not len(far) or far.mean() > 0.5 or self._explains_little(i))
 
-    def _looked_about(self, i: int, picture: Image, doubt: Doubt | None) -> Doubt:
+    def _looked_about(self, i: int, image: Image, doubt: Doubt | None) -> Doubt:
         """A frame in doubt with what is found from where its neighbours say that the body is, or without them from what
         its pose may be taken for."""
         rotation, translation = self._expected(i)
-        read, own, alone = self.reading(i, picture), (rotation[0], translation[0]), not self._beside(i)
+        read, own, alone = self.reading(i, image), (rotation[0], translation[0]), not self._beside(i)
         if doubt is None:
             doubt = Doubt([Found(*own, read.nats(*own), None)], tried=[own] if alone else [])
         starts = [start for start in zip(rotation, translation, strict=True) if _is_new(start, doubt.tried)]

@@ -4,7 +4,7 @@ What a network is unsure of in one frame, its paint shows, given a pose that is 
 of the frame before or after. Pieces of the paint say it most closely and through whatever covers half of the body
 (`patches`); where there are too few of them, or the pose is too far off, all colours at once (`paint_fit`). Where
 nothing explains a reading, all orientations are tried at its place (`paint_search`). The fit that explains most of the
-picture is kept.
+image is kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
 @dataclass(frozen=True)
 class Fit:
     """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] in the modes of `align.moved`, as far
-    as it is to be believed. score: the share of the pieces that agree (by_pieces), or of the picture that colours
+    as it is to be believed. score: the share of the pieces that agree (by_pieces), or of the image that colours
     explain."""
 
     rotation: Array

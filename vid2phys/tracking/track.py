@@ -12,7 +12,7 @@ from vid2phys.engine.pnp import Pose
 from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.error_clock import error_clock
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.detectors.network import Sightings
+from vid2phys.tracking.detectors.network import Detections
 from vid2phys.types import Array, Observation
 
 
@@ -92,7 +92,7 @@ class Track:
     def seeing(
         self,
         indices: NDArray[np.int64],
-        seen: Sightings,
+        seen: Detections,
         poses: Pose,
         quality: Array,
         element: NDArray[np.int64],

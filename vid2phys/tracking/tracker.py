@@ -24,9 +24,9 @@ from vid2phys.tracking.background import Background
 from vid2phys.tracking.contour_refinement import outlined
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import Paint
-from vid2phys.tracking.detectors.network import Image, Sightings
+from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.tracking.detectors.search import Watch
-from vid2phys.tracking.detectors.texture import painted_sighting
+from vid2phys.tracking.detectors.texture import painted_detection
 from vid2phys.tracking.first_pass import Follower, FrameStore, smooth_path
 from vid2phys.tracking.gap_filling import filled
 from vid2phys.tracking.hypotheses import front_evidence, join
@@ -94,9 +94,9 @@ def candidates(
     watch = Watch(model, camera, Background.of(frames), radius_m, calibration)
     lone = None if paint is None or mesh is None else Lone.of(mesh, paint, model.rotations, model.center)
     if lone is not None and len(frames) == 1:
-        pictured = _pictured(watch, frames, clip.times_s, lone, tilt_std_rad)
-        if pictured is not None:
-            return pictured
+        imaged = _imaged(watch, frames, clip.times_s, lone, tilt_std_rad)
+        if imaged is not None:
+            return imaged
     first = Follower(frames, clip.times_s, watch, _part(progress, 0.0, 0.6)).run()
     if not first.found.any():
         raise InputError(
@@ -106,18 +106,18 @@ def candidates(
         )
     path = smooth_path(clip.times_s, first.translation)
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    sightings, credible, turns = _read_again(watch, frames, path[indices], indices, paint, _part(progress, 0.6, 0.9))
-    good = credible & (sightings.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
+    detections, credible, turns = _read_again(watch, frames, path[indices], indices, paint, _part(progress, 0.6, 0.9))
+    good = credible & (detections.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
     if not good.any():
         raise InputError(
             f"the object in '{clip.name}' could not be read",
             "a view like those the model was trained on",
             "train longer",
         )
-    indices, sightings, turns = indices[good], sightings.select(good), turns[good]
+    indices, detections, turns = indices[good], detections.select(good), turns[good]
     if mesh is not None:
-        turns = turns + turn_evidence(frames, indices, sightings, camera, Solid.of(mesh), model.shape)
-    found = label(clip.times_s, indices, sightings, turns, camera, model, calibration, tilt_std_rad)
+        turns = turns + turn_evidence(frames, indices, detections, camera, Solid.of(mesh), model.shape)
+    found = label(clip.times_s, indices, detections, turns, camera, model, calibration, tilt_std_rad)
     found = filled(found, watch, frames)
     if mesh is None:
         return found.clocked()
@@ -125,9 +125,9 @@ def candidates(
     return found if lone is None else settled_alone(frames, camera, lone, found, calibration)
 
 
-def _pictured(watch: Watch, frames: FrameStore, times_s: Array, lone: Lone, tilt_std_rad: float | None) -> Track | None:
+def _imaged(watch: Watch, frames: FrameStore, times_s: Array, lone: Lone, tilt_std_rad: float | None) -> Track | None:
     """A painted object in a clip of one frame; None where its paint is not seen."""
-    seen = painted_sighting(watch, frames[0], lone)
+    seen = painted_detection(watch, frames[0], lone)
     if seen is None:
         return None
     model, camera, calibration = watch.model, watch.camera, watch.calibration
@@ -173,19 +173,19 @@ def _read_again(
     indices: NDArray[np.int64],
     paint: Paint | None,
     progress: Callable[[float], None] | None,
-) -> tuple[Sightings, NDArray[np.bool_], Array]:
+) -> tuple[Detections, NDArray[np.bool_], Array]:
     """All frames in batches, where the smoothed path [N, 3] says: several poses each, whether to believe them, and
     what is painted on the body says of its turns, [N, H, G] nats."""
     size = min(_BATCH, frames.at_once)
     starts = range(0, len(indices), size)
     batches = ((slice(k, k + size), [frames[int(i)] for i in indices[k : k + size]]) for k in starts)
 
-    def read(batch: tuple[slice, list[Image]]) -> tuple[Sightings, NDArray[np.bool_], Array]:
-        rows, pictures = batch
-        seen = watch.look(pictures, path[rows], hypotheses=_HYPOTHESES)
+    def read(batch: tuple[slice, list[Image]]) -> tuple[Detections, NDArray[np.bool_], Array]:
+        rows, images = batch
+        seen = watch.look(images, path[rows], hypotheses=_HYPOTHESES)
         shape = (*seen.poses.cost.shape, len(watch.model.rotations))
-        turns = np.zeros(shape) if paint is None else paint.evidence(seen, pictures, watch.camera)
-        return seen, watch.judge(pictures, seen)[0], turns
+        turns = np.zeros(shape) if paint is None else paint.evidence(seen, images, watch.camera)
+        return seen, watch.judge(images, seen)[0], turns
 
     parts, credible, painted = [], [], []
     for seen, believed, turns in side_by_side(read, batches):
@@ -194,13 +194,13 @@ def _read_again(
         painted.append(turns)
         if progress is not None:
             progress(len(parts) / len(starts))
-    return Sightings.join(parts), np.concatenate(credible), np.concatenate(painted)
+    return Detections.join(parts), np.concatenate(credible), np.concatenate(painted)
 
 
 def label(
     times_s: Array,
     indices: NDArray[np.int64],
-    seen: Sightings,
+    seen: Detections,
     painted: Array,
     camera: Camera,
     model: Model,

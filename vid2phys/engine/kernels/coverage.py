@@ -76,16 +76,16 @@ def fragments(
     area_of: wp.array(dtype=wp.float64),
     nearness_of: wp.array(dtype=wp.float64),
 ) -> None:
-    """One thread a picture and face. keep = 0: count the pixels that it may touch in `place` [B * H * W].
+    """One thread an image and face. keep = 0: count the pixels that it may touch in `place` [B * H * W].
 
     keep = 1: `place` says where the pixel's next fragment goes (and moves on); write face, area and 1 / z there.
     corners: [B, V] x, y in pixels and z [m]. Faces not wholly before the camera and those without area are left out,
-    and of one-sided ones those seen from behind (clockwise in a picture whose y points down, as cameras see it).
+    and of one-sided ones those seen from behind (clockwise in an image whose y points down, as cameras see it).
     """
-    picture, face = wp.tid()
-    a = corners[picture, faces[face][0]]
-    b = corners[picture, faces[face][1]]
-    c = corners[picture, faces[face][2]]
+    image, face = wp.tid()
+    a = corners[image, faces[face][0]]
+    b = corners[image, faces[face][1]]
+    c = corners[image, faces[face][2]]
     twice = edge(a, b, c[0], c[1])
     if wp.min(wp.min(a[2], b[2]), c[2]) <= near or twice == ZERO or (one_sided[face] and twice > ZERO):
         return
@@ -100,7 +100,7 @@ def fragments(
         left = wp.int32(wp.floor(wp.clamp(span[0], ZERO, last_column + ONE)))
         right = wp.int32(wp.floor(wp.clamp(span[1], -ONE, last_column)))
         for column in range(left, right + 1):
-            slot = wp.atomic_add(place, (picture * height + row) * width + column, 1)
+            slot = wp.atomic_add(place, (image * height + row) * width + column, 1)
             if keep == 1:
                 x = wp.float64(column)
                 u, v = x + HALF, y + HALF
@@ -153,7 +153,7 @@ def composite(
     row_of: wp.array(dtype=wp.int32),
     area_of: wp.array(dtype=wp.float64),
     colors: wp.array2d(dtype=wp.float64),
-    picture: wp.array2d(dtype=wp.float64),
+    image: wp.array2d(dtype=wp.float64),
     coverage: wp.array(dtype=wp.float64),
 ) -> None:
     """One thread a pixel of [B * H * W]: each of its sorted fragments takes the area that it has, as far as those
@@ -164,7 +164,7 @@ def composite(
         taken = wp.min(area_of[k], free)
         if taken > ZERO:
             for channel in range(colors.shape[1]):
-                picture[pixel, channel] = picture[pixel, channel] + taken * colors[row_of[k], channel]
+                image[pixel, channel] = image[pixel, channel] + taken * colors[row_of[k], channel]
             free = free - taken
     coverage[pixel] = ONE - free
 
@@ -172,7 +172,7 @@ def composite(
 @wp.func
 def add_edge(
     grad: wp.array3d(dtype=wp.float64),
-    picture: int,
+    image: int,
     first: int,
     last: int,
     a: wp.vec3d,
@@ -201,10 +201,10 @@ def add_edge(
     if leave > enter:
         of_last = HALF * (leave * leave - enter * enter) * weight
         of_first = (leave - enter) * weight - of_last
-        wp.atomic_add(grad, picture, first, 0, of_first * along_y)
-        wp.atomic_add(grad, picture, first, 1, -of_first * along_x)
-        wp.atomic_add(grad, picture, last, 0, of_last * along_y)
-        wp.atomic_add(grad, picture, last, 1, -of_last * along_x)
+        wp.atomic_add(grad, image, first, 0, of_first * along_y)
+        wp.atomic_add(grad, image, first, 1, -of_first * along_x)
+        wp.atomic_add(grad, image, last, 0, of_last * along_y)
+        wp.atomic_add(grad, image, last, 1, -of_last * along_x)
 
 
 @wp.kernel
@@ -218,7 +218,7 @@ def composite_adjoint(
     faces: wp.array(dtype=wp.vec3i),
     width: int,
     pixels: int,
-    by_picture: wp.array2d(dtype=wp.float64),
+    by_image: wp.array2d(dtype=wp.float64),
     by_coverage: wp.array(dtype=wp.float64),
     grad_corners: wp.array3d(dtype=wp.float64),
     grad_colors: wp.array2d(dtype=wp.float64),
@@ -229,7 +229,7 @@ def composite_adjoint(
     loses.
     """
     pixel = wp.tid()
-    picture = pixel // pixels
+    image = pixel // pixels
     x, y = wp.float64(pixel % width), wp.float64((pixel % pixels) // width)
     first, end = start[pixel], start[pixel + 1]
     free, filling, of_filling = wp.float64(1.0), wp.int32(end), wp.float64(0.0)
@@ -238,7 +238,7 @@ def composite_adjoint(
         if taken > ZERO:
             gain = by_coverage[pixel] + ZERO
             for channel in range(colors.shape[1]):
-                slope = by_picture[pixel, channel]
+                slope = by_image[pixel, channel]
                 gain = gain + slope * colors[row_of[k], channel]
                 wp.atomic_add(grad_colors, row_of[k], channel, taken * slope)
             if area_of[k] >= free and filling == end:
@@ -248,10 +248,10 @@ def composite_adjoint(
         if area_of[k] > ZERO and area_of[k] < ONE:
             gain = by_coverage[pixel] - of_filling
             for channel in range(colors.shape[1]):
-                gain = gain + by_picture[pixel, channel] * colors[row_of[k], channel]
+                gain = gain + by_image[pixel, channel] * colors[row_of[k], channel]
             i, j, m = faces[face_of[k]][0], faces[face_of[k]][1], faces[face_of[k]][2]
-            a, b, c = corners[picture, i], corners[picture, j], corners[picture, m]
+            a, b, c = corners[image, i], corners[image, j], corners[image, m]
             gain = gain * wp.sign(edge(a, b, c[0], c[1]))
-            add_edge(grad_corners, picture, i, j, a, b, x, y, gain)
-            add_edge(grad_corners, picture, j, m, b, c, x, y, gain)
-            add_edge(grad_corners, picture, m, i, c, a, x, y, gain)
+            add_edge(grad_corners, image, i, j, a, b, x, y, gain)
+            add_edge(grad_corners, image, j, m, b, c, x, y, gain)
+            add_edge(grad_corners, image, m, i, c, a, x, y, gain)

@@ -56,7 +56,7 @@ def draw(
         y_low = wp.int32(wp.ceil(wp.clamp(wp.min(wp.min(a[1], b[1]), c[1]), zero, last_y + wp.float64(1.0))))
         y_high = wp.int32(wp.floor(wp.clamp(wp.max(wp.max(a[1], b[1]), c[1]), wp.float64(-1.0), last_y)))
         share = wp.float64(1.0) / area
-        # 1 / z is linear in the picture
+        # 1 / z is linear in the image
         near_a, near_b, near_c = wp.float64(1.0) / a[2], wp.float64(1.0) / b[2], wp.float64(1.0) / c[2]
         for row in range(y_low, y_high + 1):
             y = wp.float64(row)

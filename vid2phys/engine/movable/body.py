@@ -1,6 +1,6 @@
 """Bodies on a base whose place in the world is known: their shape is what a frame tells.
 
-A shape is D numbers, the *posture*: angles and displacements of joints (`joints`), or amplitudes of a clamped
+A shape is D numbers, the *configuration*: angles and displacements of joints (`joints`), or amplitudes of a clamped
 body's modes (`modes`). Everything is in the axes of the base, which are those of the world: the system says where
 its base is.
 """
@@ -50,14 +50,14 @@ class CameraRange:
         return CameraRange(*((float(a), float(b)) for a, b in (data["azimuth"], data["elevation"], data["distance"])))
 
 
-class PosedBody(ABC):
-    """What pictures of such a body are made from, and what they are read with.
+class ArticulatedBody(ABC):
+    """What images of such a body are made from, and what they are read with.
 
-    system: whose body it is. mesh: at rest. points_body: [K, 3] m, the keypoints at rest. names: of the posture's
+    system: whose body it is. mesh: at rest. points_body: [K, 3] m, the keypoints at rest. names: of the configuration's
     coordinates [D]; rest, lower, upper: [D] values of them; spread: [D] standard deviations of a weak prior about
-    `middle` [D]. center_m [3], radius_m: a sphere that holds the body whatever its posture. cameras: where it is filmed
-    from. half_turn: [K] the keypoint that each one comes to lie on when a body that looks the same from behind is
-    turned about the vertical, else None. bends: whether smooth parts of its surface do, which light shows.
+    `middle` [D]. center_m [3], radius_m: a sphere that holds the body whatever its configuration. cameras: where it is
+    filmed from. half_turn: [K] the keypoint that each one comes to lie on when a body that looks the same from behind
+    is turned about the vertical, else None. bends: whether smooth parts of its surface do, which light shows.
     """
 
     system: System
@@ -83,39 +83,39 @@ class PosedBody(ABC):
     @property
     @abstractmethod
     def recipe(self) -> str:
-        """What the postures and pictures follow from besides the mesh, as text: equal texts give equal pictures."""
+        """What the configurations and images follow from besides the mesh, as text: equal texts give equal images."""
 
     @abstractmethod
-    def vertices(self, posture: Array) -> Array:
-        """The mesh's vertices [V, 3] m in a posture [D]."""
+    def vertices(self, configuration: Array) -> Array:
+        """The mesh's vertices [V, 3] m in a configuration [D]."""
 
     @abstractmethod
-    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
-        """d vertices / d posture of the vertices `which` [N] in a posture [D], [N, 3, D]."""
+    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
+        """d vertices / d configuration of the vertices `which` [N] in a configuration [D], [N, 3, D]."""
 
     @abstractmethod
-    def points(self, postures: Array) -> Array:
+    def points(self, configurations: Array) -> Array:
         """Where the keypoints are, [..., D] -> [..., K, 3] m."""
 
     @abstractmethod
-    def jacobian(self, postures: Array) -> Array:
-        """d points / d posture, [..., D] -> [..., K, 3, D]."""
+    def jacobian(self, configurations: Array) -> Array:
+        """d points / d configuration, [..., D] -> [..., K, 3, D]."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
-        """A random posture [D]."""
+        """A random configuration [D]."""
 
     @abstractmethod
     def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """Postures [T, D] of a smooth motion."""
+        """Configurations [T, D] of a smooth motion."""
 
     @abstractmethod
-    def states(self, postures: Array, rates: Array) -> Array:
-        """States [..., N] of the system in postures that change at `rates` per second, [..., D] each."""
+    def states(self, configurations: Array, rates: Array) -> Array:
+        """States [..., N] of the system in configurations that change at `rates` per second, [..., D] each."""
 
     @abstractmethod
-    def postures(self, states: Array) -> Array:
-        """The postures [..., D] of states [..., N], as near as they come."""
+    def configurations(self, states: Array) -> Array:
+        """The configurations [..., D] of states [..., N], as near as they come."""
 
 
 def bounding_sphere(points: Array) -> tuple[Array, float]:

@@ -1,4 +1,6 @@
-"""Postures of links on joints: a hand on its palm, an arm on its stand. The posture is the joints' coordinates."""
+"""Configurations of links on joints: a hand on its palm, an arm on its stand. The configuration is the joints'
+coordinates.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import CameraRange, PosedBody, bounding_sphere
+from vid2phys.engine.movable.body import ArticulatedBody, CameraRange, bounding_sphere
 from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.types import Array
 
@@ -18,8 +20,8 @@ _SPHERE_SAMPLES = 150
 _APART = 0.35  # of a link's length: a second point is at least so far from its first
 
 
-class PosedJoints(PosedBody):
-    """Postures of a `JointTree` on a fixed base.
+class JointBody(ArticulatedBody):
+    """Configurations of a `JointTree` on a fixed base.
 
     Keypoints: of every link the end that its joint moves most (the next joint's centre, or the tip), and its middle.
     """
@@ -48,45 +50,45 @@ class PosedJoints(PosedBody):
 
     @property
     def recipe(self) -> str:
-        """See `PosedBody.recipe`."""
+        """See `ArticulatedBody.recipe`."""
         return f"joints/1 {self.system.name} {self.names} {self.cameras}"
 
-    def vertices(self, posture: Array) -> Array:
-        """See `PosedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
-        return self._placed(posture, *self._vertices_in_links)
+    def vertices(self, configuration: Array) -> Array:
+        """See `ArticulatedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
+        return self._placed(configuration, *self._vertices_in_links)
 
-    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
-        """See `PosedBody.vertex_slopes`."""
+    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.vertex_slopes`."""
         links, points = self._vertices_in_links
-        return self._slopes(posture, links[which], points[which])
+        return self._slopes(configuration, links[which], points[which])
 
-    def points(self, postures: Array) -> Array:
-        """See `PosedBody.points`."""
-        return self._placed(postures, *self._points_in_links)
+    def points(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.points`."""
+        return self._placed(configurations, *self._points_in_links)
 
-    def jacobian(self, postures: Array) -> Array:
-        """See `PosedBody.jacobian`."""
-        return self._slopes(postures, *self._points_in_links)
+    def jacobian(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.jacobian`."""
+        return self._slopes(configurations, *self._points_in_links)
 
-    def _placed(self, postures: Array, links: NDArray[np.int64], points: Array) -> Array:
+    def _placed(self, configurations: Array, links: NDArray[np.int64], points: Array) -> Array:
         """Where points [K, 3] in the axes of links [K] are, [..., K, 3]."""
-        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
+        turned, placed = self.system.frames(self.states(configurations, np.zeros_like(configurations)))
         return np.asarray((turned[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
 
-    def _slopes(self, postures: Array, links: NDArray[np.int64], points: Array) -> Array:
-        """d placed / d posture, [..., K, 3, D]; computed for the pairs of point and joint that moves it."""
-        turned, placed = self.system.frames(self.states(postures, np.zeros_like(postures)))
+    def _slopes(self, configurations: Array, links: NDArray[np.int64], points: Array) -> Array:
+        """d placed / d configuration, [..., K, 3, D]; computed for the pairs of point and joint that moves it."""
+        turned, placed = self.system.frames(self.states(configurations, np.zeros_like(configurations)))
         point, joint = np.nonzero(self.system.ancestry()[links][:, 1:])
         x = (turned[..., links[point], :, :] @ points[point][..., None])[..., 0] + placed[..., links[point], :]
         axes = (turned[..., joint + 1, :, :] @ self.system.robot.axes[joint + 1][..., None])[..., 0]
         turns = np.array([kind == "revolute" for kind in self.system.robot.joint_types])[joint]
         slope = np.where(turns[:, None], _cross(axes, x - placed[..., joint + 1, :]), axes)
-        jacobian = np.zeros((*np.shape(postures)[:-1], len(points), 3, len(self.names)))
+        jacobian = np.zeros((*np.shape(configurations)[:-1], len(points), 3, len(self.names)))
         jacobian[..., point, :, joint] = np.moveaxis(slope, -2, 0)
         return jacobian
 
     def sample(self, rng: np.random.Generator) -> Array:
-        """See `PosedBody.sample`: every joint by itself, or all bent alike with differences, or nearly at rest."""
+        """Draw every joint by itself, or all bent alike with differences, or nearly at rest."""
         count = len(self.names)
         share, kind = rng.uniform(-1.0, 1.0, count), rng.random()
         if kind < 0.35:
@@ -96,23 +98,23 @@ class PosedJoints(PosedBody):
         return self._within(self.middle + self._half * share)
 
     def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """See `PosedBody.path`: from a random posture, each joint in three slow sines."""
+        """See `ArticulatedBody.path`: from a random configuration, each joint in three slow sines."""
         count = len(self.names)
         frequency = rng.uniform(0.3, 2.5, (3, count))
         phase = rng.uniform(-np.pi, np.pi, (3, count))
         waves = np.sin(2.0 * np.pi * frequency * times_s[:, None, None] + phase).sum(axis=1)
         return self._within(self.sample(rng) + waves * self._half * rng.uniform(0.0, 0.25, count))
 
-    def states(self, postures: Array, rates: Array) -> Array:
-        """See `PosedBody.states`."""
-        return np.concatenate([postures, rates], axis=-1)
+    def states(self, configurations: Array, rates: Array) -> Array:
+        """See `ArticulatedBody.states`."""
+        return np.concatenate([configurations, rates], axis=-1)
 
-    def postures(self, states: Array) -> Array:
-        """See `PosedBody.postures`."""
+    def configurations(self, states: Array) -> Array:
+        """See `ArticulatedBody.configurations`."""
         return np.asarray(states[..., : len(self.names)])
 
-    def _within(self, postures: Array) -> Array:
-        return np.clip(postures, self.lower, self.upper)
+    def _within(self, configurations: Array) -> Array:
+        return np.clip(configurations, self.lower, self.upper)
 
     @cached_property
     def _points_in_links(self) -> tuple[NDArray[np.int64], Array]:

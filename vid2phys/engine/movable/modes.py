@@ -1,4 +1,4 @@
-"""Postures of an elastic body clamped in place: amplitudes of the few shapes that its motions are made of.
+"""Configurations of an elastic body clamped in place: amplitudes of the few shapes that its motions are made of.
 
 A rod of thousands of vertices moves in far fewer ways. The engine bends it, under loads to all sides, from random
 velocities and over the range of stiffnesses that are sought; the principal components of all vertices' displacements
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import CameraRange, PosedBody, bounding_sphere
+from vid2phys.engine.movable.body import ArticulatedBody, CameraRange, bounding_sphere
 from vid2phys.engine.systems._particles import embed
 from vid2phys.engine.systems._tets import TetBody
 from vid2phys.engine.systems.rod import Rod
@@ -25,7 +25,7 @@ from vid2phys.io.files import write_bytes
 from vid2phys.types import Array
 
 CAMERAS = CameraRange(azimuth=(-90.0, 60.0), elevation=(-10.0, 60.0))
-CELLS = (16, 4, 4)  # of the rod that pictures are made of
+CELLS = (16, 4, 4)  # of the rod that images are made of
 YOUNG_PA = (1e4, 1e7)
 _MOTIONS, _STEPS, _STEP_S = 40, 60, 0.01
 _LEFT_OUT = 2e-5  # of the displacements' mean square
@@ -75,8 +75,8 @@ class Motions:
             raise InputError(f"'{path}' holds no modes ({error})", "a body's modes", "train the model again") from error
 
 
-class PosedModes(PosedBody):
-    """Postures of a clamped `TetBody`.
+class ModalBody(ArticulatedBody):
+    """Configurations of a clamped `TetBody`.
 
     The system may have other elements than those that moved: modes are carried over by the element that a vertex lies
     in. Keypoints of a rod: its ten sensors along the centre line, and the edges at four of them.
@@ -105,35 +105,37 @@ class PosedModes(PosedBody):
 
     @property
     def recipe(self) -> str:
-        """See `PosedBody.recipe`; the same body's modes are saved, so the way they were found says which they are."""
+        """See `ArticulatedBody.recipe`; the same body's modes are saved, so the way they were found says which they
+        are.
+        """
         found = f"{len(self.system.rest_m)} vertices {self.motions.amplitudes.shape}"
         return f"modes/1 {self.system.name} {found} {self.cameras}"
 
-    def vertices(self, posture: Array) -> Array:
-        """See `PosedBody.vertices`."""
-        return np.asarray(self.system.rest_m + np.tensordot(posture, self._vertex_modes, 1))
+    def vertices(self, configuration: Array) -> Array:
+        """See `ArticulatedBody.vertices`."""
+        return np.asarray(self.system.rest_m + np.tensordot(configuration, self._vertex_modes, 1))
 
-    def vertex_slopes(self, posture: Array, which: NDArray[np.int64]) -> Array:
-        """See `PosedBody.vertex_slopes`; the same for all postures."""
+    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.vertex_slopes`; the same for all configurations."""
         return np.moveaxis(self._vertex_modes[:, which], 0, -1)
 
-    def points(self, postures: Array) -> Array:
-        """See `PosedBody.points`."""
-        return np.asarray(self.points_body + np.tensordot(postures, self._point_modes, 1))
+    def points(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.points`."""
+        return np.asarray(self.points_body + np.tensordot(configurations, self._point_modes, 1))
 
-    def jacobian(self, postures: Array) -> Array:
-        """See `PosedBody.jacobian`; the same for all postures."""
+    def jacobian(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.jacobian`; the same for all configurations."""
         single = np.moveaxis(self._point_modes, 0, -1)
-        return np.broadcast_to(single, (*np.shape(postures)[:-1], *single.shape))
+        return np.broadcast_to(single, (*np.shape(configurations)[:-1], *single.shape))
 
     def sample(self, rng: np.random.Generator) -> Array:
-        """See `PosedBody.sample`: what one of the motions passes through, larger or smaller, a little otherwise."""
+        """Draw a configuration that one of the motions passes through, scaled and slightly varied."""
         found = self.motions.amplitudes.reshape(-1, len(self.names))
-        posture = found[int(rng.integers(len(found)))] * rng.uniform(0.4, 1.15)
-        return np.asarray(posture + 0.05 * self.spread * rng.normal(size=len(posture)))
+        configuration = found[int(rng.integers(len(found)))] * rng.uniform(0.4, 1.15)
+        return np.asarray(configuration + 0.05 * self.spread * rng.normal(size=len(configuration)))
 
     def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """See `PosedBody.path`: a piece of one of the motions, larger or smaller."""
+        """See `ArticulatedBody.path`: a piece of one of the motions, larger or smaller."""
         motion = self.motions.amplitudes[int(rng.integers(len(self.motions.amplitudes)))]
         known_s = np.arange(len(motion)) * self.motions.step_s
         start = rng.uniform(0.0, max(0.0, known_s[-1] - np.ptp(times_s)))
@@ -141,19 +143,19 @@ class PosedModes(PosedBody):
         scale = rng.uniform(0.6, 1.1)
         return np.stack([scale * np.interp(at, known_s, column) for column in motion.T], axis=1)
 
-    def states(self, postures: Array, rates: Array) -> Array:
-        """See `PosedBody.states`."""
-        positions = self.system.rest_m + np.tensordot(postures, self._vertex_modes, 1)
+    def states(self, configurations: Array, rates: Array) -> Array:
+        """See `ArticulatedBody.states`."""
+        positions = self.system.rest_m + np.tensordot(configurations, self._vertex_modes, 1)
         return self.system.state(positions, np.tensordot(rates, self._vertex_modes, 1))
 
-    def postures(self, states: Array) -> Array:
-        """See `PosedBody.postures`: by least squares over the vertices."""
+    def configurations(self, states: Array) -> Array:
+        """See `ArticulatedBody.configurations`: by least squares over the vertices."""
         moved = self.system.positions(states) - self.system.rest_m
         return np.asarray(moved.reshape(*moved.shape[:-2], -1) @ self._from_vertices)
 
     @cached_property
     def _from_vertices(self) -> Array:
-        """Postures of what all vertices move by, [3 V, D]."""
+        """Configurations of what all vertices move by, [3 V, D]."""
         return np.asarray(np.linalg.pinv(self._vertex_modes.reshape(len(self.names), -1)))
 
     def _modes_at(self, points: Array) -> Array:

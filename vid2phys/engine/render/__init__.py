@@ -1,1 +1,1 @@
-"""Pictures of meshes: Mitsuba for training, a rasterizer for overlays."""
+"""Images of meshes: Mitsuba for training, a rasterizer for overlays."""

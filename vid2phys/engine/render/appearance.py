@@ -18,11 +18,11 @@ ENVIRONMENT_SHAPE = (32, 64)
 
 @dataclass(frozen=True)
 class Appearance:
-    """What a picture depends on besides the pose. Lengths in metres, everything in body axes.
+    """What an image depends on besides the pose. Lengths in metres, everything in body axes.
 
     face_color: [F, 3] linear RGB. face_roughness, face_metallic: [F]. specular: 0 to 1 (0.5 is plastic).
     light_positions: [3, 3] m. light_intensities: [3, 3] RGB per solid angle; zero switches a light off.
-    environment: [32, 64, 3] radiance, a latitude-longitude picture whose rows run from +y (top) to -y of its own
+    environment: [32, 64, 3] radiance, a latitude-longitude image whose rows run from +y (top) to -y of its own
     axes. environment_from_body: [3, 3]. environment_scale: factor. ambient: [3], radiance met by light from the body.
     texture_share: [F] how much of the mesh's texture shows (1: nothing of face_color); empty for none.
     texture_brightness: [3], a colour c of the texture becomes 1 - (1 - c)^exp(texture_brightness).

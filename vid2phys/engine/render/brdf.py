@@ -1,4 +1,4 @@
-"""Surface reflection for training pictures: Lambert + GGX, metallic workflow, per-face values.
+"""Surface reflection for training images: Lambert + GGX, metallic workflow, per-face values.
 
 A subset of Burley, "Physically Based Shading at Disney" (2012) with Schlick's Fresnel term, written out in Dr.Jit
 and not taken from Mitsuba's `principled` plugin: forward-mode derivatives of several parameters in one kernel need

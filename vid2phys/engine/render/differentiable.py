@@ -1,9 +1,9 @@
-"""A rasteriser with gradients: exact areas of faces in pixels, so that pictures are smooth in the vertices.
+"""A rasteriser with gradients: exact areas of faces in pixels, so that images are smooth in the vertices.
 
 Each pixel is averaged over its square. Faces take the area that they have in it, front to back, until it is full: an
 A-buffer (Carpenter, SIGGRAPH 1984) with areas in place of masks. What an area gains when an edge moves is known in
 closed form, so gradients are exact where no two faces trade places in depth, silhouettes, creases and faces smaller
-than a pixel included. A wider reach comes from blurring pictures, not from softer edges: these stay where they are.
+than a pixel included. A wider reach comes from blurring images, not from softer edges: these stay where they are.
 
 What is inside a body's outline may have one colour a face, or any that varies over it (`Paint`): values at its corners
 interpolated in perspective at the middle of the pixel, as DIB-R has it (Chen et al., NeurIPS 2019).
@@ -36,11 +36,11 @@ _SAME = 1e-9  # of a body's size: vertices as close as this are one
 class Fragments:
     """Pieces of faces in pixels: where a `Paint` has to say a colour.
 
-    picture, face: [n]. weights: [n, 3] of the face's corners at the middle of the pixel, of its border if that is
+    image, face: [n]. weights: [n, 3] of the face's corners at the middle of the pixel, of its border if that is
     beside it; in perspective, with gradients for the vertices.
     """
 
-    picture: Tensor
+    image: Tensor
     face: Tensor
     weights: Tensor
 
@@ -59,11 +59,11 @@ def draw(
     *,
     one_sided: NDArray[np.bool_] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Pictures of B bodies and how much of each pixel they cover, with gradients for vertices and colours.
+    """Images of B bodies and how much of each pixel they cover, with gradients for vertices and colours.
 
     vertices_camera: [B, V, 3] m in camera axes. faces: [F, 3]. colors: [B, F, C], linear light, or what says it of
     each piece of a face. K: [B, 3, 3] px, no skew. one_sided: [F] faces that are not seen from behind (`closed`; None:
-    all are seen from both sides). Returns pictures [B, height, width, C], in which what is not covered is black (add
+    all are seen from both sides). Returns images [B, height, width, C], in which what is not covered is black (add
     (1 - coverage) times what is behind), and coverage [B, height, width] in 0..1. Computes in
     float64 on the device of the vertices.
     """
@@ -75,12 +75,12 @@ def draw(
     sides = np.zeros(len(faces), dtype=bool) if one_sided is None else one_sided
     found = _Found.of(corners.detach(), faces, sides, width, height)
     if callable(colors):
-        fragments = Fragments(found.picture, found.face.long(), _weights(corners, faces, found))
+        fragments = Fragments(found.image, found.face.long(), _weights(corners, faces, found))
         rows, values = torch.arange(len(found.face), dtype=torch.int32, device=corners.device), colors(fragments)
     else:
-        rows, values = (found.picture * len(faces) + found.face).int(), colors.flatten(0, 1)
-    picture, coverage = _Composite.apply(corners, values.double(), rows, found, faces)
-    return picture, coverage
+        rows, values = (found.image * len(faces) + found.face).int(), colors.flatten(0, 1)
+    image, coverage = _Composite.apply(corners, values.double(), rows, found, faces)
+    return image, coverage
 
 
 def closed(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -113,13 +113,13 @@ def normals_of(vertices: Tensor, faces: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True)
 class _Found:
-    """The fragments of B pictures, pixel by pixel, from front to back; n are kept, one at least.
+    """The fragments of B images, pixel by pixel, from front to back; n are kept, one at least.
 
-    start: [B * H * W + 1] int32, where those of a pixel begin. picture: [n]. face: [n] int32. area: [n] of the pixel.
+    start: [B * H * W + 1] int32, where those of a pixel begin. image: [n]. face: [n] int32. area: [n] of the pixel.
     """
 
     start: Tensor
-    picture: Tensor
+    image: Tensor
     face: Tensor
     area: Tensor
     width: int
@@ -127,7 +127,7 @@ class _Found:
 
     @staticmethod
     def of(corners: Tensor, faces: NDArray[np.int64], one_sided: NDArray[np.bool_], width: int, height: int) -> _Found:
-        """Of corners [B, V, 3]: x, y in pixels from the picture's corner, z in m."""
+        """Of corners [B, V, 3]: x, y in pixels from the image's corner, z in m."""
         from vid2phys.engine.kernels import coverage as kernels
 
         wp, batch, on = kernels.wp, len(corners), corners.device
@@ -153,24 +153,24 @@ class _Found:
         find(start[:-1].clone(), 1, face, area, nearness)
         arrays = [wp.from_torch(t, requires_grad=False) for t in (start, face, area, nearness)]
         wp.launch(kernels.sort_fragments, total, arrays, device=device)
-        pictures = counts[1:].reshape(batch, -1).sum(1)
-        picture = torch.repeat_interleave(torch.arange(batch, device=on), pictures)
-        return _Found(start, picture if len(picture) else face.long(), face, area, width, height)
+        images = counts[1:].reshape(batch, -1).sum(1)
+        image = torch.repeat_interleave(torch.arange(batch, device=on), images)
+        return _Found(start, image if len(image) else face.long(), face, area, width, height)
 
     @property
     def middles(self) -> Tensor:
-        """Of the pixels of the fragments, [n, 2] px from the picture's corner."""
+        """Of the pixels of the fragments, [n, 2] px from the image's corner."""
         counts = self.start.diff()
         pixel = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-        pixel = pixel if len(pixel) else torch.zeros_like(self.picture)
+        pixel = pixel if len(pixel) else torch.zeros_like(self.image)
         x, y = pixel % self.width, pixel // self.width % self.height
         return torch.stack([x, y], dim=-1).double() + 0.5
 
 
 def _weights(corners: Tensor, faces: NDArray[np.int64], found: _Found) -> Tensor:
-    """See `Fragments.weights`: areas in the picture over depths, those of what is beside a face taken for zero."""
+    """See `Fragments.weights`: areas in the image over depths, those of what is beside a face taken for zero."""
     face = torch.from_numpy(np.asarray(faces, dtype=np.int64)).to(corners.device)[found.face.long()]
-    triangles = corners[found.picture[:, None], face]
+    triangles = corners[found.image[:, None], face]
     x, y = (triangles[..., :2] - found.middles[:, None]).unbind(-1)
     areas = x.roll(-1, 1) * y.roll(-2, 1) - x.roll(-2, 1) * y.roll(-1, 1)
     inner = (areas * areas.sum(1, keepdim=True).sign().detach()).clamp(min=0.0) / triangles[..., 2]
@@ -186,7 +186,7 @@ def _triangles(wp: Any, faces: NDArray[np.int64], device: Any) -> Any:
 
 
 class _Composite(torch.autograd.Function):
-    """Corners [B, V, 3] and colours [R, C], of which `rows` [n] names that of each fragment, to the pictures."""
+    """Corners [B, V, 3] and colours [R, C], of which `rows` [n] names that of each fragment, to the images."""
 
     @staticmethod
     def forward(
@@ -197,24 +197,24 @@ class _Composite(torch.autograd.Function):
         wp, shape = kernels.wp, (len(corners), found.height, found.width)
         device = wp.device_from_torch(corners.device)
         total = len(found.start) - 1
-        picture, covered = colors.new_zeros((total, colors.shape[-1])), colors.new_zeros(total)
+        image, covered = colors.new_zeros((total, colors.shape[-1])), colors.new_zeros(total)
         given = found.start, found.face, rows, found.area, colors.detach().contiguous()
         ctx.warp = [wp.from_torch(t, requires_grad=False) for t in given]
-        outputs = [wp.from_torch(t, requires_grad=False) for t in (picture, covered)]
+        outputs = [wp.from_torch(t, requires_grad=False) for t in (image, covered)]
         wp.launch(kernels.composite, total, ctx.warp, outputs, device=device)
         ctx.keep, ctx.faces, ctx.found = (*given, corners, colors), faces, found
-        return picture.reshape(*shape, -1), covered.reshape(shape)
+        return image.reshape(*shape, -1), covered.reshape(shape)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_picture: Tensor, by_coverage: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, by_image: Tensor, by_coverage: Tensor) -> tuple[Tensor | None, ...]:
         from vid2phys.engine.kernels import coverage as kernels
 
         wp, found = kernels.wp, ctx.found
         *_, corners, colors = ctx.keep
         device, total = wp.device_from_torch(corners.device), len(found.start) - 1
         grad_corners, grad_colors = torch.zeros_like(corners), torch.zeros_like(colors)
-        given = by_picture.reshape(total, -1).contiguous(), by_coverage.reshape(total).contiguous()
+        given = by_image.reshape(total, -1).contiguous(), by_coverage.reshape(total).contiguous()
         arrays = [wp.from_torch(t, requires_grad=False) for t in (*given, grad_corners, grad_colors)]
         meshes = _points(wp, corners), _triangles(wp, ctx.faces, device)
         inputs = [*ctx.warp, *meshes, found.width, found.height * found.width, *arrays[:2]]

@@ -1,7 +1,7 @@
-"""Pictures of one mesh with Mitsuba 3: radiance, coverage and forward-mode derivatives dI/dpsi.
+"""Images of one mesh with Mitsuba 3: radiance, coverage and forward-mode derivatives dI/dpsi.
 
 The mesh stands still in body axes; camera, lights and environment move. So the scene is built once, nothing
-recompiles and no ray-tracing structure is rebuilt from one picture to the next. Only rays that hit the body are
+recompiles and no ray-tracing structure is rebuilt from one image to the next. Only rays that hit the body are
 shaded. Lighting is direct (lights and environment, with shadows); light that comes from the body itself is
 approximated by the colour it meets under a constant `ambient` light.
 
@@ -27,13 +27,13 @@ from vid2phys.engine.render.texture import DeviceTexture
 from vid2phys.errors import MissingDependencyError
 from vid2phys.types import Array, Mesh
 
-__all__ = ["LIGHTS", "Appearance", "LlvmInfo", "Picture", "Renderer", "find_llvm", "load_mitsuba"]
+__all__ = ["LIGHTS", "Appearance", "Image", "LlvmInfo", "Renderer", "find_llvm", "load_mitsuba"]
 
 _MAX_RADIANCE = 100.0
 
 
 @dataclass(frozen=True)
-class Picture:
+class Image:
     """radiance: [S, S, 4] linear premultiplied RGB and coverage. tangents: [P, S, S, 3], RGB along each direction."""
 
     radiance: NDArray[np.float32]
@@ -76,7 +76,7 @@ class Renderer:
         self._scene = self._build(mesh)
         self._environment = self._scene.environment()
         self._parameters = self.mi.traverse(self._scene)
-        # A texel is as long as a pixel on a body that fills the picture: random rays need not average many.
+        # A texel is as long as a pixel on a body that fills the image: random rays need not average many.
         texel_m = 2.0 * self.radius_m / size
         self._texture = None if mesh.texture is None else DeviceTexture(self.mi, self.dr, mesh, texel_m)
 
@@ -88,8 +88,8 @@ class Renderer:
         *,
         seed: int,
         directions: Sequence[Appearance] = (),
-    ) -> Picture:
-        """One picture from `view_from_body` [4, 4] (OpenCV axes, m) through `K` [3, 3] (centres at integers).
+    ) -> Image:
+        """One image from `view_from_body` [4, 4] (OpenCV axes, m) through `K` [3, 3] (centres at integers).
 
         directions: P changes of the appearance (face_color ... ambient as differences; environment,
         environment_from_body and face_metallic are not differentiated); tangents[p] is the derivative along the p-th.
@@ -102,7 +102,7 @@ class Renderer:
         hits = dr.compress(self._scene.ray_intersect_preliminary(rays).is_valid())
         if len(hits) == 0:
             shape = (self.size, self.size)
-            return Picture(np.zeros((*shape, 4), np.float32), np.zeros((len(directions), *shape, 3), np.float32))
+            return Image(np.zeros((*shape, 4), np.float32), np.zeros((len(directions), *shape, 3), np.float32))
         with dr.suspend_grad(when=not directions):
             return self._shade(camera, hits, seed, appearance, directions)
 
@@ -119,7 +119,7 @@ class Renderer:
         seed: int,
         appearance: Appearance,
         directions: Sequence[Appearance],
-    ) -> Picture:
+    ) -> Image:
         mi, dr = self.mi, self.dr
         rays, random = self._rays(camera, hits, seed)
         coordinates = [mi.Float(0.0) for _ in directions]
@@ -139,7 +139,7 @@ class Renderer:
         dr.eval(images)
         shape = (self.size, self.size, 3)
         color, coverage, *tangents = (image.numpy().reshape(shape) for image in images)
-        return Picture(
+        return Image(
             np.concatenate([color, coverage[..., :1]], axis=-1), np.array(tangents, np.float32).reshape(-1, *shape)
         )
 

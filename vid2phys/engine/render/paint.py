@@ -15,12 +15,12 @@ from vid2phys.types import Array, Mesh
 
 
 def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> Paint:
-    """Linear light of vertices, [V, C] for all pictures or [B, V, C], interpolated over faces [F, 3]."""
+    """Linear light of vertices, [V, C] for all images or [B, V, C], interpolated over faces [F, 3]."""
     corners = torch.from_numpy(np.asarray(faces, dtype=np.int64))
 
     def paint(fragments: Fragments) -> Tensor:
         vertex = corners.to(colors.device)[fragments.face]
-        values = colors[vertex] if colors.dim() == 2 else colors[fragments.picture[:, None], vertex]
+        values = colors[vertex] if colors.dim() == 2 else colors[fragments.image[:, None], vertex]
         return (fragments.weights[..., None] * values).sum(1)
 
     return paint
@@ -38,7 +38,7 @@ def solid(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Ten
 def textured(mesh: Mesh, texel_m: float = 0.0) -> Paint:
     """Linear light [n, 3] of a mesh's texture, bilinear between texels.
 
-    texel_m: length over which its pictures are averaged first (0: as they are). About a pixel's, or colours flicker.
+    texel_m: length over which its images are averaged first (0: as they are). About a pixel's, or colours flicker.
     """
     texture = mesh.texture
     assert texture is not None

@@ -1,10 +1,10 @@
 """Path-traced frames of a body in a furnished scene, with Mitsuba's own integrator, materials and lights.
 
-Nothing here is shared with the renderer of training pictures (`mitsuba.Renderer`) but the library: what networks are
+Nothing here is shared with the renderer of training images (`mitsuba.Renderer`) but the library: what networks are
 judged by has another integrator (full light transport), other materials, area lights or a sun, shadows on a floor.
 
 Limits: pinhole cameras with square pixels and without distortion; of a texture's colours at the corners of faces
-(beside its pictures) only their mean over a surface counts.
+(beside its images) only their mean over a surface counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEPTH = 6  # bounces
 class Surface:
     """A piece of a body that is made of one material. faces: their indices. uv: [F, 3, 2] of their corners, or None.
 
-    color: Mitsuba's dictionary of the picture that the mesh's file has for it, linear light; None: it has none.
+    color: Mitsuba's dictionary of the image that the mesh's file has for it, linear light; None: it has none.
     """
 
     faces: NDArray[np.int64]
@@ -36,10 +36,10 @@ class Surface:
 
 
 def surfaces(mesh: Mesh) -> list[Surface]:
-    """The pieces of a mesh: one a part, and of a textured part one a picture."""
+    """The pieces of a mesh: one a part, and of a textured part one an image."""
     result = []
     texture = mesh.texture
-    pictures = () if texture is None else linear_images(texture, texel_sizes(mesh), 0.0)
+    images = () if texture is None else linear_images(texture, texel_sizes(mesh), 0.0)
     for part in np.unique(mesh.part):
         faces = np.flatnonzero(mesh.part == part)
         if texture is None:
@@ -48,7 +48,7 @@ def surfaces(mesh: Mesh) -> list[Surface]:
         for index in np.unique(texture.image[faces]):
             shown = faces[texture.image[faces] == index]
             factor = texture.corner_color[shown].mean(axis=(0, 1))
-            color = {"type": "bitmap", "bitmap": pictures[index] * factor.astype(np.float32), "raw": True}
+            color = {"type": "bitmap", "bitmap": images[index] * factor.astype(np.float32), "raw": True}
             result.append(Surface(shown, texture.uv[shown], color))
     return result
 
@@ -72,7 +72,7 @@ class PathTracer:
     def frame(self, vertices: Array | None, camera: Camera, *, spp: int, seed: int) -> NDArray[np.float32]:
         """Linear radiance [H, W, 3] of the body whose vertices [V, 3] m are there, seen by a camera with a pose.
 
-        vertices: None for the surroundings alone. The same arguments give the same picture. Cameras of one size do not
+        vertices: None for the surroundings alone. The same arguments give the same image. Cameras of one size do not
         compile anew.
         """
         scene = {
@@ -82,15 +82,15 @@ class PathTracer:
             **self._surroundings,
             **({} if vertices is None else self._body(vertices / self._radius_m)),
         }
-        picture = self._mi.render(self._mi.load_dict(scene), seed=seed, spp=spp)
-        return np.maximum(np.nan_to_num(picture.numpy()[..., :3]), 0.0).astype(np.float32)
+        image = self._mi.render(self._mi.load_dict(scene), seed=seed, spp=spp)
+        return np.maximum(np.nan_to_num(image.numpy()[..., :3]), 0.0).astype(np.float32)
 
     def _body(self, vertices: Array) -> dict[str, Any]:
         shapes = {}
         for index, (surface, material) in enumerate(zip(self._surfaces, self._materials, strict=True)):
             used, faces = np.unique(self._mesh.faces[surface.faces], return_inverse=True)
             faces, place = faces.reshape(-1, 3), vertices[used]
-            if surface.uv is not None:  # every corner has a place in the picture of its own
+            if surface.uv is not None:  # every corner has a place in the image of its own
                 place, faces = place[faces.ravel()], np.arange(faces.size).reshape(-1, 3)
             shapes[f"surface{index}"] = self._shape(place, faces, surface.uv, material)
         return shapes

@@ -1,7 +1,7 @@
 """A z-buffer rasteriser for overlays: depth, which face is seen, silhouettes, plain shading. No gradients.
 
-Pixel centres are at integers (OpenCV). Work and memory grow with the rectangle that the mesh fills, not the picture.
-Limits: faces that reach behind the camera are dropped, not clipped; edges between vertices are straight in the picture,
+Pixel centres are at integers (OpenCV). Work and memory grow with the rectangle that the mesh fills, not the image.
+Limits: faces that reach behind the camera are dropped, not clipped; edges between vertices are straight in the image,
 which a distorting lens makes approximate for large faces.
 """
 
@@ -22,11 +22,11 @@ _AMBIENT = 0.35
 
 @dataclass(frozen=True)
 class Raster:
-    """What each pixel sees, at `supersample` times the size of the picture in each direction: h = supersample * H.
+    """What each pixel sees, at `supersample` times the size of the image in each direction: h = supersample * H.
 
     Arrays are kept for the rectangle `window` alone (rows, columns; outside it nothing is seen); properties are whole.
     nearness: 1 / depth [1/m], zero where nothing is. faces_seen: index of the face, -1 where nothing is.
-    corners: vertices in pixels (of the supersampled picture) and depth, [V, 3]. faces: [F, 3]. normals: unit normals of
+    corners: vertices in pixels (of the supersampled image) and depth, [V, 3]. faces: [F, 3]. normals: unit normals of
     the faces in camera axes, [F, 3]. shape: (h, w).
     """
 
@@ -67,8 +67,8 @@ class Raster:
 
     @property
     def coverage(self) -> Array:
-        """Share of each pixel of the picture that is covered, [H, W] in [0, 1]."""
-        return self._picture(np.zeros((*self.faces_seen.shape, 0)))[..., 0]
+        """Share of each pixel of the image that is covered, [H, W] in [0, 1]."""
+        return self._image(np.zeros((*self.faces_seen.shape, 0)))[..., 0]
 
     def _whole(self, part: NDArray[Any], background: float) -> NDArray[Any]:
         whole = np.full((*self.shape, *part.shape[2:]), background, dtype=part.dtype)
@@ -76,13 +76,13 @@ class Raster:
         return whole
 
     @property
-    def picture_window(self) -> tuple[slice, slice]:
-        """Rows and columns of the picture that `window` fills."""
+    def image_window(self) -> tuple[slice, slice]:
+        """Rows and columns of the image that `window` fills."""
         rows, columns = (slice(part.start // self.supersample, part.stop // self.supersample) for part in self.window)
         return rows, columns
 
     def averaged(self, values: Array) -> Array:
-        """Means over the pixels of `picture_window` of values [window, C], and the coverage: [h, w, C + 1].
+        """Means over the pixels of `image_window` of values [window, C], and the coverage: [h, w, C + 1].
 
         Values are averaged over what is covered and are zero where nothing is.
         """
@@ -92,12 +92,12 @@ class Raster:
         mean[..., :-1] /= np.maximum(mean[..., -1:], 1e-12)
         return mean
 
-    def _picture(self, values: Array) -> Array:
-        """`averaged` in the whole picture, [H, W, C + 1]."""
+    def _image(self, values: Array) -> Array:
+        """`averaged` in the whole image, [H, W, C + 1]."""
         mean, s = self.averaged(values), self.supersample
-        picture = np.zeros((self.shape[0] // s, self.shape[1] // s, mean.shape[-1]))
-        picture[self.picture_window] = mean
-        return picture
+        image = np.zeros((self.shape[0] // s, self.shape[1] // s, mean.shape[-1]))
+        image[self.image_window] = mean
+        return image
 
 
 def rasterize(
@@ -109,9 +109,9 @@ def rasterize(
 
 
 def rasterize_camera(vertices_camera: Array, faces: NDArray[np.int64], camera: Camera, supersample: int = 1) -> Raster:
-    """`rasterize` for a calibrated camera: vertices go through its distortion, into a picture of its size."""
+    """`rasterize` for a calibrated camera: vertices go through its distortion, into an image of its size."""
     vertices, faces = np.asarray(vertices_camera, dtype=float), np.asarray(faces, dtype=np.int64).reshape(-1, 3)
-    # pixel u of the picture is covered by supersample pixels whose centres lie symmetrically about it
+    # pixel u of the image is covered by supersample pixels whose centres lie symmetrically about it
     pixels = supersample * project(camera, vertices) + 0.5 * (supersample - 1)
     corners = np.concatenate([pixels, vertices[:, 2:]], axis=-1)
     corners[np.isnan(corners).any(axis=-1)] = [0.0, 0.0, -1.0]
@@ -129,13 +129,13 @@ def silhouette(
 
 
 def shade(raster: Raster, mesh: Mesh, part_colors: Array, light_dir: Array) -> NDArray[np.float32]:
-    """The picture [H, W, 4]: linear RGB, not multiplied by the coverage that is its fourth channel.
+    """The image [H, W, 4]: linear RGB, not multiplied by the coverage that is its fourth channel.
 
     mesh: the one whose faces were drawn. part_colors: [number of parts, 3] in [0, 1]. light_dir: direction in camera
     axes in which the light travels. Lambert with an ambient share, faces lit from whichever side is seen.
     """
     colors = np.asarray(part_colors, dtype=float)[mesh.part] * lambert(raster, light_dir)[:, None]
-    return raster._picture(colors[raster.faces_seen]).astype(np.float32)
+    return raster._image(colors[raster.faces_seen]).astype(np.float32)
 
 
 def lambert(raster: Raster, light_dir: Array) -> Array:
@@ -145,7 +145,7 @@ def lambert(raster: Raster, light_dir: Array) -> Array:
 
 
 def _window(corners: Array, faces: NDArray[np.int64], shape: tuple[int, int], supersample: int) -> tuple[slice, slice]:
-    """Rows and columns that hold all faces before the camera, in whole pixels of the picture; maybe empty."""
+    """Rows and columns that hold all faces before the camera, in whole pixels of the image; maybe empty."""
     drawn = faces[(corners[faces, 2] > _NEAR_M).all(axis=1)]
     if not len(drawn):
         return slice(0, 0), slice(0, 0)

@@ -1,6 +1,6 @@
 """A mesh's texture as Dr.Jit buffers, looked up with plain gathers.
 
-Not Mitsuba's own texture plugin: 3.9 loads 8-bit pictures in a form without derivatives, and a plugin per picture would
+Not Mitsuba's own texture plugin: 3.9 loads 8-bit images in a form without derivatives, and a plugin per image would
 bring virtual calls and other kernels with every mesh. Buffers keep one kernel for all looks of a mesh.
 """
 
@@ -17,7 +17,7 @@ _DARKEST, _BRIGHTEST = 0.004, 0.97  # albedos, as those of random materials
 
 
 class DeviceTexture:
-    """The pictures of `mesh`, averaged over `texel_m`, for lookup at points of its surface."""
+    """The images of `mesh`, averaged over `texel_m`, for lookup at points of its surface."""
 
     def __init__(self, mi: Any, dr: Any, mesh: Mesh, texel_m: float) -> None:
         assert mesh.texture is not None
@@ -63,7 +63,7 @@ class DeviceTexture:
 
 
 def _wrapped(mi: Any, dr: Any, index: Any, size: Any) -> Any:
-    """An index of a texel, a whole Float, into 0 .. size - 1 of a picture that repeats, UInt32."""
+    """An index of a texel, a whole Float, into 0 .. size - 1 of an image that repeats, UInt32."""
     extent = mi.Float(size)
     inside = index - dr.floor(index / extent) * extent
     return mi.UInt32(dr.clip(inside, 0.0, extent - 1.0))

@@ -26,7 +26,7 @@ class DoublePendulum(PlanarPendulum):
 
     Points of the body, and vertices of a mesh, are those of the pendulum hanging straight down, in a frame like the
     world's with its origin at the pivot: points above the elbow (z >= -elbow) move with rod 1, those below with rod 2.
-    `elbow` is the length of rod 1 in that picture (m), and the default of the parameter `length_1`. Raises UsageError
+    `elbow` is the length of rod 1 in that image (m), and the default of the parameter `length_1`. Raises UsageError
     when it is not positive.
 
     Without known torques only the ratios of masses and damping can be told. The torques of a joint are the mass at the

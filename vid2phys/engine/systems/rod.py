@@ -22,7 +22,7 @@ class Rod(TetBody):
     `spine_m` [10, 3] are ten places along the centre line, evenly between the clamps: the sensors of RISP's rod (Ma et
     al., ICLR 2022), from which E is to be found over 1e4 to 1e7 Pa. At rest, the bar's shape under a given force F
     depends on F / E only: `load_n` gives the force that moves the middle by about an eighth of the length, so that one
-    that swings between plus and minus that moves it over a fifth of a picture the rod just fits in, whatever E.
+    that swings between plus and minus that moves it over a fifth of an image the rod just fits in, whatever E.
 
     Limits: those of `SoftBody`. One or two cells across are several times too stiff in bending: `RISP_ROD.cells` are
     for results, the default ones for trying things out. Below E = 3e4 Pa the bar's weight bends it more than the load.

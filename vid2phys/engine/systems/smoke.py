@@ -69,7 +69,7 @@ class Smoke(FlatSystem):
         self.control_names = ("disturbance_acceleration_x_m_s2", "disturbance_acceleration_z_m_s2")
         self.control_inertia = ("", "")
         self.control_groups = ("force", "force")
-        self._picture = np.flip(np.arange(2 * cells**2, 3 * cells**2).reshape(cells, cells), axis=0).copy()
+        self._image = np.flip(np.arange(2 * cells**2, 3 * cells**2).reshape(cells, cells), axis=0).copy()
 
     def parameters(self) -> Parameters:
         """Defaults of no particular smoke: cells of 10 cm, and nothing but what the grid itself smooths."""
@@ -165,8 +165,8 @@ class Smoke(FlatSystem):
         return np.array(mesh_vertices, dtype=float)
 
     def density_image(self, states: Any) -> Any:
-        """Density as a picture, highest row first, [..., N] -> [..., n, n]; of NumPy, or of PyTorch with gradients."""
-        return states[..., self._picture]
+        """Density as an image, highest row first, [..., N] -> [..., n, n]; of NumPy, or of PyTorch with gradients."""
+        return states[..., self._image]
 
     def rest_state(self) -> Array:
         """See `System.rest_state`: still, and no smoke."""

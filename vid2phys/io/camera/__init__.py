@@ -2,8 +2,8 @@
 
 A format is one file here with `matches(source) -> bool` and `load(source, camera_name, poses) -> Camera`; it is found
 by its file name. Nothing but `camera_to_world` (or `world_to_camera`), or the poses of a reconstruction, is taken for a
-pose in the world: camera-to-IMU transforms are not. A reconstruction (COLMAP, nerfstudio) has one for each picture; its
-world has the axes and the unit of the reconstruction, and only the picture that was named gives its pose.
+pose in the world: camera-to-IMU transforms are not. A reconstruction (COLMAP, nerfstudio) has one for each image; its
+world has the axes and the unit of the reconstruction, and only the image that was named gives its pose.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def load_camera(
     camera_name: str | None = None,
     size: tuple[int, int] | None = None,
 ) -> Camera:
-    """Reads a calibration; of several cameras or pictures the one called `camera_name` (default: the first).
+    """Reads a calibration; of several cameras or images the one called `camera_name` (default: the first).
 
     path: a file, or the folder of a reconstruction.
     extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it on

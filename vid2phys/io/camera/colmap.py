@@ -1,9 +1,9 @@
 """COLMAP: cameras.txt or cameras.bin, and the poses of images.txt or images.bin beside them.
 
-COLMAP counts pixels from the picture's corner (the middle of the first is 0.5, 0.5): half a pixel is taken off the
-principal point. Poses are world-to-camera with the quaternion's w first. A camera is named by a picture (then it has
+COLMAP counts pixels from the image's corner (the middle of the first is 0.5, 0.5): half a pixel is taken off the
+principal point. Poses are world-to-camera with the quaternion's w first. A camera is named by an image (then it has
 its pose, in the axes and the unit of the reconstruction) or by its number; by default the first, with a pose only if
-there is a single picture.
+there is a single image.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def matches(source: Source) -> bool:
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of a picture, or of a number."""
+    """The camera of an image, or of a number."""
     cameras = {entry[0]: entry for entry in (_binary(source) if source.binary else _text(source))}
     if not cameras:
         raise InputError(f"'{source.path}' has no camera", _A_MODEL, "export the model again")
@@ -68,7 +68,7 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
         number, world_to_camera = images[name]
         pose = invert_transform(world_to_camera)
     if number not in cameras:
-        raise InputError(f"picture '{name}' is of camera {number}", f"a camera of '{source.path}'", _CUT_SHORT)
+        raise InputError(f"image '{name}' is of camera {number}", f"a camera of '{source.path}'", _CUT_SHORT)
     _, model, width, height, values = cameras[number]
     K, lens = _intrinsics(source.path, model, values)
     return make_camera(source.path, K, lens, (width, height), poses.get(name, pose), name)
@@ -114,7 +114,7 @@ def _binary(source: Source) -> Iterator[Entry]:
 
 
 def _images(folder: Path) -> dict[str, tuple[str, Array]]:
-    """Camera number and world-to-camera of each picture, by name; empty where the folder has no poses."""
+    """Camera number and world-to-camera of each image, by name; empty where the folder has no poses."""
     for name, read in (("images.bin", _binary_images), ("images.txt", _text_images)):
         if (folder / name).is_file():
             return {
@@ -131,7 +131,7 @@ def _pose(path: Path, image: str, numbers: Array) -> Array:
 
 
 def _text_images(path: Path) -> Iterator[tuple[str, str, Array]]:
-    """Every other line is a picture; those between hold its points, are long, and may be empty."""
+    """Every other line is an image; those between hold its points, are long, and may be empty."""
     with path.open(encoding="utf-8", errors="replace") as stream:
         is_image = True
         while start := stream.readline(_LONGEST_LINE):
@@ -145,7 +145,7 @@ def _text_images(path: Path) -> Iterator[tuple[str, str, Array]]:
                 if len(words) < 10:
                     got = f"'{path}' has the line '{start[:60].strip()}'"
                     raise InputError(got, "id qw qx qy qz tx ty tz camera name", _CUT_SHORT)
-                yield words[9].strip(), words[8], matrix(path, f"picture {words[0]}", words[1:8], (7,))
+                yield words[9].strip(), words[8], matrix(path, f"image {words[0]}", words[1:8], (7,))
             is_image = not is_image
 
 

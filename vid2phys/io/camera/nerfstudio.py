@@ -1,9 +1,9 @@
-"""nerfstudio `transforms.json` (also instant-ngp's and Blender's): camera-to-world for each picture, in OpenGL axes.
+"""nerfstudio `transforms.json` (also instant-ngp's and Blender's): camera-to-world for each image, in OpenGL axes.
 
-OpenGL cameras look along -z with y up: y and z are turned over. Pixels are counted from the picture's corner, as in
+OpenGL cameras look along -z with y up: y and z are turned over. Pixels are counted from the image's corner, as in
 COLMAP: half a pixel is taken off the principal point. Intrinsics stand at the top or under each frame; `camera_angle_x`
-alone, as Blender's scripts write it, means square pixels and the middle of the picture. The pose is given for a named
-picture, or the only one, in the axes and the unit of the file.
+alone, as Blender's scripts write it, means square pixels and the middle of the image. The pose is given for a named
+image, or the only one, in the axes and the unit of the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def matches(source: Source) -> bool:
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of a picture. Raises InputError for models that are not supported, by name."""
+    """The camera of an image. Raises InputError for models that are not supported, by name."""
     frames = source.data.get("frames") or []
     frames = {str(item["file_path"]): item for item in frames if isinstance(item, dict) and "file_path" in item}
     name, pose = source.path.stem, None
@@ -66,7 +66,7 @@ def _intrinsics(source: Source, data: dict[str, Any], size: tuple[Any, Any]) -> 
         width, height = (0.0, 0.0) if known and size == (None, None) else (float(size[0]), float(size[1]))
     except (TypeError, ValueError):
         keys = "the keys w and h (Blender's files leave them out)"
-        raise InputError(f"'{source.path}' has no image size", keys, "add the pictures' size in pixels") from None
+        raise InputError(f"'{source.path}' has no image size", keys, "add the images' size in pixels") from None
     if focal_x is None and data.get("camera_angle_x") is None:
         raise InputError(f"'{source.path}' has no focal length", "fl_x and fl_y, or camera_angle_x", "export it again")
     if focal_x is None:

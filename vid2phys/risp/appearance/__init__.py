@@ -1,1 +1,1 @@
-"""What training pictures look like: light, materials, backgrounds, the camera's chain, what stands in the way."""
+"""What training images look like: light, materials, backgrounds, the camera's chain, what stands in the way."""

@@ -1,6 +1,6 @@
-"""What stands behind the body in training pictures: photographs, walls, floors, noise, painted shapes, shaded solids.
+"""What stands behind the body in training images: photographs, walls, floors, noise, painted shapes, shaded solids.
 
-Everything is drawn from a NumPy generator, so that a picture depends on its seed alone. Pictures of the bank are uint8
+Everything is drawn from a NumPy generator, so that an image depends on its seed alone. Images of the bank are uint8
 sRGB; solids are painted in linear light.
 """
 
@@ -119,7 +119,7 @@ _PROCEDURAL: tuple[tuple[float, Callable[[np.random.Generator, int], Linear]], .
 
 
 def make_bank(photographs: list[Image], *, count: int, seed: int, size: int = BANK_SIZE_PX) -> Image:
-    """Background pictures, uint8 sRGB [count, size, size, 3]: 35 % photographs, the rest drawn. About 5 ms each."""
+    """Background images, uint8 sRGB [count, size, size, 3]: 35 % photographs, the rest drawn. About 5 ms each."""
     bank = np.empty((count, size, size, 3), np.uint8)
     weights = np.array([weight for weight, _ in _PROCEDURAL])
     for index in range(count):
@@ -133,7 +133,7 @@ def make_bank(photographs: list[Image], *, count: int, seed: int, size: int = BA
 
 
 def _plane(rng: np.random.Generator, bank: Image, size: int) -> Linear:
-    """A piece of one bank picture, turned, scaled, and tilted a little as a wall seen from the side."""
+    """A piece of one bank image, turned, scaled, and tilted a little as a wall seen from the side."""
     image = bank[int(rng.integers(len(bank)))]
     side = bank.shape[1]
     half = 0.5 * min(side * 0.95, size * np.exp(rng.uniform(np.log(0.4), np.log(2.5))))
@@ -176,7 +176,7 @@ def compose_background(rng: np.random.Generator, bank: Image, size: int) -> Line
 def paint_solid(
     rng: np.random.Generator, image: Linear, *, center: NDArray[np.float64], radius: float
 ) -> NDArray[np.bool_]:
-    """Paints a shaded sphere, box, cone, cylinder, disc or crossed bars over a linear picture; returns where."""
+    """Paints a shaded sphere, box, cone, cylinder, disc or crossed bars over a linear image; returns where."""
     covered = np.zeros(image.shape[:2], np.bool_)
     reach = 1.5 * radius
     left, top = (int(max(0.0, np.floor(c - reach))) for c in center)

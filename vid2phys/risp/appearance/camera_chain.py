@@ -1,6 +1,6 @@
 """The stages between light and a video frame's bytes: blur, exposure, colour, tone curve, noise (then `codec.py`).
 
-`Exposure` is drawn once a picture and applied to light and, linearised, to derivatives of light. Noise and codec are
+`Exposure` is drawn once an image and applied to light and, linearised, to derivatives of light. Noise and codec are
 constants of the derivative (design, section 2).
 """
 
@@ -104,7 +104,7 @@ class Exposure:
 
 
 def draw_exposure(rng: np.random.Generator, linear: Linear, varied: Randomisation = ALL) -> Exposure:
-    """An automatic exposure that is never quite right, white balance, saturation and tone curve for this picture."""
+    """An automatic exposure that is never quite right, white balance, saturation and tone curve for this image."""
     percentile, level = rng.uniform(65, 98), rng.uniform(0.15, 0.95)
     balance = np.exp(rng.normal(0.0, 0.12, 3))
     keep = rng.uniform(0.5, 1.4) if rng.random() < 0.8 else 0.0 if rng.random() < 0.15 else 1.0

@@ -1,7 +1,7 @@
-"""Video compression of training pictures: mostly JPEG, which has the same blocks and colours, at times H.264 itself.
+"""Video compression of training images: mostly JPEG, which has the same blocks and colours, at times H.264 itself.
 
 Measured on 96 x 96 pixels, one core: JPEG 0.3 ms; H.264 2 ms for a key frame alone, 3 to 5 ms for one and the frame
-predicted from it (opening the coder is most of it). So every eighth picture is a predicted frame of a real stream, and
+predicted from it (opening the coder is most of it). So every eighth image is a predicted frame of a real stream, and
 developing all of them costs half a millisecond more for it.
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Image = NDArray[np.uint8]
-_UNTOUCHED, _VIDEO = 0.12, 0.12  # shares of the pictures
+_UNTOUCHED, _VIDEO = 0.12, 0.12  # shares of the images
 _PRESETS = ("ultrafast", "veryfast", "medium")
 
 
 def compress(rng: np.random.Generator, image: Image) -> Image:
-    """The picture [H, W, 3] after a random codec at a random quality, or as it is."""
+    """The image [H, W, 3] after a random codec at a random quality, or as it is."""
     kind = rng.random()
     if kind < _UNTOUCHED:
         return image
@@ -44,7 +44,7 @@ def jpeg(rng: np.random.Generator, image: Image) -> Image:
 
 
 def h264(rng: np.random.Generator, image: Image) -> Image:
-    """The picture as the second frame of a stream whose first is the same a pixel or two away, with other noise."""
+    """The image as the second frame of a stream whose first is the same a pixel or two away, with other noise."""
     top, left = (int(v) for v in rng.integers(0, 16, 2))
     height, width = (-(-(n + extent) // 16) * 16 for n, extent in zip((top, left), image.shape[:2], strict=True))
     bottom, right = height - top - image.shape[0], width - left - image.shape[1]
@@ -68,11 +68,11 @@ def _last_frame(frames: list[Image], options: dict[str, str]) -> Image:
     encoder.thread_count = decoder.thread_count = 1  # the same bytes whatever the machine does beside
     packets = []
     for index, frame in enumerate(frames):
-        # OpenCV changes the colours: FFmpeg's own converter starts threads for each picture
+        # OpenCV changes the colours: FFmpeg's own converter starts threads for each image
         planes = np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), np.uint8)
-        picture = av.VideoFrame.from_ndarray(planes, format="yuv420p")
-        picture.pts = index
-        packets += encoder.encode(picture)
+        video_frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
+        video_frame.pts = index
+        packets += encoder.encode(video_frame)
     packets += encoder.encode(None)
-    shown = [picture for packet in packets for picture in decoder.decode(packet)] + decoder.decode(None)
+    shown = [video_frame for packet in packets for video_frame in decoder.decode(packet)] + decoder.decode(None)
     return np.asarray(cv2.cvtColor(shown[-1].to_ndarray(), cv2.COLOR_YUV2RGB_I420), np.uint8)

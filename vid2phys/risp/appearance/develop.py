@@ -1,4 +1,4 @@
-"""From a render of the body alone to the picture a network meets: the road of a real video frame.
+"""From a render of the body alone to the image a network meets: the road of a real video frame.
 
 Light of body and background (with the body's shadow, look-alikes, and things before it) is mixed and shrunk to the size
 that the body has in a frame (20 to 100 px), blurred, exposed, made noisy and compressed there, and only then resampled
@@ -29,7 +29,7 @@ FILL = 2.0 / 3.0  # share of the view that the body's bounding sphere takes
 IN_FRAME_PX = (20.0, 100.0)  # diameter of the bounding sphere in the frame, log-triangular with its mode at MODE_PX
 MODE_PX = 50.0
 VIEW_PX = (IN_FRAME_PX[0] / FILL, MODE_PX / FILL, IN_FRAME_PX[1] / FILL)
-_SHADOW, _LOOKALIKE, _HAND_BEHIND, _OCCLUDED, _TRANSLUCENT = 0.3, 0.15, 0.06, 0.3, 0.06  # shares of the pictures
+_SHADOW, _LOOKALIKE, _HAND_BEHIND, _OCCLUDED, _TRANSLUCENT = 0.3, 0.15, 0.06, 0.3, 0.06  # shares of the images
 
 
 class RenderLike(Protocol):
@@ -41,7 +41,7 @@ class RenderLike(Protocol):
 
     @property
     def K(self) -> Array:  # noqa: N802
-        """Pinhole matrix of the S x S picture, [3, 3] px, centres at integers."""
+        """Pinhole matrix of the S x S image, [3, 3] px, centres at integers."""
 
     @property
     def view_from_body(self) -> Array:
@@ -54,12 +54,12 @@ class RenderLike(Protocol):
 
 @dataclass(frozen=True)
 class Developed:
-    """A training picture.
+    """A training image.
 
     image: [V, V, 3] uint8. points_px: [K, 2] view pixels. visible: [K], False outside it or behind an
     occluder.
     tangents: [P, V, V, 3], d image / d psi in display units per standard deviation of psi, or None. K: [3, 3] px and
-    view_from_body: [4, 4] m, camera and pose of the picture as developed.
+    view_from_body: [4, 4] m, camera and pose of the image as developed.
     """
 
     image: NDArray[np.uint8]
@@ -106,9 +106,9 @@ def develop(
     view_px: tuple[float, float, float] = VIEW_PX,
     varied: Randomisation = ALL,
 ) -> Developed:
-    """One training picture of a render.
+    """One training image of a render.
 
-    points_body: [K, 3] m. size: V, px. bank: background pictures, uint8 [N, B, B, 3]. jitter: turn, zoom and shift the
+    points_body: [K, 3] m. size: V, px. bank: background images, uint8 [N, B, B, 3]. jitter: turn, zoom and shift the
     render a little beyond the dataset's own variation; off, the view camera is the render's own (scaled to V). absent:
     leave the body out, so that nothing is visible. view_px: least, most frequent and largest width of the view in frame
     pixels. varied: what is randomised at all.
@@ -130,7 +130,7 @@ def develop(
     points_px = apply_affine(view_from_render, project(render, points_body))
     frame_from_render = compose_affine(frame_from_view, view_from_render)
     frame = _expose(render, frame_from_render, rng, side=side, bank=bank, absent=absent, varied=varied)
-    in_picture = (points_px >= -0.5).all(-1) & (points_px <= size - 0.5).all(-1)
+    in_image = (points_px >= -0.5).all(-1) & (points_px <= size - 0.5).all(-1)
     cells = np.clip(np.round(apply_affine(frame_from_view, points_px)), 0, side - 1).astype(int)
     view_from_frame = np.asarray(cv2.invertAffineTransform(frame_from_view), dtype=float)
     image = chain.area_filtered_warp(frame.image.astype(np.float32), view_from_frame, (size, size), replicate=True)
@@ -142,14 +142,14 @@ def develop(
     return Developed(
         _bytes(image),
         points_px,
-        in_picture & ~frame.hidden[cells[:, 1], cells[:, 0]],
+        in_image & ~frame.hidden[cells[:, 1], cells[:, 0]],
         tangents,
         *_developed_camera(render, view_from_render, turn),
     )
 
 
 def _developed_camera(render: RenderLike, view_from_render: Array, turn_rad: float) -> tuple[Array, Array]:
-    """Camera matrix and pose after a similarity of the picture: its turn is one of the camera about its axis."""
+    """Camera matrix and pose after a similarity of the image: its turn is one of the camera about its axis."""
     about_axis = np.eye(4)
     about_axis[:2, :2] = [[np.cos(turn_rad), -np.sin(turn_rad)], [np.sin(turn_rad), np.cos(turn_rad)]]
     K = np.vstack([view_from_render, [0.0, 0.0, 1.0]]) @ np.asarray(render.K, dtype=float) @ about_axis[:3, :3].T
@@ -158,7 +158,7 @@ def _developed_camera(render: RenderLike, view_from_render: Array, turn_rad: flo
 
 @dataclass(frozen=True)
 class _Frame:
-    """A piece of a video frame [side, side]: bytes, where something hides the body or the picture ends, derivatives."""
+    """A piece of a video frame [side, side]: bytes, where something hides the body or the image ends, derivatives."""
 
     image: NDArray[np.uint8]
     hidden: NDArray[np.bool_]
@@ -185,7 +185,7 @@ def _expose(
     covered = np.zeros((side, side), np.float32)
     if before and varied.occlusion:
         light, covered = occlude(np.random.default_rng(own), light, body[..., 3], bank)
-    soft = min(1.0, side / 75.0)  # a smaller picture of the body is not a blurrier one
+    soft = min(1.0, side / 75.0)  # a smaller image of the body is not a blurrier one
     seen = None if derivative is None else derivative * (1.0 - covered[..., None])
     display, slope = expose_light(rng, light, seen, soft, varied)
     hidden = (covered > 0.5) | absent
@@ -298,7 +298,7 @@ def _cut_off(rng: np.random.Generator, display: Linear) -> NDArray[np.bool_]:
     beyond = np.zeros((side, side), np.bool_)
     keep = int(side * rng.uniform(0.5, 0.9))
     direction = int(rng.integers(4))
-    picture, mask = np.rot90(display, direction), np.rot90(beyond, direction)
-    picture[keep:] = picture[keep - 1]
+    turned, mask = np.rot90(display, direction), np.rot90(beyond, direction)
+    turned[keep:] = turned[keep - 1]
     mask[keep:] = True
     return beyond

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Linear = NDArray[Any]  # float32 light
-_NEAREST, _FARTHEST = 0.36, 0.62  # of the picture's side, from its middle: the body itself is in the middle
+_NEAREST, _FARTHEST = 0.36, 0.62  # of the image's side, from its middle: the body itself is in the middle
 
 
 def add_lookalikes(rng: np.random.Generator, background: Linear, body: Linear) -> Linear:

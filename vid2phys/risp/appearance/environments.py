@@ -1,6 +1,6 @@
-"""Light from all around: random environment pictures for training renders.
+"""Light from all around: random environment images for training renders.
 
-Latitude-longitude pictures of linear radiance, shape [32, 64, 3], row 0 at the zenith, mean luminance 1 over the
+Latitude-longitude images of linear radiance, shape [32, 64, 3], row 0 at the zenith, mean luminance 1 over the
 sphere. Bright soft boxes stand for lamps and windows: bare metal shows little else.
 """
 
@@ -16,8 +16,8 @@ from vid2phys.types import Array
 
 ROWS, COLUMNS = 32, 64
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
-# Rotation from the world (z up) to the picture's own axes (y up).
-PICTURE_FROM_WORLD = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+# Rotation from the world (z up) to the image's own axes (y up).
+IMAGE_FROM_WORLD = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 
 
 def random_environment(rng: np.random.Generator, *, structured: bool) -> Array:
@@ -34,7 +34,7 @@ def random_environment(rng: np.random.Generator, *, structured: bool) -> Array:
 
 
 def uniform_like(image: Array) -> Array:
-    """Light of the picture's mean colour from everywhere, [32, 64, 3]."""
+    """Light of the image's mean colour from everywhere, [32, 64, 3]."""
     return np.broadcast_to(mean_color(image), (ROWS, COLUMNS, 3)).copy()
 
 
@@ -89,8 +89,8 @@ def _room(rng: np.random.Generator) -> Array:
 
 
 def _photograph(rng: np.random.Generator) -> Array:
-    pictures = _small_photographs()
-    image = pictures[rng.integers(len(pictures))]
+    images = _small_photographs()
+    image = images[rng.integers(len(images))]
     if rng.random() < 0.5:
         image = image[:, ::-1]
     if rng.random() < 0.3:
@@ -102,7 +102,7 @@ def _photograph(rng: np.random.Generator) -> Array:
 
 @cache
 def _small_photographs() -> tuple[NDArray[np.float64], ...]:
-    """Photographs as panoramas without a seam: the picture and its mirror image side by side, linear light."""
+    """Photographs as panoramas without a seam: the image and its mirror image side by side, linear light."""
     import cv2
 
     from vid2phys.io.photographs import photographs

@@ -25,9 +25,9 @@ _PALE, _DARK = np.array([0.72, 0.45, 0.34]), np.array([0.10, 0.05, 0.03])  # ski
 def occlude(
     rng: np.random.Generator, light: Linear, coverage: Linear, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """The picture with something before the body, and how much of each pixel it hides, [s, s] in 0..1.
+    """The image with something before the body, and how much of each pixel it hides, [s, s] in 0..1.
 
-    light: [s, s, 3]. coverage: [s, s] of the body. bank: pictures for textures. Nothing is painted where every try hid
+    light: [s, s, 3]. coverage: [s, s] of the body. bank: images for textures. Nothing is painted where every try hid
     more than half of the body.
     """
     center, radius = _where(coverage)
@@ -42,7 +42,7 @@ def occlude(
 def hand(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """A palm beside the body with fingers that reach over it, and a forearm that leaves the picture."""
+    """A palm beside the body with fingers that reach over it, and a forearm that leaves the image."""
     side = len(light)
     size = radius * rng.uniform(0.7, 1.7)
     away = rng.uniform(0.0, 2.0 * np.pi)
@@ -74,7 +74,7 @@ def hand(
 def _pole(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """A bar across the whole picture: a table's leg, a cable, a branch."""
+    """A bar across the whole image: a table's leg, a cable, a branch."""
     turn = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else rng.normal(np.pi / 2, 0.1)
     half = 0.5 * radius * float(np.exp(rng.uniform(np.log(0.06), np.log(0.8))))
     across = _across(light, turn, center) - radius * rng.uniform(-0.8, 0.8)
@@ -132,7 +132,7 @@ _WEIGHTS = np.array([0.3, 0.22, 0.08, 0.15, 0.25])
 
 
 def _where(coverage: Linear) -> tuple[NDArray[Any], float]:
-    """Middle [2] and half the extent of the body, in pixels; of the picture when there is none."""
+    """Middle [2] and half the extent of the body, in pixels; of the image when there is none."""
     rows, columns = (np.flatnonzero(coverage.max(axis=axis) > 0.5) for axis in (1, 0))
     if not len(rows):
         return np.full(2, 0.5 * (len(coverage) - 1)), len(coverage) / 3.0
@@ -141,18 +141,18 @@ def _where(coverage: Linear) -> tuple[NDArray[Any], float]:
 
 
 def _material(rng: np.random.Generator, light: Linear, bank: NDArray[np.uint8]) -> Linear:
-    """A plain colour or a piece of a picture, [s, s, 3], about as bright as what is there."""
+    """A plain colour or a piece of an image, [s, s, 3], about as bright as what is there."""
     if rng.random() < 0.5:
         return _exposed(rng, light, to_linear(np.asarray(255 * random_color(rng), np.uint8)))
-    side, picture = len(light), bank[int(rng.integers(len(bank)))]
-    take = min(len(picture), max(8, int(side * rng.uniform(0.4, 1.2))))
-    top, left = (int(v) for v in rng.integers(0, len(picture) - take + 1, 2))
-    piece = cv2.resize(picture[top : top + take, left : left + take], (side, side), interpolation=cv2.INTER_LINEAR)
+    side, photo = len(light), bank[int(rng.integers(len(bank)))]
+    take = min(len(photo), max(8, int(side * rng.uniform(0.4, 1.2))))
+    top, left = (int(v) for v in rng.integers(0, len(photo) - take + 1, 2))
+    piece = cv2.resize(photo[top : top + take, left : left + take], (side, side), interpolation=cv2.INTER_LINEAR)
     return _exposed(rng, light, to_linear(piece))
 
 
 def _exposed(rng: np.random.Generator, light: Linear, albedo: Any) -> Linear:
-    """Light of a surface under the scene's lamps: that of the picture's middle tones, give or take."""
+    """Light of a surface under the scene's lamps: that of the image's middle tones, give or take."""
     level = float(np.median(light[::4, ::4])) + 0.02
     return (np.asarray(albedo, np.float32) * np.float32(2.5 * level * np.exp(rng.normal(0.0, 0.6)))) + np.zeros_like(
         light

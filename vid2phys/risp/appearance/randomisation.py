@@ -1,4 +1,4 @@
-"""What is varied in training pictures, each with a switch of its own, so that an ablation can say what it is worth."""
+"""What is varied in training images, each with a switch of its own, so that an ablation can say what it is worth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Randomisation:
 
     In renders: environments (photographs, skies and rooms around the body; off: light of one colour from everywhere),
     metals, textures (a mesh's own). In developing: photographs (as backgrounds and on occluders), antialiasing (area
-    filter where the picture shrinks), translucency, shadows (of the body), distractors (distorted copies, hands and
+    filter where the image shrinks), translucency, shadows (of the body), distractors (distorted copies, hands and
     solids behind the body), occlusion (up to half of the body), motion_blur, exposure (off: one gain and tone
     curve), colour_cast, noise, codec (JPEG and H.264), small_bodies (off: never below 50 px in the frame).
     """

@@ -1,4 +1,4 @@
-"""Random looks for training pictures: materials of each part, lights, environment, and the parameters psi.
+"""Random looks for training images: materials of each part, lights, environment, and the parameters psi.
 
 psi are the rendering parameters that the loss of RISP (Ma, Du et al. 2022, eq. 12) makes the network blind to. They
 move the look smoothly, in units of their prior standard deviations: `appearance(look, psi)` is the one place that
@@ -124,7 +124,7 @@ def appearance(
         light_positions=positions @ rotation_body_from_world.T,
         light_intensities=irradiance * distance[:, None] ** 2,
         environment=look.environment,
-        environment_from_body=environments.PICTURE_FROM_WORLD @ yaw @ rotation_body_from_world.T,
+        environment_from_body=environments.IMAGE_FROM_WORLD @ yaw @ rotation_body_from_world.T,
         environment_scale=scale,
         ambient=0.7 * ambient,
         texture_share=look.texture_share,
@@ -133,7 +133,7 @@ def appearance(
 
 
 def directions(look: Look, rotation_body_from_world: Array, moved_m: Array, radius_m: float) -> list[Appearance]:
-    """d appearance / d psi for each psi, one standard deviation long. Environment picture and axes do not change."""
+    """d appearance / d psi for each psi, one standard deviation long. Environment image and axes do not change."""
     result = []
     for step in _STEP * np.eye(len(PSI_NAMES)):
         plus, minus = (

@@ -13,7 +13,7 @@ _LARGEST_BLUR_PX = 6.0
 
 
 def cast_shadow(rng: np.random.Generator, background: Linear, coverage: Linear) -> Linear:
-    """The background [s, s, 3] darkened by the shadow of a body that covers [s, s] of the picture.
+    """The background [s, s, 3] darkened by the shadow of a body that covers [s, s] of the image.
 
     The shadow is the body's outline, moved and sheared (on a wall) or laid flat below it (on a floor), and blurred as
     by a wide light. Limits: the outline is that seen by the camera, not by the light.

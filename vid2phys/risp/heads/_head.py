@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vid2phys.risp.renders.stream import PictureStream
+from vid2phys.risp.renders.stream import ImageStream
 from vid2phys.risp.training.validate import Body
 
 Batch = dict[str, Tensor]
@@ -30,20 +30,20 @@ class Head(ABC):
 
     @abstractmethod
     def network(self) -> nn.Module:
-        """A new network of pictures from `to_input`, [B, 3, V, V]."""
+        """A new network of images from `to_input`, [B, 3, V, V]."""
 
     @abstractmethod
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-        """What is minimised over pictures without rendering derivatives, and its parts for the log."""
+        """What is minimised over images without rendering derivatives, and its parts for the log."""
 
     @abstractmethod
     def error(self, output: Tensor, batch: Batch) -> Tensor:
-        """RISP's L_error (Ma, Du et al. 2022, eq. 8) of each picture, [B]; differentiable."""
+        """RISP's L_error (Ma, Du et al. 2022, eq. 8) of each image, [B]; differentiable."""
 
     @abstractmethod
     def prediction(self, output: Tensor) -> Tensor:
         """The numbers that the network predicts, whose derivatives along psi are eq. 10's Jacobian: [B, S]."""
 
     @abstractmethod
-    def validation(self, stream: PictureStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
+    def validation(self, stream: ImageStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
         """Judges a network by renders never trained on; `stream` must not jitter."""

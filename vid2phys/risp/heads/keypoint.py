@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vid2phys.risp.heads._head import Batch, Head
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import KeypointNetwork
-from vid2phys.risp.renders.stream import PictureStream
+from vid2phys.risp.renders.stream import ImageStream
 from vid2phys.risp.training.losses import Targets, best_targets, decoded_error_px, keypoint_loss
 from vid2phys.risp.training.validate import Body, KeypointValidation
 
@@ -48,7 +48,7 @@ class KeypointHead(Head):
         return parts.total(front_weight=_FRONT_WEIGHT, error_weight=_ERROR_WEIGHT), values
 
     def error(self, output: Tensor, batch: Batch) -> Tensor:
-        """See `Head.error`: px, from the points under the group element that explains each picture best."""
+        """See `Head.error`: px, from the points under the group element that explains each image best."""
         logits = output[:, :-1]
         with torch.no_grad():
             _, points, visible = best_targets(heatmaps.log_probabilities(logits), self._targets(batch))
@@ -58,7 +58,7 @@ class KeypointHead(Head):
         """See `Head.prediction`: the decoded points, [B, 2 K] px."""
         return heatmaps.decode(output[:, :-1])[0].flatten(1)
 
-    def validation(self, stream: PictureStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
+    def validation(self, stream: ImageStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
         """See `Head.validation`."""
         return KeypointValidation.prepare(stream, indices, self.body)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
-from vid2phys.risp.renders.stream import PictureStream
+from vid2phys.risp.renders.stream import ImageStream
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.risp.training.validate import Body, pose_errors, predict, prepare_views
 from vid2phys.types import Array
@@ -29,7 +29,7 @@ class StateHead(Head):
     """The state of a view as numbers (`view_state.ViewState`), learnt by their mean absolute error (eq. 8).
 
     Where the body has a symmetry the error is that against the nearest of the equivalent states, as for keypoints:
-    otherwise both would be compared on labels that no picture shows.
+    otherwise both would be compared on labels that no image shows.
     """
 
     name = "state"
@@ -55,7 +55,7 @@ class StateHead(Head):
         return error.mean(), {"error": float(error.detach().mean())}
 
     def error(self, output: Tensor, batch: Batch) -> Tensor:
-        """See `Head.error`; pictures that show no point of the body do not count."""
+        """See `Head.error`; images that show no point of the body do not count."""
         targets = self._targets(batch)
         distance = ((output[:, None] - targets).square() + _SMOOTH**2).sqrt() - _SMOOTH
         return distance.mean(-1).amin(-1) * batch["visible"].any(dim=1)
@@ -71,7 +71,7 @@ class StateHead(Head):
         """See `Head.prediction`: the numbers themselves."""
         return output
 
-    def validation(self, stream: PictureStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
+    def validation(self, stream: ImageStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
         """See `Head.validation`."""
         views = prepare_views(stream, indices)
         states = stream.settings.states
@@ -112,7 +112,7 @@ class StateValidation:
 
 
 def read_numbers(network: nn.Module, images: NDArray[np.uint8]) -> Tensor:
-    """Outputs [N, S] for uint8 pictures [N, V, V, 3], float64 on the CPU."""
+    """Outputs [N, S] for uint8 images [N, V, V, 3], float64 on the CPU."""
     return predict(network, images, dtype=torch.float64)
 
 

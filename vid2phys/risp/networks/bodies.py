@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vid2phys.engine.movable.body import PosedBody
-from vid2phys.engine.movable.joints import PosedJoints
-from vid2phys.engine.movable.modes import CELLS, Motions, PosedModes, find_motions
+from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.movable.modes import CELLS, ModalBody, Motions, find_motions
 from vid2phys.engine.system import System
 from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.engine.systems.rod import Rod
@@ -16,15 +16,15 @@ from vid2phys.risp.networks.model import Model
 MODES_FILE = "modes.safetensors"
 
 
-def posed_kind(system: System) -> str:
+def configuration_kind(system: System) -> str:
     """`joints` (links on a fixed base), `modes` (a rod clamped at both ends), or `rigid` (what moves as a whole)."""
     if isinstance(system, JointTree) and not system.robot.free_base and system.surface is not None:
         return "joints"
     return "modes" if isinstance(system, Rod) else "rigid"
 
 
-def body_for_training(system: System, folder: Path, seed: int = 0) -> PosedBody:
-    """The body that pictures are made of. folder: keeps the modes of one that bends, which take a minute to find.
+def body_for_training(system: System, folder: Path, seed: int = 0) -> ArticulatedBody:
+    """The body that images are made of. folder: keeps the modes of one that bends, which take a minute to find.
 
     Raises ValueError for a rigid body.
     """
@@ -32,27 +32,27 @@ def body_for_training(system: System, folder: Path, seed: int = 0) -> PosedBody:
         path, size = folder / MODES_FILE, system.size_m
         if not path.exists():
             find_motions(Rod(CELLS, size_m=size), seed).save(path)
-        return PosedModes(Rod(CELLS, size_m=size), Motions.load(path))
+        return ModalBody(Rod(CELLS, size_m=size), Motions.load(path))
     if isinstance(system, JointTree):
-        return PosedJoints(system)
+        return JointBody(system)
     raise ValueError(f"'{system.name}' is a body that moves as a whole")
 
 
-def body_of_model(model: Model, system: System) -> PosedBody:
+def body_of_model(model: Model, system: System) -> ArticulatedBody:
     """The body of `system` as `model` was trained for it. Raises InputError when they do not belong together."""
     shape = model.shape
-    if posed_kind(system) != shape.kind or shape.cameras is None:
+    if configuration_kind(system) != shape.kind or shape.cameras is None:
         raise InputError(
             f"a model for '{shape.system}' ({shape.kind})",
-            f"one for '{system.name}' ({posed_kind(system)})",
+            f"one for '{system.name}' ({configuration_kind(system)})",
             f"train one with `vid2phys train-risp --system {system.name}`",
         )
     if isinstance(system, Rod):
         assert model.folder is not None
-        body: PosedBody = PosedModes(system, Motions.load(model.folder / MODES_FILE), shape.cameras)
+        body: ArticulatedBody = ModalBody(system, Motions.load(model.folder / MODES_FILE), shape.cameras)
     else:
         assert isinstance(system, JointTree)
-        body = PosedJoints(system, shape.cameras)
+        body = JointBody(system, shape.cameras)
     if body.points_body.shape != model.points_body.shape:
         raise InputError(
             f"a model with {len(model.points_body)} keypoints for '{system.name}'",

@@ -1,6 +1,6 @@
 """Heat maps: Gaussian targets, and reading points back as peak and local centroid.
 
-Coordinates are view pixels (centres at integers); a map of h x w cells belongs to a picture of 4h x 4w pixels.
+Coordinates are view pixels (centres at integers); a map of h x w cells belongs to an image of 4h x 4w pixels.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Shape:
     system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
     [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
     the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
-    body on a known base (`posed.bodies.posed_kind`). painted: trained with the mesh's texture, which tells the
+    body on a known base (`posed.bodies.configuration_kind`). painted: trained with the mesh's texture, which tells the
     branches apart. cameras: that bodies on a known base are filmed from.
     """
 

@@ -122,7 +122,7 @@ class LocatorNetwork(nn.Module):
 
 
 def to_input(images: Tensor) -> Tensor:
-    """uint8 or float pictures in 0..255, [B, V, V, 3], to network input [B, 3, V, V] in about -2..2."""
+    """uint8 or float images in 0..255, [B, V, V, 3], to network input [B, 3, V, V] in about -2..2."""
     x = images.permute(0, 3, 1, 2)
     x = x if x.is_floating_point() else x.to(torch.float32)
     return ((x - 118.0) / 62.0).contiguous(memory_format=torch.channels_last)

@@ -1,7 +1,7 @@
 """A trained state head: a folder with state.json and one safetensors file; nothing in it is executed.
 
-It reads poses, or postures, of single views, for the papers' tables. Clips are tracked with keypoints (`model.Model`),
-which bring a covariance, a front and a locator.
+It reads poses, or configurations, of single views, for the papers' tables. Clips are tracked with keypoints
+(`model.Model`), which bring a covariance, a front and a locator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import nn
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
 from vid2phys.risp.heads.state import StateNetwork, read_numbers
-from vid2phys.risp.shape.configuration_numbers import PostureNumbers
+from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.types import Array
 
@@ -33,10 +33,10 @@ _RETRAIN = "train it again with `vid2phys train-risp --head state`"
 @dataclass(frozen=True)
 class StateModel:
     """A network with what its numbers mean. width: of its first stage. codes: numbers of a rigid body's pose, or of
-    the posture of one on a known base. view_size: V px."""
+    the configuration of one on a known base. view_size: V px."""
 
     system: str
-    codes: ViewState | PostureNumbers
+    codes: ViewState | ConfigurationNumbers
     width: int
     network: nn.Module
     view_size: int
@@ -47,9 +47,9 @@ class StateModel:
         numbers = read_numbers(self.network, images)
         return self.codes.decode(numbers, torch.from_numpy(np.asarray(K, dtype=np.float64))).numpy()
 
-    def read_postures(self, images: NDArray[np.uint8]) -> Array:
+    def read_configurations(self, images: NDArray[np.uint8]) -> Array:
         """The paper's vectors [B, S] (`posed.numbers`) of what views [B, V, V, 3] show."""
-        assert isinstance(self.codes, PostureNumbers)
+        assert isinstance(self.codes, ConfigurationNumbers)
         return self.codes.decode(read_numbers(self.network, images).numpy())
 
     def save(self, folder: Path, score: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class StateModel:
             **(
                 {"radius_m": self.codes.radius_m}
                 if isinstance(self.codes, ViewState)
-                else {"posture": self.codes.to_json()}
+                else {"configuration": self.codes.to_json()}
             ),
             "width": self.width,
         }
@@ -79,12 +79,13 @@ class StateModel:
             if config["schema"] != SCHEMA:
                 raise ValueError(f"schema {config['schema']}")
             size = int(config["view_size"])
-            codes: ViewState | PostureNumbers
-            if "posture" in config:
-                codes = PostureNumbers.from_json(config["posture"])
+            codes: ViewState | ConfigurationNumbers
+            numbers = config.get("configuration", config.get("posture"))  # the key of version 0.1
+            if numbers is not None:
+                codes = ConfigurationNumbers.from_json(numbers)
             else:
                 codes = ViewState(float(config["radius_m"]), size)
-            outputs = codes.size if isinstance(codes, PostureNumbers) else ViewState.SIZE
+            outputs = codes.size if isinstance(codes, ConfigurationNumbers) else ViewState.SIZE
             network = StateNetwork(outputs, width=int(config["width"]))
             network.load_state_dict(load_file(folder / _WEIGHTS))
             return StateModel(str(config["system"]), codes, int(config["width"]), network.eval(), size)

@@ -1,1 +1,1 @@
-"""Training pictures: where cameras stand, sets of renders on disk, batches of developed pictures."""
+"""Training images: where cameras stand, sets of renders on disk, batches of developed images."""

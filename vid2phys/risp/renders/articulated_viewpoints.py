@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vid2phys.engine.movable.body import FILL, PosedBody
+from vid2phys.engine.movable.body import FILL, ArticulatedBody
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.renders.viewpoints import (
     FRAMES_PER_SEQUENCE,
@@ -21,24 +21,24 @@ from vid2phys.risp.renders.viewpoints import (
 from vid2phys.types import Array
 
 VIEW_PX = (50.0, 120.0, 220.0)  # least, most frequent and largest width of the view in frame pixels
-_CENTER, _ZOOM, _ROLL_RAD = 0.02, 0.03, np.deg2rad(1.5)  # standard deviations: share of the picture, logarithm, rad
+_CENTER, _ZOOM, _ROLL_RAD = 0.02, 0.03, np.deg2rad(1.5)  # standard deviations: share of the image, logarithm, rad
 
 
-def sample_posed(rng: np.random.Generator, body: PosedBody, size: int) -> Viewpoint:
-    """One random view of a random posture."""
+def sample_articulated(rng: np.random.Generator, body: ArticulatedBody, size: int) -> Viewpoint:
+    """One random view of a random configuration."""
     return _viewpoints(rng, body, size, body.sample(rng)[None], np.zeros(1))[0]
 
 
-def sample_posed_sequence(rng: np.random.Generator, body: PosedBody, size: int) -> list[Viewpoint]:
+def sample_articulated_sequence(rng: np.random.Generator, body: ArticulatedBody, size: int) -> list[Viewpoint]:
     """Consecutive frames of a smooth motion before a camera that stands still."""
     times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
     return _viewpoints(rng, body, size, body.path(rng, times), times)
 
 
 def _viewpoints(
-    rng: np.random.Generator, body: PosedBody, size: int, postures: Array, times_s: Array
+    rng: np.random.Generator, body: ArticulatedBody, size: int, configurations: Array, times_s: Array
 ) -> list[Viewpoint]:
-    """The same camera for all postures [T, D]."""
+    """The same camera for all configurations [T, D]."""
     distance = body.radius_m * log_uniform(rng, *body.cameras.distance)
     focal = 0.5 * FILL * size / np.tan(np.arcsin(body.radius_m / distance)) * np.exp(rng.normal(0.0, _ZOOM))
     middle = 0.5 * (size - 1)
@@ -50,10 +50,12 @@ def _viewpoints(
     view_from_world[:3, :3] = shortest_turn(aside) @ roll @ upright(-towards)
     view_from_world[:3, 3] = -view_from_world[:3, :3] @ (body.center_m + distance * towards)
     still, away = np.eye(3), np.zeros(3)
-    return [Viewpoint(view_from_world, K, still, away, float(t), q) for t, q in zip(times_s, postures, strict=True)]
+    return [
+        Viewpoint(view_from_world, K, still, away, float(t), q) for t, q in zip(times_s, configurations, strict=True)
+    ]
 
 
-def _direction(rng: np.random.Generator, body: PosedBody) -> Array:
+def _direction(rng: np.random.Generator, body: ArticulatedBody) -> Array:
     """Unit vector from the workspace to the camera: evenly over the directions that the body is filmed from."""
     middle, half = body.cameras.azimuth
     low, high = np.sin(np.deg2rad(body.cameras.elevation))

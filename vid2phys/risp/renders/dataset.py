@@ -1,7 +1,7 @@
-"""Training pictures on disk: resumable, and the same bytes for a seed however often the making was interrupted.
+"""Training images on disk: resumable, and the same bytes for a seed however often the making was interrupted.
 
 A folder holds `dataset.json` (how it was made) and one safetensors file a shard. Sample i depends on (seed, i) alone
-and every picture is rendered by a process with one thread, so neither the number of workers nor a restart shows.
+and every image is rendered by a process with one thread, so neither the number of workers nor a restart shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
@@ -51,7 +51,7 @@ class Settings:
     schema: str = SCHEMA
     recipe: int = RECIPE
     psi_names: tuple[str, ...] = PSI_NAMES
-    postures: str = ""  # the recipe of a body on a known base, which is `PosedBody.recipe`
+    configurations: str = ""  # the recipe of a body on a known base, which is `ArticulatedBody.recipe`
     without: tuple[str, ...] = ()
     looks: int = 0
 
@@ -76,7 +76,7 @@ class Render:
     radiance: [S, S, 4] float16, linear premultiplied RGB and coverage. K: [3, 3] px, centres at integers.
     view_from_body: [4, 4] m, OpenCV axes. tangents: [P, S, S, 4] float16, d radiance / d psi for one standard
     deviation of each of PSI_NAMES (coverage does not change), or None. look_id: the look; the frames of a sequence
-    share it. time_s: within the sequence. posture: [D] of a body on a known base (`posed`), else None.
+    share it. time_s: within the sequence. configuration: [D] of a body on a known base (`posed`), else None.
     """
 
     radiance: NDArray[np.float16]
@@ -85,7 +85,7 @@ class Render:
     tangents: NDArray[np.float16] | None
     look_id: int
     time_s: float
-    posture: Array | None = None
+    configuration: Array | None = None
 
 
 def make_dataset(
@@ -100,13 +100,13 @@ def make_dataset(
     spp: int = 16,
     workers: int = 2,
     sequences: bool = False,
-    posed: PosedBody | None = None,
+    posed: ArticulatedBody | None = None,
     varied: Randomisation = ALL,
     looks: int = 0,
     ray: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RenderSet:
-    """Renders `samples` pictures of `mesh` into `folder`, going on where an earlier call stopped.
+    """Renders `samples` images of `mesh` into `folder`, going on where an earlier call stopped.
 
     gradient_share: share of the samples with dI/dpsi. sequences: groups of 16 consecutive frames of smooth motion
     under one look, for calibration. posed: the body whose mesh this is, if its base is known and its shape is what
@@ -123,7 +123,7 @@ def make_dataset(
         *(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh)),
         without=varied.off_in_renders,
         looks=looks,
-        postures="" if posed is None else posed.recipe,
+        configurations="" if posed is None else posed.recipe,
     )
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not _is_whole(shard_path(folder, shard))]
@@ -172,7 +172,7 @@ class RenderSet:
             tangents=tangents,
             look_id=int(shard.get_slice("look_id")[row]),
             time_s=float(shard.get_slice("time_s")[row]),
-            posture=shard.get_slice("posture")[row] if self.settings.postures else None,
+            configuration=shard.get_slice("posture")[row] if self.settings.configurations else None,
         )
 
     def radiance(self, index: int) -> NDArray[np.float16]:
@@ -206,7 +206,7 @@ class RenderSet:
         """[N] time within the sequence, s."""
         return self._all("time_s")
 
-    def postures(self) -> Array:
+    def configurations(self) -> Array:
         """[N, D] of all samples of a body on a known base."""
         return self._all("posture")
 

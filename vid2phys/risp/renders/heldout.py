@@ -1,4 +1,4 @@
-"""Short clips of looks held out from training: the pictures that the error model is calibrated on.
+"""Short clips of looks held out from training: the images that the error model is calibrated on.
 
 A render sequence is put on a background that stays where it is while the body moves over it, in half of the clips with
 its shadow, through one setting of the camera chain, at one in-frame size: what a video of one flight would give the
@@ -32,7 +32,7 @@ SPEED_PX = 2.0  # of the body over the background, a frame
 
 @dataclass(frozen=True)
 class HeldOutClip:
-    """frames: T pictures, uint8. cameras: their cameras (they turn after the body). rotation: [T, 3, 3] and translation
+    """frames: T images, uint8. cameras: their cameras (they turn after the body). rotation: [T, 3, 3] and translation
     [T, 3] m, camera_from_body. times_s: [T]. diameter_px: of the bounding sphere in the first frame. background: a
     frame
     without the body."""
@@ -100,13 +100,13 @@ def make_clip(
     frames, cameras = [], []
     for index, (sample, place) in enumerate(zip(samples, way - 0.5 * (way.max(0) + way.min(0)), strict=True)):
         frame_from_render = _place_in_frame(sample, scale, 0.5 * (side - 1) + place)
-        frames.append(stage.picture(sample, frame_from_render, index))
+        frames.append(stage.image(sample, frame_from_render, index))
         K = np.vstack([frame_from_render, [0.0, 0.0, 1.0]]) @ sample.K
         cameras.append(Camera(K, side, side))
     poses = np.stack([np.asarray(sample.view_from_body, dtype=float) for sample in samples])
     times = np.array([sample.time_s for sample in samples])
     return HeldOutClip(
-        frames, cameras, poses[:, :3, :3], poses[:, :3, 3], times, diameter, stage.picture(None, np.eye(2, 3), 0)
+        frames, cameras, poses[:, :3, :3], poses[:, :3, 3], times, diameter, stage.image(None, np.eye(2, 3), 0)
     )
 
 
@@ -147,7 +147,7 @@ class _Stage:
         blur_px, seed = abs(rng.normal(0.0, 0.6)), int(rng.integers(1 << 31))
         return _Stage(background, exposure, blur_px, seed, bool(rng.random() < _SHADOW))
 
-    def picture(self, sample: Render | None, frame_from_render: Array, index: int) -> NDArray[np.uint8]:
+    def image(self, sample: Render | None, frame_from_render: Array, index: int) -> NDArray[np.uint8]:
         """One frame; drawing from the same seed each time keeps the look, rolling the noise makes it new."""
         side = len(self.background)
         light: NDArray[Any] = self.background

@@ -11,7 +11,7 @@ from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.risp.renders.workers import RenderError, count_done, render_shards, viewpoints
 
 if TYPE_CHECKING:
-    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
     from vid2phys.risp.renders.dataset import Settings
     from vid2phys.types import Mesh
@@ -22,7 +22,7 @@ _RETRIES = 3  # of a task whose process or machine is lost
 
 def render_on_ray(
     mesh: Mesh,
-    source: System | PosedBody,
+    source: System | ArticulatedBody,
     folder: Path,
     settings: Settings,
     missing: list[int],
@@ -30,9 +30,9 @@ def render_on_ray(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """As `workers.render_missing`, as tasks of one core each, in a process of its own each."""
-    from vid2phys.engine.movable.body import PosedBody
+    from vid2phys.engine.movable.body import ArticulatedBody
 
-    body = source if isinstance(source, PosedBody) else mesh
+    body = source if isinstance(source, ArticulatedBody) else mesh
     with connected(address) as ray:
         task = ray.remote(num_cpus=1, max_calls=1, max_retries=_RETRIES)(render_shards)
         shared = ray.put(body)
@@ -55,6 +55,6 @@ def render_on_ray(
                 raise
             except ray.exceptions.RayError as error:
                 said = f"the cluster lost a rendering process ({str(error).splitlines()[0]})"
-                raise RenderError(said, "pictures", "repeat the command: it goes on where it stopped") from None
+                raise RenderError(said, "images", "repeat the command: it goes on where it stopped") from None
             if progress is not None:
                 progress(count_done(folder, settings), settings.samples)

@@ -1,4 +1,4 @@
-"""Training pictures of the locator: small bodies, or none, somewhere in a cluttered piece of a frame."""
+"""Training images of the locator: small bodies, or none, somewhere in a cluttered piece of a frame."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vid2phys.risp.appearance.shadows import cast_shadow
 from vid2phys.types import Array
 
 DIAMETER_PX = (12.0, 40.0)  # of the body's bounding sphere, at the scale of the pyramid where it is found
-_ABSENT = 0.2  # share of pictures without the body
+_ABSENT = 0.2  # share of images without the body
 _SHADOW, _OCCLUDED = 0.3, 0.15  # shares of those with it
 _LARGEST_STEP = 4.0  # the pyramid may have shrunk the frame this much
 

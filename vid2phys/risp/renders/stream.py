@@ -1,7 +1,7 @@
-"""Batches of developed pictures.
+"""Batches of developed images.
 
 What a batch holds follows from (seed, epoch, position) alone, so that a training that was interrupted goes on with the
-very pictures it would have met.
+very images it would have met.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _KIND_CODE = {"plain": 0, "gradient": 1, "scene": 2}
 BANK_COUNT = 400
 _ATTEMPTS = 3
 _DIED = "exited unexpectedly"  # in what torch says of a process that is gone
-_ABSENT = 0.05  # share of pictures without the body: the maps must be able to say that nothing is there
+_ABSENT = 0.05  # share of images without the body: the maps must be able to say that nothing is there
 
 
 @dataclass(frozen=True)
 class Key:
-    """One picture of the stream: which render, in which epoch, developed how."""
+    """One image of the stream: which render, in which epoch, developed how."""
 
     epoch: int
     index: int
@@ -52,7 +52,7 @@ Share = Callable[[list[Key]], list[Key]]
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What pictures are made of.
+    """What images are made of.
 
     points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
     origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
@@ -77,8 +77,8 @@ class StreamSettings:
         return self.points_body[index] if self.points_body.ndim == 3 else self.points_body
 
 
-class PictureStream(Dataset[dict[str, Any]]):
-    """Develops the picture of a `Key`; opens renders and backgrounds when first asked, so that it can be sent."""
+class ImageStream(Dataset[dict[str, Any]]):
+    """Develops the image of a `Key`; opens renders and backgrounds when first asked, so that it can be sent."""
 
     def __init__(self, settings: StreamSettings, *, jitter: bool = True) -> None:
         self.settings, self.jitter = settings, jitter
@@ -116,14 +116,14 @@ class PictureStream(Dataset[dict[str, Any]]):
         return item
 
     def _chance(self, key: Key) -> tuple[int, ...]:
-        """What the development of a picture is drawn from; held-out ones are always new."""
+        """What the development of an image is drawn from; held-out ones are always new."""
         looks = self.settings.looks
         if looks and self.jitter:
             return (key.index % looks, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
         return (key.epoch, key.index, _KIND_CODE[key.kind])
 
     def primal(self, index: int) -> Primal:
-        """A render's picture and camera."""
+        """A render's image and camera."""
         opened = self._open()
         return Primal(opened.renders.radiance(index), opened.K[index], opened.view_from_body[index])
 
@@ -135,7 +135,7 @@ class PictureStream(Dataset[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class _Opened:
-    """What a process keeps open: renders, their cameras [N, 3, 3] and poses [N, 4, 4], background pictures."""
+    """What a process keeps open: renders, their cameras [N, 3, 3] and poses [N, 4, 4], background images."""
 
     renders: RenderSet
     K: Array
@@ -148,14 +148,14 @@ class _Opened:
 
         cv2.setNumThreads(1)
         renders = RenderSet(settings.folder)
-        pictures = photographs() if settings.varied.photographs else []
-        bank = make_bank(pictures, count=settings.bank_count, seed=settings.seed)
+        images = photographs() if settings.varied.photographs else []
+        bank = make_bank(images, count=settings.bank_count, seed=settings.seed)
         return _Opened(renders, renders.K(), renders.view_from_body(), bank)
 
 
 @dataclass(frozen=True)
 class Primal:
-    """A render without its derivatives, which are many times the picture's bytes. Fields as in `dataset.Render`."""
+    """A render without its derivatives, which are many times the image's bytes. Fields as in `dataset.Render`."""
 
     radiance: NDArray[Any]
     K: Array
@@ -179,7 +179,7 @@ def _scene_item(
 class Plan:
     """Which renders make which batches. indices: of the training renders; gradient_indices: those with derivatives.
 
-    After every `gradient_every` plain batches comes one of `gradient_batch` pictures with derivatives (0: never).
+    After every `gradient_every` plain batches comes one of `gradient_batch` images with derivatives (0: never).
     """
 
     indices: NDArray[np.int64]
@@ -222,7 +222,7 @@ class _Batches:
 
 
 class StreamError(Vid2PhysError):
-    """The processes that develop pictures are killed again and again (exit 3)."""
+    """The processes that develop images are killed again and again (exit 3)."""
 
 
 class BatchStream:
@@ -245,7 +245,7 @@ class BatchStream:
         note: Callable[[str], None] = lambda text: None,
         share: Share = list,
     ) -> None:
-        self._pictures, self._plan, self._workers, self._note = PictureStream(settings), plan, workers, note
+        self._images, self._plan, self._workers, self._note = ImageStream(settings), plan, workers, note
         self._share = share
         self._first_epoch, self._epochs, self._taken = first_epoch, epochs, 0
         self._running = self._start()
@@ -260,7 +260,7 @@ class BatchStream:
             except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
                 if isinstance(error, RuntimeError) and _DIED not in str(error):
                     raise  # the others: tensors in the memory of a process that is gone
-                self._note("a process that develops pictures was killed: its batch is made again")
+                self._note("a process that develops images was killed: its batch is made again")
                 self._running = self._start()
                 continue
             if isinstance(batch, Vid2PhysError):
@@ -268,7 +268,7 @@ class BatchStream:
             self._taken += 1
             return dict(batch)
         raise StreamError(
-            "the processes that develop pictures are killed again and again, perhaps for want of memory",
+            "the processes that develop images are killed again and again, perhaps for want of memory",
             "some that live",
             "free some memory, then repeat the command: it goes on after the last whole epoch",
         )
@@ -276,7 +276,7 @@ class BatchStream:
     def _start(self) -> Iterator[Any]:
         batches = _Batches(self._plan, self._first_epoch, self._epochs, self._taken, self._share)
         loader: DataLoader[Any] = DataLoader(
-            _Careful(self._pictures),
+            _Careful(self._images),
             batch_sampler=batches,  # type: ignore[arg-type]
             collate_fn=_joined,
             num_workers=self._workers,
@@ -291,18 +291,18 @@ class BatchStream:
 class _Careful(Dataset[Any]):
     """Gives known errors instead of raising them: the loader would wrap them in its traceback."""
 
-    def __init__(self, pictures: PictureStream) -> None:
-        self.pictures = pictures
+    def __init__(self, images: ImageStream) -> None:
+        self.images = images
 
     def __getitem__(self, key: Key) -> dict[str, Any] | Vid2PhysError:
         try:
-            return self.pictures[key]
+            return self.images[key]
         except Vid2PhysError as error:
             return error
 
 
 def _joined(items: list[Any]) -> Any:
-    """A batch as tensors [B, ...], or the error of one of its pictures.
+    """A batch as tensors [B, ...], or the error of one of its images.
 
     Tensors go through shared memory. Arrays would go through a pipe, where a process that is killed while it writes
     leaves half a message that the trainer would wait for.

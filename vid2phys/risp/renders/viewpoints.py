@@ -1,7 +1,7 @@
 """Where training cameras stand: poses of the body in a view, single or in smooth sequences.
 
 The view is the virtual camera of `tracking.view`: turned about its centre towards the body, zoomed until the bounding
-sphere fills two thirds of the picture, world up is up in the picture; here with the errors a tracker makes in
+sphere fills two thirds of the image, world up is up in the image; here with the errors a tracker makes in
 centring, zoom and roll.
 """
 
@@ -30,7 +30,8 @@ class Viewpoint:
     """One body pose in one view.
 
     view_from_body: [4, 4] m. K: [3, 3] px, centres at integers. body_from_world: [3, 3]. moved_m: [3] way of the body
-    in the world since the first frame. time_s: since the first frame. posture: [D] of a body on a known base (`posed`).
+    in the world since the first frame. time_s: since the first frame. configuration: [D] of a body on a known base
+    (`posed`).
     """
 
     view_from_body: Array
@@ -38,12 +39,12 @@ class Viewpoint:
     body_from_world: Array
     moved_m: Array
     time_s: float
-    posture: Array | None = None
+    configuration: Array | None = None
 
 
 @dataclass(frozen=True)
 class _Jitter:
-    """Errors of the view: center [2] in shares of the picture, zoom factor, roll in rad."""
+    """Errors of the view: center [2] in shares of the image, zoom factor, roll in rad."""
 
     center: Array
     zoom: float
@@ -103,7 +104,7 @@ def _viewpoint(
 
 
 def upright(forward: Array) -> Array:
-    """Rotation from the world to a camera that looks along `forward` with the vertical upright in its picture."""
+    """Rotation from the world to a camera that looks along `forward` with the vertical upright in its image."""
     return np.ascontiguousarray(looking(forward).T)  # C order: in the other, products differ in the last bit
 
 

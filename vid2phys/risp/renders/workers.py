@@ -1,4 +1,4 @@
-"""The processes that render a dataset. Each has one thread, renders a few hundred pictures and makes way for a new one.
+"""The processes that render a dataset. Each has one thread, renders a few hundred images and makes way for a new one.
 
 One process does not live long because many Mitsuba renders in one process can hang or leak; one that dies or stands
 still is replaced, and its finished shards stay.
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.render.llvm import find_llvm, lacks_atomic
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import write_bytes
-from vid2phys.risp.renders.articulated_viewpoints import sample_posed, sample_posed_sequence
+from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
 from vid2phys.types import Mesh
 
@@ -65,7 +65,7 @@ class _Running:
 
 def render_missing(
     mesh: Mesh,
-    source: System | PosedBody,
+    source: System | ArticulatedBody,
     folder: Path,
     settings: Settings,
     missing: list[int],
@@ -73,7 +73,7 @@ def render_missing(
     workers: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Renders the `missing` shards into `folder`, of poses or postures of `source`.
+    """Renders the `missing` shards into `folder`, of poses or configurations of `source`.
 
     Raises RenderError, MissingDependencyError; on Ctrl-C the shards
     that are finished stay."""
@@ -101,12 +101,12 @@ def render_missing(
             r.process.join()
 
 
-def _start(job: _Job, mesh: Mesh, source: System | PosedBody, folder: Path, settings: Settings) -> _Running:
+def _start(job: _Job, mesh: Mesh, source: System | ArticulatedBody, folder: Path, settings: Settings) -> _Running:
     views = {shard: viewpoints(source, settings, shard) for shard in job.shards}
     # A fresh interpreter: neither the parent's threads nor its copy of LLVM are inherited.
     context = multiprocessing.get_context("spawn")
     complaint, speak = context.Pipe(duplex=False)
-    body = source if isinstance(source, PosedBody) else mesh
+    body = source if isinstance(source, ArticulatedBody) else mesh
     process = context.Process(target=_work, args=(body, str(folder), settings, views, speak), daemon=True)
     process.start()
     speak.close()
@@ -135,7 +135,7 @@ def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
             state = "stood still" if stalled else f"ended with {code}"
             if not stalled and code == -signal.SIGKILL:
                 state = "was killed again and again, perhaps for want of memory"
-            raise RenderError(f"a rendering process {state}", "pictures", "see the messages above; `vid2phys doctor`")
+            raise RenderError(f"a rendering process {state}", "images", "see the messages above; `vid2phys doctor`")
         jobs.append(_Job(left, attempts))
     return True
 
@@ -154,7 +154,7 @@ def count_done(folder: Path, settings: Settings) -> int:
     return sum(len(settings.indices(s)) for s in range(settings.shards) if shard_path(folder, s).exists())
 
 
-def viewpoints(source: System | PosedBody, settings: Settings, shard: int) -> list[Viewpoint]:
+def viewpoints(source: System | ArticulatedBody, settings: Settings, shard: int) -> list[Viewpoint]:
     """Viewpoints of a shard's samples; made here because the system need not exist in the workers."""
     result = []
     for index in settings.indices(shard):
@@ -168,20 +168,20 @@ def viewpoints(source: System | PosedBody, settings: Settings, shard: int) -> li
     return result
 
 
-def _single(rng: np.random.Generator, source: System | PosedBody, settings: Settings) -> Viewpoint:
-    if isinstance(source, PosedBody):
-        return sample_posed(rng, source, settings.size)
+def _single(rng: np.random.Generator, source: System | ArticulatedBody, settings: Settings) -> Viewpoint:
+    if isinstance(source, ArticulatedBody):
+        return sample_articulated(rng, source, settings.size)
     return sample_single(rng, source, settings.radius_m, settings.size)
 
 
-def _sequence(rng: np.random.Generator, source: System | PosedBody, settings: Settings) -> list[Viewpoint]:
-    if isinstance(source, PosedBody):
-        return sample_posed_sequence(rng, source, settings.size)
+def _sequence(rng: np.random.Generator, source: System | ArticulatedBody, settings: Settings) -> list[Viewpoint]:
+    if isinstance(source, ArticulatedBody):
+        return sample_articulated_sequence(rng, source, settings.size)
     return sample_sequence(rng, source, settings.radius_m, settings.size)
 
 
 def _work(
-    body: Mesh | PosedBody, folder: str, settings: Settings, views: dict[int, list[Viewpoint]], speak: Any
+    body: Mesh | ArticulatedBody, folder: str, settings: Settings, views: dict[int, list[Viewpoint]], speak: Any
 ) -> None:
     """What a process does. Ends early when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
@@ -194,7 +194,7 @@ def _work(
 
 
 def render_shards(
-    body: Mesh | PosedBody,
+    body: Mesh | ArticulatedBody,
     folder: str,
     settings: Settings,
     views: dict[int, list[Viewpoint]],
@@ -205,7 +205,7 @@ def render_shards(
     from vid2phys.risp.appearance.materials import mesh_parts
     from vid2phys.risp.renders.dataset import shard_path
 
-    posed = body if isinstance(body, PosedBody) else None
+    posed = body if isinstance(body, ArticulatedBody) else None
     mesh = posed.mesh if posed is not None else body
     assert isinstance(mesh, Mesh)
     renderer = Renderer(mesh, settings.size, settings.spp)
@@ -218,33 +218,33 @@ def render_shards(
 
 
 def _render_shard(
-    renderer: Any, parts: Any, posed: PosedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
+    renderer: Any, parts: Any, posed: ArticulatedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays of one shard."""
     from vid2phys.risp.appearance.randomisation import Randomisation
     from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
     from vid2phys.risp.renders.dataset import group_of
 
-    pictures, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
+    images, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
     for index, view in zip(settings.indices(shard), views, strict=True):
         group = group_of(settings, index)
         look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
         seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
         moves = directions(*seen) if settings.has_tangents(index) else []
         seed = int(np.random.default_rng([settings.seed, index, _RENDER]).integers(2**31))
-        if posed is not None and view.posture is not None:
-            renderer.pose(posed.vertices(view.posture))
-        picture = renderer.render(view.view_from_body, view.K, appearance(*seen), seed=seed, directions=moves)
-        pictures.append(picture.radiance.astype(np.float16))
+        if posed is not None and view.configuration is not None:
+            renderer.pose(posed.vertices(view.configuration))
+        image = renderer.render(view.view_from_body, view.K, appearance(*seen), seed=seed, directions=moves)
+        images.append(image.radiance.astype(np.float16))
         looks.append(group)
         if moves:
-            tangents.append(picture.tangents.astype(np.float16))
+            tangents.append(image.tangents.astype(np.float16))
     size = settings.size
     empty = np.zeros((0, len(settings.psi_names), size, size, 3), np.float16)
-    postures = [view.posture for view in views if view.posture is not None]
+    configurations = [view.configuration for view in views if view.configuration is not None]
     return {
-        **({"posture": np.stack(postures)} if postures else {}),
-        "radiance": np.stack(pictures),
+        **({"posture": np.stack(configurations)} if configurations else {}),
+        "radiance": np.stack(images),
         "K": np.stack([view.K for view in views]),
         "view_from_body": np.stack([view.view_from_body for view in views]),
         "look_id": np.array(looks, dtype=np.int64),

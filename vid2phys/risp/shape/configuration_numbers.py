@@ -1,4 +1,4 @@
-"""A posture as RISP counts it (Ma, Du et al., ICLR 2022), and as the numbers that its network regresses.
+"""A configuration as RISP counts it (Ma, Du et al., ICLR 2022), and as the numbers that its network regresses.
 
 Links on joints: the joints' coordinates, angles told by their sines and cosines. A rod: the heights of its ten sensors,
 over half the range that its motions pass through.
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.engine.movable.body import PosedBody
-from vid2phys.engine.movable.joints import PosedJoints
-from vid2phys.engine.movable.modes import PosedModes
+from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.engine.movable.joints import JointBody
+from vid2phys.engine.movable.modes import ModalBody
 from vid2phys.types import Array
 
 
 @dataclass(frozen=True)
-class PostureNumbers:
+class ConfigurationNumbers:
     """The code of a vector [S]. turning: which of its coordinates are angles, rad. scale: by which the others [m] are
     divided; 1 for angles."""
 
@@ -48,31 +48,31 @@ class PostureNumbers:
         return {"turning": list(self.turning), "scale": list(self.scale)}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> PostureNumbers:
+    def from_json(data: dict[str, Any]) -> ConfigurationNumbers:
         """Back from `to_json`. Raises KeyError, TypeError, ValueError."""
         turning = tuple(bool(each) for each in data["turning"])
-        return PostureNumbers(turning, tuple(float(each) for each in data["scale"]))
+        return ConfigurationNumbers(turning, tuple(float(each) for each in data["scale"]))
 
 
-def posture_vectors(body: PosedBody, postures: Array) -> Array:
+def configuration_vectors(body: ArticulatedBody, configurations: Array) -> Array:
     """What RISP's errors are counted in, [..., D] -> [..., S]: joints' coordinates, or heights [m] of sensors."""
-    if isinstance(body, PosedModes):
-        return body.points(postures)[..., : _sensors(body), 2]
-    return postures
+    if isinstance(body, ModalBody):
+        return body.points(configurations)[..., : _sensors(body), 2]
+    return configurations
 
 
-def posture_numbers(body: PosedBody) -> PostureNumbers:
+def configuration_numbers(body: ArticulatedBody) -> ConfigurationNumbers:
     """The code of a body's vectors."""
-    if isinstance(body, PosedJoints):
+    if isinstance(body, JointBody):
         turning = tuple(kind == "revolute" for kind in body.system.robot.joint_types)
-        return PostureNumbers(
+        return ConfigurationNumbers(
             turning, tuple(1.0 if turns else float(size) for turns, size in zip(turning, body.spread, strict=True))
         )
-    assert isinstance(body, PosedModes)
-    heights = posture_vectors(body, body.motions.amplitudes)
-    return PostureNumbers((False,) * _sensors(body), (0.5 * float(np.ptp(heights)),) * _sensors(body))
+    assert isinstance(body, ModalBody)
+    heights = configuration_vectors(body, body.motions.amplitudes)
+    return ConfigurationNumbers((False,) * _sensors(body), (0.5 * float(np.ptp(heights)),) * _sensors(body))
 
 
-def _sensors(body: PosedModes) -> int:
+def _sensors(body: ModalBody) -> int:
     """The keypoints begin with them (`modes.spine_points`)."""
     return len(body.system.spine_m)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ SurfaceColor = Callable[[Array, NDArray[np.int64]], Array]
 
 COLOR_WEIGHT = 0.4  # a mean difference of colour of 0.1 (of white minus black) counts as 0.04 body radii
 _PROBES, _SAMPLES = 1000, 20_000
-_BLUR = 12  # samples over which colour is averaged: what is finer than a tenth of a radius is lost in small pictures
+_BLUR = 12  # samples over which colour is averaged: what is finer than a tenth of a radius is lost in small images
 _FAR = 0.25  # radii: farther is no worse
 _ROUGH_PROBES = 4  # every fourth
 _FINE = 0.03  # of the radius: a pixel of a view

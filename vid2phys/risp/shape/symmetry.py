@@ -1,4 +1,4 @@
-"""Symmetries of a body, exact and near: turns that a picture cannot tell, or can hardly tell, from no turn.
+"""Symmetries of a body, exact and near: turns that an image cannot tell, or can hardly tell, from no turn.
 
 Every quadrotor looks almost the same after a quarter turn, and a plain cube the same in 24 poses. Training against the
 nearest of the symmetric answers, instead of the one label, decides whether a small network learns rotation at all
@@ -7,7 +7,7 @@ nearest of the symmetric answers, instead of the one label, decides whether a sm
 Turns are looked for about the body's origin and about its surface's centroid (through which every exact axis goes);
 the origin is kept where the body is as symmetric about it. A body of revolution has a turn for every angle: it gets
 12 of them, the most whose orbit on two rims is no more than 24 points, and a multiple of 2, 3, 4 and 6. What is left,
-up to a twelfth of half a turn either way, shows in no picture. A ball gets the 60 rotations of the icosahedron.
+up to a twelfth of half a turn either way, shows in no image. A ball gets the 60 rotations of the icosahedron.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Symmetry:
 
     @property
     def exact(self) -> bool:
-        """Whether no picture can tell the elements apart."""
+        """Whether no image can tell the elements apart."""
         return bool(self.exactness.max() < EXACT)
 
     @property

@@ -20,7 +20,7 @@ class ViewState:
     """Nine numbers: origin (x, y) in half views from the middle, log size, sines and cosines of three angles.
 
     The rotation view_from_body is R_x(a) R_y(b) R_z(c), |b| <= pi/2: for a body that stands upright before a level
-    camera c is its yaw, a the elevation it is seen under and b its roll in the picture. radius_m: of the body's
+    camera c is its yaw, a the elevation it is seen under and b its roll in the image. radius_m: of the body's
     bounding sphere. view_size: V, px.
     """
 

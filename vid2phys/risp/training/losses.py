@@ -1,7 +1,7 @@
 """What the networks are trained on.
 
 Keypoints: cross-entropy of heat maps with Gaussian targets, the minimum over the body's symmetry group of one whole
-picture (not of each point), plus the error in pixels of the decoded points. What makes networks blind to rendering
+image (not of each point), plus the error in pixels of the decoded points. What makes networks blind to rendering
 parameters is in `penalties/`.
 """
 
@@ -22,7 +22,7 @@ _SMOOTH_PX = 0.3
 
 @dataclass(frozen=True)
 class Targets:
-    """What a batch of pictures shows.
+    """What a batch of images shows.
 
     points_px: [B, K, 2]. visible: [B, K] bool. permutation: [G, K], the body's symmetry group on its points (see
     `shape/symmetry.py`). front: index of the keypoint whose true place the front map learns; None where the group is
@@ -61,7 +61,7 @@ def group_cross_entropy(log_prob: Tensor, targets: Targets) -> Tensor:
 
 
 def best_targets(log_prob: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-    """The group element that explains each picture best: its cross-entropy [B], points [B, K, 2] px, visible [B, K]."""
+    """The group element that explains each image best: its cross-entropy [B], points [B, K, 2] px, visible [B, K]."""
     value, element = group_cross_entropy(log_prob, targets).min(-1)
     order = targets.permutation[element]
     points = targets.points_px.gather(1, order[..., None].expand(-1, -1, 2))
@@ -69,7 +69,7 @@ def best_targets(log_prob: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Te
 
 
 def decoded_error_px(logits: Tensor, points_px: Tensor, visible: Tensor) -> Tensor:
-    """Mean distance of decoded points from their places in each picture, px, smooth at 0 and limited: [B]."""
+    """Mean distance of decoded points from their places in each image, px, smooth at 0 and limited: [B]."""
     decoded, _, _ = heatmaps.decode(logits)
     squared = (decoded - points_px).square().sum(-1)
     distance = (squared + _SMOOTH_PX**2).sqrt() - _SMOOTH_PX
@@ -80,7 +80,7 @@ def decoded_error_px(logits: Tensor, points_px: Tensor, visible: Tensor) -> Tens
 def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
     """Loss of a network's output [B, K + 1, h, w].
 
-    A picture in which no point is visible should say so: its maps are drawn towards the uniform distribution.
+    An image in which no point is visible should say so: its maps are drawn towards the uniform distribution.
     """
     logits, log_prob = output[:, :-1], heatmaps.log_probabilities(output)
     cross_entropy, points, visible = best_targets(log_prob[:, :-1], targets)
@@ -97,7 +97,7 @@ def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
 def _front_loss(log_prob: Tensor, targets: Targets, absent: Tensor, uniform: Tensor) -> Tensor:
     """Cross-entropy of the front map [B, 1, h, w] with the true place of the front point, mean over where it is seen.
 
-    absent, uniform: [B], pictures without the body, and the cross-entropy of the map with nothing in particular.
+    absent, uniform: [B], images without the body, and the cross-entropy of the map with nothing in particular.
     """
     if targets.front is None:
         return log_prob.new_zeros(())
@@ -126,7 +126,7 @@ def locator_loss(
 ) -> Tensor:
     """Focal loss of centre logits (Zhou, Wang, Kraehenbuehl 2019, "Objects as points", eq. 1) + L1 of log diameter.
 
-    output: [B, 2, h, w]. center_px: [B, 2]. diameter_px: [B]. present: [B], 0 where a picture has no body.
+    output: [B, 2, h, w]. center_px: [B, 2]. diameter_px: [B]. present: [B], 0 where an image has no body.
     """
     heat, near = locator_targets(center_px, diameter_px, present, output.shape[-1])
     score = output[:, 0].sigmoid().clamp(1e-4, 1 - 1e-4)

@@ -1,6 +1,6 @@
 """A batch that does not fit into the memory of the GPU goes through the network in pieces.
 
-Gradients of the pieces are added up before the optimiser steps, and no layer looks across pictures, so that batch,
+Gradients of the pieces are added up before the optimiser steps, and no layer looks across images, so that batch,
 learning rate and schedule stay what they were: smaller pieces cost time alone.
 """
 
@@ -19,15 +19,15 @@ StepLoss = Callable[[nn.Module, Batch, float], tuple[Tensor, dict[str, float]]]
 
 
 class GpuMemoryError(Vid2PhysError):
-    """Not even one picture fits (exit 3)."""
+    """Not even one image fits (exit 3)."""
 
 
 @dataclass
 class Pieces:
     """Backward passes of batches in pieces, which are halved when memory runs out and stay so.
 
-    device: torch's name. note: told in one line. most: pictures of a piece, by kind of batch: those with derivatives
-    need several times as much a picture.
+    device: torch's name. note: told in one line. most: images of a piece, by kind of batch: those with derivatives
+    need several times as much an image.
     """
 
     device: str
@@ -48,12 +48,12 @@ class Pieces:
             tried = min(self.most.get(kind, count), count)
             if tried == 1:
                 raise GpuMemoryError(
-                    "the GPU has no memory for a single picture",
+                    "the GPU has no memory for a single image",
                     "more that is free",
                     "end what uses it, or --device cpu",
                 )
             self.most[kind] = tried // 2
-            self.note(f"the GPU's memory is full: {tried // 2} pictures at once instead of {tried}, same batches")
+            self.note(f"the GPU's memory is full: {tried // 2} images at once instead of {tried}, same batches")
 
     def _in_pieces(
         self, network: nn.Module, step_loss: StepLoss, batch: Batch, fraction: float, most: int

@@ -17,7 +17,7 @@ def helps(device: str) -> bool:
 
 
 def run(network: nn.Module, images: Tensor) -> Tensor:
-    """The network's output in float32, of pictures from `to_input`; inside, products are bfloat16 where that helps."""
+    """The network's output in float32, of images from `to_input`; inside, products are bfloat16 where that helps."""
     device = images.device.type
     with torch.autocast(device, torch.bfloat16, enabled=helps(device)):
         output: Tensor = network(images)

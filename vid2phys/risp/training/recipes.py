@@ -16,7 +16,7 @@ from vid2phys.risp.heads import Head
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
 from vid2phys.risp.penalties import Penalty
-from vid2phys.risp.renders.stream import PictureStream, Plan, StreamSettings
+from vid2phys.risp.renders.stream import ImageStream, Plan, StreamSettings
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry
 from vid2phys.risp.training import precision
@@ -35,7 +35,7 @@ _GAMMA_FROM = 1.0 / 3.0  # of the training: before, gamma is 0, after, it rises 
 class TrainingData:
     """Where renders are and what they show. held_out: share of the renders (the last ones) kept for validation."""
 
-    pictures: StreamSettings
+    stream: StreamSettings
     body: Body
     renders: int
     gradient_indices: NDArray[np.int64]
@@ -160,9 +160,9 @@ class HeadStep:
 
 def head_of(data: TrainingData, spec: str) -> Head:
     """The head called `spec` (see `heads.get`) for the body and the views of `data`."""
-    pictures = data.pictures
-    numbers = None if pictures.states is None else pictures.states.shape[1]
-    return heads.get(spec, data.body, radius_m=pictures.radius_m, view_size=pictures.view_size, numbers=numbers)
+    stream = data.stream
+    numbers = None if stream.states is None else stream.states.shape[1]
+    return heads.get(spec, data.body, radius_m=stream.radius_m, view_size=stream.view_size, numbers=numbers)
 
 
 def train_head(
@@ -186,7 +186,7 @@ def train_head(
     if head.name == "keypoint":
         _begin_with(network, sitting.start.fine if sitting.start else None)
     if validation is None:
-        unjittered = PictureStream(replace(data.pictures, varied=ALL), jitter=False)  # an ablation is judged by all
+        unjittered = ImageStream(replace(data.stream, varied=ALL), jitter=False)  # an ablation is judged by all
         validation = head.validation(unjittered, data.validation)
     with_gradients = gamma > 0.0 and loss != "error-only"
     plan = Plan(
@@ -201,7 +201,7 @@ def train_head(
         network,
         HeadStep(head, penalties.get(loss), gamma),
         validation,
-        data.pictures,
+        data.stream,
         plan,
         schedule,
         name="fine network" if known else f"{head.name} network, {loss}",
@@ -224,12 +224,12 @@ def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, s
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
     _begin_with(network, sitting.start.coarse if sitting.start else None)
-    validation = LocatorValidation.prepare(PictureStream(replace(data.pictures, varied=ALL)), data.validation)
+    validation = LocatorValidation.prepare(ImageStream(replace(data.stream, varied=ALL)), data.validation)
     return train_network(
         network,
         _locator_step,
         validation,
-        data.pictures,
+        data.stream,
         Plan(data.training, data.gradient_indices, kind="scene", batch=schedule.batch, seed=seed),
         schedule,
         name="coarse network",

@@ -1,8 +1,8 @@
 """Several processes that train one network, as torchrun starts them, on one machine or on several with the same files.
 
-Each takes its share of every batch, and gradients are added up before every step. No layer looks across pictures:
-where a loss is a mean over pictures the network is that of one process up to rounding, and where it is one over the
-pictures that show something (front map, centre), over those of each process. The first process renders, validates,
+Each takes its share of every batch, and gradients are added up before every step. No layer looks across images:
+where a loss is a mean over images the network is that of one process up to rounding, and where it is one over the
+images that show something (front map, centre), over those of each process. The first process renders, validates,
 writes and ends the work; the others wait for it.
 """
 
@@ -69,11 +69,11 @@ def on_this_machine() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if together() else 1
 
 
-def require_work(pictures: int) -> None:
-    """Raises UsageError when batches of so many `pictures` leave processes without any."""
-    if together() and distributed.get_world_size() > pictures:
-        said = f"{distributed.get_world_size()} processes for batches of {pictures} pictures"
-        raise UsageError(said, f"at most {pictures}", "give torchrun fewer")
+def require_work(images: int) -> None:
+    """Raises UsageError when batches of so many `images` leave processes without any."""
+    if together() and distributed.get_world_size() > images:
+        said = f"{distributed.get_world_size()} processes for batches of {images} images"
+        raise UsageError(said, f"at most {images}", "give torchrun fewer")
 
 
 def share(items: Sequence[T]) -> list[T]:
@@ -83,7 +83,7 @@ def share(items: Sequence[T]) -> list[T]:
 
 @torch.no_grad()
 def join_gradients(network: nn.Module, count: int) -> None:
-    """Turns gradients of the mean over each process's `count` pictures into those of the mean over all."""
+    """Turns gradients of the mean over each process's `count` images into those of the mean over all."""
     if not together():
         return
     gradients = [p.grad for p in network.parameters() if p.grad is not None]

@@ -39,7 +39,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast. average: of the weights, per step, once warm. workers: processes that develop pictures.
+    """How long and how fast. average: of the weights, per step, once warm. workers: processes that develop images.
 
     rise: share of the training over which the learning rate rises, before half a cosine. optimizer: a class of
     PyTorch's kind.
@@ -76,7 +76,7 @@ def train_network(
     network: nn.Module,
     step_loss: StepLoss,
     validate: Validate,
-    pictures: StreamSettings,
+    images: StreamSettings,
     plan: Plan,
     schedule: Schedule,
     *,
@@ -90,7 +90,7 @@ def train_network(
 
     step_loss: loss and parts of it for a batch, given how far training is (0..1). checkpoint: written after every
     epoch; with `resume` an existing one is continued. Raises InputError when it belongs to other settings, UsageError
-    for more processes than pictures in a batch.
+    for more processes than images in a batch.
     """
     together.require_work(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
     network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -103,7 +103,7 @@ def train_network(
         "renders": len(plan.indices),
         "optimizer": schedule.optimizer.__name__,
     }
-    identity["without"] = list(pictures.varied.off)
+    identity["without"] = list(images.varied.off)
     notes: dict[str, Any] = {"identity": identity, "epoch": 0, "history": [], "seconds": 0.0}
     found = read_notes(checkpoint) if resume else None
     if found is not None:
@@ -113,7 +113,7 @@ def train_network(
         reporter.note(f"{name}: going on after epoch {notes['epoch']} of {schedule.epochs}")
     if notes["epoch"] < schedule.epochs:
         stream = BatchStream(
-            *(pictures, plan),
+            *(images, plan),
             first_epoch=notes["epoch"],
             epochs=schedule.epochs,
             workers=schedule.workers,

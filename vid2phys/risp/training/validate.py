@@ -13,12 +13,12 @@ from vid2phys.engine.pnp import solve_poses
 from vid2phys.geometry import make_transform
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
-from vid2phys.risp.renders.stream import Key, PictureStream
+from vid2phys.risp.renders.stream import ImageStream, Key
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.training.losses import Targets, best_targets
 from vid2phys.types import Array
 
-_VALIDATION_EPOCH = 1_000_000  # pictures of their own, the same after every epoch
+_VALIDATION_EPOCH = 1_000_000  # images of their own, the same after every epoch
 _READING_STD_PX = 1.5
 
 
@@ -43,7 +43,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Views:
-    """Held-out views, developed once: pictures [N, V, V, 3], where points are, camera matrices and true poses."""
+    """Held-out views, developed once: images [N, V, V, 3], where points are, camera matrices and true poses."""
 
     images: NDArray[np.uint8]
     points_px: Tensor
@@ -52,7 +52,7 @@ class Views:
     view_from_body: Array
 
 
-def prepare_views(stream: PictureStream, indices: NDArray[np.int64]) -> Views:
+def prepare_views(stream: ImageStream, indices: NDArray[np.int64]) -> Views:
     """The same views after every epoch. `stream` must not jitter: poses are judged with the render's own camera."""
     items = [stream[Key(_VALIDATION_EPOCH, int(i), "plain")] for i in indices]
     return Views(
@@ -98,7 +98,7 @@ class KeypointValidation:
     body: Body
 
     @staticmethod
-    def prepare(stream: PictureStream, indices: NDArray[np.int64], body: Body) -> KeypointValidation:
+    def prepare(stream: ImageStream, indices: NDArray[np.int64], body: Body) -> KeypointValidation:
         """`stream` must not jitter: poses are judged with the render's own camera."""
         views = prepare_views(stream, indices)
         return KeypointValidation(views.images, views.points_px, views.visible, views.K, views.view_from_body, body)
@@ -134,7 +134,7 @@ class KeypointValidation:
         return make_transform(poses.rotation[:, 0], poses.translation[:, 0])
 
     def _branch(self, front_logits: Tensor) -> float:
-        """Share of pictures whose front map is highest, of the places the group allows, at the true one."""
+        """Share of images whose front map is highest, of the places the group allows, at the true one."""
         if len(self.body.permutation) < 2 or self.body.front is None:
             return 1.0
         places = self.points_px[:, torch.from_numpy(self.body.permutation[:, self.body.front])]
@@ -150,7 +150,7 @@ def _identity_element(body: Body) -> int:
 def predict(
     network: nn.Module, images: NDArray[np.uint8], batch: int = 64, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Network output for uint8 pictures [N, H, W, 3], on the CPU."""
+    """Network output for uint8 images [N, H, W, 3], on the CPU."""
     device = next(network.parameters()).device
     pieces = [
         network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).to(dtype).cpu()
@@ -169,7 +169,7 @@ class LocatorValidation:
     present: Tensor
 
     @staticmethod
-    def prepare(stream: PictureStream, indices: NDArray[np.int64]) -> LocatorValidation:
+    def prepare(stream: ImageStream, indices: NDArray[np.int64]) -> LocatorValidation:
         """Scenes of held-out renders."""
         items = [stream[Key(_VALIDATION_EPOCH, int(i), "scene")] for i in indices]
         return LocatorValidation(

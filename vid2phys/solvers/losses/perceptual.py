@@ -1,4 +1,4 @@
-"""Features of the two pictures in a network's layers: a perceptual loss.
+"""Features of the two images in a network's layers: a perceptual loss.
 
 The papers take those of a network trained on ImageNet. Its weights cannot be had here (nothing is downloaded), so the
 layers are those of our own network, trained on the body at hand: closer to the task than the papers' baseline was.
@@ -31,7 +31,7 @@ class PerceptualLoss(Loss):
         """See `Loss.prepare`. Raises InputError for views of another size than the network's."""
         self._scene, self._reader = scene_and_reader(self)
         with torch.no_grad():
-            self._targets = self._features(torch.from_numpy(self._scene.views.pictures))
+            self._targets = self._features(torch.from_numpy(self._scene.views.images))
 
     def check(self, states: Tensor) -> None:
         """See `Loss.check`: there has to be something to see."""
@@ -39,7 +39,7 @@ class PerceptualLoss(Loss):
 
     def value(self, states: Tensor) -> Tensor:
         """See `Loss.value`."""
-        found = self._features(self._scene.pictures(states))
+        found = self._features(self._scene.images(states))
         parts = [(a - b).square().sum(1).mean() for a, b in zip(found, self._targets, strict=True)]
         return torch.stack(parts).sum()
 
@@ -51,6 +51,6 @@ class PerceptualLoss(Loss):
         """See `Loss.variance`."""
         return 1.0
 
-    def _features(self, pictures: Tensor) -> list[Tensor]:
-        maps = [layer.double() for layer in self._reader.features(pictures)]
+    def _features(self, images: Tensor) -> list[Tensor]:
+        maps = [layer.double() for layer in self._reader.features(images)]
         return [layer / (layer.square().sum(1, keepdim=True) + _LEAST).sqrt() for layer in maps]

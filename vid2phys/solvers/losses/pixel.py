@@ -1,4 +1,4 @@
-"""Pictures of the simulated body against the clip's, pixel by pixel: gradSim's (Jatavallabhula et al., ICLR 2021)."""
+"""Images of the simulated body against the clip's, pixel by pixel: gradSim's (Jatavallabhula et al., ICLR 2021)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vid2phys.errors import InputError
 from vid2phys.solvers.losses._loss import Loss
 from vid2phys.types import Array
 
-BLUR_PX = 1.5  # of both pictures: how far off a silhouette may be and still pull
+BLUR_PX = 1.5  # of both images: how far off a silhouette may be and still pull
 _REACH = 3  # standard deviations
 _NOISE = 0.004  # of a pixel, full scale 1: the least that is taken, as in `risp.pixels.align`
 _SEEN, _NOISES = 0.02, 6.0  # full scale 1, and deviations of the noise: by so much a body differs from what is behind
@@ -20,10 +20,10 @@ _CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as on
 
 
 class PixelLoss(Loss):
-    """Differences of display values, both pictures blurred, where what is behind the body is known.
+    """Differences of display values, both images blurred, where what is behind the body is known.
 
     It takes the look of the simulated body for that of the real one: whatever its light, its colours and its background
-    do not explain becomes an error of the motion. A body that does not overlap its picture is not pulled.
+    do not explain becomes an error of the motion. A body that does not overlap its image is not pulled.
     """
 
     name = "pixel"
@@ -37,7 +37,7 @@ class PixelLoss(Loss):
         views = self._scene.views
         known = torch.from_numpy(views.known[..., None].astype(float))
         self._known = known / (_NOISE * _CORRELATED_PX**0.5)
-        self._target, behind = (blurred(torch.from_numpy(each)) for each in (views.pictures, views.backdrop))
+        self._target, behind = (blurred(torch.from_numpy(each)) for each in (views.images, views.backdrop))
         off = (self._target - behind).abs()
         noise = 1.4826 * off[torch.from_numpy(views.known)].median() if views.known.any() else off.new_zeros(())
         self._seen = (off > (_NOISES * noise).clamp(min=_SEEN)).any(-1)
@@ -70,7 +70,7 @@ class PixelLoss(Loss):
 
     def residuals(self, states: Tensor) -> Tensor:
         """See `Loss.residuals`."""
-        return ((blurred(self._scene.pictures(states)) - self._target) * self._known).flatten()
+        return ((blurred(self._scene.images(states)) - self._target) * self._known).flatten()
 
     def variance(self, residuals: Array) -> float:
         """See `Loss.variance`: the spread where there is any, fourth over second moment (three for a normal one).
@@ -81,13 +81,13 @@ class PixelLoss(Loss):
         return max(1.0, float((squares**2).sum() / (3.0 * max(float(squares.sum()), 1e-30))))
 
 
-def blurred(pictures: Tensor, sigma_px: float = BLUR_PX) -> Tensor:
-    """Pictures [n, V, V, 3] under a Gaussian; beyond the border they go on as there."""
+def blurred(images: Tensor, sigma_px: float = BLUR_PX) -> Tensor:
+    """Images [n, V, V, 3] under a Gaussian; beyond the border they go on as there."""
     reach = int(np.ceil(_REACH * sigma_px))
-    weights = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=pictures.dtype) / sigma_px) ** 2)
+    weights = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=images.dtype) / sigma_px) ** 2)
     weights = weights / weights.sum()
-    planes = pictures.permute(0, 3, 1, 2).flatten(0, 1)[:, None]
+    planes = images.permute(0, 3, 1, 2).flatten(0, 1)[:, None]
     planes = functional.pad(planes, (reach,) * 4, mode="replicate")
     planes = functional.conv2d(functional.conv2d(planes, weights[None, None, None]), weights[None, None, :, None])
-    count, size = pictures.shape[0], pictures.shape[1:3]
+    count, size = images.shape[0], images.shape[1:3]
     return planes.reshape(count, -1, *size).permute(0, 2, 3, 1)

@@ -1,4 +1,4 @@
-"""What the network reads in pictures of the simulated body against what it reads in the clip: RISP's eq. 6."""
+"""What the network reads in images of the simulated body against what it reads in the clip: RISP's eq. 6."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vid2phys.types import Array
 class RispImageLoss(Loss):
     """N(rendered simulation) - N(clip), differentiable through renderer and network (Ma, Du et al., ICLR 2022, eq. 6).
 
-    A network that does not see the look of a body errs the same way in both pictures. Readings are taken up to the
+    A network that does not see the look of a body errs the same way in both images. Readings are taken up to the
     body's symmetry, frame by frame, and under a Student-t cost: the paper has neither, nor units of the errors.
     """
 
@@ -27,7 +27,7 @@ class RispImageLoss(Loss):
         """See `Loss.prepare`. Raises InputError for views of another size than the network's."""
         self._scene, self._reader = scene_and_reader(self)
         with torch.no_grad():
-            output = self._reader.output(torch.from_numpy(self._scene.views.pictures))
+            output = self._reader.output(torch.from_numpy(self._scene.views.images))
             self._numbers, self._std = self._reader.numbers(output), self._reader.std(output).double()
 
     def check(self, states: Tensor) -> None:
@@ -40,7 +40,7 @@ class RispImageLoss(Loss):
 
     def residuals(self, states: Tensor) -> Tensor:
         """See `Loss.residuals`."""
-        found = self._reader.numbers(self._reader.output(self._scene.pictures(states)))
+        found = self._reader.numbers(self._reader.output(self._scene.images(states)))
         turned = self._numbers[:, self._reader.turns], self._std[:, self._reader.turns]  # [n, G, S]
         white = (found[:, None] - turned[0]) / turned[1]
         nearest = white.detach().square().sum(-1).argmin(-1)

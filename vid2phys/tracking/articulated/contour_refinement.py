@@ -1,6 +1,6 @@
-"""Postures of a tracked clip corrected by the body's edges (`edges`), as `pixels.outlined` corrects rigid ones.
+"""Configurations of a tracked clip corrected by the body's edges (`edges`), as `pixels.outlined` corrects rigid ones.
 
-What the points of a frame err by together, as changes of the posture, is replaced by what points and edges say
+What the points of a frame err by together, as changes of the configuration, is replaced by what points and edges say
 together; what each errs by on its own, and the frame's shift, stay. Networks bend a body too little where they are not
 sure, edges do not.
 """
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.articulated.contour import believed_less, fit_about
 from vid2phys.tracking.articulated.detector import Window
-from vid2phys.tracking.articulated.kinematic_fit import Postures
+from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
@@ -31,11 +31,12 @@ _ALIKE_S = 0.2  # frames so near err alike: errors of the hand and the rod are c
 
 @dataclass(frozen=True)
 class Outlined:
-    """Of N frames. posture: [N, D]. covariance: [N, D, D], of edges and points together, as frames near it have it on
-    average, before it is scaled to what held-out looks showed. moved: [N], whether edges were seen; what was read stays
-    where they were not."""
+    """Of N frames. configuration: [N, D]. covariance: [N, D, D], of edges and points together, as frames near it have
+    it on average, before it is scaled to what held-out looks showed. moved: [N], whether edges were seen; what was read
+    stays where they were not.
+    """
 
-    posture: Array
+    configuration: Array
     covariance: Array
     moved: NDArray[np.bool_]
 
@@ -49,63 +50,66 @@ class Outlined:
 
     def errors(self, calibration: Calibration) -> Array:
         """The columns, those of edges scaled to what held-out looks showed, [N, D, D]."""
-        scale = np.where(self.moved[:, None], of_postures(calibration.contour_scale, self.posture.shape[1]), 1.0)
+        scale = np.where(
+            self.moved[:, None], of_configurations(calibration.contour_scale, self.configuration.shape[1]), 1.0
+        )
         return self.columns * scale[:, None]
 
 
-def of_postures(values: tuple[float, ...], size: int) -> Array:
+def of_configurations(values: tuple[float, ...], size: int) -> Array:
     """Numbers of a calibration, one a coordinate [size]; for models that were calibrated without edges the largest."""
     return np.array(values) if len(values) == size else np.full(size, max(values))
 
 
 def lasting_s(calibration: Calibration, size: int) -> Array:
-    """Correlation times [size] of postures fitted to edges, which mistake the same look for the same thing for longer
-    than the network does."""
+    """Correlation times [size] of configurations fitted to edges, which mistake the same look for the same thing for
+    longer than the network does.
+    """
     read = np.array(calibration.correlation_time_s[:size])
-    return np.maximum(read, of_postures(calibration.contour_correlation_s, size))
+    return np.maximum(read, of_configurations(calibration.contour_correlation_s, size))
 
 
 def outlined(
     frames: Indexed,
-    body: PosedBody,
+    body: ArticulatedBody,
     window: Window,
-    read: Postures,
+    read: Configurations,
     quality: Array,
     calibration: Calibration,
     which: NDArray[np.int64],
     times_s: Array,
 ) -> Outlined:
-    """Postures at the edges of the frames `which` [M] of N, each from what was read in it.
+    """Configurations at the edges of the frames `which` [M] of N, each from what was read in it.
 
     read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together. times_s: [N].
-    Points of a body that bends are believed less, as in a single picture: along the sight, where they see next to
+    Points of a body that bends are believed less, as in a single image: along the sight, where they see next to
     nothing, networks say half of what is there. Its frames are of one light, which shades all of them.
     """
-    solid, size = Solid.of(body.mesh), read.posture.shape[-1]
+    solid, size = Solid.of(body.mesh), read.configuration.shape[-1]
     shared = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)[:, :size]
     known = read.covariance + shared[:, :, None] ** 2 * np.eye(size)
-    posture, covariance, moved = read.posture.copy(), known.copy(), np.zeros(len(known), dtype=bool)
+    configuration, covariance, moved = read.configuration.copy(), known.copy(), np.zeros(len(known), dtype=bool)
 
     def fit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
-        i, picture = shown
+        i, image = shown
         told = np.linalg.inv(known[i])
-        before = read.posture[i], told
+        before = read.configuration[i], told
         if body.bends:
-            before = believed_less(body, told @ read.posture[i], told, _TOO_SURE)
-        return fit_about(picture, window, body, solid, *before)
+            before = believed_less(body, told @ read.configuration[i], told, _TOO_SURE)
+        return fit_about(image, window, body, solid, *before)
 
     fits = side_by_side(fit, ((i, frames[i]) for i in which.tolist()))
     for i, fitted in zip(which.tolist(), fits, strict=True):
         if fitted is not None:
-            posture[i], covariance[i] = fitted
+            configuration[i], covariance[i] = fitted
             moved[i] = True
     if body.bends:
         lit = np.flatnonzero(moved)
         for some in (lit[start : start + _ONE_LIGHT] for start in range(0, len(lit), _ONE_LIGHT)):
-            known_of = posture[some], covariance[some]
-            posture[some], covariance[some] = fit_shading(frames, some.tolist(), window, body, solid, *known_of)
+            known_of = configuration[some], covariance[some]
+            configuration[some], covariance[some] = fit_shading(frames, some.tolist(), window, body, solid, *known_of)
     covariance[moved] = smoothed(covariance[moved], times_s[moved])
-    return Outlined(posture, covariance, moved)
+    return Outlined(configuration, covariance, moved)
 
 
 def smoothed(covariance: Array, times_s: Array) -> Array:

@@ -1,6 +1,7 @@
-"""Looking at a body on a known base: one view for the whole clip, postures by the kinematic fit, how well they agree.
+"""Looking at a body on a known base: one view for the whole clip, configurations by the kinematic fit, how well they
+agree.
 
-Tracking and calibration both read pictures by `look`, so that the error model describes what the tracker does.
+Tracking and calibration both read images by `look`, so that the error model describes what the tracker does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import FILL, PosedBody
+from vid2phys.engine.movable.body import FILL, ArticulatedBody
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import (
     View,
@@ -27,14 +28,16 @@ from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform
 from vid2phys.notes import warning
-from vid2phys.tracking.articulated.kinematic_fit import Postures, find_minima
+from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
 from vid2phys.types import Array, Camera
 
-if TYPE_CHECKING:  # reading pictures needs torch, placing them does not
+if TYPE_CHECKING:  # reading images needs torch, placing them does not
     from vid2phys.risp.networks.model import Model
 
-_AGREEMENT = 0.03  # distance, as a share of the view, at which a point's agreement with the posture has dropped to 0.6
+_AGREEMENT = (
+    0.03  # distance, as a share of the view, at which a point's agreement with the configuration has dropped to 0.6
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Window:
     from_behind: bool = False
 
     @staticmethod
-    def of(camera: Camera, body: PosedBody, size: int) -> Window:
+    def of(camera: Camera, body: ArticulatedBody, size: int) -> Window:
         """The window of a camera that has a pose. Raises InputError when the body is behind it or around it."""
         assert camera.camera_to_world is not None
         pose = invert_transform(np.asarray(camera.camera_to_world, dtype=float))
@@ -74,7 +77,7 @@ class Window:
         from_behind = body.half_turn is not None and not body.cameras.holds(towards) and body.cameras.holds(behind)
         return Window(camera, pose, view, diameter, from_behind)
 
-    def notes(self, body: PosedBody) -> tuple[str, ...]:
+    def notes(self, body: ArticulatedBody) -> tuple[str, ...]:
         """What a reader of the result should know about this camera."""
         towards = -self.camera_from_base[:3, :3].T @ self.camera_from_base[:3, 3] - body.center_m
         if self.from_behind or body.cameras.holds(towards):
@@ -97,12 +100,12 @@ class Window:
 
 
 @dataclass(frozen=True)
-class PostureSightings:
+class ConfigurationDetections:
     """What N frames showed through a window.
 
     bearings: [N, K, 2]. peak: [N, K]. raw_px: [N, K, 2, 2], the network's covariance in view px^2, and covariance: the
     calibrated one in bearings. inside: [N, K], on the frame. quality: [N] in 0..1, how sure the network is of points
-    that agree with the posture.
+    that agree with the configuration.
     """
 
     bearings: Array
@@ -110,26 +113,28 @@ class PostureSightings:
     raw_px: Array
     covariance: Array
     inside: NDArray[np.bool_]
-    minima: Postures
-    postures: Postures
+    minima: Configurations
+    configurations: Configurations
     quality: Array
 
     @staticmethod
-    def join(parts: Sequence[PostureSightings]) -> PostureSightings:
+    def join(parts: Sequence[ConfigurationDetections]) -> ConfigurationDetections:
         """Several batches as one."""
-        arrays = [f.name for f in fields(PostureSightings) if f.name not in ("minima", "postures")]
+        arrays = [f.name for f in fields(ConfigurationDetections) if f.name not in ("minima", "configurations")]
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
-        minima = Postures.join([part.minima for part in parts])
-        return PostureSightings(minima=minima, postures=Postures.join([part.postures for part in parts]), **joined)
+        minima = Configurations.join([part.minima for part in parts])
+        return ConfigurationDetections(
+            minima=minima, configurations=Configurations.join([part.configurations for part in parts]), **joined
+        )
 
 
 def look(
     model: Model,
-    body: PosedBody,
+    body: ArticulatedBody,
     window: Window,
     frames: Sequence[NDArray[np.uint8]],
     calibration: Calibration,
-) -> PostureSightings:
+) -> ConfigurationDetections:
     """Read N frames [H, W, 3]."""
     view, camera = window.view, window.camera
     reading = model.read(np.stack([resample(frame, camera, view) for frame in frames]))
@@ -143,26 +148,28 @@ def look(
     minima = find_minima(body, window.camera_from_base, bearings, covariance, visible=inside)
     found = minima.best()
     quality = agreement(body, window, found, bearings, reading.peak * inside)
-    return PostureSightings(bearings, reading.peak, reading.covariance_px, covariance, inside, minima, found, quality)
+    return ConfigurationDetections(
+        bearings, reading.peak, reading.covariance_px, covariance, inside, minima, found, quality
+    )
 
 
-def agreement(body: PosedBody, window: Window, found: Postures, bearings: Array, peak: Array) -> Array:
-    """Mean over the points of the network's certainty times how near they lie to the posture's, [N] in 0..1."""
-    predicted = bearings_to_view(window.view, window.project(body.points(found.posture)))
+def agreement(body: ArticulatedBody, window: Window, found: Configurations, bearings: Array, peak: Array) -> Array:
+    """Mean over the points of the network's certainty times how near they lie to the configuration's, [N] in 0..1."""
+    predicted = bearings_to_view(window.view, window.project(body.points(found.configuration)))
     squared = ((predicted - bearings_to_view(window.view, bearings)) ** 2).sum(axis=-1)
     return np.asarray((peak * np.exp(-0.5 * squared / (_AGREEMENT * window.view.size) ** 2)).mean(axis=-1))
 
 
-def posture_modes(body: PosedBody, window: Window, postures: Array) -> Array:
+def configuration_modes(body: ArticulatedBody, window: Window, configurations: Array) -> Array:
     """How the bearings move when a whole frame is read a little wrong, [N, K, 2, D + 2].
 
-    By each coordinate of the posture, and sideways along camera x and y, in bearings at the workspace's middle.
+    By each coordinate of the configuration, and sideways along camera x and y, in bearings at the workspace's middle.
     """
     turn = window.camera_from_base[:3, :3]
-    x = window.in_camera(body.points(postures))
+    x = window.in_camera(body.points(configurations))
     slope = np.zeros((*x.shape[:-1], 2, 3))
     slope[..., 0, 0] = slope[..., 1, 1] = 1.0
     slope[..., 2] = -x[..., :2] / x[..., 2:]
     slope /= x[..., 2, None, None]
     depth = float((turn @ body.center_m + window.camera_from_base[:3, 3])[2])
-    return np.concatenate([slope @ turn @ body.jacobian(postures), depth * slope[..., :2]], axis=-1)
+    return np.concatenate([slope @ turn @ body.jacobian(configurations), depth * slope[..., :2]], axis=-1)

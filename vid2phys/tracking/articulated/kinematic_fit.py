@@ -1,4 +1,5 @@
-"""Postures from bearings with covariances: robust kinematic fit within the limits, batched over frames and starts.
+"""Configurations from bearings with covariances: robust kinematic fit within the limits, batched over frames and
+starts.
 
 Damped Gauss-Newton on a Student-t cost, standard deviations inflated at first; a coordinate that presses against its
 limit is held there for a step. A weak prior, as wide as the limits, keeps apart what no point tells: hidden joints come
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.pnp import OUTLIER_SIGMA, STUDENT_NU
 from vid2phys.types import Array
 
@@ -25,76 +26,78 @@ _NEAREST_M = 1e-3  # a point is at least this far in front of the camera
 
 
 @dataclass(frozen=True)
-class Postures:
-    """Postures with the same leading axes [...].
+class Configurations:
+    """Configurations with the same leading axes [...].
 
-    posture: [..., D]. covariance: [..., D, D], of the points that are not outliers and the prior. cost: [...] nats.
-    chi2: [...] squared normalised residuals of the inliers. inliers: [..., K].
+    configuration: [..., D]. covariance: [..., D, D], of the points that are not outliers and the prior. cost: [...]
+    nats. chi2: [...] squared normalised residuals of the inliers. inliers: [..., K].
     """
 
-    posture: Array
+    configuration: Array
     covariance: Array
     cost: Array
     chi2: Array
     inliers: NDArray[np.bool_]
 
-    def best(self) -> Postures:
+    def best(self) -> Configurations:
         """Of S minima a frame the one of least cost, [N, S] -> [N]."""
         return self[np.arange(len(self.cost)), self.cost.argmin(axis=1)]
 
-    def distinct(self, apart: Array) -> list[Postures]:
+    def distinct(self, apart: Array) -> list[Configurations]:
         """Of minima [S] of one frame those that differ by more than `apart` [D] in some coordinate, the best first."""
-        kept: list[Postures] = []
+        kept: list[Configurations] = []
         for i in np.argsort(self.cost, kind="stable"):
-            if all((np.abs(self.posture[i] - other.posture) > apart).any() for other in kept):
+            if all((np.abs(self.configuration[i] - other.configuration) > apart).any() for other in kept):
                 kept.append(self[i])
         return kept
 
     @staticmethod
-    def join(parts: Sequence[Postures], axis: int = 0) -> Postures:
+    def join(parts: Sequence[Configurations], axis: int = 0) -> Configurations:
         """Several as one."""
-        return Postures(**{f.name: np.concatenate([getattr(p, f.name) for p in parts], axis) for f in fields(Postures)})
+        return Configurations(
+            **{f.name: np.concatenate([getattr(p, f.name) for p in parts], axis) for f in fields(Configurations)}
+        )
 
-    def __getitem__(self, index: object) -> Postures:
-        return Postures(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+    def __getitem__(self, index: object) -> Configurations:
+        return Configurations(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
 
 @dataclass(frozen=True)
 class _Data:
     """What M fits share: pose [M, 4, 4], bearings [M, K, 2], whitener [M, K, 2, 2] (zero where nothing is seen)."""
 
-    body: PosedBody
+    body: ArticulatedBody
     camera_from_base: Array
     bearings: Array
     whitener: Array
 
-    def residuals(self, postures: Array) -> Array:
+    def residuals(self, configurations: Array) -> Array:
         """Whitened read minus predicted, [M, K, 2]."""
-        return self._white(self.bearings - _project(self._in_camera(postures)))
+        return self._white(self.bearings - _project(self._in_camera(configurations)))
 
-    def jacobian(self, postures: Array) -> Array:
-        """d whitened prediction / d posture, [M, K, 2, D]."""
-        x = self._in_camera(postures)
+    def jacobian(self, configurations: Array) -> Array:
+        """d whitened prediction / d configuration, [M, K, 2, D]."""
+        x = self._in_camera(configurations)
         slope = np.zeros((*x.shape[:-1], 2, 3))
         slope[..., 0, 0] = slope[..., 1, 1] = 1.0
         slope[..., 2] = -x[..., :2] / x[..., 2:]
         slope /= x[..., 2, None, None]
         turn = self.camera_from_base[:, None, :3, :3]
-        return self.whitener @ (slope @ turn @ self.body.jacobian(postures))
+        return self.whitener @ (slope @ turn @ self.body.jacobian(configurations))
 
-    def cost(self, postures: Array, residual: Array) -> Array:
+    def cost(self, configurations: Array, residual: Array) -> Array:
         """Nats [M] of whitened residuals [M, K, 2] and of the prior."""
         squared = (residual**2).sum(axis=-1)
         robust = 0.5 * (STUDENT_NU + 2.0) * np.log1p(squared / STUDENT_NU).sum(axis=-1)
-        return np.asarray(robust + 0.5 * (self.from_middle(postures) ** 2).sum(axis=-1))
+        return np.asarray(robust + 0.5 * (self.from_middle(configurations) ** 2).sum(axis=-1))
 
-    def from_middle(self, postures: Array) -> Array:
+    def from_middle(self, configurations: Array) -> Array:
         """Distance from the prior's middle in its standard deviations, [M, D]."""
-        return (postures - self.body.middle) / self.body.spread
+        return (configurations - self.body.middle) / self.body.spread
 
-    def _in_camera(self, postures: Array) -> Array:
+    def _in_camera(self, configurations: Array) -> Array:
         pose = self.camera_from_base
-        x = self.body.points(postures) @ np.swapaxes(pose[:, :3, :3], -1, -2) + pose[:, None, :3, 3]
+        x = self.body.points(configurations) @ np.swapaxes(pose[:, :3, :3], -1, -2) + pose[:, None, :3, 3]
         x[..., 2] = np.maximum(x[..., 2], _NEAREST_M)
         return x
 
@@ -102,32 +105,33 @@ class _Data:
         return (self.whitener @ difference[..., None])[..., 0]
 
 
-def fit_postures(
-    body: PosedBody,
+def fit_configurations(
+    body: ArticulatedBody,
     camera_from_base: Array,
     bearings: Array,
     covariance: Array,
     *,
     visible: NDArray[np.bool_] | None = None,
     starts: Array | None = None,
-) -> Postures:
-    """The best posture of each of N frames: a `Postures` with leading axis [N]. Arguments: `find_minima`."""
+) -> Configurations:
+    """Return the best configuration of each of N frames, with leading axis [N]. Arguments: `find_minima`."""
     return find_minima(body, camera_from_base, bearings, covariance, visible=visible, starts=starts).best()
 
 
 def find_minima(
-    body: PosedBody,
+    body: ArticulatedBody,
     camera_from_base: Array,
     bearings: Array,
     covariance: Array,
     *,
     visible: NDArray[np.bool_] | None = None,
     starts: Array | None = None,
-) -> Postures:
-    """The minima that S starts lead to in each of N frames: a `Postures` with leading axes [N, S].
+) -> Configurations:
+    """The minima that S starts lead to in each of N frames: a `Configurations` with leading axes [N, S].
 
     camera_from_base: [N, 4, 4] or [4, 4] m. bearings: [N, K, 2]. covariance: [N, K, 2, 2]. visible: [N, K], what is
-    False is not used. starts: [N, S, D] postures to begin with instead of rest and two that are bent to either side.
+    False is not used. starts: [N, S, D] configurations to begin with instead of rest and two that are bent to either
+    side.
     """
     count, size = len(bearings), len(body.rest)
     seen = np.asarray(np.isfinite(bearings).all(axis=-1) & np.isfinite(covariance).all(axis=(-1, -2)))
@@ -145,38 +149,40 @@ def find_minima(
     *arrays, visible = (np.repeat(a, tried, axis=0) for a in of_frames)
     data = _Data(body, *arrays)
     found = _finish(data, _descend(data, np.clip(starts.reshape(-1, size), body.lower, body.upper)), visible)
-    return Postures(**{f.name: _folded(getattr(found, f.name), count) for f in fields(Postures)})
+    return Configurations(**{f.name: _folded(getattr(found, f.name), count) for f in fields(Configurations)})
 
 
 def _folded(values: NDArray[Any], count: int) -> NDArray[Any]:
     return values.reshape(count, -1, *values.shape[1:])
 
 
-def _descend(data: _Data, postures: Array) -> Array:
-    """Every posture [M, D] taken down to the nearest minimum of the robust cost."""
-    damping = np.full(len(postures), _FIRST_DAMPING)
-    residual = data.residuals(postures)
+def _descend(data: _Data, configurations: Array) -> Array:
+    """Every configuration [M, D] taken down to the nearest minimum of the robust cost."""
+    damping = np.full(len(configurations), _FIRST_DAMPING)
+    residual = data.residuals(configurations)
     for inflation in _ANNEAL:
-        step = _step(data, postures, residual / inflation, inflation, damping)
-        moved = np.clip(postures + step, data.body.lower, data.body.upper)
+        step = _step(data, configurations, residual / inflation, inflation, damping)
+        moved = np.clip(configurations + step, data.body.lower, data.body.upper)
         there = data.residuals(moved)
-        better = data.cost(moved, there / inflation) < data.cost(postures, residual / inflation)
-        postures = np.where(better[:, None], moved, postures)
+        better = data.cost(moved, there / inflation) < data.cost(configurations, residual / inflation)
+        configurations = np.where(better[:, None], moved, configurations)
         residual = np.where(better[:, None, None], there, residual)
         damping = np.where(better, 0.3 * damping, 10.0 * damping).clip(1e-6, 1e6)
-    return postures
+    return configurations
 
 
-def _step(data: _Data, postures: Array, residual: Array, inflation: float, damping: Array) -> Array:
+def _step(data: _Data, configurations: Array, residual: Array, inflation: float, damping: Array) -> Array:
     """Damped Gauss-Newton step [M, D] that leaves alone what presses against a limit."""
-    jacobian = data.jacobian(postures) / inflation
+    jacobian = data.jacobian(configurations) / inflation
     weight = (STUDENT_NU + 2.0) / (STUDENT_NU + (residual**2).sum(axis=-1))
     precision = 1.0 / data.body.spread**2
     hessian = _normal(jacobian, weight) + np.diag(precision)
     weighted = (residual * weight[..., None]).reshape(len(residual), 1, -1)
     downhill = (weighted @ jacobian.reshape(len(residual), -1, len(precision)))[:, 0]
-    downhill -= data.from_middle(postures) / data.body.spread
-    held = ((postures <= data.body.lower) & (downhill < 0.0)) | ((postures >= data.body.upper) & (downhill > 0.0))
+    downhill -= data.from_middle(configurations) / data.body.spread
+    held = ((configurations <= data.body.lower) & (downhill < 0.0)) | (
+        (configurations >= data.body.upper) & (downhill > 0.0)
+    )
     diagonal = np.einsum("mdd->md", hessian)
     matrix = hessian + (damping[:, None] * diagonal)[..., None] * np.eye(len(precision))
     free = ~held
@@ -190,13 +196,15 @@ def _normal(jacobian: Array, weight: Array) -> Array:
     return np.swapaxes(rows, -1, -2) @ rows
 
 
-def _finish(data: _Data, postures: Array, seen: NDArray[np.bool_]) -> Postures:
-    residual = data.residuals(postures)
+def _finish(data: _Data, configurations: Array, seen: NDArray[np.bool_]) -> Configurations:
+    residual = data.residuals(configurations)
     squared = (residual**2).sum(axis=-1)
     inliers = seen & (squared < OUTLIER_SIGMA**2)
-    hessian = _normal(data.jacobian(postures), inliers.astype(float)) + np.diag(1.0 / data.body.spread**2)
+    hessian = _normal(data.jacobian(configurations), inliers.astype(float)) + np.diag(1.0 / data.body.spread**2)
     covariance = np.asarray(np.linalg.inv(hessian), dtype=float)
-    return Postures(postures, covariance, data.cost(postures, residual), (squared * inliers).sum(axis=-1), inliers)
+    return Configurations(
+        configurations, covariance, data.cost(configurations, residual), (squared * inliers).sum(axis=-1), inliers
+    )
 
 
 def _project(x: Array) -> Array:

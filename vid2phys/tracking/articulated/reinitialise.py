@@ -1,7 +1,7 @@
 """Frames read again from where something else says that the body is, as its dynamics do.
 
 A finger taken for the one beside it is taken for it throughout a clip, and edges fitted from there stay there. A motion
-that the system can do, and that the pictures show better, says where to begin instead.
+that the system can do, and that the images show better, says where to begin instead.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.articulated.contour import evidence_of, nats_of, seen_about
-from vid2phys.tracking.articulated.contour_refinement import of_postures, smoothed
-from vid2phys.tracking.articulated.detector import Window, posture_modes
-from vid2phys.tracking.articulated.tracker import PostureTrack
+from vid2phys.tracking.articulated.contour_refinement import of_configurations, smoothed
+from vid2phys.tracking.articulated.detector import Window, configuration_modes
+from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
@@ -29,37 +29,40 @@ _NATS = 5.0  # by which a frame may speak against what the others say
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Images:
     """Some frames of a clip, and what they show of a body. indices: [n]."""
 
-    body: PosedBody
+    body: ArticulatedBody
     window: Window
     indices: NDArray[np.int64]
     shown: tuple[Evidence, ...]
 
     @staticmethod
-    def of(frames: Indexed, body: PosedBody, window: Window, indices: NDArray[np.int64]) -> Pictures:
+    def of(frames: Indexed, body: ArticulatedBody, window: Window, indices: NDArray[np.int64]) -> Images:
         """frames: of the whole clip."""
         solid = Solid.of(body.mesh)
         shown = (evidence_of(frames[int(i)], window, body, solid) for i in indices)
-        return Pictures(body, window, indices, tuple(shown))
+        return Images(body, window, indices, tuple(shown))
 
-    def nats(self, postures: Array) -> float:
-        """How well postures [n, D] part the colours of the frames."""
-        each = zip(self.shown, postures, strict=True)
-        return sum(nats_of(shown, self.window, self.body, posture, colors_alone=True) for shown, posture in each)
+    def nats(self, configurations: Array) -> float:
+        """How well configurations [n, D] part the colours of the frames."""
+        each = zip(self.shown, configurations, strict=True)
+        return sum(
+            nats_of(shown, self.window, self.body, configuration, colors_alone=True) for shown, configuration in each
+        )
 
 
 def reread(
     frames: Indexed,
     window: Window,
-    track: PostureTrack,
-    body: PosedBody,
+    track: ConfigurationTrack,
+    body: ArticulatedBody,
     expected: Array,
     calibration: Calibration,
     kept: float,
-) -> PostureTrack:
-    """The track with frames that show the body better, or as well, at what is found from the postures expected [T, D].
+) -> ConfigurationTrack:
+    """The track with frames that show the body better, or as well, at what is found from the configurations expected
+    [T, D].
 
     What the network said is forgotten, but for the frames in which it saw no body: those stay lost. kept: share of the
     body's weak prior that pulls towards what is expected.
@@ -67,12 +70,12 @@ def reread(
     solid, seen = Solid.of(body.mesh), track.observation
 
     def look(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
-        i, picture = shown
-        found = seen_about(picture, window, body, solid, expected[i], kept)
+        i, image = shown
+        found = seen_about(image, window, body, solid, expected[i], kept)
         if found is None:
             return None
-        evidence = evidence_of(picture, window, body, solid)
-        now, then = (nats_of(evidence, window, body, each) for each in (found[0], track.postures[i]))
+        evidence = evidence_of(image, window, body, solid)
+        now, then = (nats_of(evidence, window, body, each) for each in (found[0], track.configurations[i]))
         return found if now > then - _NATS else None
 
     tried = np.flatnonzero(track.tracked)
@@ -83,14 +86,14 @@ def reread(
     ]
     if not found:
         return track
-    some, postures, covariance = (np.stack(part) for part in zip(*found, strict=True))
-    scale = of_postures(calibration.contour_scale, postures.shape[1])
-    bearings = _put(seen.bearings, some, window.project(body.points(postures)))
+    some, configurations, covariance = (np.stack(part) for part in zip(*found, strict=True))
+    scale = of_configurations(calibration.contour_scale, configurations.shape[1])
+    bearings = _put(seen.bearings, some, window.project(body.points(configurations)))
     return _stating(
         replace(
             track,
             observation=replace(seen, bearings=bearings, visible=_put(seen.visible, some, True)),
-            postures=_put(track.postures, some, postures),
+            configurations=_put(track.configurations, some, configurations),
         ),
         body,
         window,
@@ -99,7 +102,7 @@ def reread(
     )
 
 
-def stated_alike(track: PostureTrack, body: PosedBody, window: Window) -> PostureTrack:
+def stated_alike(track: ConfigurationTrack, body: ArticulatedBody, window: Window) -> ConfigurationTrack:
     """The track with covariances that are means over frames that err alike (see `outlined.smoothed`).
 
     A fit does better by what each frame shows, but is too sure of itself by it.
@@ -116,12 +119,12 @@ def _put(into: NDArray[Any], some: NDArray[np.int64], values: NDArray[Any] | boo
 
 
 def _stating(
-    track: PostureTrack, body: PosedBody, window: Window, some: NDArray[np.int64], covariance: Array
-) -> PostureTrack:
-    """The track with another covariance [n, D, D] of the postures of some frames [n]."""
+    track: ConfigurationTrack, body: ArticulatedBody, window: Window, some: NDArray[np.int64], covariance: Array
+) -> ConfigurationTrack:
+    """The track with another covariance [n, D, D] of the configurations of some frames [n]."""
     seen, size = track.observation, covariance.shape[-1]
     basis = seen.shared_basis[some]
-    modes = posture_modes(body, window, track.postures[some])
+    modes = configuration_modes(body, window, track.configurations[some])
     basis[..., :size] = modes[..., :size] @ np.linalg.cholesky(covariance)[:, None]
     observation = replace(seen, shared_basis=_put(seen.shared_basis, some, basis))
     return replace(track, observation=observation, covariance=_put(track.covariance, some, covariance))

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.tracking.articulated.contour_refinement import Outlined, lasting_s, outlined
-from vid2phys.tracking.articulated.detector import PostureSightings, Window, agreement, look, posture_modes
-from vid2phys.tracking.articulated.kinematic_fit import Postures, find_minima
+from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, agreement, configuration_modes, look
+from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.types import Array, Camera, Clip, Observation
 
@@ -34,15 +34,15 @@ _JUMP_NATS = 12.0  # at most, for what changes however much
 
 
 @dataclass(frozen=True)
-class PostureTrack:
+class ConfigurationTrack:
     """What was seen of a body on a known base in a clip of T frames.
 
-    postures: [T, D] of the frames, at their edges, and covariance [T, D, D]; NaN where lost. tracked: [T]. quality: [T]
-    in 0..1. notes: what a reader should know.
+    configurations: [T, D] of the frames, at their edges, and covariance [T, D, D]; NaN where lost. tracked: [T].
+    quality: [T] in 0..1. notes: what a reader should know.
     """
 
     observation: Observation
-    postures: Array
+    configurations: Array
     covariance: Array
     tracked: NDArray[np.bool_]
     quality: Array
@@ -54,16 +54,16 @@ class PostureTrack:
         return np.flatnonzero(~self.tracked)
 
 
-def track_postures(
+def track_configurations(
     clip: Clip,
     camera: Camera,
     model: Model,
-    body: PosedBody,
+    body: ArticulatedBody,
     *,
     calibration: Calibration | None = None,
     progress: Callable[[float], None] | None = None,
-) -> PostureTrack:
-    """Read the body's postures in a clip.
+) -> ConfigurationTrack:
+    """Read the body's configurations in a clip.
 
     camera: of the clip, its pose in the world of the body's base. calibration: the model's own unless given. progress:
     is told the share of frames done. Raises InputError when the camera does not look at the base or no frame shows the
@@ -87,9 +87,9 @@ def track_postures(
     better = outlined(frames, body, window, found, quality, calibration, shown, clip.times_s)
     errors = better.errors(calibration)
     observation = _observe(clip.times_s, body, window, seen, found, better, errors, quality, tracked, calibration)
-    return PostureTrack(
+    return ConfigurationTrack(
         observation,
-        np.where(tracked[:, None], better.posture, np.nan),
+        np.where(tracked[:, None], better.configuration, np.nan),
         np.where(tracked[:, None, None], errors @ np.swapaxes(errors, -1, -2), np.nan),
         tracked,
         quality,
@@ -100,40 +100,42 @@ def track_postures(
 def _read(
     frames: FrameStore,
     model: Model,
-    body: PosedBody,
+    body: ArticulatedBody,
     window: Window,
     calibration: Calibration,
     progress: Callable[[float], None] | None,
-) -> PostureSightings:
+) -> ConfigurationDetections:
     """All frames, each by itself."""
     parts = []
     for start in range(0, len(frames), _BATCH):
-        pictures = [frames[i] for i in range(start, min(start + _BATCH, len(frames)))]
-        parts.append(look(model, body, window, pictures, calibration))
+        images = [frames[i] for i in range(start, min(start + _BATCH, len(frames)))]
+        parts.append(look(model, body, window, images, calibration))
         if progress is not None:
-            progress((start + len(pictures)) / len(frames))
-    return PostureSightings.join(parts)
+            progress((start + len(images)) / len(frames))
+    return ConfigurationDetections.join(parts)
 
 
-def _joined(body: PosedBody, window: Window, seen: PostureSightings, times_s: Array) -> Postures:
-    """One posture a frame: the likeliest path, found twice, the second time with the neighbours' as further starts."""
+def _joined(body: ArticulatedBody, window: Window, seen: ConfigurationDetections, times_s: Array) -> Configurations:
+    """One configuration a frame: the likeliest path, found twice, the second time with the neighbours' as further
+    starts.
+    """
     candidates = seen.minima
     rows = np.arange(len(times_s))
-    path = candidates.posture[rows, _path(body, candidates, times_s)]
+    path = candidates.configuration[rows, _path(body, candidates, times_s)]
     neighbours = np.stack([np.vstack([path[:1], path[:-1]]), np.vstack([path[1:], path[-1:]])], axis=1)
     more = find_minima(
         body, window.camera_from_base, seen.bearings, seen.covariance, visible=seen.inside, starts=neighbours
     )
-    candidates = Postures.join([candidates, more], axis=1)
+    candidates = Configurations.join([candidates, more], axis=1)
     return candidates[rows, _path(body, candidates, times_s)]
 
 
-def _path(body: PosedBody, candidates: Postures, times_s: Array) -> NDArray[np.int64]:
+def _path(body: ArticulatedBody, candidates: Configurations, times_s: Array) -> NDArray[np.int64]:
     """The candidate of each frame [N] on the path of least cost through candidates [N, S] (Viterbi)."""
-    cost, postures = candidates.cost, candidates.posture / body.spread
+    cost, configurations = candidates.cost, candidates.configuration / body.spread
     total, back = cost[0], np.zeros(cost.shape, dtype=np.int64)
     for n in range(1, len(cost)):
-        apart = postures[n][:, None] - postures[n - 1][None]
+        apart = configurations[n][:, None] - configurations[n - 1][None]
         jump = 0.5 * (apart**2).sum(axis=-1) / (_RATE * (times_s[n] - times_s[n - 1])) ** 2
         step = total[None] + np.minimum(jump, _JUMP_NATS)
         back[n] = step.argmin(axis=1)
@@ -147,10 +149,10 @@ def _path(body: PosedBody, candidates: Postures, times_s: Array) -> NDArray[np.i
 
 def _observe(
     times_s: Array,
-    body: PosedBody,
+    body: ArticulatedBody,
     window: Window,
-    seen: PostureSightings,
-    found: Postures,
+    seen: ConfigurationDetections,
+    found: Configurations,
     better: Outlined,
     errors: Array,
     quality: Array,
@@ -162,15 +164,15 @@ def _observe(
     Points of a body that bends are where its edges and its light have it, as those of rigid bodies are (`pixels.
     outlined`): what each was read off by on its own would have a say along the sight, which they do not see.
     """
-    size, correlation_s = better.posture.shape[1], np.array(calibration.correlation_time_s)
+    size, correlation_s = better.configuration.shape[1], np.array(calibration.correlation_time_s)
     std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
     apart = std[:, :, None] * np.eye(std.shape[1])
     apart[better.moved, :size, :size] = errors[better.moved]
     if better.moved.any():
         correlation_s[:size] = lasting_s(calibration, size)
-    modes = posture_modes(body, window, better.posture) @ apart[:, None]
-    put = window.project(body.points(better.posture))
-    bearings = seen.bearings + put - window.project(body.points(found.posture))
+    modes = configuration_modes(body, window, better.configuration) @ apart[:, None]
+    put = window.project(body.points(better.configuration))
+    bearings = seen.bearings + put - window.project(body.points(found.configuration))
     if body.bends:
         bearings[better.moved] = put[better.moved]
     return Observation(

@@ -13,10 +13,10 @@ _ROWS = 64  # at a time
 
 @dataclass(frozen=True)
 class Backdrop:
-    """picture: uint8 [H, W, 3]. known: [H, W] bool, False where the object was in every frame and what is behind it had
+    """image: uint8 [H, W, 3]. known: [H, W] bool, False where the object was in every frame and what is behind it had
     to be filled in from around."""
 
-    picture: NDArray[np.uint8]
+    image: NDArray[np.uint8]
     known: NDArray[np.bool_]
 
 
@@ -24,14 +24,14 @@ def backdrop(frames: Sequence[NDArray[np.uint8]], masks: Sequence[NDArray[np.boo
     """Medians over N frames [H, W, 3] outside masks [H, W]."""
     import cv2
 
-    picture, hole = np.empty_like(frames[0]), np.zeros(frames[0].shape[:2], np.uint8)
-    for start in range(0, len(picture), _ROWS):
+    image, hole = np.empty_like(frames[0]), np.zeros(frames[0].shape[:2], np.uint8)
+    for start in range(0, len(image), _ROWS):
         rows = slice(start, start + _ROWS)
         pieces, hidden = np.stack([frame[rows] for frame in frames]), np.stack([mask[rows] for mask in masks])
-        picture[rows], hole[rows] = _median(pieces, hidden)
+        image[rows], hole[rows] = _median(pieces, hidden)
     if hole.any():
-        picture = np.asarray(cv2.inpaint(picture, hole, 5, cv2.INPAINT_TELEA), np.uint8)
-    return Backdrop(picture, hole == 0)
+        image = np.asarray(cv2.inpaint(image, hole, 5, cv2.INPAINT_TELEA), np.uint8)
+    return Backdrop(image, hole == 0)
 
 
 def _median(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

@@ -138,7 +138,7 @@ def _along_creases(
         for k in range(2):
             run[i, k] = b[k] / b[2] - a[k] / a[2]
             at[i, k] = a[k] / a[2] + share * run[i, k]
-        depth = 1.0 / (1.0 / a[2] + share * (1.0 / b[2] - 1.0 / a[2]))  # its inverse is linear in the picture
+        depth = 1.0 / (1.0 / a[2] + share * (1.0 / b[2] - 1.0 / a[2]))  # its inverse is linear in the image
         points[i, 0], points[i, 1], points[i, 2] = at[i, 0] * depth, at[i, 1] * depth, depth
         of_faces[i] = normals[e]
     return at, run, points, of_faces

@@ -1,6 +1,6 @@
-"""The compiled loops of `edge_lines`: pictures along lines, what their sides look like, where an edge explains them.
+"""The compiled loops of `edge_lines`: images along lines, what their sides look like, where an edge explains them.
 
-Everything works on N lines. `seen` [N, R, 3] is a picture in linear light at R steps of each line; `cover` [N, C] is
+Everything works on N lines. `seen` [N, R, 3] is an image in linear light at R steps of each line; `cover` [N, C] is
 the drawn coverage on a grid `parts` times as fine that is longer at both ends, so that an edge at place d of
 D = C - parts (R - 1) covers step r by cover[parts r + D - 1 - d].
 """

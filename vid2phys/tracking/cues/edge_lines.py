@@ -1,6 +1,6 @@
 """Where on lines across an outline the edge is, by the colours on both sides.
 
-Along a line the picture is coverage * F + (1 - coverage) * B plus noise, coverage being that of the drawn silhouette
+Along a line the image is coverage * F + (1 - coverage) * B plus noise, coverage being that of the drawn silhouette
 through the lens, moved along the line by d: regions that compete for pixels (Zhu and Yuille 1996), as lines (Stoiber
 et al. 2021; Tjaden et al. 2018), and with local colours and pixels on the edge being of both (Hanek and Beetz 2004).
 F and B are normal about what the sides show over the whole outline, and integrated out for every d in closed form;
@@ -48,9 +48,9 @@ class Edges:
     variance: Array
 
 
-def linear_light(picture: NDArray[np.uint8]) -> Array:
+def linear_light(image: NDArray[np.uint8]) -> Array:
     """Display bytes to linear light."""
-    return np.asarray(_LIGHT[picture])
+    return np.asarray(_LIGHT[image])
 
 
 def find_edges(frame: NDArray[np.uint8], outline: Outline, within_px: float) -> Edges:

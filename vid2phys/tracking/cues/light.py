@@ -1,5 +1,5 @@
-"""Light in pictures of a body: display values to light and back, what the light of its parts is linear in, and smaller
-pictures of it."""
+"""Light in images of a body: display values to light and back, what the light of its parts is linear in, and smaller
+images of it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _GAMMA = 2.2
 _DARK = 0.02  # linear light below which the tone curve is taken as straight
 
 
-def linear(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+def linear(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Display bytes to linear light."""
-    return (picture.astype(np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)
+    return (image.astype(np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)
 
 
 def display_slope(level: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -26,12 +26,12 @@ def display_slope(level: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray((level + _DARK) ** (1.0 / _GAMMA - 1.0) / _GAMMA)
 
 
-def blurred(picture: NDArray[np.float32], sigma_px: float) -> NDArray[np.float32]:
-    """A picture of any number of channels, [h, w, C], out of focus."""
+def blurred(image: NDArray[np.float32], sigma_px: float) -> NDArray[np.float32]:
+    """An image of any number of channels, [h, w, C], out of focus."""
     import cv2
 
-    soft = cv2.GaussianBlur(picture, (0, 0), sigma_px, borderType=cv2.BORDER_REPLICATE)
-    return np.asarray(soft, dtype=np.float32).reshape(picture.shape)
+    soft = cv2.GaussianBlur(image, (0, 0), sigma_px, borderType=cv2.BORDER_REPLICATE)
+    return np.asarray(soft, dtype=np.float32).reshape(image.shape)
 
 
 def part_basis(mesh: Mesh, normals: Array, sight: Array, axes: Array | None = None) -> NDArray[np.float32]:
@@ -52,7 +52,7 @@ def part_basis(mesh: Mesh, normals: Array, sight: Array, axes: Array | None = No
 
 
 def smaller(camera: Camera, reduction: int) -> Camera:
-    """The camera of pictures whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
+    """The camera of images whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
     K = np.asarray(camera.K, dtype=float).copy()
     K[:2, 2] += 0.5  # pixel centres are at integers
     K[:2] /= reduction
@@ -60,10 +60,10 @@ def smaller(camera: Camera, reduction: int) -> Camera:
     return replace(camera, K=K, width=camera.width // reduction, height=camera.height // reduction)
 
 
-def reduced(picture: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+def reduced(image: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
     """Means over blocks; size: (width, height)."""
     import cv2
 
-    if picture.shape[1::-1] == size:
-        return picture
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.float32)
+    if image.shape[1::-1] == size:
+        return image
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.float32)

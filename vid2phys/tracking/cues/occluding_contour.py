@@ -1,4 +1,4 @@
-"""The outline of a posed mesh: points on the surface whose pictures lie on the edge of its silhouette.
+"""The outline of a posed mesh: points on the surface whose images lie on the edge of its silhouette.
 
 It is read from a drawing (`silhouette.draw`), holes and concave bodies included; the lens is what it is to first order
 about each point. Between drawn pixels the edge is where the blurred silhouette crosses one half.

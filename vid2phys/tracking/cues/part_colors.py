@@ -28,7 +28,7 @@ from vid2phys.tracking.cues.light import (
 from vid2phys.types import Array, Camera, Mesh
 
 _LEAST_PIXELS = 100
-_MOST_PX = 200.0  # of the body; a larger one is looked at in a smaller picture
+_MOST_PX = 200.0  # of the body; a larger one is looked at in a smaller image
 _RIDGE = 1e-3
 _FLOOR = 0.02  # of what a colour is off at least, display values, full scale 1
 _ROBUST_SIGMA = 2.5

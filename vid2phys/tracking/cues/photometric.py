@@ -1,9 +1,9 @@
 """Aligning a posed mesh to the pixels of a clip: the body's light over the clip's own background, pose by Gauss-Newton.
 
-In linear light a picture is coverage * body + (1 - coverage) * background. The body's parts have one colour each that
+In linear light an image is coverage * body + (1 - coverage) * background. The body's parts have one colour each that
 changes linearly with the direction of the surface in the world (a fixed light, as first-order spherical harmonics:
 Basri and Jacobs 2003); these colours are the same in all frames and are solved for by least squares. Poses move the
-picture of the body over the background that is known from other frames, so silhouettes count as much as what is inside.
+image of the body over the background that is known from other frames, so silhouettes count as much as what is inside.
 Nothing here is learned.
 """
 
@@ -41,10 +41,10 @@ _APART_PX = 2.5  # from the body: around it
 _SHADOW_PX = 4.0  # over which shadows change
 _SHADOW_RIDGE = 1e-4
 _SHADOW_GAIN = (0.2, 1.3)
-_SOFT_PX = (2.0, 1.2, 0.8)  # blur of picture and prediction, a round: wide first
+_SOFT_PX = (2.0, 1.2, 0.8)  # blur of image and prediction, a round: wide first
 _BACKDROP_FRAMES, _BACKDROP_BYTES = (9, 24), 300e6
 _COLOR_FRAMES = 16
-_MOST_PX = 120.0  # of the body; a larger one is looked at in a smaller picture, where a step is a pixel or two
+_MOST_PX = 120.0  # of the body; a larger one is looked at in a smaller image, where a step is a pixel or two
 _COLOR_RIDGE = 1e-3
 _GAIN_STD = 0.15  # of the body's brightness from frame to frame
 _ROBUST_SIGMA = 2.5  # residuals beyond count less (Cauchy)
@@ -55,7 +55,7 @@ _NOISE = 0.004  # of a pixel, full scale 1
 class Stage:
     """What stays the same through a clip: mesh, camera, what is behind the body.
 
-    camera: of the pictures that are compared, `reduction` times smaller than the clip's and the backdrop's.
+    camera: of the images that are compared, `reduction` times smaller than the clip's and the backdrop's.
     """
 
     mesh: Mesh
@@ -64,7 +64,7 @@ class Stage:
     reduction: int = 1
 
     def look(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> Look | None:
-        """A frame [H, W, 3] with the body at about a pose camera_from_body; None where that is out of the picture."""
+        """A frame [H, W, 3] with the body at about a pose camera_from_body; None where that is out of the image."""
         mask = grown(draw(self.mesh, self.camera, rotation, translation, 1).mask, MARGIN_PX)
         if not mask.any():
             return None
@@ -72,7 +72,7 @@ class Stage:
         box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
         whole = tuple(slice(part.start * self.reduction, part.stop * self.reduction) for part in box)
         size = box[1].stop - box[1].start, box[0].stop - box[0].start
-        light, behind = (reduced(linear(picture[whole]), size) for picture in (frame, self.backdrop.picture))
+        light, behind = (reduced(linear(image[whole]), size) for image in (frame, self.backdrop.image))
         level = 0.5 * (blurred(light, 1.5) + blurred(behind, 1.5)).mean(axis=-1)
         slope = display_slope(level)
         known = mask[box] & (reduced(self.backdrop.known[whole].astype(np.float32), size) > 1.0 - 1e-3)
@@ -209,8 +209,8 @@ class Look:
         h, w = seen.shape[0] // s, seen.shape[1] // s
         mean = values.reshape(h, s, w * s, -1).sum(axis=1).reshape(h, w, s, -1).sum(axis=2) / np.float32(s * s)
         out = np.zeros((*patch.weight.shape, mean.shape[-1]), dtype=np.float32)
-        rows, inner_rows = _overlap(raster.picture_window[0], patch.rows)
-        columns, inner_columns = _overlap(raster.picture_window[1], patch.columns)
+        rows, inner_rows = _overlap(raster.image_window[0], patch.rows)
+        columns, inner_columns = _overlap(raster.image_window[1], patch.columns)
         out[rows, columns] = mean[inner_rows, inner_columns]
         return out
 
@@ -283,7 +283,7 @@ def _gauss_newton(look: Look, colors: Array, soft: float, so_far: Array, prior_s
 def _jacobian(look: Look, body: NDArray[np.float32], near: NDArray[np.float32], soft: float) -> NDArray[np.float32]:
     """Derivative of the prediction wrt the modes and the log of the body's brightness, display values, [h, w, 7, 3].
 
-    A small motion carries the body's picture along: d picture = -gradient . flow. Next to the silhouette the flow is
+    A small motion carries the body's image along: d image = -gradient . flow. Next to the silhouette the flow is
     that of the nearest point of the body.
     """
     patch = look.patch
@@ -298,7 +298,7 @@ def _jacobian(look: Look, body: NDArray[np.float32], near: NDArray[np.float32], 
 
 
 def _flow(look: Look, near: NDArray[np.float32]) -> Array:
-    """How the picture moves with the pose, pixels [h, w, 2, 6]."""
+    """How the image moves with the pose, pixels [h, w, 2, 6]."""
     from scipy.ndimage import distance_transform_edt
 
     nearest = distance_transform_edt(near <= 0.0, return_distances=False, return_indices=True)

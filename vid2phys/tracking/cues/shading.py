@@ -1,11 +1,12 @@
-"""How light falls on a body that bends: the part of a posture that its outline does not show, the way along the sight.
+"""How light falls on a body that bends: the part of a configuration that its outline does not show, the way along the
+sight.
 
 Light on a face depends on how it is turned, little on where it is, and on its material. Its logarithm is taken as a
 number for each smooth part of the surface, harmonics of the face's normal up to the second order, which are all that
 surfaces without gloss keep of distant light (Ramamoorthi and Hanrahan, SIGGRAPH 2001; Basri and Jacobs, PAMI 2003), and
-a slope along each axis, of lights that are near. These are as pictures say they are, and are projected out (Kaufman,
-BIT 1975), so that postures are weighed by shading under whatever light explains it. Frames of a clip share their light:
-how sides darken as they turn is seen where their outline shows by how much they do. Nothing here is learned.
+a slope along each axis, of lights that are near. These are as images say they are, and are projected out (Kaufman,
+BIT 1975), so that configurations are weighed by shading under whatever light explains it. Frames of a clip share their
+light: how sides darken as they turn is seen where their outline shows by how much they do. Nothing here is learned.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ROUNDS = 3  # of weighing faces
 _ROBUST = 6.0  # mean squares from which on faces count less
 _MEDIAN = 0.8  # of a mean square over three channels
 _LEAST_MISFIT = 0.3
-# Faces of a picture err together, most of all where no such light explains them, as patterns and shadows: so many count
+# Faces of an image err together, most of all where no such light explains them, as patterns and shadows: so many count
 # as one, of their grain and of what is beyond it. By held-out looks.
 _ALIKE, _ALIKE_BEYOND = 40.0, 200.0
 

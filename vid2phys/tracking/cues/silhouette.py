@@ -1,4 +1,4 @@
-"""Drawing what a mesh covers, and how near it is: a compiled z-buffer for small pictures that are drawn often."""
+"""Drawing what a mesh covers, and how near it is: a compiled z-buffer for small images that are drawn often."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def draw_nearness(
     """1 / depth [height, width] of the nearest face at each pixel centre, zero where there is none.
 
     x, y, z: [V] vertices in pixels (centres at integers) and depth. faces: [F, 3]. Faces that reach behind the
-    camera are dropped; edges between vertices are straight in the picture.
+    camera are dropped; edges between vertices are straight in the image.
     """
     out = np.zeros((height, width), np.float32)
     for f in range(faces.shape[0]):
@@ -66,7 +66,7 @@ def draw_nearness(
         bottom = min(height - 1, math.floor(ya + max(0.0, uy, vy)))
         if area == 0.0 or top > bottom:
             continue
-        base = 1.0 / za  # which is linear in the picture
+        base = 1.0 / za  # which is linear in the image
         du, dv = 1.0 / zb - base, 1.0 / zc - base
         by_x, by_y = (du * vy - dv * uy) / area, (dv * ux - du * vx) / area
         ends = (xa, xa + ux, xa + vx, xa)

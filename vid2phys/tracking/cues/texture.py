@@ -1,8 +1,8 @@
 """Which of its look-alike orientations a painted body has, frame by frame, by the colours that its mesh shows.
 
 A painted cube has one right orientation and 23 others with the same edges. The network reads the edges, up to the
-shape's own symmetry, and what is painted on them decides: colours in the picture at points of the surface against those
-that the mesh has there in every orientation, up to light. Needs no training, and no picture of the branch is drawn.
+shape's own symmetry, and what is painted on them decides: colours in the image at points of the surface against those
+that the mesh has there in every orientation, up to light. Needs no training, and no image of the branch is drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.engine.virtual_camera import View, bearings_to_view, resample
 from vid2phys.risp.shape.surface import surface_points, texture_color
-from vid2phys.tracking.detectors.network import Image, Sightings
+from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.types import Array, Camera, Mesh
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ class Paint:
             tuple(pure for _, pure in soft),
         )
 
-    def evidence(self, seen: Sightings, frames: Sequence[Image], camera: Camera) -> Array:
+    def evidence(self, seen: Detections, frames: Sequence[Image], camera: Camera) -> Array:
         """Log-likelihood [N, H, G] of orientations R @ rotations[g]^T of N looks' H poses, the best at zero."""
         poses = seen.poses
         out = np.zeros((*poses.cost.shape, len(self.colors)))
         for n, (view, frame) in enumerate(zip(seen.views, frames, strict=True)):
-            picture = soft_view(frame, camera, view)
+            image = soft_view(frame, camera, view)
             for h in np.flatnonzero(np.isfinite(poses.cost[n])):
-                out[n, h] = self.turn_nats(self.shown(view, picture, poses.rotation[n, h], poses.translation[n, h]))
+                out[n, h] = self.turn_nats(self.shown(view, image, poses.rotation[n, h], poses.translation[n, h]))
         return out
 
     def turn_nats(self, seen: Shown) -> Array:
@@ -97,8 +97,8 @@ class Paint:
         logs = -0.5 * seen.points.sum() / _CORRELATED * np.log(misfits)
         return np.asarray(np.maximum(logs - logs.max(), -_MOST_NATS))
 
-    def shown(self, view: View, picture: Image, rotation: Array, translation: Array) -> Shown:
-        """What a view's picture [S, S, 3] shows of the body at a pose camera_from_body."""
+    def shown(self, view: View, image: Image, rotation: Array, translation: Array) -> Shown:
+        """What a view's image [S, S, 3] shows of the body at a pose camera_from_body."""
         import cv2
 
         normals = self.normals @ rotation.T
@@ -107,13 +107,13 @@ class Paint:
         pixels = bearings_to_view(view, project_points(rotation, translation, self.points))
         seen = (facing > _GRAZING) & (np.abs(pixels - 0.5 * (view.size - 1)) < 0.5 * view.size - 1.0).all(axis=1)
         x, y = pixels[seen].astype(np.float32).T
-        found = cv2.remap(picture, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0] if seen.any() else np.zeros((0, 3))
+        found = cv2.remap(image, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0] if seen.any() else np.zeros((0, 3))
         return Shown(seen, found.astype(float) / 255.0, normals[seen])
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a picture shows of a painted body at a pose. points: [N], which are seen. colors: [M, 3] in 0..1 under
+    """What an image shows of a painted body at a pose. points: [N], which are seen. colors: [M, 3] in 0..1 under
     these M, and normals [M, 3] in camera axes."""
 
     points: NDArray[np.bool_]
@@ -136,7 +136,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Light:
-    """The light in which a picture shows paint: for each channel a brightness that changes linearly with the normal,
+    """The light in which an image shows paint: for each channel a brightness that changes linearly with the normal,
     and haze. Points that do not fit, behind a finger or in a highlight, count less.
 
     residual: [N, 3] found minus explained. weight: [N] in 0..1. scale: of the squares from which on they count less.

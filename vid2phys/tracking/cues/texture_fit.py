@@ -1,7 +1,7 @@
 """The pose of a painted mesh by its colours in one frame: Gauss-Newton from coarse to fine, up to light.
 
 Points of the surface have the mesh's colours, lit with a brightness that changes linearly with the normal, and haze
-(as in `paint`); the pose moves the points over the picture (direct alignment, after Lucas and Kanade 1981 and Baker and
+(as in `paint`); the pose moves the points over the image (direct alignment, after Lucas and Kanade 1981 and Baker and
 Matthews 2004). Points behind a finger or in a highlight count less. Errors of a tenth of the body's size are within
 reach, where its paint has large patches.
 """
@@ -33,7 +33,7 @@ _DAMPING = np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1]) ** -2.0  # as if poses wer
 @dataclass(frozen=True)
 class PaintFit:
     """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] of the colours alone, in the modes of
-    `align.moved`. score: the share of the picture's variation on the body that its paint explains, at most 1."""
+    `align.moved`. score: the share of the image's variation on the body that its paint explains, at most 1."""
 
     rotation: Array
     translation: Array
@@ -123,13 +123,13 @@ def _blurred(
     if (high - low).min() < 4:
         return None
     patch = frame[low[1] : high[1], low[0] : high[0]].astype(np.float32) / np.float32(255.0)
-    picture = np.asarray(cv2.GaussianBlur(patch, (0, 0), blur_px), dtype=np.float32)
-    slope = np.stack([cv2.Sobel(picture, -1, i, 1 - i, scale=0.125) for i in (1, 0)], axis=-1)
-    return picture, np.asarray(slope, dtype=np.float32), low.astype(float)
+    image = np.asarray(cv2.GaussianBlur(patch, (0, 0), blur_px), dtype=np.float32)
+    slope = np.stack([cv2.Sobel(image, -1, i, 1 - i, scale=0.125) for i in (1, 0)], axis=-1)
+    return image, np.asarray(slope, dtype=np.float32), low.astype(float)
 
 
 def _look(
-    picture: NDArray[np.float32],
+    image: NDArray[np.float32],
     slope: NDArray[np.float32],
     corner: Array,
     camera: Camera,
@@ -146,12 +146,12 @@ def _look(
     facing = -(normals * posed).sum(axis=1) / np.linalg.norm(posed, axis=1)
     bearings = posed[:, :2] / np.maximum(posed[:, 2:], 1e-9)
     pixels = bearings_to_pixels(camera, bearings) - corner
-    extent = np.array(picture.shape[1::-1]) - 2.0
+    extent = np.array(image.shape[1::-1]) - 2.0
     rows = np.flatnonzero((facing > _GRAZING) & (posed[:, 2] > 0.0) & ((pixels > 1.0) & (pixels < extent)).all(axis=1))
     if len(rows) < _LEAST:
         return None
     x, y = (np.ascontiguousarray(pixels[rows, i], dtype=np.float32)[:, None] for i in range(2))
-    found = cv2.remap(picture, x, y, cv2.INTER_LINEAR)[:, 0].astype(float)
+    found = cv2.remap(image, x, y, cv2.INTER_LINEAR)[:, 0].astype(float)
     along = [cv2.remap(slope[..., i], x, y, cv2.INTER_LINEAR)[:, 0] for i in range(2)]
     gradient = np.stack(along, axis=-1).astype(float)  # [N, 3, 2]
     to_pixels = bearing_jacobian_to_pixels(camera, bearings[rows])

@@ -64,10 +64,10 @@ class Patches:
             return None
         bearing, angular_radius = direction_and_size(middle, self._radius)
         view = make_view(camera, bearing, float(angular_radius), _VIEW_PX)
-        picture = _soft(resample(frame, camera, view))
+        image = _soft(resample(frame, camera, view))
         fit = None
         for reach, agree in zip(_REACH_PX, _AGREE_PX, strict=True):
-            found = self._round(picture, camera, view, rotation, translation, reach, agree)
+            found = self._round(image, camera, view, rotation, translation, reach, agree)
             if found is None:
                 return None
             fit, apart_px = found
@@ -78,7 +78,7 @@ class Patches:
 
     def _round(
         self,
-        picture: NDArray[np.uint8],
+        image: NDArray[np.uint8],
         camera: Camera,
         view: View,
         rotation: Array,
@@ -94,7 +94,7 @@ class Patches:
         if seen.sum() < _LEAST_PIECES:
             return None
         corners, points = corners[seen], points[seen]
-        places, alike = _found(drawn, picture, corners, reach)
+        places, alike = _found(drawn, image, corners, reach)
         good = alike > _ALIKE
         if good.sum() < _LEAST_PIECES:
             return None
@@ -120,10 +120,10 @@ class Patches:
         return _soft(drawn), points
 
 
-def _soft(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _soft(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     import cv2
 
-    return np.asarray(cv2.GaussianBlur(picture, (0, 0), _FOCUS_PX), dtype=np.uint8)
+    return np.asarray(cv2.GaussianBlur(image, (0, 0), _FOCUS_PX), dtype=np.uint8)
 
 
 def _corners(drawn: NDArray[np.uint8], body: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -139,13 +139,13 @@ def _corners(drawn: NDArray[np.uint8], body: NDArray[np.bool_]) -> NDArray[np.in
 
 
 def _found(
-    drawn: NDArray[np.uint8], picture: NDArray[np.uint8], corners: NDArray[np.int64], reach: int
+    drawn: NDArray[np.uint8], image: NDArray[np.uint8], corners: NDArray[np.int64], reach: int
 ) -> tuple[Array, Array]:
-    """Where in the picture pieces around corners [N, 2] fit best, [N, 2] px, and how well, [N] in -1..1."""
+    """Where in the image pieces around corners [N, 2] fit best, [N, 2] px, and how well, [N] in -1..1."""
     import cv2
 
     half = _PIECE_PX // 2
-    padded = cv2.copyMakeBorder(picture, reach, reach, reach, reach, cv2.BORDER_REPLICATE)
+    padded = cv2.copyMakeBorder(image, reach, reach, reach, reach, cv2.BORDER_REPLICATE)
     places, alike = np.zeros((len(corners), 2)), np.zeros(len(corners))
     for i, (x, y) in enumerate(corners.tolist()):
         piece = drawn[y - half : y + half + 1, x - half : x + half + 1]

@@ -1,6 +1,6 @@
 """Looking at a frame: make views of where the object is thought to be, read them, fit poses, judge them.
 
-Everything that reads a picture goes through `look`, in tracking as in calibration, so that the error model describes
+Everything that reads an image goes through `look`, in tracking as in calibration, so that the error model describes
 exactly what the tracker does.
 """
 
@@ -28,7 +28,7 @@ from vid2phys.engine.virtual_camera import (
 from vid2phys.error_model import Calibration
 from vid2phys.types import Array, Camera
 
-if TYPE_CHECKING:  # reading pictures needs torch, placing them does not
+if TYPE_CHECKING:  # reading images needs torch, placing them does not
     from vid2phys.risp.networks.model import Model
 
 Image = NDArray[np.uint8]
@@ -36,7 +36,7 @@ _AGREEMENT = 0.03  # distance, as a share of the view, at which a point's agreem
 
 
 @dataclass(frozen=True)
-class Sightings:
+class Detections:
     """What N looks showed.
 
     views: the N views. angular_radius: [N] rad and diameter_px: [N], in the frame, of the bounding sphere as expected.
@@ -57,10 +57,12 @@ class Sightings:
     poses: Pose
     quality: Array
 
-    def select(self, mask: NDArray[np.bool_]) -> Sightings:
+    def select(self, mask: NDArray[np.bool_]) -> Detections:
         """Those where mask [N] is True."""
         kept = [view for view, keep in zip(self.views, mask, strict=True) if keep]
-        return Sightings(views=kept, **{f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "views"})
+        return Detections(
+            views=kept, **{f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "views"}
+        )
 
     def pose_covariance(self, calibration: Calibration) -> Array:
         """Covariance [N, 6, 6] of the best poses in the modes of `pose_modes`: of points each, and together."""
@@ -71,12 +73,12 @@ class Sightings:
         return np.stack(each) + std[:, None] ** 2 * np.eye(std.shape[1])
 
     @staticmethod
-    def join(parts: Sequence[Sightings]) -> Sightings:
+    def join(parts: Sequence[Detections]) -> Detections:
         """Several batches as one."""
         views = [view for part in parts for view in part.views]
-        arrays = [f.name for f in fields(Sightings) if f.name not in ("views", "poses")]
+        arrays = [f.name for f in fields(Detections) if f.name not in ("views", "poses")]
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
-        return Sightings(views=views, poses=Pose.join([part.poses for part in parts]), **joined)
+        return Detections(views=views, poses=Pose.join([part.poses for part in parts]), **joined)
 
 
 def look(
@@ -89,21 +91,21 @@ def look(
     *,
     hypotheses: int = 1,
     expected: Pose | None = None,
-) -> Sightings:
+) -> Detections:
     """Read N frames, each where the object is thought to be.
 
-    frames: N pictures [H, W, 3]. centers: [N, 2] bearings. angular_radius: [N] of the bounding sphere, rad. hypotheses:
+    frames: N images [H, W, 3]. centers: [N, 2] bearings. angular_radius: [N] of the bounding sphere, rad. hypotheses:
     poses a frame. expected: [N] poses about which points are read, under their labels. One view a frame: averages over
     turned, zoomed and shifted ones were no better.
     """
     angular_radius = np.asarray(angular_radius, dtype=float)
     views = [make_view(camera, c, float(r), model.view_size) for c, r in zip(centers, angular_radius, strict=True)]
-    pictures = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
+    images = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
     places = None
     if expected is not None:
         bearings = project_points(expected.rotation, expected.translation, model.points_body)
         places = np.stack([bearings_to_view(view, b) for view, b in zip(views, bearings, strict=True)])
-    reading = model.read(np.stack(pictures), places)
+    reading = model.read(np.stack(images), places)
     pairs = [view_to_bearings(view, points) for view, points in zip(views, reading.points_px, strict=True)]
     bearings, jacobian = np.stack([b for b, _ in pairs]), np.stack([j for _, j in pairs])
     diameter = in_frame_diameter(camera, centers, angular_radius)
@@ -112,7 +114,7 @@ def look(
     poses = solve_poses(
         bearings, covariance, model.points_body, visible=inside, initial=expected, hypotheses=hypotheses
     )
-    return Sightings(
+    return Detections(
         views,
         angular_radius,
         diameter,

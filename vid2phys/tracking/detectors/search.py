@@ -14,7 +14,7 @@ from vid2phys.engine.pnp import Pose
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.background import Background
-from vid2phys.tracking.detectors.network import Image, Sightings, direction_and_size, look
+from vid2phys.tracking.detectors.network import Detections, Image, direction_and_size, look
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class LastSeen:
     def stood_already(self, frame: Image, camera: Camera, place: Array, radius_m: float) -> bool:
         """Whether what is seen at a place [3] m was there while the object was elsewhere: something that looks like it.
 
-        Always False with a camera that moves, where all of the picture differs.
+        Always False with a camera that moves, where all of the image differs.
         """
         (then, _), (now, size) = (direction_and_size(x, radius_m) for x in (self.translation, place))
         apart = float(np.linalg.norm(now - then) / np.tan(size))
@@ -65,20 +65,20 @@ class Watch:
     radius_m: float
     calibration: Calibration
 
-    def look(self, frames: Sequence[Image], translation: Array, *, hypotheses: int = 1) -> Sightings:
+    def look(self, frames: Sequence[Image], translation: Array, *, hypotheses: int = 1) -> Detections:
         """Read N frames where the object is thought to be, translation [N, 3] m in camera axes."""
         centers, radii = direction_and_size(translation, self.radius_m)
         return look(self.model, self.camera, frames, centers, radii, self.calibration, hypotheses=hypotheses)
 
-    def look_again(self, frames: Sequence[Image], poses: Pose) -> Sightings:
+    def reinitialise(self, frames: Sequence[Image], poses: Pose) -> Detections:
         """Read N frames in which the object is thought to have poses [N], under their labels."""
         centers, radii = direction_and_size(poses.translation, self.radius_m)
         return look(self.model, self.camera, frames, centers, radii, self.calibration, expected=poses)
 
-    def judge(self, frames: Sequence[Image], seen: Sightings) -> tuple[NDArray[np.bool_], Array]:
-        """Whether sightings [N] are the object, and scores to compare them by.
+    def judge(self, frames: Sequence[Image], seen: Detections) -> tuple[NDArray[np.bool_], Array]:
+        """Whether detections [N] are the object, and scores to compare them by.
 
-        The pose must lie where the view looked, and the network must be sure of it: a little where the picture differs
+        The pose must lie where the view looked, and the network must be sure of it: a little where the image differs
         from the clip's median, much where nothing moves, because whatever stands about looks like the object somewhere.
         """
         translation, quality = seen.poses.translation[:, 0], seen.quality[:, 0]
@@ -109,7 +109,7 @@ class Watch:
             return None
         return Found(again.poses.translation[best, 0], float(again.quality[best, 0]), float(score[best]))
 
-    def finalists(self, frame: Image, most: int) -> Sightings | None:
+    def finalists(self, frame: Image, most: int) -> Detections | None:
         """The likeliest places of the object in a frame, read in views centred on what was read there; None without."""
         centers, radii = self._candidates(frame)
         if not len(centers):
@@ -141,19 +141,19 @@ def _rays(camera: Camera, pixels: Array) -> Array:
     return np.asarray(rays / np.linalg.norm(rays, axis=-1, keepdims=True))
 
 
-def plausible(sightings: Sightings, radius_m: float) -> NDArray[np.bool_]:
+def plausible(detections: Detections, radius_m: float) -> NDArray[np.bool_]:
     """Whether the best pose lies where its view looked, at about the size that the view was made for, [N].
 
     What would be smaller in the frame than the network can tell from other things is never plausible.
     """
-    translation = sightings.poses.translation[:, 0]
+    translation = detections.poses.translation[:, 0]
     in_front = translation[:, 2] > radius_m
     safe = np.where(in_front[:, None], translation, np.array([0.0, 0.0, 10.0 * radius_m]))
     bearings, radius = direction_and_size(safe, radius_m)
-    center = np.array([_offset(view, b) for view, b in zip(sightings.views, bearings, strict=True)])
-    focal = np.array([view.K[0, 0] / view.size for view in sightings.views])
+    center = np.array([_offset(view, b) for view, b in zip(detections.views, bearings, strict=True)])
+    focal = np.array([view.K[0, 0] / view.size for view in detections.views])
     fill = 2.0 * np.tan(radius) * focal  # share of the view, 2/3 where the view was made for it
-    return in_front & (center < 0.35) & (fill > 0.33) & (fill < 1.2) & (sightings.diameter_px >= _LEAST_PX)
+    return in_front & (center < 0.35) & (fill > 0.33) & (fill < 1.2) & (detections.diameter_px >= _LEAST_PX)
 
 
 def _offset(view: View, bearing: Array) -> float:

@@ -1,22 +1,22 @@
-"""A painted body found in a picture by itself, where nothing moves that would tell it from what stands about.
+"""A painted body found in an image by itself, where nothing moves that would tell it from what stands about.
 
-A network has to be very sure of what it sees in such a picture, and then may be wrong. What the mesh has painted on it
-says more: where pose and paint explain the picture, the body is, however unsure the network was.
+A network has to be very sure of what it sees in such an image, and then may be wrong. What the mesh has painted on it
+says more: where pose and paint explain the image, the body is, however unsure the network was.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from vid2phys.tracking.detectors.network import Image, Sightings
+from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.tracking.detectors.search import Watch, plausible
 from vid2phys.tracking.single_image import Lone
 
 _FINALISTS = 6
-_LEAST_SHARE = 0.4  # that the paint explains: nine in ten held-out pictures of a painted cube show as much
+_LEAST_SHARE = 0.4  # that the paint explains: nine in ten held-out images of a painted cube show as much
 
 
-def painted_sighting(watch: Watch, frame: Image, lone: Lone) -> Sightings | None:
+def painted_detection(watch: Watch, frame: Image, lone: Lone) -> Detections | None:
     """The likeliest place of a frame [H, W, 3] that the paint explains; None where it explains none. Some seconds."""
     seen = watch.finalists(frame, _FINALISTS)
     if seen is None:

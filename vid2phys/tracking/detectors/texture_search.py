@@ -35,7 +35,7 @@ def search(frame: NDArray[np.uint8], camera: Camera, paint: Paint, bearings: Arr
     size_px = float(np.ptp(corners, axis=0).max())
     if not np.isfinite(size_px) or size_px < 4.0:
         return []
-    picture = cv2.GaussianBlur(frame, (0, 0), max(0.8, paint.blur_shares[0] * size_px))
+    image = cv2.GaussianBlur(frame, (0, 0), max(0.8, paint.blur_shares[0] * size_px))
     points, normals = paint.fine_points[::_EVERY], paint.fine_normals[::_EVERY]
     colors, rotations = paint.fine_colors[0][::_EVERY], rotation_grid(_GRID)
     turned, facing = points @ np.swapaxes(rotations, 1, 2), normals @ np.swapaxes(rotations, 1, 2)
@@ -48,7 +48,7 @@ def search(frame: NDArray[np.uint8], camera: Camera, paint: Paint, bearings: Arr
     score = np.full(len(rotations), -np.inf)
     for r in np.flatnonzero(seen.sum(axis=1) >= _LEAST):
         x, y = (np.ascontiguousarray(pixels[r, seen[r], i], dtype=np.float32)[:, None] for i in range(2))
-        found = cv2.remap(picture, x, y, cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
+        found = cv2.remap(image, x, y, cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
         score[r] = Light.fit(found, colors[seen[r]], facing[r, seen[r]]).explained(found, facing[r, seen[r]])
     order = np.argsort(-score, kind="stable")[:_BEST]
     return [(rotations[r], translation[r]) for r in order if np.isfinite(score[r])]

@@ -1,7 +1,7 @@
 """Calibrating a model of a body on a known base, on looks held out from training, as `calibrate` does for others.
 
-The error that all points of a frame share is one of the posture itself, a Gauss-Markov process for each of its
-coordinates, and a shift of the picture (`sight.posture_modes`).
+The error that all points of a frame share is one of the configuration itself, a Gauss-Markov process for each of its
+coordinates, and a shift of the image (`sight.configuration_modes`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.virtual_camera import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.tracking.articulated.detector import PostureSightings, Window, look, posture_modes
+from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, configuration_modes, look
 from vid2phys.tracking.uncertainty import articulated_contour_errors
 from vid2phys.tracking.uncertainty.articulated_clips import clips
-from vid2phys.tracking.uncertainty.calibrate import cross_validated, sighting_threshold, with_contour
+from vid2phys.tracking.uncertainty.calibrate import cross_validated, detection_threshold, with_contour
 from vid2phys.tracking.uncertainty.fit_errors import Residuals, fit, normalised
 from vid2phys.types import Array
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 _MOST_LOOKS = 120
 _SHIFT = 0.003  # first guess of the sideways error, bearings
-_EDGES = 2.0  # first guess of errors of postures fitted to edges, over what they state
-_ANGLE = 0.05  # of the posture's errors, in standard deviations of the prior
+_EDGES = 2.0  # first guess of errors of configurations fitted to edges, over what they state
+_ANGLE = 0.05  # of the configuration's errors, in standard deviations of the prior
 
 
-def mode_names(body: PosedBody) -> tuple[str, ...]:
-    """Names of the shared errors, in the order of `posture_modes`."""
+def mode_names(body: ArticulatedBody) -> tuple[str, ...]:
+    """Names of the shared errors, in the order of `configuration_modes`."""
     return (*body.names, "sideways_x", "sideways_y")
 
 
-def first_calibration(body: PosedBody) -> Calibration:
+def first_calibration(body: ArticulatedBody) -> Calibration:
     """The error model before anything was measured."""
     count = len(body.names) + 2
     return Calibration(
@@ -50,9 +50,9 @@ def first_calibration(body: PosedBody) -> Calibration:
     )
 
 
-def calibrate_postures(
+def calibrate_configurations(
     model: Model,
-    body: PosedBody,
+    body: ArticulatedBody,
     renders: RenderSet,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
@@ -63,11 +63,11 @@ def calibrate_postures(
     for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
         clip, window = known.clip, known.window
         seen = look(model, body, window, clip.frames, start)
-        parts.append(_residuals(body, window, seen, known.postures, known.sequence, clip.times_s))
-        errors.append(np.abs(seen.postures.posture - known.postures))
+        parts.append(_residuals(body, window, seen, known.configurations, known.sequence, clip.times_s))
+        errors.append(np.abs(seen.configurations.configuration - known.configurations))
         empty.append(float(look(model, body, window, [clip.background], start).quality[0]))
     residuals = Residuals(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Residuals)})
-    quality = sighting_threshold(residuals.quality, np.array(empty))
+    quality = detection_threshold(residuals.quality, np.array(empty))
     start = replace(start, min_quality=quality, still_quality=quality)
     seen_residuals = residuals[residuals.quality >= quality]
     names = mode_names(body)
@@ -87,12 +87,12 @@ def calibrate_postures(
 def calibrate_edges(
     calibration: Calibration,
     model: Model,
-    body: PosedBody,
+    body: ArticulatedBody,
     renders: RenderSet,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Calibration:
-    """The calibration with what postures fitted to edges are worth; unchanged where no clip shows one."""
+    """The calibration with what configurations fitted to edges are worth; unchanged where no clip shows one."""
     misread = articulated_contour_errors.measure(model, body, calibration, renders, seed=seed, progress=progress)
     found = with_contour(calibration, articulated_contour_errors.of_frames(misread), body.names, trimmed=False)
     return (
@@ -103,18 +103,23 @@ def calibrate_edges(
 
 
 def _residuals(
-    body: PosedBody, window: Window, seen: PostureSightings, postures: Array, sequence: int, times_s: Array
+    body: ArticulatedBody,
+    window: Window,
+    seen: ConfigurationDetections,
+    configurations: Array,
+    sequence: int,
+    times_s: Array,
 ) -> Residuals:
     """Read minus true in view pixels."""
-    truth = window.project(body.points(postures))
+    truth = window.project(body.points(configurations))
     place = bearings_to_view(window.view, truth)
     to_pixels = np.linalg.inv(view_to_bearings(window.view, place)[1])
-    count = len(postures)
+    count = len(configurations)
     return Residuals(
         bearings_to_view(window.view, seen.bearings) - place,
         seen.raw_px,
         in_frame(window.camera, truth) & seen.inside,
-        to_pixels @ posture_modes(body, window, postures),
+        to_pixels @ configuration_modes(body, window, configurations),
         np.full(count, window.diameter_px),
         seen.quality,
         np.full(count, sequence, dtype=np.int64),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import invert_transform, make_transform
 from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
@@ -15,28 +15,28 @@ from vid2phys.types import Array
 
 
 @dataclass(frozen=True)
-class PosedClip:
-    """sequence: its number. window: through which it is looked at. postures: [T, D], the true ones."""
+class ArticulatedClip:
+    """sequence: its number. window: through which it is looked at. configurations: [T, D], the true ones."""
 
     sequence: int
     clip: HeldOutClip
     window: Window
-    postures: Array
+    configurations: Array
 
 
 def clips(
     renders: RenderSet,
-    body: PosedBody,
+    body: ArticulatedBody,
     view_size: int,
     most: int,
     seed: int,
     progress: Callable[[float], None] | None = None,
-) -> Iterator[PosedClip]:
+) -> Iterator[ArticulatedClip]:
     """At most so many, in sizes that the tracker meets. progress: is told the share that is done with."""
-    truth, sizes = renders.postures(), (VIEW_PX[0], VIEW_PX[2])
+    truth, sizes = renders.configurations(), (VIEW_PX[0], VIEW_PX[2])
     shown = make_clips(renders, body.radius_m, most, seed=seed, in_frame_px=sizes, speed_px=0.0, progress=progress)
     for sequence, clip in shown:
         pose = make_transform(clip.rotation[0], clip.translation[0])  # base and camera stand still
         window = Window.of(replace(clip.cameras[0], camera_to_world=invert_transform(pose)), body, view_size)
         first = sequence * FRAMES_PER_SEQUENCE
-        yield PosedClip(sequence, clip, window, truth[first : first + FRAMES_PER_SEQUENCE])
+        yield ArticulatedClip(sequence, clip, window, truth[first : first + FRAMES_PER_SEQUENCE])

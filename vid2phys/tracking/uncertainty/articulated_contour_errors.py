@@ -1,4 +1,6 @@
-"""What postures fitted to edges are worth, measured on held-out clips, as `pixels.contour_errors` for rigid bodies."""
+"""What configurations fitted to edges are worth, measured on held-out clips, as `pixels.contour_errors` for rigid
+bodies.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.tracking.articulated.contour_refinement import lasting_s, outlined
@@ -27,12 +29,13 @@ _WHITE = 1e-6  # share of an error that lasts for a frame only
 
 @dataclass(frozen=True)
 class Misread:
-    """The M frames of a held-out clip in which edges were seen. error: [M, D], postures fitted minus true. columns:
-    [M, D, D], of `Outlined`. postures: [M, D], the true ones. times_s: [M]. sequence: the clip's number."""
+    """The M frames of a held-out clip in which edges were seen. error: [M, D], configurations fitted minus true.
+    columns: [M, D, D], of `Outlined`. configurations: [M, D], the true ones. times_s: [M]. sequence: the clip's number.
+    """
 
     error: Array
     columns: Array
-    postures: Array
+    configurations: Array
     times_s: Array
     sequence: int
 
@@ -47,7 +50,7 @@ class Misread:
         scale, correlation_s: [D] of the columns. The errors are taken for a multiple of how far the coordinate is from
         its mean; given is that multiple, by generalised least squares, over its standard deviation.
         """
-        moving = self.postures - self.postures.mean(axis=0)
+        moving = self.configurations - self.configurations.mean(axis=0)
         told = np.linalg.inv(self.columns * scale) * moving[:, None]  # [M, D columns, D coordinates]
         apart = np.abs(self.times_s[:, None] - self.times_s)
         alike = np.exp(-apart / correlation_s[:, None, None]) + _WHITE * np.eye(len(apart))
@@ -59,7 +62,7 @@ class Misread:
 
 def measure(
     model: Model,
-    body: PosedBody,
+    body: ArticulatedBody,
     calibration: Calibration,
     renders: RenderSet,
     *,
@@ -72,11 +75,11 @@ def measure(
         clip, window = known.clip, known.window
         seen = look(model, body, window, clip.frames, calibration)
         sighted = np.flatnonzero(seen.quality >= calibration.min_quality)
-        read = seen.postures, seen.quality
+        read = seen.configurations, seen.quality
         better = outlined(clip.frames, body, window, *read, calibration, sighted, clip.times_s)
-        moved, error = better.moved, better.posture - known.postures
+        moved, error = better.moved, better.configuration - known.configurations
         columns, times_s = better.columns[moved], clip.times_s[moved]
-        found.append(Misread(error[moved], columns, known.postures[moved], times_s, known.sequence))
+        found.append(Misread(error[moved], columns, known.configurations[moved], times_s, known.sequence))
     return found
 
 
@@ -90,8 +93,9 @@ def of_frames(misread: Sequence[Misread]) -> AlignErrors:
 def swing_scale(misread: Sequence[Misread], calibration: Calibration) -> float:
     """By how much swings are misread over what errors of frames amount to, at least 1.
 
-    Errors come back with the posture, and more so than any correlation time says: what looks like more or less
-    of the clip's own motion, as parameters do, is not averaged out. Robust: frames may show another posture altogether.
+    Errors come back with the configuration, and more so than any correlation time says: what looks like more or less
+    of the clip's own motion, as parameters do, is not averaged out. Robust: frames may show another configuration
+    altogether.
     """
     scale = np.array(calibration.contour_scale)
     correlation_s = lasting_s(calibration, len(scale))

@@ -1,4 +1,4 @@
-"""How good a network is at postures, on renders whose looks were never trained on."""
+"""How good a network is at configurations, on renders whose looks were never trained on."""
 
 from __future__ import annotations
 
@@ -9,57 +9,58 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.model import excess_covariance
-from vid2phys.risp.renders.stream import Key, PictureStream
+from vid2phys.risp.renders.stream import ImageStream, Key
 from vid2phys.risp.training.validate import predict
-from vid2phys.tracking.articulated.kinematic_fit import Postures, fit_postures
+from vid2phys.tracking.articulated.kinematic_fit import Configurations, fit_configurations
 from vid2phys.types import Array
 
-_EPOCH = 1_000_000  # pictures of their own, the same after every epoch
+_EPOCH = 1_000_000  # images of their own, the same after every epoch
 _UNCALIBRATED = Calibration(point_scale=1.0, point_floor_px=1.0)
 _DIAMETER_PX = 80.0
 
 
 @dataclass
-class PostureValidation:
-    """Held-out views with their true postures, developed once."""
+class ConfigurationValidation:
+    """Held-out views with their true configurations, developed once."""
 
     images: NDArray[np.uint8]
     points_px: Tensor
     visible: Tensor
     K: Array
     view_from_body: Array
-    postures: Array
-    body: PosedBody
+    configurations: Array
+    body: ArticulatedBody
 
     @staticmethod
     def prepare(
-        stream: PictureStream, indices: NDArray[np.int64], body: PosedBody, postures: Array
-    ) -> PostureValidation:
-        """`stream` must not jitter. postures: [N, D] of all renders."""
+        stream: ImageStream, indices: NDArray[np.int64], body: ArticulatedBody, configurations: Array
+    ) -> ConfigurationValidation:
+        """`stream` must not jitter. configurations: [N, D] of all renders."""
         items = [stream[Key(_EPOCH, int(i), "plain")] for i in indices]
         renders = [stream.primal(int(i)) for i in indices]
         scale = stream.settings.view_size / renders[0].radiance.shape[0]
         zoom = np.diag([scale, scale, 1.0])
         zoom[:2, 2] = 0.5 * scale - 0.5  # pixel centres at integers
-        return PostureValidation(
+        return ConfigurationValidation(
             np.stack([item["image"].numpy() for item in items]),
             torch.stack([item["points_px"] for item in items]),
             torch.stack([item["visible"] for item in items]),
             np.stack([zoom @ np.asarray(r.K, dtype=float) for r in renders]),
             np.stack([np.asarray(r.view_from_body, dtype=float) for r in renders]),
-            postures[indices],
+            configurations[indices],
             body,
         )
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Errors of points [px], of postures by the kinematic fit [rad or m], and of the fitted points in space [mm].
+        """Errors of points [px], of configurations by the kinematic fit [rad or m], and of the fitted points in space
+        [mm].
 
-        `posture`: mean absolute error, `posture_p90`: nine in ten are below, `rest`, `rest_mm`: what who says that the
-        body always rests would get. `within_2_sigma`: share of coordinates.
+        `configuration`: mean absolute error, `configuration_p90`: nine in ten are below, `rest`, `rest_mm`: what who
+        says that the body always rests would get. `within_2_sigma`: share of coordinates.
         """
         output = predict(network, self.images)[:, :-1]
         log_prob = heatmaps.log_probabilities(output)
@@ -68,10 +69,10 @@ class PostureValidation:
         distance = (points - self.points_px).norm(dim=-1)[self.visible]
         raw = excess_covariance(moment.double(), mass.double()).numpy()
         found = self._fit(points.double().numpy(), raw)
-        error = np.abs(found.posture - self.postures)
+        error = np.abs(found.configuration - self.configurations)
         std = np.sqrt(np.einsum("ndd->nd", found.covariance))
         at_rest = self.body.points(self.body.rest)
-        away = np.linalg.norm(self.body.points(found.posture) - self.body.points(self.postures), axis=-1)
+        away = np.linalg.norm(self.body.points(found.configuration) - self.body.points(self.configurations), axis=-1)
         return {
             "val_ce": float(diagonal[self.visible].mean()),
             "px": float(distance.median()),
@@ -80,20 +81,20 @@ class PostureValidation:
             "posture_p90": float(np.quantile(error, 0.9)),
             "points_mm": float(1e3 * np.mean(away)),
             "within_2_sigma": float((error < 2.0 * std).mean()),
-            "rest_mm": float(1e3 * np.linalg.norm(self.body.points(self.postures) - at_rest, axis=-1).mean()),
-            "rest": float(np.abs(self.postures - self.body.rest).mean()),
+            "rest_mm": float(1e3 * np.linalg.norm(self.body.points(self.configurations) - at_rest, axis=-1).mean()),
+            "rest": float(np.abs(self.configurations - self.body.rest).mean()),
         }
 
-    def read_postures(self, network: nn.Module) -> Array:
-        """Postures of the views by the kinematic fit, [N, D]."""
+    def read_configurations(self, network: nn.Module) -> Array:
+        """Configurations of the views by the kinematic fit, [N, D]."""
         points, moment, mass = heatmaps.decode(predict(network, self.images)[:, :-1])
         raw = excess_covariance(moment.double(), mass.double()).numpy()
-        return self._fit(points.double().numpy(), raw).posture
+        return self._fit(points.double().numpy(), raw).configuration
 
-    def _fit(self, points_px: Array, raw_px: Array) -> Postures:
+    def _fit(self, points_px: Array, raw_px: Array) -> Configurations:
         inverse = np.linalg.inv(self.K)
         bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], points_px) + inverse[:, None, :2, 2]
         covariance_px = _UNCALIBRATED.point_covariance(raw_px, np.full(len(raw_px), _DIAMETER_PX))
         turn = inverse[:, None, :2, :2]
         covariance = turn @ covariance_px @ np.swapaxes(turn, -1, -2)
-        return fit_postures(self.body, self.view_from_body, bearings, covariance, visible=self.visible.numpy())
+        return fit_configurations(self.body, self.view_from_body, bearings, covariance, visible=self.visible.numpy())

@@ -1,4 +1,4 @@
-"""Calibrating a model: its error model, what counts as a sighting, what a clip's evidence for a branch is worth.
+"""Calibrating a model: its error model, what counts as a detection, what a clip's evidence for a branch is worth.
 
 Everything is measured on looks held out from training, through the camera chain and the very code that tracks. Each
 half of the looks is judged by numbers fitted to the other half: that says whether they are honest (normalised residuals
@@ -20,7 +20,7 @@ from vid2phys.engine.virtual_camera import bearings_to_view, in_frame, view_to_b
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
-from vid2phys.tracking.detectors.network import Sightings, direction_and_size, look
+from vid2phys.tracking.detectors.network import Detections, direction_and_size, look
 from vid2phys.tracking.detectors.search import plausible
 from vid2phys.tracking.hypotheses import front_evidence
 from vid2phys.tracking.uncertainty import alignment_errors, contour_errors
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
 _CENTER, _SIZE = 0.02, 0.03  # spread of where the second pass looks: share of the view, log size
-_QUALITY_SHARE = 0.02  # of true sightings may be missed
-_STILL_SHARE = 0.01  # of searches of an empty picture may end with a sighting
+_QUALITY_SHARE = 0.02  # of true detections may be missed
+_STILL_SHARE = 0.01  # of searches of an empty image may end with a detection
 _PLACES = 6
 _MOST_LOOKS = 120
 _LEAST_LOOKS = 8  # to say what outlines are worth
@@ -42,7 +42,7 @@ _LEAST_LOOKS = 8  # to say what outlines are worth
 @dataclass(frozen=True)
 class Measured:
     """Readings of N held-out frames. residuals: labelled as truth is. quality: [N]; empty_quality: [M] of searches of
-    pictures without the body. evidence: [N, G] log-probability of the front map at the places of the group's elements,
+    images without the body. evidence: [N, G] log-probability of the front map at the places of the group's elements,
     the true
     one first."""
 
@@ -58,7 +58,7 @@ def calibrate(
     """The calibration of a trained model from a sequence dataset of looks that it was not trained on."""
     start = Calibration()
     measured = measure(model, renders, start, seed=seed, progress=progress)
-    quality = sighting_threshold(measured.quality, measured.empty_quality)
+    quality = detection_threshold(measured.quality, measured.empty_quality)
     still = float(np.clip(np.quantile(measured.empty_quality, 1.0 - _STILL_SHARE) + 0.02, quality, 0.9))
     seen = replace(measured, residuals=measured.residuals[measured.quality >= quality])
     start = replace(start, min_quality=quality, still_quality=still)
@@ -186,35 +186,35 @@ def _measure_clip(
         size = radius[i] * np.exp(error[2] * _SIZE)
         seen.append(look(model, camera, [frame], aside[None], size[None], calibration))
     empty = _best_of_nothing(model, clip, center[0], float(radius[0]), calibration, rng)
-    sightings = Sightings.join(seen)
-    residuals = _residuals(model, clip, sightings, sequence)
+    detections = Detections.join(seen)
+    residuals = _residuals(model, clip, detections, sequence)
     truth = known_pose(clip.rotation, clip.translation)[:, None]
     body_front = None if model.front is None else model.points_body[model.front]
     evidence = front_evidence(
-        sightings.front_logprob, sightings.views, truth, model.rotations, body_front, model.center
+        detections.front_logprob, detections.views, truth, model.rotations, body_front, model.center
     )[:, 0]
-    return Measured(residuals, sightings.quality[:, 0], np.array([empty]), evidence)
+    return Measured(residuals, detections.quality[:, 0], np.array([empty]), evidence)
 
 
 def _best_of_nothing(
     model: Model, clip: HeldOutClip, center: Array, radius: float, calibration: Calibration, rng: np.random.Generator
 ) -> float:
-    """The best quality that a search for the body finds in a picture without it."""
-    camera, picture = clip.cameras[0], clip.background
+    """The best quality that a search for the body finds in an image without it."""
+    camera, image = clip.cameras[0], clip.background
     centers = center + rng.uniform(-1.5, 1.5, (_PLACES, 2)) * np.tan(radius)
     radii = radius * np.exp(rng.normal(0.0, 0.3, _PLACES))
-    first = look(model, camera, [picture] * _PLACES, centers, radii, calibration)
+    first = look(model, camera, [image] * _PLACES, centers, radii, calibration)
     score = first.quality[:, 0] * plausible(first, model.radius_m)
     best = np.argsort(-score)[:2]
     best = best[score[best] > 0.0]
     if not len(best):
         return 0.0
     places = direction_and_size(first.poses.translation[best, 0], model.radius_m)
-    again = look(model, camera, [picture] * len(best), *places, calibration)
+    again = look(model, camera, [image] * len(best), *places, calibration)
     return float((again.quality[:, 0] * plausible(again, model.radius_m)).max())
 
 
-def _residuals(model: Model, clip: HeldOutClip, seen: Sightings, sequence: int) -> Residuals:
+def _residuals(model: Model, clip: HeldOutClip, seen: Detections, sequence: int) -> Residuals:
     """Read minus true in view pixels, under the labelling that fits best."""
     truth = project_points(clip.rotation, clip.translation, model.points_body)
     modes = pose_modes(clip.rotation, clip.translation, model.points_body)
@@ -236,8 +236,8 @@ def _residuals(model: Model, clip: HeldOutClip, seen: Sightings, sequence: int) 
     return Residuals(error, raw, used, scaled, seen.diameter_px, seen.quality[:, 0], index, clip.clock_s)
 
 
-def sighting_threshold(quality: Array, empty_quality: Array) -> float:
-    """The least quality of a sighting: above nearly all empty pictures, below nearly all true ones.
+def detection_threshold(quality: Array, empty_quality: Array) -> float:
+    """The least quality of a detection: above nearly all empty images, below nearly all true ones.
 
     Between the two where they are apart, else as high as can be without missing more than twice the share allowed.
     """

@@ -1,6 +1,6 @@
-"""How well single pictures of looks held out from training are read, and under which conditions.
+"""How well single images of looks held out from training are read, and under which conditions.
 
-Held-out renders are developed as training pictures are, with everything that is randomised, but at sizes in the frame
+Held-out renders are developed as training images are, with everything that is randomised, but at sizes in the frame
 that are known; each is read as the tracker reads a view.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.body import PosedBody
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.pnp import solve_poses
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.render.rasterizer import rasterize
@@ -27,14 +27,14 @@ from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX as POSED_VIEW_P
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.shape.groups import offsets
 from vid2phys.risp.training.validate import pose_errors_each
-from vid2phys.tracking.articulated.kinematic_fit import fit_postures
+from vid2phys.tracking.articulated.kinematic_fit import fit_configurations
 from vid2phys.types import Array, Mesh
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
 _BANK = 64
-_FAR = 0.1  # share of the view beyond which a point's distance does not matter to how a picture is labelled
+_FAR = 0.1  # share of the view beyond which a point's distance does not matter to how an image is labelled
 _BEHIND = 0.1  # of the body's radius: a point so far behind the surface that is seen is hidden by it
 _RING = 0.06  # share of the view around the body that its colour is compared with
 
@@ -45,7 +45,7 @@ class Subject:
 
     model: Model
     mesh: Mesh
-    posed: PosedBody | None = None
+    posed: ArticulatedBody | None = None
 
     @property
     def view_px(self) -> tuple[float, float]:
@@ -68,23 +68,23 @@ class Subject:
         """The error by which readings are ranked."""
         return "rotation_deg" if self.posed is None else "points_mm"
 
-    def vertices(self, posture: Array | None) -> Array:
-        """The mesh's vertices [V, 3] m in a posture, or of the rigid body."""
-        return self.mesh.vertices if self.posed is None or posture is None else self.posed.vertices(posture)
+    def vertices(self, configuration: Array | None) -> Array:
+        """The mesh's vertices [V, 3] m in a configuration, or of the rigid body."""
+        return self.mesh.vertices if self.posed is None or configuration is None else self.posed.vertices(configuration)
 
-    def points(self, postures: Array | None, count: int) -> Array:
-        """Keypoints [N, K, 3] m of N pictures."""
-        if self.posed is None or postures is None:
+    def points(self, configurations: Array | None, count: int) -> Array:
+        """Keypoints [N, K, 3] m of N images."""
+        if self.posed is None or configurations is None:
             return np.broadcast_to(self.model.points_body, (count, *self.model.points_body.shape))
-        return self.posed.points(postures)
+        return self.posed.points(configurations)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """N pictures with what they show and what was read. A picture's keypoints are labelled as the truth is.
+    """N images with what they show and what was read. An image's keypoints are labelled as the truth is.
 
     images: [N, V, V, 3]. look: [N]. K: [N, 3, 3] px. truth_pose, read_pose: [N, 4, 4] m, the same where the base is
-    known. truth_posture, read_posture: [N, D], or None for a rigid body. truth_px, read_px: [N, K, 2].
+    known. truth_configuration, read_configuration: [N, D], or None for a rigid body. truth_px, read_px: [N, K, 2].
     errors: by name, [N] each. points_mm: [N, K] of the body as read, or None for a rigid one. diameter_px: [N] in the
     frame, of the sphere about the body or its workspace. hidden: [N, K] behind something, itself too. hidden_share: [N]
     of the keypoints, by other things or the end of the frame. contrast: [N] difference of colour from what is around,
@@ -96,8 +96,8 @@ class Judged:
     K: Array
     truth_pose: Array
     read_pose: Array
-    truth_posture: Array | None
-    read_posture: Array | None
+    truth_configuration: Array | None
+    read_configuration: Array | None
     truth_px: Array
     read_px: Array
     errors: dict[str, Array]
@@ -119,13 +119,13 @@ def judge(
 ) -> Judged:
     """Develops the `indices` of a held-out dataset and reads them. varied: what is randomised in developing.
 
-    The same seed gives the same pictures but for what is switched off, so that its share of the error can be told.
+    The same seed gives the same images but for what is switched off, so that its share of the error can be told.
     """
     model, low_high = subject.model, np.log(subject.view_px)
     bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
-    postures = renders.postures()[indices] if subject.posed is not None else None
-    points = subject.points(postures, len(indices))
-    pictures, widths = [], []
+    configurations = renders.configurations()[indices] if subject.posed is not None else None
+    points = subject.points(configurations, len(indices))
+    samples, widths = [], []
     for row, index in enumerate(indices):
         rng = np.random.default_rng([seed, int(index), 9])
         width = float(np.exp(rng.uniform(*low_high)))
@@ -140,16 +140,19 @@ def judge(
             view_px=narrow,
             varied=varied,
         )
-        pictures.append(shown)
+        samples.append(shown)
         widths.append(width)
         if progress is not None:
             progress((row + 1) / len(indices))
-    images, K = np.stack([p.image for p in pictures]), np.stack([p.K for p in pictures])
-    truth_px, pose = np.stack([p.points_px for p in pictures]), np.stack([p.view_from_body for p in pictures])
-    visible, diameter = np.stack([p.visible for p in pictures]), subject.fill * np.array(widths)
-    seen = [_surface(subject, None if postures is None else postures[i], pose[i], K[i]) for i in range(len(pose))]
+    images, K = np.stack([p.image for p in samples]), np.stack([p.K for p in samples])
+    truth_px, pose = np.stack([p.points_px for p in samples]), np.stack([p.view_from_body for p in samples])
+    visible, diameter = np.stack([p.visible for p in samples]), subject.fill * np.array(widths)
+    seen = [
+        _surface(subject, None if configurations is None else configurations[i], pose[i], K[i])
+        for i in range(len(pose))
+    ]
     behind = np.stack([_behind(seen[i], truth_px[i], _depth(points[i], pose[i]), subject) for i in range(len(pose))])
-    read = _read(subject, images, K, pose, truth_px, postures, diameter)
+    read = _read(subject, images, K, pose, truth_px, configurations, diameter)
     errors = {"px": np.array([_median(d[v]) for d, v in zip(_distance(read.px, truth_px), visible, strict=True)])}
     return Judged(
         images,
@@ -157,8 +160,8 @@ def judge(
         K,
         pose,
         read.pose,
-        postures,
-        read.posture,
+        configurations,
+        read.configuration,
         truth_px,
         read.px,
         errors | read.errors,
@@ -174,7 +177,7 @@ def judge(
 class _Read:
     px: Array
     pose: Array
-    posture: Array | None
+    configuration: Array | None
     errors: dict[str, Array]
     points_mm: Array | None
 
@@ -185,10 +188,10 @@ def _read(
     K: Array,
     pose: Array,
     truth_px: Array,
-    postures: Array | None,
+    configurations: Array | None,
     diameter: Array,
 ) -> _Read:
-    """Keypoints, and the pose or posture that fits them, with errors up to the body's symmetry."""
+    """Keypoints, and the pose or configuration that fits them, with errors up to the body's symmetry."""
     model = subject.model
     reading, inverse = model.read(images), np.linalg.inv(K)
     bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], reading.points_px) + inverse[:, None, :2, 2]
@@ -196,17 +199,17 @@ def _read(
     turn = inverse[:, None, :2, :2]
     pixels = calibration.point_covariance(reading.covariance_px, diameter)
     covariance = turn @ pixels @ np.swapaxes(turn, -1, -2)
-    if subject.posed is None or postures is None:
+    if subject.posed is None or configurations is None:
         found = solve_poses(bearings, covariance, model.points_body)
         poses = make_transform(found.rotation[:, 0], found.translation[:, 0])
         turns = make_transform(model.rotations, offsets(model.rotations, model.center))
         px = _labelled_as(truth_px, reading.points_px, model.permutation, model.view_size)
         return _Read(px, poses, None, pose_errors_each(poses, pose, turns), None)
-    posture = fit_postures(subject.posed, pose, bearings, covariance).posture
-    away = 1e3 * _distance(subject.posed.points(posture), subject.posed.points(postures))
-    off = np.abs(posture - postures).mean(axis=1)
+    configuration = fit_configurations(subject.posed, pose, bearings, covariance).configuration
+    away = 1e3 * _distance(subject.posed.points(configuration), subject.posed.points(configurations))
+    off = np.abs(configuration - configurations).mean(axis=1)
     named = {"posture_deg": np.degrees(off)} if model.shape.kind == "joints" else {"posture_mm": 1e3 * off}
-    return _Read(reading.points_px, pose, posture, {"points_mm": away.mean(axis=1), **named}, away)
+    return _Read(reading.points_px, pose, configuration, {"points_mm": away.mean(axis=1), **named}, away)
 
 
 def _labelled_as(truth_px: Array, read_px: Array, permutation: NDArray[np.int64], size: int) -> Array:
@@ -217,10 +220,10 @@ def _labelled_as(truth_px: Array, read_px: Array, permutation: NDArray[np.int64]
     return np.take_along_axis(read_px, names[..., None], axis=1)
 
 
-def _surface(subject: Subject, posture: Array | None, pose: Array, K: Array) -> Array:
+def _surface(subject: Subject, configuration: Array | None, pose: Array, K: Array) -> Array:
     """Depth [V, V] m of the body that is seen, infinite where there is none."""
     size = subject.model.view_size
-    vertices = subject.vertices(posture) @ pose[:3, :3].T + pose[:3, 3]
+    vertices = subject.vertices(configuration) @ pose[:3, :3].T + pose[:3, 3]
     return rasterize(vertices, subject.mesh.faces, K, size, size).depth
 
 
@@ -254,8 +257,8 @@ def _median(values: Array) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def projected(subject: Subject, pose: Array, posture: Array | None, K: Array) -> tuple[Array, Array]:
-    """Pixels [V, 2] and depths [V] m of the mesh's vertices in a picture."""
-    vertices = subject.vertices(posture)
+def projected(subject: Subject, pose: Array, configuration: Array | None, K: Array) -> tuple[Array, Array]:
+    """Pixels [V, 2] and depths [V] m of the mesh's vertices in an image."""
+    vertices = subject.vertices(configuration)
     bearings = project_points(pose[:3, :3], pose[:3, 3], vertices)
     return np.asarray(bearings @ K[:2, :2].T + K[:2, 2]), _depth(vertices, pose)
