@@ -46,7 +46,7 @@ _NOTES = [
     "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the "
     "configuration that was read, of rigid bodies of at least 28 px from the pose that was read and from those it may "
     "be mistaken for, of which the one is taken that explains most edges; then the branch by front map and paint. A "
-    "painted body's pose and branch are settled by shape and paint together; a rod's configuration by its shading, too.",
+    "painted body's pose and branch come from shape and paint together; a rod's configuration from its shading, too.",
     "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
     "command), else trained here by the same recipe.",
 ]
