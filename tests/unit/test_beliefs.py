@@ -34,7 +34,7 @@ def test_a_fit_begins_inside_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beliefs", "given", "text"),
+    ("priors_and_bounds", "given", "text"),
     [
         (Priors({"gravity": (9.8, 0.1)}), {}, "--prior of gravity, which is not fitted; expected one that is (mass, "),
         (Priors(bounds={"maas": (0.1, 1.0)}), {}, "unknown parameter 'maas'"),
@@ -109,7 +109,7 @@ def test_what_is_not_determined_is_named_along_as_few_parameters_as_can_be() -> 
 def test_a_body_of_the_system_has_its_own_size(option: dict[str, Any]) -> None:
     from vid2phys.commands.fit_articulated import articulated_parameters
 
-    asked: dict[str, Any] = {"given": {}, "fit": (), "beliefs": Priors(), **option}
+    asked: dict[str, Any] = {"given": {}, "fit": (), "priors_and_bounds": Priors(), **option}
     with pytest.raises(UsageError, match="the scale of 'hand'"):
         articulated_parameters(get("hand"), **asked)
 

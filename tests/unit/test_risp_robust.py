@@ -111,7 +111,7 @@ def test_a_training_goes_on_with_less_memory(
 
 def batches(data: TrainingData, workers: int, note: Any = lambda text: None) -> BatchStream:
     plan = Plan(data.training, data.gradient_indices, batch=2, gradient_batch=2, gradient_every=3, seed=1)
-    return BatchStream(data.images, plan, first_epoch=0, epochs=2, workers=workers, note=note)
+    return BatchStream(data.stream, plan, first_epoch=0, epochs=2, workers=workers, note=note)
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
@@ -225,7 +225,7 @@ def test_mixed_precision_leaves_the_penalty_in_float32(data: TrainingData, monke
     types: list[torch.dtype] = []
     network.pyramid.stem.register_forward_hook(lambda module, inputs, output: types.append(output.dtype))
     plan = Plan(data.training, data.gradient_indices, batch=4, gradient_batch=4, gradient_every=1, seed=1)
-    stream_ = BatchStream(data.images, plan, first_epoch=0, epochs=1, workers=0)
+    stream_ = BatchStream(data.stream, plan, first_epoch=0, epochs=1, workers=0)
     plain, gradient = next(stream_), next(stream_)
     step = HeadStep(head, penalty("error-gradient"), 1.0)
     exact = step(network, plain, 0.9)[0].detach()
