@@ -10,8 +10,9 @@ rest and move with the element they lie in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 
@@ -22,6 +23,55 @@ WORLD, BODY = "world", "body"  # axes of states
 TO_WORLD = "body to world, quaternion wxyz"
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
 Precision = Literal["double", "single"]
+Observed = Literal["rigid", "joints", "modes"]
+InputKind = Literal["rotors", "wrench", "other"]
+NOT_DECLARED = "it does not declare what a camera sees of it"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the commands may offer for a system. Help, defaults and refusals come from here.
+
+    A camera sees the configuration of a body, from which its state follows:
+
+    - "rigid": position and orientation of one body. The state is that of `RigidBodies` with one body, `body_pose` gives
+      the pose of a state. The parameters have `mass`, `inertia_xx`, `inertia_yy` and `inertia_zz`. The controls end
+      with a disturbance force and torque.
+    - "joints": the joint coordinates of a `JointTree` on a fixed base, see `engine.movable.joints`.
+    - "modes": the mode amplitudes of a clamped body, see `engine.movable.modes`.
+    - None: no tracker estimates the state from images. The system is simulated and fitted to recordings.
+    """
+
+    purpose: str = ""
+    """What the system is for, in one line without a full stop. Empty: the first sentence of its docstring."""
+    observed_as: Observed | None = None
+    """What the tracker estimates in each frame of a clip, None where there is no tracker for this system."""
+    reason: str = NOT_DECLARED
+    """Why no clip serves, in words. Only used where `observed_as` is None."""
+    alternative: str = ""
+    """The command to use where `identify` refuses the system. Empty: `fit-recording`."""
+    inertial: tuple[str, ...] = ()
+    """Parameters of the body. A name stands also for all names that it begins ("mass" for "mass_upper")."""
+    scene: tuple[str, ...] = ()
+    """Parameters of what surrounds the body: gravity, ground, air."""
+    excited_by: Mapping[str, str] = field(default_factory=dict)
+    """The motion or input that determines each parameter, in words. Keys are names as in `inertial`."""
+    without_effect: tuple[str, ...] = ()
+    """Parameters that do not change the motion of this body, as it is made. `identify` refuses to fit them."""
+    inputs: tuple[InputKind, ...] = ()
+    """Kinds of recorded actions that it takes (`io/actions.py`). Empty: the file names actions as `action_names`."""
+    caution: str = ""
+    """What the reader of a fitted value must know. Empty: nothing."""
+
+    def needed_for(self, parameter: str) -> str:
+        """Return what determines a parameter, in words; "" where that is not declared."""
+        keys = [key for key in self.excited_by if parameter == key or parameter.startswith(f"{key}_")]
+        return self.excited_by[max(keys, key=len)] if keys else ""
+
+    def remedies(self, parameters: Iterable[str]) -> dict[str, str]:
+        """Return a sentence on what determines each of the parameters, by name, as far as that is declared."""
+        needed = {name: self.needed_for(name) for name in parameters}
+        return {name: f"{name} needs {what}" for name, what in needed.items() if what}
 
 
 class CompiledIntervals(Protocol):
@@ -74,6 +124,20 @@ class System(ABC):
     control_groups: tuple[str, ...]  # [M]: controls of one group share the level and bandwidth of their prior
     surface: Mesh | None = None  # the body's own, in the axes of its points: what is filmed when no other mesh is given
     compiled: CompiledIntervals | None = None  # what rollouts on the CPU use instead of launches, if there is any
+    input: InputKind = "other"  # the kind of actions that `action_names` are
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the commands may offer for this system. A system declares its own."""
+        return Capabilities()
+
+    def with_input(self, kind: InputKind) -> Self:
+        """Return the system whose actions are of this kind, one of `capabilities.inputs`."""
+        return self
+
+    def for_clip(self, mesh: Mesh) -> System:
+        """Return the system as it is fitted to a clip of the body `mesh`."""
+        return self
 
     @abstractmethod
     def parameters(self) -> Parameters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys import geometry
-from vid2phys.engine.system import BODY, TO_WORLD, WORLD, System
+from vid2phys.engine.system import BODY, TO_WORLD, WORLD, Capabilities, System
 from vid2phys.types import Array
 
 _STATE = (
@@ -31,6 +31,13 @@ class RigidBodies(System):
     count: int  # number of bodies
     origin: Array = np.zeros(3)
     axes: Array = np.eye(3)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`: one body is seen as a rigid body."""
+        if self.count == 1:
+            return Capabilities(observed_as="rigid")
+        return Capabilities(reason="the tracker follows one body, and this system has several")
 
     def retract(self, states: Array, tangent: Array) -> Array:
         """See `System.retract`; quaternions move by right multiplication with exp(dtheta)."""

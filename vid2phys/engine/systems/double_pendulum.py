@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._planar import PlanarPendulum, turned_about_y, turning_velocity
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._planar import GRAVITY_NEEDS, NOT_SEEN, PlanarPendulum, turned_about_y, turning_velocity
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -40,6 +40,18 @@ class DoublePendulum(PlanarPendulum):
     name = "double_pendulum"
     state_names = ("angle_1_rad", "angle_2_rad", "angular_velocity_1_rad_s", "angular_velocity_2_rad_s")
     tangent_names = state_names
+    capabilities = Capabilities(
+        purpose="two point masses on rods that swing in a plane, one below the other",
+        reason=NOT_SEEN,
+        inertial=("length", "mass"),
+        scene=("damping", "gravity"),
+        excited_by={
+            "length": "swings under a known gravity",
+            "mass": "a recorded torque at a joint; without one the ratio of the masses shows alone",
+            "damping": "swings that die away, with a known mass",
+            "gravity": GRAVITY_NEEDS,
+        },
+    )
 
     def __init__(self, elbow: float = 1.0) -> None:
         if not elbow > 0.0:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vid2phys.engine.system import WORLD, Integrator
+from vid2phys.engine.system import WORLD, Capabilities, Integrator
 from vid2phys.engine.systems._flat import FlatSystem
+from vid2phys.engine.systems._particles import NOT_SEEN
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -49,6 +50,20 @@ class MassSpring(FlatSystem):
     """
 
     name = "mass_spring"
+    capabilities = Capabilities(
+        purpose="a net of points and damped springs",
+        reason=NOT_SEEN,
+        inertial=("stiffness", "rest_scale", "rest_length", "damping", "mass"),
+        scene=("drag", "gravity"),
+        excited_by={
+            "stiffness": "vibration of the springs, with a known mass",
+            "rest": "springs that are stretched and slack in turn",
+            "damping": "vibration that dies away, with a known mass",
+            "mass": "a recorded force on a point; without one ratios of the masses show alone",
+            "drag": "motion of the whole net through the air, with a known mass",
+            "gravity": "free fall, or hanging springs of known stiffness and mass",
+        },
+    )
     state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
     integrators = ("rk4", "semi_implicit_euler")
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vid2phys.engine.system import WORLD, Integrator
+from vid2phys.engine.system import WORLD, Capabilities, Integrator
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Parameter, Parameters
@@ -49,6 +49,17 @@ class Smoke(FlatSystem):
     """
 
     name = "smoke"
+    capabilities = Capabilities(
+        purpose="a flow on a grid in two dimensions that carries a density",
+        reason="a flow has no body whose pose the tracker could estimate",
+        scene=("cell_size", "viscosity", "buoyancy", "dissipation"),
+        excited_by={
+            "cell_size": "a known speed of the flow",
+            "viscosity": "a flow that slows down, with differences in speed over few cells",
+            "buoyancy": "a density that rises",
+            "dissipation": "a density that fades",
+        },
+    )
     state_frames: Mapping[str, str] = {"velocity": WORLD, "density": "cells at rest in the world"}
     integrators = ("semi_implicit_euler",)
 
