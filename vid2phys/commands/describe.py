@@ -17,8 +17,8 @@ def systems_like(start: str) -> list[str]:
 def describe(name: str) -> dict[str, Any]:
     """Return what a system is when it is made without options, for JSON.
 
-    Summary, capabilities, parameters, states and their axes, actions, integrators, file, limits. `state_frames` are the axes of
-    states by how their names begin.
+    Summary, capabilities, parameters, states and their axes, actions, integrators, file, limits. `state_frames` are the
+    axes of states by how their names begin.
 
     Raises UsageError for an unknown name.
     """

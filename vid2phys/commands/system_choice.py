@@ -29,7 +29,7 @@ def has_own_mesh(name: str, command: str) -> bool:
 
 
 def own_mesh(system: System, command: str) -> bool:
-    """Return whether a camera sees the system by a mesh of its own. Raises UsageError for one that `command` refuses."""
+    """Return whether a camera sees the system by its own mesh. Raises UsageError for one that `command` refuses."""
     seen = system.capabilities.observed_as
     if seen is None:
         raise _refused(system, command)
