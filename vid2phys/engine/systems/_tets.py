@@ -75,7 +75,8 @@ class TetBody(ParticleSystem):
         self._all_squared = (self.gradients**2).sum(axis=(1, 2))
         self._largest_squared = np.linalg.norm(self.gradients, 2, axis=(1, 2)) ** 2
         self.volumes = tet_volumes(self.rest_m, self.elements)
-        self.nodal_volumes = np.bincount(self.elements.ravel(), np.repeat(self.volumes / 4.0, 4), count)
+        shares = np.repeat(self.volumes / 4.0, 4)
+        self.nodal_volumes: Array = np.bincount(self.elements.ravel(), shares, count).astype(float)
         self.load_shares = _shares(load_vertices, count)
         self.muscles: Indices = _muscles(muscles, len(self.elements))
         self._values = values
