@@ -111,7 +111,7 @@ class System(ABC):
     """A physical system with states, controls, parameters and a body that a camera sees."""
 
     name: ClassVar[str]
-    integrators: ClassVar[tuple[Integrator, ...]]  # those that the system has, the one to be used by default first
+    integrators: ClassVar[tuple[Integrator, ...]]  # the default one comes first
     # those that depend on the kind of input or on the mesh are set per instance
     state_names: tuple[str, ...]  # [N], name and unit
     # axes of the states, by how the states' names begin (the longest that fits): WORLD, BODY ... Empty: not stated
@@ -141,23 +141,23 @@ class System(ABC):
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """The parameters with documented default values, in the order the kernels read them."""
+        """Return the parameters with documented default values, in the order in which the kernels take them."""
 
     @abstractmethod
     def retract(self, states: Array, tangent: Array) -> Array:
-        """The states reached from `states` [..., N] along `tangent` [..., D]."""
+        """Return the states reached from `states` [..., N] along `tangent` [..., D]."""
 
     @abstractmethod
     def local(self, a: Array, b: Array) -> Array:
-        """The tangent [..., D] that takes state a to state b, [..., N] each: retract(a, local(a, b)) = b."""
+        """Return the tangent [..., D] that takes state a to state b, [..., N] each: retract(a, local(a, b)) = b."""
 
     @abstractmethod
     def tangent_basis(self, states: Array) -> Array:
-        """d retract(s, t) / dt at t = 0, [..., N] -> [..., N, D]."""
+        """Return d retract(s, t) / dt at t = 0, [..., N] -> [..., N, D]."""
 
     @abstractmethod
     def cotangent_basis(self, states: Array) -> Array:
-        """d local(s, b) / db at b = s, [..., N] -> [..., D, N]."""
+        """Return d local(s, b) / db at b = s, [..., N] -> [..., D, N]."""
 
     @abstractmethod
     def launch_step(
@@ -180,47 +180,48 @@ class System(ABC):
         """
 
     def only_launches(self, integrator: Integrator) -> bool:
-        """Whether its steps are launches and nothing else, so that `engine.replay` may record them."""
+        """Return whether the steps are launches and nothing else, so that `engine.replay` may record them."""
         return integrator != "implicit_euler"
 
     @abstractmethod
     def longest_step_s(self, parameters: Array) -> float:
-        """Longest step of the explicit integrators [s] that is stable near rest, for one vector [P]; inf if any is."""
+        """Return the longest explicit step [s] that is stable near rest, for one vector [P]; inf if any is."""
 
     @abstractmethod
     def body_pose(self, states: Array) -> tuple[Array, Array]:
-        """Position [m, ..., 3] and orientation [quaternion wxyz, body to world, ..., 4] of the (root) body."""
+        """Return position [..., 3] m and orientation [..., 4] (quaternion wxyz, body to world) of the (root) body."""
 
     @abstractmethod
     def keypoints(self, states: Array, points_body: Array) -> Array:
-        """Where the named points [K, 3] m of the body are in the world, [..., N] -> [..., K, 3] m."""
+        """Return where points [K, 3] m of the body are in the world, [..., N] -> [..., K, 3] m."""
 
     @abstractmethod
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
-        """d keypoints / d tangent of the state, [..., N] -> [..., K, 3, D]."""
+        """Return d keypoints / d tangent of the state, [..., N] -> [..., K, 3, D]."""
 
     @abstractmethod
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
-        """World positions of the vertices [V, 3] m of the body's mesh for one state [N]."""
+        """Return the world positions of the vertices [V, 3] m of the body's mesh for one state [N]."""
 
     @abstractmethod
     def rest_state(self) -> Array:
-        """The state [N] that a simulation starts from when nothing is said.
+        """Return the state [N] from which a simulation starts by default.
 
-        The shape at rest, unit quaternions, joints at zero, nothing moves; what would be inside the ground lies on it.
+        The body has its shape at rest, unit quaternions and joints at zero. Nothing moves. A body that would reach
+        into the ground lies on the ground.
         """
 
     @abstractmethod
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
-        """States [n, N] that images for training are made from."""
+        """Return random states [n, N]; images for training show them."""
 
     @abstractmethod
     def hover_controls(self, parameters: Array) -> Array:
-        """Controls [M] that hold the system at rest (zeros where nothing has to)."""
+        """Return the controls [M] that hold the system at rest (zeros where nothing has to)."""
 
 
 def check_scheme(system: System, integrator: Integrator | None, substeps: int) -> Integrator:
-    """The integrator, the default for None. Raises UsageError if the system has no such, or for no substep."""
+    """Return the integrator, the default one for None. Raises UsageError if the system has no such, or for no substep."""
     if substeps < 1:
         raise UsageError(f"{substeps} substeps an interval", "1 or more", "raise substeps")
     if integrator is None:
@@ -233,7 +234,7 @@ def check_scheme(system: System, integrator: Integrator | None, substeps: int) -
 def compiled_intervals(
     system: System, integrator: Integrator, device: str, precision: Precision
 ) -> CompiledIntervals | None:
-    """The system's compiled loops if they do the job, None for launches. Raises UsageError for a precision not had."""
+    """Return the compiled loops that do the job, None for launches. Raises UsageError for an unknown precision."""
     if precision not in ("double", "single"):
         raise unknown_name("precision", precision, ("double", "single"))
     compiled = system.compiled

@@ -24,7 +24,7 @@ class RigidBodies(System):
     State [13 a body]: position (world, m), orientation quaternion wxyz (body to world), velocity (world, m/s), angular
     velocity (body, rad/s). Tangent [12 a body]: dp (world), dtheta (body, q * exp(dtheta)), dv (world), domega (body).
     Named points and the mesh that the camera sees belong to the first body; they are given in axes of their own, in
-    which the body's origin is at `origin` and its axes are the columns of `axes` (the same axes, if nothing is said).
+    which the body's origin is at `origin` and its axes are the columns of `axes` (by default the same axes).
     """
 
     state_frames = FRAMES

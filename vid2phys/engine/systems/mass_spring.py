@@ -41,7 +41,7 @@ class MassSpring(FlatSystem):
     Points of the body, and vertices of a mesh, are given in the shape at rest. Each belongs to the spring that is
     nearest there: it keeps its share of the way along it, and its offset from it in the world's axes.
 
-    Without known forces only stiffness, damping and drag over mass, and ratios of masses, can be told.
+    Without known forces the motion determines stiffness, damping and drag over mass, and ratios of masses.
 
     Limits: springs neither bend nor break, keep their stiffness however far they stretch, and pass through each other;
     no contact; drag is linear and the same on all points, the air at rest. Offsets from a spring do not turn with it,

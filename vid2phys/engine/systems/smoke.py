@@ -26,7 +26,7 @@ class Smoke(FlatSystem):
     State [3 n^2]: u, the velocity along x (m/s), v, that along z (up, m/s), and density (1), each [n, n] flattened,
     rows upwards. The grid is staggered and its lower left corner is the world's origin: with h the `cell_size`, entry
     [k, i] of u is at x = i h, z = (k + 1/2) h, that of v at x = (i + 1/2) h, z = k h, that of density in the middle of
-    cell (k, i). Controls [2]: a uniform body acceleration that nobody asked for (disturbance, m/s^2).
+    cell (k, i). Controls [2]: a uniform body acceleration (disturbance, m/s^2).
 
         w' + (w . grad) w = -grad p + viscosity laplacian(w) + buoyancy density e_z + a,  div w = 0,
         density' + w . grad density = -dissipation density
