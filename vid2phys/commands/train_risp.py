@@ -96,7 +96,7 @@ def train_risp(
     if out is None:
         out = Path("models") / (name if head == "keypoint" else f"{name}-{head}")
     out = Path(out)
-    posed = require_mesh(physics, "train-risp", given=mesh is not None)
+    own = require_mesh(physics, "train-risp", given=mesh is not None)
     shape, notes = listen(lambda: simplified(load_mesh(mesh, mesh_units, move=mesh_move)) if mesh is not None else None)
     work = Path(work) if work is not None else WORK / out.name
     with disk_errors(out):
@@ -109,7 +109,7 @@ def train_risp(
             progress = held.enter_context(show_training(quiet or not together.leads()))
             for note in notes:
                 progress.note(f"note: {note}")
-            if posed:
+            if own:
                 model = train_articulated(physics, out, work, options, progress)
             else:
                 assert shape is not None

@@ -141,7 +141,7 @@ class System(ABC):
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """Return the parameters with documented default values, in the order in which the kernels take them."""
+        """Return the parameters with their default values, in the order in which the kernels take them."""
 
     @abstractmethod
     def retract(self, states: Array, tangent: Array) -> Array:
@@ -221,7 +221,7 @@ class System(ABC):
 
 
 def check_scheme(system: System, integrator: Integrator | None, substeps: int) -> Integrator:
-    """Return the integrator, the default one for None. Raises UsageError if the system has no such, or for no substep."""
+    """Return the integrator, for None the default. Raises UsageError if the system has no such, or for no substep."""
     if substeps < 1:
         raise UsageError(f"{substeps} substeps an interval", "1 or more", "raise substeps")
     if integrator is None:

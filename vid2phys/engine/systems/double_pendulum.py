@@ -29,7 +29,8 @@ class DoublePendulum(PlanarPendulum):
     `elbow` is the length of rod 1 in that image (m), and the default of the parameter `length_1`. Raises UsageError
     when it is not positive.
 
-    Without known torques the motion determines only the ratios of masses and damping. The torques of a joint are the mass at the
+    Without known torques the motion determines only the ratios of masses and damping.
+    The torques of a joint are the mass at the
     end of its rod times an unknown, a torque a kilogram (m^2/s^2), so a fit is blind to the masses' common scale.
 
     Limits: no inertia of the rods, dry friction or joint stops; the pivot is fixed at the world's origin and level;

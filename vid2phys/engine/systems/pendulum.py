@@ -25,7 +25,7 @@ class Pendulum(PlanarPendulum):
     mass), `damping` b is viscous, `friction` c the torque of dry (Coulomb) friction, smoothed over w_c = 0.05 rad/s
     (`FRICTION_RATE_RAD_S` of the kernels), `air_drag` d grows with the square of the rate.
 
-    A swing without known torques determines m g l, b, c and d over the pivot's inertia m l^2 + J, nothing else. Torques are
+    A swing without known torques determines m g l, b, c and d over the pivot's inertia m l^2 + J alone. Torques are
     `mass` times an unknown, a torque a kilogram (m^2/s^2, the angular acceleration times l^2 + J/m): the inertia about
     the pivot is no parameter, and the mass is what scales with every torque.
 
