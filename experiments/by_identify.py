@@ -12,8 +12,9 @@ from experiments.experiments import Experiment
 from experiments.footage import Footage
 from vid2phys.commands import fit, fit_articulated
 from vid2phys.commands.fit_parameters import known_values
-from vid2phys.commands.identify import Inputs, system_of, track_clip, track_configuration
+from vid2phys.commands.identify import Inputs, track_clip, track_configuration
 from vid2phys.commands.priors import Priors
+from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, quat_from_matrix
 from vid2phys.io.mesh import mass_properties
@@ -47,7 +48,7 @@ class Clip:
             known = fit_articulated.articulated_parameters(plan.system, given, asked, Priors())
             inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, ())
             return Clip(experiment, inputs, body_of_model(model, plan.system))
-        system = plan.system if asked else system_of(plan.system.name, experiment.mesh, actions)
+        system = plan.system if asked else filmed_system(plan.system.name, experiment.mesh, actions)
         given = {name: value for name, value in given.items() if name in system.parameters().names}
         known = known_values(system, mass_properties(experiment.mesh), given, asked, actions)
         model = model.scaled(experiment.scale)

@@ -243,5 +243,5 @@ def _load_actions(path: Path, system: System) -> tuple[Actions | None, Array | N
     if not path.is_file():
         return None, None
     units = dict(zip(system.action_names, system.action_units, strict=True))
-    actions = load_actions(path, None if system.name == "quadrotor" else units)
+    actions = load_actions(path, None if system.capabilities.inputs else units)
     return actions, load_actions_std(path, actions)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, has_own_mesh
 from vid2phys.errors import UsageError, Vid2PhysError
 
 app = typer.Typer(
@@ -32,13 +33,25 @@ def _systems(incomplete: str) -> list[str]:
     return systems_like(incomplete)
 
 
+def _filmed_systems(incomplete: str) -> list[str]:
+    """Names of systems that a camera follows, for the shell to complete."""
+    from vid2phys.commands.system_choice import filmed
+
+    return [name for name in filmed() if name.startswith(incomplete)]
+
+
 MeshOption = Annotated[Path | None, typer.Option("--mesh", help="Mesh of the object (OBJ, STL, PLY, GLB ...).")]
 UnitsOption = Annotated[str, typer.Option("--mesh-units", help="Units of the mesh: m, cm or mm.")]
 MoveOption = Annotated[
     str | None, typer.Option("--mesh-move", help="To the body's axes and origin: x:90 (deg), shift:0:0:-0.02 (m) ...")
 ]
 SystemOption = Annotated[
-    str, typer.Option("--system", help="Physical system; `vid2phys systems` lists them.", autocompletion=_systems)
+    str,
+    typer.Option(
+        "--system",
+        help="Physical system that a camera follows; `vid2phys systems` says which.",
+        autocompletion=_filmed_systems,
+    ),
 ]
 CameraOption = Annotated[
     Path | None, typer.Option("--camera", help="Calibration: cam.yaml, ROS, Kalibr, OpenCV, COLMAP ...")
@@ -85,7 +98,7 @@ def identify(
     camera_pose: Annotated[
         list[Path] | None, typer.Option("--camera-pose", help="File with camera_to_world; for all clips, or one each.")
     ] = None,
-    system: SystemOption = "quadrotor",
+    system: SystemOption = DEFAULT_SYSTEM,
     actions: Annotated[
         list[Path] | None, typer.Option("--actions", help="CSV of recorded actions; for all clips, or one each.")
     ] = None,
@@ -159,7 +172,7 @@ def identify(
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "identify", options)
-    own_mesh = options["system"] != "quadrotor"
+    own_mesh = has_own_mesh(options["system"], "identify")
     for name, flag in (("clip", "a CLIP"), ("mesh", "--mesh"), ("camera", "--camera")):
         if options[name] is None and not (name == "mesh" and own_mesh):
             raise UsageError(f"no {name} given", flag, "see `vid2phys identify --help`")
@@ -199,7 +212,7 @@ def batch(
 def control(
     context: typer.Context,
     target: Annotated[Path | None, typer.Option("--target", help="Image of the body where it is to be.")] = None,
-    system: SystemOption = "quadrotor",
+    system: SystemOption = DEFAULT_SYSTEM,
     mesh: MeshOption = None,
     camera: CameraOption = None,
     camera_pose: PoseOption = None,
@@ -233,7 +246,7 @@ def control(
     }  # fmt: skip
     if config is not None:
         options = _merge_config(context, config, "control", options)
-    needed = ("target", "camera", *(("mesh",) if options["system"] in ("quadrotor", "rigid_contact") else ()))
+    needed = ("target", "camera", *(() if has_own_mesh(options["system"], "control") else ("mesh",)))
     for name in needed:
         if options[name] is None:
             raise UsageError(f"no {name} given", f"--{name}", "see `vid2phys control --help`")
@@ -347,7 +360,7 @@ def calibrate(
 @app.command("train-risp")
 def train_risp(
     mesh: MeshOption = None,
-    system: SystemOption = "quadrotor",
+    system: SystemOption = DEFAULT_SYSTEM,
     body: Annotated[
         Path | None, typer.Option("--body", help="Robot (URDF, MJCF) of --system articulated, on a fixed base.")
     ] = None,
@@ -386,7 +399,7 @@ def train_risp(
     from vid2phys.commands.train_risp import train_risp as run_training
 
     sample_mesh, sample_model = Path("samples/quadrotor/quad.obj"), Path("models/quadrotor")
-    posed = mesh is None and (body is not None or system != "quadrotor")
+    posed = mesh is None and (body is not None or system != DEFAULT_SYSTEM)
     if mesh is None and not posed and not sample_mesh.is_file():
         raise UsageError("no --mesh given", "a mesh to train for", "or run in the project's folder to train the sample")
     if out is None:

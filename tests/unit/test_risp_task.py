@@ -50,7 +50,7 @@ def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message
     ("system", "given", "message"),
     [
         ("hand", True, "--mesh for 'hand', which has a mesh of its own; expected no mesh"),
-        ("cloth", False, "no --mesh for 'cloth'; expected a mesh to train for"),
+        ("cloth", False, "`train-risp` of 'cloth' \\(a sheet that stretches, bends and feels the wind\\)"),
     ],
 )
 def test_a_mesh_too_many_or_missing(mesh: Path, tmp_path: Path, system: str, given: bool, message: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vid2phys.commands.progress import Progress, silent
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM
 from vid2phys.errors import InputError, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def control(
     target: str | Path,
     *,
     camera: str | Path,
-    system: str = "quadrotor",
+    system: str = DEFAULT_SYSTEM,
     mesh: str | Path | None = None,
     camera_pose: str | Path | None = None,
     set_values: dict[str, float] | None = None,
@@ -206,7 +207,6 @@ def _doubts(quality: float) -> list[str]:
 
 def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array, upper: Array) -> Controlled:
     from vid2phys.commands.simulation_inputs import initial_state
-    from vid2phys.engine.systems.quadrotor import Quadrotor
     from vid2phys.solvers import optimal
     from vid2phys.types import Actions, Trajectory
 
@@ -223,9 +223,8 @@ def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array,
     times = np.concatenate([[0.0], np.cumsum(step_s)])
     controls = np.zeros((steps, len(system.control_names)))
     controls[:, : len(hold)] = reached.actions
-    kind = system.input if isinstance(system, Quadrotor) else "other"
     actions = Actions(
-        times[:-1], reached.actions, kind, system.action_names, system.action_units, inputs.known.per_kilogram
+        times[:-1], reached.actions, system.input, system.action_names, system.action_units, inputs.known.per_kilogram
     )
     trajectory = Trajectory(times, reached.states, system.state_names, controls)
     notes = [*inputs.known.notes, *inputs.warnings, *aimed.notes]

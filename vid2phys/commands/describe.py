@@ -17,14 +17,16 @@ def systems_like(start: str) -> list[str]:
 def describe(name: str) -> dict[str, Any]:
     """Return what a system is when it is made without options, for JSON.
 
-    Summary, parameters, states and their axes, actions, integrators, file, limits. `state_frames` are the axes of
-    states by how their names begin.
+    Summary, capabilities, parameters, states and their axes, actions, integrators, file, limits. `state_frames` are the
+    axes of states by how their names begin.
 
     Raises UsageError for an unknown name.
     """
+    from vid2phys.commands.system_choice import purpose
     from vid2phys.engine import systems
 
     system = systems.get(name)
+    can = system.capabilities
     paragraphs = [" ".join(text.split()) for text in inspect.getdoc(type(system)).split("\n\n")]  # type: ignore[union-attr]
     reader = systems.file_reader(name)
     limits = next((text for text in paragraphs if text.startswith("Limits:")), "")
@@ -41,6 +43,13 @@ def describe(name: str) -> dict[str, Any]:
             {"name": action, "unit": unit}
             for action, unit in zip(system.action_names, system.action_units, strict=True)
         ],
+        "capabilities": {
+            "purpose": purpose(system),
+            "observed_as": can.observed_as,
+            "reason": "" if can.observed_as else can.reason,
+            "inputs": list(can.inputs),
+            "excited_by": dict(can.excited_by),
+        },
         "integrators": list(system.integrators),
         "body": " ".join((inspect.getdoc(reader) or "").split("\n\n")[0].split()) if reader else "",
         "limits": limits.removeprefix("Limits:").strip().replace("`", ""),

@@ -10,6 +10,7 @@ import numpy as np
 from vid2phys.commands.gradient_fit import LEFT, descend, keypoint_misfit, report
 from vid2phys.commands.plausibility import plausibility_notes
 from vid2phys.commands.progress import Progress, silent
+from vid2phys.commands.system_choice import remedies
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
 
 if TYPE_CHECKING:
@@ -273,7 +274,8 @@ def conclude(
     if descent is not None and not descent.has_intervals:
         joint = None
         found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
-    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters)
+    known = remedies(inputs.system)
+    lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters, known)
     diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, settled.evidence, notes)
     status, message = _status(solution, found, fit, lines, diagnostics["notes"])
     if descent is not None:

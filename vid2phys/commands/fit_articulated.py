@@ -10,6 +10,7 @@ import numpy as np
 
 from vid2phys.commands.fit import SURE_QUALITY, enough
 from vid2phys.commands.progress import Progress, silent
+from vid2phys.commands.system_choice import remedies
 from vid2phys.errors import UsageError
 from vid2phys.notes import is_doubtful, ordered, warning
 
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
     from vid2phys.types import Array, Result
 
-FINE_ROD = 1000  # vertices
-COARSE_ROD = warning(
-    "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
-    "and of `simulate`, but several times too small for the material"
-)
 HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
 UNFIT = "the motion is not what the system would do"  # how that warning begins
 _WELL = 1.5  # misfit up to which the model explains what was seen
@@ -39,7 +35,6 @@ def articulated_parameters(
 ) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
     from vid2phys.commands.fit_parameters import Known, check_given
-    from vid2phys.engine.systems.rod import Rod
     from vid2phys.solvers.camera_parameters import SCALE, with_view
 
     named = (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
@@ -50,7 +45,7 @@ def articulated_parameters(
     means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
     parameters, priors, started = priors_and_bounds.applied(parameters, given)
-    notes = (COARSE_ROD,) if isinstance(system, Rod) and len(system.rest_m) < FINE_ROD else ()
+    notes = (warning(system.capabilities.caution),) if system.capabilities.caution else ()
     return Known(parameters, priors, (), False, (*notes, *started))
 
 
@@ -146,7 +141,9 @@ def _result(
     seen, names = problem.observation, problem.parameters.free_names
     covariance, null = solution.theta_covariance, solution.null_directions
     found = intervals.estimates(solution.parameters, fit, covariance, null, freedom, problem.priors)
-    lines = intervals.identifiability(names, solution.null_directions, found, solution.parameters)
+    lines = intervals.identifiability(
+        names, solution.null_directions, found, solution.parameters, remedies(inputs.system)
+    )
     asked = [estimate for estimate in found if estimate.name in fit]
     judged = whiteness(innovations(problem, solution.states))
     misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]

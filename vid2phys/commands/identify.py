@@ -15,7 +15,8 @@ from vid2phys.commands.fit import LEAST_FRAMES, solve
 from vid2phys.commands.gradient_fit import check_options
 from vid2phys.commands.multi_clip import PART, fit_several, joined, read_several, spread, write_several
 from vid2phys.commands.progress import Progress, silent
-from vid2phys.errors import InputError, UsageError
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, filmed_system, require_mesh, takes_actions
+from vid2phys.errors import InputError
 
 if TYPE_CHECKING:
     from vid2phys.commands.fit_parameters import Known
@@ -68,7 +69,7 @@ def identify(
     camera: str | Path | Sequence[str | Path],
     *,
     camera_pose: str | Path | Sequence[str | Path] | None = None,
-    system: str = "quadrotor",
+    system: str = DEFAULT_SYSTEM,
     actions: str | Path | Sequence[str | Path] | None = None,
     fit: tuple[str, ...] = (),
     set_values: dict[str, float] | None = None,
@@ -122,7 +123,7 @@ def identify(
         *(method, loss, starts),
         actions=actions is not None,
         rigid=mesh is not None,
-        thrown=system == "rigid_contact",
+        thrown=not takes_actions(system),
         clips=len(each),
         of_image=tuple(name for name in fit if name in camera_parameters.NAMES),
         without=tuple(without),
@@ -185,16 +186,17 @@ def read_inputs(
     """
     images = images or read_images
     from vid2phys.commands.fit_parameters import known_values, listen, read_parameters
+    from vid2phys.engine import systems
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.find import find_model
 
-    if options["mesh"] is None:
+    if require_mesh(systems.get(options["system"]), "identify", given=options["mesh"] is not None):
         return _read_articulated(options, images)
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     actions = _actions(options)
     mesh, warned = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
-    system = system_of(options["system"], mesh, actions)
+    system = filmed_system(options["system"], mesh, actions, tuple(options["fit"]))
     properties, warned_of_mass = listen(lambda: mass_properties(mesh))
     mesh, warned_of_size = listen(lambda: simplified(mesh))  # to draw: the mass is that of the whole
     known = known_values(system, properties, given, tuple(options["fit"]), actions, _beliefs(options))
@@ -256,24 +258,6 @@ def read_images(options: dict[str, Any], actions: Actions | None) -> tuple[Camer
     return camera, pose, clip
 
 
-def system_of(name: str, mesh: Mesh, actions: Actions | None) -> System:
-    """The system as it is fitted to a clip. Raises UsageError for an unknown name and actions that it does not take.
-
-    A rigid body is fitted free, with an unknown force and torque on it: contacts come out as forces.
-    """
-    from vid2phys.engine import systems
-    from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
-
-    if name == RigidContact.name:
-        if actions is not None:
-            raise UsageError(
-                f"--actions for the system '{name}'", "no recorded actions", "leave them out: forces are fitted"
-            )
-        # without planes its shape touches nothing; inertia is set from the mesh, whose axes and origin are the state's
-        return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
-    return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
-
-
 def _read_articulated(
     options: dict[str, Any], images: Callable[[dict[str, Any], Actions | None], tuple[Camera, Array, Clip]]
 ) -> Inputs:
@@ -281,13 +265,11 @@ def _read_articulated(
     from vid2phys.commands.fit_articulated import articulated_parameters
     from vid2phys.commands.fit_parameters import listen, read_parameters
     from vid2phys.engine import systems
-    from vid2phys.risp.networks.bodies import configuration_kind
     from vid2phys.risp.networks.find import find_model
 
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     system = systems.get(options["system"])
-    if configuration_kind(system) == "rigid" or system.surface is None:
-        raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
+    assert system.surface is not None  # `require_mesh` says so
     actions = read_actions_of(system, options)
     known = articulated_parameters(system, given, tuple(options["fit"]), _beliefs(options))
     (camera, pose, clip), notes = listen(lambda: images(options, actions))

@@ -181,7 +181,11 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
         frames: dict[str, list[str]] = {}
         for quantity, frame in system["state_frames"].items():
             frames.setdefault(frame, []).append(quantity)
+        can = system["capabilities"]
         texts = {
+            "purpose": can["purpose"],
+            "from a clip": f"seen as {can['observed_as']}" if can["observed_as"] else f"no: {can['reason']}",
+            "to determine": "; ".join(f"{p}: {what}" for p, what in can["excited_by"].items()) if name else "",
             f"state ({len(system['state'])})": summarise(system["state"]),
             "axes": "; ".join(f"{summarise(names)}: {frame}" for frame, names in frames.items()) or "not stated",
             f"actions ({len(actions)})": summarise(actions) or "none",
@@ -190,7 +194,8 @@ def print_systems(name: str | None = None, *, as_json: bool = False) -> None:
             "limits": system["limits"],
         }
         for title, text in texts.items():
-            print(textwrap.fill(f"{title}: {text}", 118, initial_indent="  ", subsequent_indent="    "))
+            if text:
+                print(textwrap.fill(f"{title}: {text}", 118, initial_indent="  ", subsequent_indent="    "))
 
 
 def print_doctor(findings: list[Finding]) -> None:

@@ -125,13 +125,13 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
 
 def constant_actions(system: System, parameters: Parameters, *, hold: bool) -> Actions:
     """Return a single action: what holds the system at rest, as far as it can be held, or none."""
-    from vid2phys.engine.systems.quadrotor import Quadrotor
     from vid2phys.solvers.camera_parameters import of_system
     from vid2phys.types import Actions
 
     values = system.hover_controls(of_system(parameters))[None, : len(system.action_names)]
-    kind = system.input if isinstance(system, Quadrotor) else "other"
-    return Actions(np.zeros(1), values if hold else 0.0 * values, kind, system.action_names, system.action_units)
+    return Actions(
+        np.zeros(1), values if hold else 0.0 * values, system.input, system.action_names, system.action_units
+    )
 
 
 def check_driven(actions: str | Path | None, hold: bool) -> None:
@@ -154,14 +154,13 @@ def read_actions(system: System, path: str | Path, mass: float | None) -> tuple[
 
     mass: as given by the user, to undo a division by it. Raises InputError for actions that are not the system's.
     """
-    from vid2phys.engine.systems.quadrotor import Quadrotor
     from vid2phys.io.actions import load_actions
 
     if not system.action_names:
         raise UsageError(f"--actions for '{system.name}', which has no inputs", "none", "leave --actions out")
-    if isinstance(system, Quadrotor):
+    if system.capabilities.inputs:
         actions = load_actions(path)
-        system = Quadrotor("rotors" if actions.kind == "rotors" else "wrench")
+        system = system.with_input(actions.kind)
     else:
         actions = load_actions(path, dict(zip(system.action_names, system.action_units, strict=True)))
     if not actions.per_kilogram:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, require_mesh
 from vid2phys.commands.train_articulated import train_articulated
 from vid2phys.commands.train_rigid import train_rigid
 from vid2phys.commands.training import CALIBRATION, DATA, TrainingOptions, choose_device
@@ -18,7 +19,6 @@ from vid2phys.errors import UsageError
 from vid2phys.risp.appearance.randomisation import Randomisation
 
 if TYPE_CHECKING:
-    from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
 
@@ -29,7 +29,7 @@ WORK = Path("runs/train-risp")
 
 def train_risp(
     mesh: str | Path | None = None,
-    system: str = "quadrotor",
+    system: str = DEFAULT_SYSTEM,
     out: str | Path | None = None,
     *,
     body: str | Path | None = None,
@@ -96,7 +96,7 @@ def train_risp(
     if out is None:
         out = Path("models") / (name if head == "keypoint" else f"{name}-{head}")
     out = Path(out)
-    posed = _is_posed(physics, mesh)
+    own = require_mesh(physics, "train-risp", given=mesh is not None)
     shape, notes = listen(lambda: simplified(load_mesh(mesh, mesh_units, move=mesh_move)) if mesh is not None else None)
     work = Path(work) if work is not None else WORK / out.name
     with disk_errors(out):
@@ -109,30 +109,13 @@ def train_risp(
             progress = held.enter_context(show_training(quiet or not together.leads()))
             for note in notes:
                 progress.note(f"note: {note}")
-            if posed:
+            if own:
                 model = train_articulated(physics, out, work, options, progress)
             else:
                 assert shape is not None
                 model = train_rigid(shape, physics, out, work, options, progress)
             together.leave()
         return model if model is not None else (Model if head == "keypoint" else StateModel).load(out)
-
-
-def _is_posed(system: System, mesh: str | Path | None) -> bool:
-    """Whether it is the system's own body on a known base. Raises UsageError for a mesh too many or missing."""
-    from vid2phys.risp.networks.bodies import configuration_kind
-
-    if configuration_kind(system) == "rigid":
-        if mesh is None:
-            raise UsageError(f"no --mesh for '{system.name}'", "a mesh to train for", "give the mesh of the body")
-        return False
-    if mesh is not None:
-        raise UsageError(
-            f"--mesh for '{system.name}', which has a mesh of its own",
-            "no mesh",
-            "leave --mesh out; a robot's file is --body",
-        )
-    return True
 
 
 def _check(options: TrainingOptions) -> None:

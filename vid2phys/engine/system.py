@@ -10,8 +10,9 @@ rest and move with the element they lie in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 
@@ -22,6 +23,55 @@ WORLD, BODY = "world", "body"  # axes of states
 TO_WORLD = "body to world, quaternion wxyz"
 Integrator = Literal["rk4", "semi_implicit_euler", "implicit_euler"]
 Precision = Literal["double", "single"]
+Observed = Literal["rigid", "joints", "modes"]
+InputKind = Literal["rotors", "wrench", "other"]
+NOT_DECLARED = "it does not declare what a camera sees of it"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the commands may offer for a system. Help, defaults and refusals come from here.
+
+    A camera sees the configuration of a body, from which its state follows:
+
+    - "rigid": position and orientation of one body. The state is that of `RigidBodies` with one body, `body_pose` gives
+      the pose of a state. The parameters have `mass`, `inertia_xx`, `inertia_yy` and `inertia_zz`. The controls end
+      with a disturbance force and torque.
+    - "joints": the joint coordinates of a `JointTree` on a fixed base, see `engine.movable.joints`.
+    - "modes": the mode amplitudes of a clamped body, see `engine.movable.modes`.
+    - None: no tracker estimates the state from images. The system is simulated and fitted to recordings.
+    """
+
+    purpose: str = ""
+    """What the system is for, in one line without a full stop. Empty: the first sentence of its docstring."""
+    observed_as: Observed | None = None
+    """What the tracker estimates in each frame of a clip, None where there is no tracker for this system."""
+    reason: str = NOT_DECLARED
+    """Why no clip serves, in words. Only used where `observed_as` is None."""
+    alternative: str = ""
+    """The command to use where `identify` refuses the system. Empty: `fit-recording`."""
+    inertial: tuple[str, ...] = ()
+    """Parameters of the body. A name stands also for all names that it begins ("mass" for "mass_upper")."""
+    scene: tuple[str, ...] = ()
+    """Parameters of what surrounds the body: gravity, ground, air."""
+    excited_by: Mapping[str, str] = field(default_factory=dict)
+    """The motion or input that determines each parameter, in words. Keys are names as in `inertial`."""
+    without_effect: tuple[str, ...] = ()
+    """Parameters that do not change the motion of this body, as it is made. `identify` refuses to fit them."""
+    inputs: tuple[InputKind, ...] = ()
+    """Kinds of recorded actions that it takes (`io/actions.py`). Empty: the file names actions as `action_names`."""
+    caution: str = ""
+    """What the reader of a fitted value must know. Empty: nothing."""
+
+    def needed_for(self, parameter: str) -> str:
+        """Return what determines a parameter, in words; "" where that is not declared."""
+        keys = [key for key in self.excited_by if parameter == key or parameter.startswith(f"{key}_")]
+        return self.excited_by[max(keys, key=len)] if keys else ""
+
+    def remedies(self, parameters: Iterable[str]) -> dict[str, str]:
+        """Return a sentence on what determines each of the parameters, by name, as far as that is declared."""
+        needed = {name: self.needed_for(name) for name in parameters}
+        return {name: f"{name} needs {what}" for name, what in needed.items() if what}
 
 
 class CompiledIntervals(Protocol):
@@ -61,7 +111,7 @@ class System(ABC):
     """A physical system with states, controls, parameters and a body that a camera sees."""
 
     name: ClassVar[str]
-    integrators: ClassVar[tuple[Integrator, ...]]  # those that the system has, the one to be used by default first
+    integrators: ClassVar[tuple[Integrator, ...]]  # the default one comes first
     # those that depend on the kind of input or on the mesh are set per instance
     state_names: tuple[str, ...]  # [N], name and unit
     # axes of the states, by how the states' names begin (the longest that fits): WORLD, BODY ... Empty: not stated
@@ -74,26 +124,40 @@ class System(ABC):
     control_groups: tuple[str, ...]  # [M]: controls of one group share the level and bandwidth of their prior
     surface: Mesh | None = None  # the body's own, in the axes of its points: what is filmed when no other mesh is given
     compiled: CompiledIntervals | None = None  # what rollouts on the CPU use instead of launches, if there is any
+    input: InputKind = "other"  # the kind of actions that `action_names` are
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the commands may offer for this system. A system declares its own."""
+        return Capabilities()
+
+    def with_input(self, kind: InputKind) -> Self:
+        """Return the system whose actions are of this kind, one of `capabilities.inputs`."""
+        return self
+
+    def for_clip(self, mesh: Mesh) -> System:
+        """Return the system as it is fitted to a clip of the body `mesh`."""
+        return self
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """The parameters with documented default values, in the order the kernels read them."""
+        """Return the parameters with their default values, in the order in which the kernels take them."""
 
     @abstractmethod
     def retract(self, states: Array, tangent: Array) -> Array:
-        """The states reached from `states` [..., N] along `tangent` [..., D]."""
+        """Return the states reached from `states` [..., N] along `tangent` [..., D]."""
 
     @abstractmethod
     def local(self, a: Array, b: Array) -> Array:
-        """The tangent [..., D] that takes state a to state b, [..., N] each: retract(a, local(a, b)) = b."""
+        """Return the tangent [..., D] that takes state a to state b, [..., N] each: retract(a, local(a, b)) = b."""
 
     @abstractmethod
     def tangent_basis(self, states: Array) -> Array:
-        """d retract(s, t) / dt at t = 0, [..., N] -> [..., N, D]."""
+        """Return d retract(s, t) / dt at t = 0, [..., N] -> [..., N, D]."""
 
     @abstractmethod
     def cotangent_basis(self, states: Array) -> Array:
-        """d local(s, b) / db at b = s, [..., N] -> [..., D, N]."""
+        """Return d local(s, b) / db at b = s, [..., N] -> [..., D, N]."""
 
     @abstractmethod
     def launch_step(
@@ -116,47 +180,48 @@ class System(ABC):
         """
 
     def only_launches(self, integrator: Integrator) -> bool:
-        """Whether its steps are launches and nothing else, so that `engine.replay` may record them."""
+        """Return whether the steps are launches and nothing else, so that `engine.replay` may record them."""
         return integrator != "implicit_euler"
 
     @abstractmethod
     def longest_step_s(self, parameters: Array) -> float:
-        """Longest step of the explicit integrators [s] that is stable near rest, for one vector [P]; inf if any is."""
+        """Return the longest explicit step [s] that is stable near rest, for one vector [P]; inf if any is."""
 
     @abstractmethod
     def body_pose(self, states: Array) -> tuple[Array, Array]:
-        """Position [m, ..., 3] and orientation [quaternion wxyz, body to world, ..., 4] of the (root) body."""
+        """Return position [..., 3] m and orientation [..., 4] (quaternion wxyz, body to world) of the (root) body."""
 
     @abstractmethod
     def keypoints(self, states: Array, points_body: Array) -> Array:
-        """Where the named points [K, 3] m of the body are in the world, [..., N] -> [..., K, 3] m."""
+        """Return where points [K, 3] m of the body are in the world, [..., N] -> [..., K, 3] m."""
 
     @abstractmethod
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
-        """d keypoints / d tangent of the state, [..., N] -> [..., K, 3, D]."""
+        """Return d keypoints / d tangent of the state, [..., N] -> [..., K, 3, D]."""
 
     @abstractmethod
     def vertices(self, state: Array, mesh_vertices: Array) -> Array:
-        """World positions of the vertices [V, 3] m of the body's mesh for one state [N]."""
+        """Return the world positions of the vertices [V, 3] m of the body's mesh for one state [N]."""
 
     @abstractmethod
     def rest_state(self) -> Array:
-        """The state [N] that a simulation starts from when nothing is said.
+        """Return the state [N] from which a simulation starts by default.
 
-        The shape at rest, unit quaternions, joints at zero, nothing moves; what would be inside the ground lies on it.
+        The body has its shape at rest, unit quaternions and joints at zero. Nothing moves. A body that would reach
+        into the ground lies on the ground.
         """
 
     @abstractmethod
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
-        """States [n, N] that images for training are made from."""
+        """Return random states [n, N]; images for training show them."""
 
     @abstractmethod
     def hover_controls(self, parameters: Array) -> Array:
-        """Controls [M] that hold the system at rest (zeros where nothing has to)."""
+        """Return the controls [M] that hold the system at rest (zeros where nothing has to)."""
 
 
 def check_scheme(system: System, integrator: Integrator | None, substeps: int) -> Integrator:
-    """The integrator, the default for None. Raises UsageError if the system has no such, or for no substep."""
+    """Return the integrator, for None the default. Raises UsageError if the system has no such, or for no substep."""
     if substeps < 1:
         raise UsageError(f"{substeps} substeps an interval", "1 or more", "raise substeps")
     if integrator is None:
@@ -169,7 +234,7 @@ def check_scheme(system: System, integrator: Integrator | None, substeps: int) -
 def compiled_intervals(
     system: System, integrator: Integrator, device: str, precision: Precision
 ) -> CompiledIntervals | None:
-    """The system's compiled loops if they do the job, None for launches. Raises UsageError for a precision not had."""
+    """Return the compiled loops that do the job, None for launches. Raises UsageError for an unknown precision."""
     if precision not in ("double", "single"):
         raise unknown_name("precision", precision, ("double", "single"))
     compiled = system.compiled

@@ -178,7 +178,8 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
     judged = whiteness(_stacked(residuals, scale))
     misfit = None if judged is None or descent.unexplained < _EXACT else judged.warning()
     source = "this recording" if len(setup.recordings) == 1 else "these recordings"
-    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles={}, source=source)
+    settles = setup.system.capabilities.remedies(free)
+    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles=settles, source=source)
     lengths = [len(r.times_s) for r in setup.recordings]
     return RecordedFit(
         parameters=fitted,

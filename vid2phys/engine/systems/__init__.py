@@ -1,6 +1,6 @@
-"""The systems: one file each, found by its name. A file `x.py` holds one concrete `System` whose `name` is "x".
+"""The systems: one file each, found by name. A file `x.py` holds one concrete `System` whose `name` is "x".
 
-A module with a function `from_file(path, units)` makes its system of the user's own file.
+A function `from_file(path, units)` in that file makes the system from a file of the user.
 
 The variable VID2PHYS_SYSTEMS names folders with the user's own systems; their files are Python that is run.
 """
@@ -21,12 +21,12 @@ __path__ += [folder for folder in os.environ.get("VID2PHYS_SYSTEMS", "").split(o
 
 
 def available() -> tuple[str, ...]:
-    """Names of the registered systems, sorted."""
+    """Return the names of the registered systems, sorted."""
     return plugins.names(__path__)
 
 
 def from_file(name: str, path: str | Path, units: str = "m") -> System:
-    """The system called `name` of the body in a file whose lengths are in `units`.
+    """Return the system called `name` of the body in a file whose lengths are in `units`.
 
     What files those are is up to the system: `from_file` in its module, if it has one, says it. Raises UsageError for
     a system that is made of no file, naming those that are, and InputError for a file that does not serve.
@@ -41,10 +41,10 @@ def from_file(name: str, path: str | Path, units: str = "m") -> System:
 
 
 def file_reader(name: str) -> Callable[[str | Path, str], System] | None:
-    """What makes a system of a file and its units, None for a system that is made of no file."""
+    """Return the function from a file and its units to a system, None for a system without one."""
     return getattr(importlib.import_module(f"{__name__}.{name}"), "from_file", None)
 
 
 def get(name: str, **options: Any) -> System:
-    """The system called `name`, made with `options`. Raises UsageError listing the names when there is none."""
+    """Return the system called `name`, made with `options`. Raises UsageError listing the names when there is none."""
     return plugins.class_in(__name__, "system", name, available(), System)(**options)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys import geometry
-from vid2phys.engine.system import Integrator, System
+from vid2phys.engine.system import Capabilities, Integrator, System
 from vid2phys.engine.systems._rigid import FRAMES
 from vid2phys.io.robot import Robot
 from vid2phys.types import Array, Parameter, Parameters
@@ -18,6 +18,13 @@ _LIMIT_RATE = 300.0  # rad/s, the frequency of a joint against its stop
 _WIDEST_SAMPLE = {"revolute": 0.5 * np.pi, "prismatic": 0.1}  # rad, m, for joints without limits
 _FASTEST_SAMPLE = {"revolute": 4.0, "prismatic": 1.0}  # rad/s, m/s
 _REMEMBERED = 4
+_EXCITED_BY = {
+    "gravity": "swings of links whose stiffness is known",
+    "stiffness": "swings of the joint, with known masses",
+    "damping": "swings of the joint that die away",
+    "friction": "slow motion of the joint, in which dry friction outweighs damping",
+    "mass": "recorded torques, or gravity against a known stiffness",
+}
 _FINER = 1e3  # trimesh takes distances as equal whose squares differ by less than 1e-8: that is 0.1 mm in metres
 _BASE_STATES = (
     *("position_x_m", "position_y_m", "position_z_m"),
@@ -73,6 +80,20 @@ class JointTree(System):
         self._trees: dict[str, Any] = {}
         self._scratch: dict[str, Any] = {}
         self._carried: list[tuple[Array, NDArray[np.int64]]] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`: joints are seen on a fixed base, of a body that has a mesh."""
+        seen = self.surface is not None and not self.robot.free_base
+        reason = "its base moves" if self.robot.free_base else "its file has no mesh"
+        return Capabilities(
+            purpose="links on joints, driven by torques",
+            observed_as="joints" if seen else None,
+            reason=f"{reason}: the tracker estimates the joints of a body with a mesh on a fixed base",
+            inertial=("mass", "stiffness", "damping", "friction"),
+            scene=("gravity",),
+            excited_by=_EXCITED_BY,
+        )
 
     def parameters(self) -> Parameters:
         """Gravity; stiffness, damping and dry friction of every joint or group of joints; the mass of every link.

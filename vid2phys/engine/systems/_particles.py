@@ -14,6 +14,14 @@ from vid2phys.types import Array, Mesh, Parameter
 
 Indices = NDArray[np.int64]
 _NEAREST = 16  # elements by centroid among which the one that holds a point is looked for
+NOT_SEEN = "the tracker does not estimate the positions of single points of a body that bends freely"
+CONTACT_PARAMETERS = ("k_e", "k_d", "k_f", "mu")
+CONTACT_NEEDS = {
+    "k_e": "rest or an impact on the ground, with a known mass",
+    "k_d": "the rebound of an impact on the ground",
+    "k_f": "the onset of sliding on the ground",
+    "mu": "sliding or an oblique impact on the ground",
+}
 _KEPT = 8  # sets of points whose place in the mesh is remembered
 
 

@@ -7,6 +7,9 @@ import numpy as np
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.types import Array
 
+NOT_SEEN = "the tracker does not know where the pivot of a pendulum is"
+GRAVITY_NEEDS = "swings of a pendulum whose length is known"
+
 
 class PlanarPendulum(FlatSystem):
     """Links that swing in the world's x-z plane about y, the pivot at the world's origin; no torque holds them.

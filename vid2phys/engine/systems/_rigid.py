@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys import geometry
-from vid2phys.engine.system import BODY, TO_WORLD, WORLD, System
+from vid2phys.engine.system import BODY, TO_WORLD, WORLD, Capabilities, System
 from vid2phys.types import Array
 
 _STATE = (
@@ -24,13 +24,20 @@ class RigidBodies(System):
     State [13 a body]: position (world, m), orientation quaternion wxyz (body to world), velocity (world, m/s), angular
     velocity (body, rad/s). Tangent [12 a body]: dp (world), dtheta (body, q * exp(dtheta)), dv (world), domega (body).
     Named points and the mesh that the camera sees belong to the first body; they are given in axes of their own, in
-    which the body's origin is at `origin` and its axes are the columns of `axes` (the same axes, if nothing is said).
+    which the body's origin is at `origin` and its axes are the columns of `axes` (by default the same axes).
     """
 
     state_frames = FRAMES
     count: int  # number of bodies
     origin: Array = np.zeros(3)
     axes: Array = np.eye(3)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`: one body is seen as a rigid body."""
+        if self.count == 1:
+            return Capabilities(observed_as="rigid")
+        return Capabilities(reason="the tracker follows one body, and this system has several")
 
     def retract(self, states: Array, tangent: Array) -> Array:
         """See `System.retract`; quaternions move by right multiplication with exp(dtheta)."""

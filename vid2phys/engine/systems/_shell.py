@@ -8,10 +8,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter, own_surface
+from vid2phys.engine.systems._particles import CONTACT_NEEDS, Indices, ParticleSystem, gravity_parameter, own_surface
 from vid2phys.errors import InputError, unknown_name
 from vid2phys.types import Array, Parameter, Parameters
 
+EXCITED_BY = {
+    "shear_stiffness": "shear or sag under a known load, or with a known density",
+    "area_stiffness": "changes of area under a known load, or with a known density",
+    "damping": "stretch that dies away",
+    "density": "a known force on the body; without one stiffness over density shows alone",
+    "mass": "a known force on the body; without one ratios of the masses show alone",
+    "gravity": "free fall, or sag of a body of known stiffness and density",
+    **CONTACT_NEEDS,
+}
 _MARGIN = 0.8  # of the step that is stable at rest: stretched by a tenth a triangle is up to that much stiffer
 _FLAT = 1e-6  # a triangle whose area is this small beside its longest edge squared has no shape
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from vid2phys.engine.implicit import Evaluate, Pattern, pattern_of_blocks
-from vid2phys.engine.systems._tets_compiled import TetIntervals
+from vid2phys.engine.systems._tets_compiled import TetIntervals, Tets
 from vid2phys.types import Array
-
-if TYPE_CHECKING:
-    from vid2phys.engine.systems._tets import TetBody
 
 
 class TetStepEquations:
     """`implicit.StepEquations` of a `TetBody`; with averaged pressure it has one more unknown a vertex."""
 
-    def __init__(self, body: TetBody) -> None:
+    def __init__(self, body: Tets) -> None:
         self._body, self._loops = body, TetIntervals(body)
         count, self._nodal = len(body.rest_m), body.locking == "nodal"
         axes = np.arange(3)

@@ -8,8 +8,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from vid2phys.engine.implicit import launch_implicit_euler
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._particles import Indices, ParticleSystem, gravity_parameter, own_surface
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._particles import (
+    CONTACT_NEEDS,
+    CONTACT_PARAMETERS,
+    NOT_SEEN,
+    Indices,
+    ParticleSystem,
+    gravity_parameter,
+    own_surface,
+)
 from vid2phys.engine.systems._tet_implicit import TetStepEquations
 from vid2phys.engine.systems._tets_compiled import TetIntervals
 from vid2phys.engine.tets import boundary_faces, check_tets, check_volume, shape_gradients, tet_volumes
@@ -18,6 +26,18 @@ from vid2phys.types import Array, Parameter, Parameters
 
 Moduli = Literal["young", "lame"]
 Locking = Literal["none", "nodal"]
+_EXCITED_BY = {
+    "young_modulus": "bending or vibration under a known load, or with a known density",
+    "poisson_ratio": "stretch that shows how much the body narrows",
+    "lame_mu": "shear under a known load, or with a known density",
+    "lame_lambda": "changes of volume under a known load, or with a known density",
+    "damping": "vibration that dies away",
+    "gravity": "free fall, or sag of a body of known stiffness and density",
+    "density": "a known force on the body; without one stiffness over density shows alone",
+    "mass": "a known force on the body; without one ratios of the masses show alone",
+    "rest_activation": "a body that is not in its shape at rest while no muscle acts",
+    **CONTACT_NEEDS,
+}
 _MARGIN = 0.8  # of the bound that holds near rest: room for compression, which shortens the tets' heights
 
 
@@ -55,7 +75,8 @@ class TetBody(ParticleSystem):
         self._all_squared = (self.gradients**2).sum(axis=(1, 2))
         self._largest_squared = np.linalg.norm(self.gradients, 2, axis=(1, 2)) ** 2
         self.volumes = tet_volumes(self.rest_m, self.elements)
-        self.nodal_volumes = np.bincount(self.elements.ravel(), np.repeat(self.volumes / 4.0, 4), count)
+        shares = np.repeat(self.volumes / 4.0, 4)
+        self.nodal_volumes: Array = np.bincount(self.elements.ravel(), shares, count).astype(float)
         self.load_shares = _shares(load_vertices, count)
         self.muscles: Indices = _muscles(muscles, len(self.elements))
         self._values = values
@@ -68,6 +89,17 @@ class TetBody(ParticleSystem):
         self.control_groups = ("force", "force", "force", *("activation",) * len(activations))
         self._on_device: dict[str, tuple[Any, Any]] = {}
         self.compiled = TetIntervals(self)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`."""
+        return Capabilities(
+            purpose="an elastic body of tets",
+            reason=NOT_SEEN,
+            inertial=("young_modulus", "poisson_ratio", "lame", "damping", "density", "mass", "rest_activation"),
+            scene=("gravity", *(CONTACT_PARAMETERS if self.ground else ())),
+            excited_by=_EXCITED_BY,
+        )
 
     def parameters(self) -> Parameters:
         """Defaults of a block of soft foam rubber, or the ones that the body was made with."""

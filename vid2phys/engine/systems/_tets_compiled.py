@@ -5,19 +5,62 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from vid2phys.engine.system import Integrator, Precision
+from vid2phys.engine.systems._particles import Indices
 from vid2phys.types import Array
-
-if TYPE_CHECKING:
-    from vid2phys.engine.systems._tets import TetBody
 
 _TETS_A_CHUNK, _MOST_CHUNKS = 400, 8  # smaller shares of the tets are not worth a thread
 _FADING = 0.98  # of what is known of the slower way, an interval: now and then it is tried again
 _TETS_A_ROW = 20_000  # tet steps of a row from which rows are worth a thread of their own
+
+
+class Tets(Protocol):
+    """What the loops ask of a body of V vertices and T tets; `TetBody` has it, and says what it means."""
+
+    rest_m: Array
+    elements: Indices
+    free: Array
+    gradients: Array
+    volumes: Array
+    nodal_volumes: Array
+    load_shares: Array
+    muscles: Indices
+    ground: bool
+    per_vertex_mass: bool
+
+    @property
+    def moduli(self) -> str:
+        """Which moduli the parameters are: "young" or "lame"."""
+        ...
+
+    @property
+    def locking(self) -> str:
+        """How pressure is averaged: "none" or "nodal"."""
+        ...
+
+    def positions(self, states: Array) -> Array:
+        """Return the vertices' positions [..., V, 3] m."""
+        ...
+
+    def velocities(self, states: Array) -> Array:
+        """Return the vertices' velocities [..., V, 3] m/s."""
+        ...
+
+    def lame(self, parameters: Array) -> tuple[float, float]:
+        """Return Lame's moduli [Pa] for one vector of parameters."""
+        ...
+
+    def masses(self, parameters: Array) -> Array:
+        """Return the mass of every vertex [V] kg for one vector of parameters."""
+        ...
+
+    def layout(self) -> dict[str, int]:
+        """Return where groups of parameters begin."""
+        ...
 
 
 class _Pace:
@@ -47,7 +90,7 @@ class TetIntervals:
 
     integrators: tuple[Integrator, ...] = ("semi_implicit_euler",)
 
-    def __init__(self, body: TetBody) -> None:
+    def __init__(self, body: Tets) -> None:
         self._body = body
         self._meshes: dict[Precision, Any] = {}
         self._loops: dict[tuple[str, Precision], _Pace] = {}

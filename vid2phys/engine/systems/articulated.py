@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from vid2phys.engine.system import Capabilities
 from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.errors import UsageError
 from vid2phys.io.robot import Robot, load_robot, parse_robot
@@ -73,6 +75,11 @@ class Articulated(JointTree):
         if not isinstance(robot, Robot):
             robot = load_robot(robot, free_base=_BASES[base])
         super().__init__(robot)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`."""
+        return replace(super().capabilities, purpose="a robot of revolute and prismatic joints, from URDF or MJCF")
 
 
 def from_file(path: str | Path, units: str = "m") -> Articulated:

@@ -9,13 +9,28 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vid2phys.engine.implicit import launch_implicit_euler
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._particles import Indices
-from vid2phys.engine.systems._shell import TriangleBody, bending_rates, hinges_at_rest, launch_move, longest_step
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, NOT_SEEN, Indices
+from vid2phys.engine.systems._shell import (
+    EXCITED_BY,
+    TriangleBody,
+    bending_rates,
+    hinges_at_rest,
+    launch_move,
+    longest_step,
+)
 from vid2phys.engine.systems._shell_implicit import ClothStepEquations
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter
 
+_EXCITED_BY = {
+    **EXCITED_BY,
+    "drag": "wind along the sheet, or motion through still air",
+    "lift": "wind across the sheet, or motion through still air",
+    "bending_stiffness": "folds under a known load, or with a known density",
+    "bending_damping": "folds that die away",
+    "rest_angle": "a sheet that hangs at rest",
+}
 _DISTURBANCES = ("disturbance_force_x_N", "disturbance_force_y_N", "disturbance_force_z_N")
 
 
@@ -113,6 +128,17 @@ class Cloth(TriangleBody):
             ),
             tuple(Parameter(f"rest_angle_{j}", "rad", float(a), -np.pi, np.pi) for j, a in angles),
             values or {},
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`."""
+        return Capabilities(
+            purpose="a sheet that stretches, bends and feels the wind",
+            reason=NOT_SEEN,
+            inertial=("shear_stiffness", "area_stiffness", "damping", "bending", "rest_angle", "density", "mass"),
+            scene=("drag", "lift", "gravity", *(CONTACT_PARAMETERS if self.ground else ())),
+            excited_by=_EXCITED_BY,
         )
 
     def launch_step(

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._planar import PlanarPendulum, turned_about_y, turning_velocity
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._planar import GRAVITY_NEEDS, NOT_SEEN, PlanarPendulum, turned_about_y, turning_velocity
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -29,7 +29,8 @@ class DoublePendulum(PlanarPendulum):
     `elbow` is the length of rod 1 in that image (m), and the default of the parameter `length_1`. Raises UsageError
     when it is not positive.
 
-    Without known torques only the ratios of masses and damping can be told. The torques of a joint are the mass at the
+    Without known torques the motion determines only the ratios of masses and damping.
+    The torques of a joint are the mass at the
     end of its rod times an unknown, a torque a kilogram (m^2/s^2), so a fit is blind to the masses' common scale.
 
     Limits: no inertia of the rods, dry friction or joint stops; the pivot is fixed at the world's origin and level;
@@ -40,6 +41,18 @@ class DoublePendulum(PlanarPendulum):
     name = "double_pendulum"
     state_names = ("angle_1_rad", "angle_2_rad", "angular_velocity_1_rad_s", "angular_velocity_2_rad_s")
     tangent_names = state_names
+    capabilities = Capabilities(
+        purpose="two point masses on rods that swing in a plane, one below the other",
+        reason=NOT_SEEN,
+        inertial=("length", "mass"),
+        scene=("damping", "gravity"),
+        excited_by={
+            "length": "swings under a known gravity",
+            "mass": "a recorded torque at a joint; without one the ratio of the masses shows alone",
+            "damping": "swings that die away, with a known mass",
+            "gravity": GRAVITY_NEEDS,
+        },
+    )
 
     def __init__(self, elbow: float = 1.0) -> None:
         if not elbow > 0.0:

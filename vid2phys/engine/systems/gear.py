@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Literal
 
 import numpy as np
 
 from vid2phys.engine.constants import GRADSIM_GEAR
+from vid2phys.engine.system import Capabilities
 from vid2phys.engine.systems._particles import Indices
 from vid2phys.engine.systems._tets import TetBody
 from vid2phys.errors import UsageError, unknown_name
@@ -58,6 +60,11 @@ class Gear(TetBody):
             per_vertex_mass=False,
             values={**g.values, **(values or {})},
         )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`."""
+        return replace(super().capabilities, purpose="a soft gear that muscles roll over the ground (gradSim)")
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: stretched by a twentieth, the lowest vertices a fifth of an edge in the ground."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from vid2phys.engine.constants import RISP_HAND, HandBody
+from vid2phys.engine.system import Capabilities
 from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.io.robot import parse_robot
 
@@ -30,6 +32,11 @@ class Hand(JointTree):
     def __init__(self) -> None:
         robot = parse_robot(hand_mjcf(RISP_HAND), Path("hand.xml"))
         super().__init__(robot, [finger_joints(RISP_HAND, finger) for finger in range(len(RISP_HAND.phalanges_m))])
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`."""
+        return replace(super().capabilities, purpose="the five-fingered hand of RISP: the stiffness of its joints")
 
 
 def finger_joints(body: HandBody, finger: int) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vid2phys.engine.system import WORLD, Integrator
+from vid2phys.engine.system import WORLD, Capabilities, Integrator
 from vid2phys.engine.systems._flat import FlatSystem
+from vid2phys.engine.systems._particles import NOT_SEEN
 from vid2phys.errors import InputError, UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
@@ -40,7 +41,7 @@ class MassSpring(FlatSystem):
     Points of the body, and vertices of a mesh, are given in the shape at rest. Each belongs to the spring that is
     nearest there: it keeps its share of the way along it, and its offset from it in the world's axes.
 
-    Without known forces only stiffness, damping and drag over mass, and ratios of masses, can be told.
+    Without known forces the motion determines stiffness, damping and drag over mass, and ratios of masses.
 
     Limits: springs neither bend nor break, keep their stiffness however far they stretch, and pass through each other;
     no contact; drag is linear and the same on all points, the air at rest. Offsets from a spring do not turn with it,
@@ -49,6 +50,20 @@ class MassSpring(FlatSystem):
     """
 
     name = "mass_spring"
+    capabilities = Capabilities(
+        purpose="a net of points and damped springs",
+        reason=NOT_SEEN,
+        inertial=("stiffness", "rest_scale", "rest_length", "damping", "mass"),
+        scene=("drag", "gravity"),
+        excited_by={
+            "stiffness": "vibration of the springs, with a known mass",
+            "rest": "springs that are stretched and slack in turn",
+            "damping": "vibration that dies away, with a known mass",
+            "mass": "a recorded force on a point; without one ratios of the masses show alone",
+            "drag": "motion of the whole net through the air, with a known mass",
+            "gravity": "free fall, or hanging springs of known stiffness and mass",
+        },
+    )
     state_frames: Mapping[str, str] = {"position": WORLD, "velocity": WORLD}
     integrators = ("rk4", "semi_implicit_euler")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._planar import PlanarPendulum, turned_about_y, turning_velocity
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._planar import GRAVITY_NEEDS, NOT_SEEN, PlanarPendulum, turned_about_y, turning_velocity
 from vid2phys.types import Array, Parameter, Parameters
 
 
@@ -25,7 +25,7 @@ class Pendulum(PlanarPendulum):
     mass), `damping` b is viscous, `friction` c the torque of dry (Coulomb) friction, smoothed over w_c = 0.05 rad/s
     (`FRICTION_RATE_RAD_S` of the kernels), `air_drag` d grows with the square of the rate.
 
-    A swing without known torques tells m g l, b, c and d over the pivot's inertia m l^2 + J, nothing else. Torques are
+    A swing without known torques determines m g l, b, c and d over the pivot's inertia m l^2 + J alone. Torques are
     `mass` times an unknown, a torque a kilogram (m^2/s^2, the angular acceleration times l^2 + J/m): the inertia about
     the pivot is no parameter, and the mass is what scales with every torque.
 
@@ -37,6 +37,21 @@ class Pendulum(PlanarPendulum):
     name = "pendulum"
     state_names = ("angle_rad", "angular_velocity_rad_s")
     tangent_names = state_names
+    capabilities = Capabilities(
+        purpose="one link that swings in a plane about a fixed pivot",
+        reason=NOT_SEEN,
+        inertial=("length", "mass", "inertia"),
+        scene=("damping", "friction", "air_drag", "gravity"),
+        excited_by={
+            "length": "swings under a known gravity",
+            "mass": "a recorded torque at the pivot",
+            "inertia": "swings of a link whose mass and length are known",
+            "damping": "swings that die away, of a link whose inertia is known",
+            "friction": "swings that come to rest, of a link whose inertia is known",
+            "air_drag": "swings of more than one size, of a link whose inertia is known",
+            "gravity": GRAVITY_NEEDS,
+        },
+    )
 
     def __init__(self) -> None:
         self.action_names, self.action_units = ("torque",), ("N m",)

@@ -7,12 +7,23 @@ from typing import Any, Literal
 import numpy as np
 
 from vid2phys import geometry
-from vid2phys.engine.system import Integrator
+from vid2phys.engine.system import Capabilities, InputKind, Integrator
 from vid2phys.engine.systems._rigid import RigidBodies, state_names, tangent_names
 from vid2phys.errors import UsageError
 from vid2phys.types import Array, Parameter, Parameters
 
 QuadrotorInput = Literal["wrench", "rotors"]
+_INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
+_OF_ROTORS = ("arm_length", "torque_ratio")  # parameters that turn thrusts of rotors into torques
+_EXCITED_BY = {
+    "mass": "recorded actions (--actions)",
+    "inertia": "turns under recorded actions (--actions)",
+    "thrust_scale": "recorded actions (--actions) and a known mass",
+    "drag": "fast flight with recorded actions (--actions)",
+    "arm_length": "rolls and pitches under recorded thrusts of the four rotors (--actions)",
+    "torque_ratio": "yaw under recorded thrusts of the four rotors (--actions)",
+    "gravity": "recorded actions (--actions), a known mass and a known thrust_scale",
+}
 _DISTURBANCES = (
     "disturbance_force_x_N",
     "disturbance_force_y_N",
@@ -57,11 +68,27 @@ class Quadrotor(RigidBodies):
         self.input: QuadrotorInput = input
         self.action_names, self.action_units = _ACTIONS[input]
         self.control_names = (*self.action_names, *_DISTURBANCES)
-        inertia = ("inertia_xx", "inertia_yy", "inertia_zz")
-        actuators = ("mass", *inertia) if input == "wrench" else ("mass",) * 4
-        self.control_inertia = (*actuators, *("mass",) * 3, *inertia)
+        actuators = ("mass", *_INERTIA) if input == "wrench" else ("mass",) * 4
+        self.control_inertia = (*actuators, *("mass",) * 3, *_INERTIA)
         groups = ("thrust", "tilt_torque", "tilt_torque", "yaw_torque") if input == "wrench" else ("rotor",) * 4
         self.control_groups = (*groups, *("force",) * 3, *("torque",) * 3)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`: seen as a rigid body, driven by recorded actions of both kinds."""
+        return Capabilities(
+            purpose="a quadrotor in flight: its mass, drag and actuators, and the actions that it was flown with",
+            observed_as="rigid",
+            inertial=("mass", "inertia", "thrust_scale", *_OF_ROTORS),
+            scene=("drag", "gravity"),
+            excited_by=_EXCITED_BY,
+            without_effect=_OF_ROTORS if self.input == "wrench" else (),
+            inputs=("wrench", "rotors"),
+        )
+
+    def with_input(self, kind: InputKind) -> Quadrotor:
+        """See `System.with_input`."""
+        return Quadrotor("rotors" if kind == "rotors" else "wrench")
 
     def parameters(self) -> Parameters:
         """Defaults of a Crazyflie 2.x.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,31 @@ from numpy.typing import NDArray
 
 from vid2phys import geometry
 from vid2phys.engine.constants import RISP_CUBE
-from vid2phys.engine.system import Integrator
+from vid2phys.engine.system import Capabilities, Integrator
 from vid2phys.engine.systems._rigid import RigidBodies, state_names, suffixes, tangent_names
 from vid2phys.engine.systems._shapes import Box as Box
 from vid2phys.engine.systems._shapes import Points as Points
 from vid2phys.engine.systems._shapes import Shape
 from vid2phys.engine.systems._shapes import Sphere as Sphere
 from vid2phys.errors import UsageError
-from vid2phys.types import Array, Parameter, Parameters
+from vid2phys.types import Array, Mesh, Parameter, Parameters
 
 _CUBE = Box((0.5 * RISP_CUBE.side_m,) * 3)
 _GROUND = (0.0, 0.0, 1.0, 0.0)
 _AXES = ("x", "y", "z")
 _PLANE, _SPHERE, _BOX = 0, 1, 2  # kinds of surfaces, as in the kernels
 _WORLD = -1  # the body that a plane belongs to
+_CONTACT = ("k_e", "k_d", "k_f", "mu")
+_CONTACT_NEEDS = "in recorded states of a body on the ground (fit-recording): `identify` fits contacts as forces"
+_EXCITED_BY = {
+    "mass": "a recorded force on the body",
+    "inertia": "a recorded torque on the body",
+    "k_e": f"an impact that lasts several samples, {_CONTACT_NEEDS}",
+    "k_d": f"the rebound of an impact, {_CONTACT_NEEDS}",
+    "k_f": f"the onset of sliding, {_CONTACT_NEEDS}",
+    "mu": f"sliding or an oblique impact, {_CONTACT_NEEDS}",
+    "gravity": "free flight at a known size",
+}
 _MOST_POINTS = 256  # of a body from a file
 _PILE = 8.0  # how much stiffer than on a plane a body may sit among others, see `longest_step_s`
 
@@ -100,6 +112,26 @@ class RigidContact(RigidBodies):
         self._contacts = _contact_table(self.bodies, self.planes)
         self._on_device: dict[str, Any] = {}
         self._faces = [_face_matrices(shape) for shape in self.bodies]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`: one body is seen as a rigid body. In free space it touches nothing."""
+        alone = self.count == 1 and not len(self.planes)
+        return replace(
+            super().capabilities,
+            purpose="rigid bodies that fly, hit, slide and rest: a tossed object, a pile of boxes",
+            inertial=("mass", "inertia"),
+            scene=(*_CONTACT, "gravity"),
+            excited_by=_EXCITED_BY,
+            without_effect=_CONTACT if alone else (),
+        )
+
+    def for_clip(self, mesh: Mesh) -> RigidContact:
+        """See `System.for_clip`: the body touches nothing, since a force and a torque on it are fitted.
+
+        Its inertia is set from the mesh, whose axes and origin are those of the state.
+        """
+        return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
 
     def parameters(self) -> Parameters:
         """Defaults: contact and density of RISP's cube (`constants.RISP_CUBE`); inertia of uniform density."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from vid2phys.engine.constants import RISP_ROD
+from vid2phys.engine.system import Capabilities
 from vid2phys.engine.systems._tets import Locking, TetBody
 from vid2phys.engine.tets import box_tets
 from vid2phys.errors import UsageError
 from vid2phys.types import Array
 
 _SENSORS = 10
+_FINE = 1000  # vertices
+_COARSE = (
+    "the rod is made of few cells, which bend too stiffly: its young_modulus is comparable with that of other clips "
+    "and of `simulate`, but several times too small for the material"
+)
 
 
 class Rod(TetBody):
@@ -59,6 +67,16 @@ class Rod(TetBody):
             ground=False,
             per_vertex_mass=False,
             values={**RISP_ROD.values, **(values or {})},
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`: the clamps stand in known places, between which modes are seen."""
+        return replace(
+            super().capabilities,
+            purpose="a bar of rubber clamped at both ends and pushed in the middle: its Young's modulus",
+            observed_as="modes",
+            caution=_COARSE if len(self.rest_m) < _FINE else "",
         )
 
     def load_n(self, young_modulus: float) -> float:

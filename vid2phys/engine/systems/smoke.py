@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vid2phys.engine.system import WORLD, Integrator
+from vid2phys.engine.system import WORLD, Capabilities, Integrator
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Parameter, Parameters
@@ -26,7 +26,7 @@ class Smoke(FlatSystem):
     State [3 n^2]: u, the velocity along x (m/s), v, that along z (up, m/s), and density (1), each [n, n] flattened,
     rows upwards. The grid is staggered and its lower left corner is the world's origin: with h the `cell_size`, entry
     [k, i] of u is at x = i h, z = (k + 1/2) h, that of v at x = (i + 1/2) h, z = k h, that of density in the middle of
-    cell (k, i). Controls [2]: a uniform body acceleration that nobody asked for (disturbance, m/s^2).
+    cell (k, i). Controls [2]: a uniform body acceleration (disturbance, m/s^2).
 
         w' + (w . grad) w = -grad p + viscosity laplacian(w) + buoyancy density e_z + a,  div w = 0,
         density' + w . grad density = -dissipation density
@@ -49,6 +49,17 @@ class Smoke(FlatSystem):
     """
 
     name = "smoke"
+    capabilities = Capabilities(
+        purpose="a flow on a grid in two dimensions that carries a density",
+        reason="a flow has no body whose pose the tracker could estimate",
+        scene=("cell_size", "viscosity", "buoyancy", "dissipation"),
+        excited_by={
+            "cell_size": "a known speed of the flow",
+            "viscosity": "a flow that slows down, with differences in speed over few cells",
+            "buoyancy": "a density that rises",
+            "dissipation": "a density that fades",
+        },
+    )
     state_frames: Mapping[str, str] = {"velocity": WORLD, "density": "cells at rest in the world"}
     integrators = ("semi_implicit_euler",)
 

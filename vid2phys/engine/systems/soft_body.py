@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from vid2phys import geometry
+from vid2phys.engine.system import Capabilities
 from vid2phys.engine.systems._particles import Indices
 from vid2phys.engine.systems._tets import Locking, Moduli, TetBody
 from vid2phys.engine.tets import box_tets
@@ -86,6 +88,11 @@ class SoftBody(TetBody):
             per_vertex_mass=per_vertex_mass,
             values=values or {},
         )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `System.capabilities`."""
+        return replace(super().capabilities, purpose="an elastic body of any shape, with muscles, pins and a ground")
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:
         """See `System.sample_state`: turned and stretched by about a tenth, vertices off by a fiftieth of an edge.

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from vid2phys.engine.constants import GRADSIM_WALKER
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._particles import Indices
-from vid2phys.engine.systems._shell import Hinges, TriangleBody, launch_move, longest_step
+from vid2phys.engine.system import Capabilities, Integrator
+from vid2phys.engine.systems._particles import CONTACT_PARAMETERS, NOT_SEEN, Indices
+from vid2phys.engine.systems._shell import EXCITED_BY, Hinges, TriangleBody, launch_move, longest_step
 from vid2phys.engine.systems.cloth import sheet
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.types import Array, Parameter
@@ -46,6 +46,13 @@ class Walker(TriangleBody):
     """
 
     name = "walker"
+    capabilities = Capabilities(
+        purpose="a soft walker in two dimensions, moved by muscles (gradSim)",
+        reason=NOT_SEEN,
+        inertial=("shear_stiffness", "area_stiffness", "damping", "density", "mass"),
+        scene=("gravity", *CONTACT_PARAMETERS),
+        excited_by=EXCITED_BY,
+    )
 
     def __init__(
         self,

@@ -18,9 +18,7 @@ MODES_FILE = "modes.safetensors"
 
 def configuration_kind(system: System) -> str:
     """`joints` (links on a fixed base), `modes` (a rod clamped at both ends), or `rigid` (what moves as a whole)."""
-    if isinstance(system, JointTree) and not system.robot.free_base and system.surface is not None:
-        return "joints"
-    return "modes" if isinstance(system, Rod) else "rigid"
+    return system.capabilities.observed_as or "rigid"
 
 
 def body_for_training(system: System, folder: Path, seed: int = 0) -> ArticulatedBody:

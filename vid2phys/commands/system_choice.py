@@ -1,0 +1,144 @@
+"""Which system a command may use, and what it may ask of it: all answers come from `System.capabilities`.
+
+No command names a system. A system that a camera cannot follow is refused here with its purpose and the command that
+serves it. Parameters that a clip of the body cannot show are refused with what would determine them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vid2phys.engine import DEFAULT_SYSTEM as DEFAULT_SYSTEM
+from vid2phys.errors import UsageError
+
+if TYPE_CHECKING:
+    from vid2phys.engine.system import System
+    from vid2phys.types import Actions, Mesh
+
+_LISTED = 8  # parameters that a message lists
+
+
+def has_own_mesh(name: str, command: str) -> bool:
+    """Return whether the system called `name` has a mesh of its own; otherwise the user gives one.
+
+    Raises UsageError for an unknown name, and for a system that no camera shows to `command`.
+    """
+    from vid2phys.engine import systems
+
+    return own_mesh(systems.get(name), command)
+
+
+def own_mesh(system: System, command: str) -> bool:
+    """Return whether a camera sees the system by its own mesh. Raises UsageError for one that `command` refuses."""
+    seen = system.capabilities.observed_as
+    if seen is None:
+        raise _refused(system, command)
+    if seen == "rigid" and not _is_rigid(system):
+        got = f"--system {system.name}, which is declared to be seen as a rigid body"
+        expected = "the states, mass and inertia of one rigid body, and a disturbance force and torque"
+        raise UsageError(got, expected, "derive it from `RigidBodies`, or declare observed_as=None with the reason")
+    if seen != "rigid" and system.surface is None:
+        raise UsageError(
+            f"--system {system.name}, which is declared to be seen by its {seen}", "a `surface` of its own"
+        )
+    return seen != "rigid"
+
+
+def require_mesh(system: System, command: str, *, given: bool) -> bool:
+    """Return `own_mesh`, and raise UsageError for a mesh that is missing or one too many."""
+    own = own_mesh(system, command)
+    if own and given:
+        remedy = "leave --mesh out" + ("; a robot's file is --body" if command == "train-risp" else "")
+        raise UsageError(f"--mesh for '{system.name}', which has a mesh of its own", "no mesh", remedy)
+    if not own and not given:
+        raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
+    return own
+
+
+def filmed_system(name: str, mesh: Mesh, actions: Actions | None, fit: tuple[str, ...] = ()) -> System:
+    """Return the system called `name` as it is fitted to a clip of the body `mesh`.
+
+    Raises UsageError for an unknown name, actions that the system does not take, and parameters in `fit` that no clip
+    of it shows.
+    """
+    from vid2phys.engine import systems
+
+    system = systems.get(name)
+    if actions is not None:
+        system = with_actions(system, actions)
+    system = system.for_clip(mesh)
+    _require_effect(system, fit)
+    return system
+
+
+def with_actions(system: System, actions: Actions) -> System:
+    """Return a rigid system that is driven by recorded actions. Raises UsageError for those that it does not take."""
+    kinds = system.capabilities.inputs
+    if actions.kind in kinds:
+        return system.with_input(actions.kind)
+    expected = " or ".join(kinds) or "no recorded actions"
+    raise UsageError(f"--actions for the system '{system.name}'", expected, "leave them out: forces are fitted")
+
+
+def takes_actions(name: str) -> bool:
+    """Return whether a clip of the system called `name` may come with recorded actions of a rigid body."""
+    from vid2phys.engine import systems
+
+    return bool(systems.get(name).capabilities.inputs)
+
+
+def remedies(system: System) -> dict[str, str]:
+    """Return by parameter, as far as it is known, a sentence on what determines it in a clip."""
+    from vid2phys.solvers.intervals import SETTLES
+
+    return system.capabilities.remedies(system.parameters().names) | SETTLES
+
+
+def _is_rigid(system: System) -> bool:
+    """Return whether the system has what the fit of a rigid body needs."""
+    from vid2phys.commands.fit_parameters import INERTIA
+    from vid2phys.engine.systems._rigid import state_names
+
+    disturbances = len(system.control_names) - len(system.action_names)
+    return (
+        system.state_names == state_names(1)
+        and {"mass", *INERTIA} <= set(system.parameters().names)
+        and disturbances >= len(("force", "torque")) * 3
+    )
+
+
+def _refused(system: System, command: str) -> UsageError:
+    """Return the error for a system that `command` cannot use: purpose, what would serve, the alternative."""
+    can = system.capabilities
+    got = f"`{command}` of '{system.name}' ({purpose(system)}): {can.reason}"
+    example = next(iter(system.parameters().names), "PARAMETER")
+    recorded = f"`vid2phys fit-recording {system.name} states.csv --fit {example}` for recorded states"
+    remedy = can.alternative or f"{system.name} is simulated and fitted to recordings only: use {recorded}"
+    return UsageError(got, f"a system that a camera follows: {', '.join(filmed())}", remedy)
+
+
+def purpose(system: System) -> str:
+    """Return what the system is for, in one line: as it declares, else the first sentence of its docstring."""
+    import inspect
+
+    first = " ".join((inspect.getdoc(type(system)) or system.name).split("\n\n")[0].split())
+    return system.capabilities.purpose or first.partition(". ")[0].rstrip(".")
+
+
+def filmed() -> list[str]:
+    """Return the names of the systems that a camera follows."""
+    from vid2phys.engine import systems
+
+    return [name for name in systems.available() if systems.get(name).capabilities.observed_as is not None]
+
+
+def _require_effect(system: System, fit: tuple[str, ...]) -> None:
+    """Raise UsageError for parameters in `fit` that do not change the motion of this body."""
+    can = system.capabilities
+    idle = [name for name in fit if name in can.without_effect]
+    if not idle:
+        return
+    others = [name for name in system.parameters().names if name not in can.without_effect][:_LISTED]
+    needs = "; ".join(can.remedies(idle).values()) or "leave them out"
+    got = f"--fit {','.join(idle)}: no effect on the motion of '{system.name}' as a clip shows it"
+    raise UsageError(got, f"parameters that its motion depends on ({', '.join(others)})", needs)
