@@ -14,6 +14,7 @@ import yaml
 from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform
 from vid2phys.io import files
+from vid2phys.io.camera._storage import is_storage, read_tree
 from vid2phys.io.yaml_files import LARGEST_YAML
 from vid2phys.types import Array, Camera
 
@@ -118,9 +119,7 @@ def pose_of(path: str | Path, data: dict[str, Any]) -> Array | None:
 
 def poses_in(text: str, path: str | Path) -> dict[str, Array]:
     """Poses of an extrinsics file by camera name; the name is empty for one that stands alone."""
-    from vid2phys.io.camera import opencv
-
-    data = opencv.read_tree(path, text) if opencv.is_storage(text) else parse(text)
+    data = read_tree(path, text) if is_storage(text) else parse(text)
     if not isinstance(data, dict):
         return {}
     alone = pose_of(path, data)
