@@ -53,12 +53,12 @@ _CAMODOCAL: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, tuple[str, ..
 
 
 def matches(source: Source) -> bool:
-    """OpenCV's dialect, or a mapping with the VINS keys."""
+    """Return whether the file is in OpenCV's dialect, or a mapping with the VINS keys."""
     return is_storage(source.text) or (isinstance(source.data, dict) and "model_type" in source.data)
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of the file."""
+    """Return the camera of the file."""
     path = source.path
     tree = read_tree(path, source.text) if is_storage(source.text) else source.data
     name = choose(path, [str(tree.get("camera_name") or Path(path).stem)], camera_name)
@@ -83,7 +83,7 @@ def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
     K = pinhole(*_numbers(path, tree, "projection_parameters", of_K))
     if read_lens(path, tree, used=_OF_VINS).coefficients.any():
         got = f"'{path}' has distortion coefficients beside those of {name}"
-        raise InputError(got, "distortion_parameters alone", "keep the right ones")
+        raise InputError(got, "distortion_parameters only", "keep the right ones")
     _refuse_more(path, tree, {of_K: "projection_parameters"} | {names: key for key, names in groups})
     return K, make_lens(path, model, np.concatenate([_numbers(path, tree, key, names) for key, names in groups]))
 
