@@ -171,7 +171,7 @@ def make_clip(mesh: Mesh, bank: NDArray[np.uint8], seed: int, *, upright: bool =
     mesh = Mesh(mesh.vertices, mesh.faces, mesh.part, mesh.part_names, mesh.name)
     K = np.array([[FOCAL_PX, 0.0, 0.5 * SIDE_PX - 3.0], [0.0, FOCAL_PX, 0.5 * SIDE_PX + 2.0], [0.0, 0.0, 1.0]])
     camera = Camera(K, SIDE_PX, SIDE_PX, camera_to_world=_looking_down(rng.normal(0.25, 0.3)))
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    radius_m = mesh.radius_m
     size_px = float(np.exp(rng.uniform(*np.log(SIZE_PX))))
     background = compose_background(rng, bank, SIDE_PX)
     body = _body(rng, mesh, bank, radius_m, size_px)

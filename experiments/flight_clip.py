@@ -101,7 +101,7 @@ class FlightClip:
     @cached_property
     def radius_m(self) -> float:
         """Of the body."""
-        return float(np.linalg.norm(self.mesh.vertices, axis=1).max())
+        return self.mesh.radius_m
 
     @cached_property
     def turns(self) -> SymmetryGroup:

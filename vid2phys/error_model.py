@@ -95,7 +95,8 @@ class Calibration:
     def clip_divisor(self, frames: int) -> float:
         """Return how many frames of a clip with `frames` frames count as one.
 
-        `evidence_divisor` was found on clips of CLIP_FRAMES. A longer clip shows more of the body, but the same appearance: its evidence grows with the root of its length.
+        `evidence_divisor` was found on clips of CLIP_FRAMES. A longer clip shows more of the body, but the same
+        appearance: its evidence grows with the root of its length.
         """
         return self.evidence_divisor * float(np.sqrt(max(1.0, frames / CLIP_FRAMES)))
 

@@ -69,6 +69,11 @@ class Mesh:
     name: str = "mesh"
     texture: Texture | None = None
 
+    @property
+    def radius_m(self) -> float:
+        """Return the largest distance of a vertex from the body's origin [m]."""
+        return float(np.linalg.norm(self.vertices, axis=1).max())
+
 
 class Frames(Protocol):
     """Frames of a clip, decoded when asked for: RGB, uint8, shape [H, W, 3] each."""

@@ -25,7 +25,7 @@ LYING = {
     "upright": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]),
 }
 _LEAST_ERROR_PX = 0.1  # the least that standard deviations are computed from: a few points may fit by chance
-_LARGEST_RMS_PX = 2.0  # or three thousandths of the width, where that is more
+_LARGEST_POSE_RMS_PX = 2.0  # or three thousandths of the width, where that is more
 _ON_A_LINE = 1e-2
 _IN_A_PLANE = 1e-3
 _AMBIGUOUS = 1.5  # RMS error of the other pose, relative to the better one's
@@ -109,7 +109,7 @@ def solve_pose(camera: Camera, places: Places) -> Pose:
             "no pose of the camera fits these points", "points before the camera", "check points and pixels"
         )
     rms, best = candidates[0]
-    limit = max(_LARGEST_RMS_PX, 3e-3 * camera.width)
+    limit = max(_LARGEST_POSE_RMS_PX, 3e-3 * camera.width)
     residuals = _residuals(camera, places, best)
     if rms > limit:
         worst = int(np.argmax((residuals**2).sum(axis=1)))

@@ -16,7 +16,7 @@ from vid2phys.types import Array
 
 _LEAST_TILT_DEG, _GOOD_TILT_DEG = 15.0, 30.0
 _LEAST_COVERAGE, _GOOD_COVERAGE = 0.4, 0.7
-_LARGEST_RMS_PX = 1.0  # or a thousandth of the width, where that is more
+_LARGEST_FIT_RMS_PX = 1.0  # or a thousandth of the width, where that is more
 _LARGEST_SPREAD = 0.01  # standard deviation of a focal length or of the centre, relative
 _GRID = 3
 _SYSTEMATIC = 0.5  # a cell's mean error, as a share of the RMS error, above which the model does not fit
@@ -54,7 +54,7 @@ def judge(fit: Fit, target: Target) -> Quality:
         refusals.append(f"the board covers {100 * covered:.0f} % of the image: move it to the corners, or closer")
     elif covered < _GOOD_COVERAGE or np.isnan(rms).any():
         remarks.append(f"the board covers {100 * covered:.0f} % of the image: distortion is a guess in the rest")
-    limit = max(_LARGEST_RMS_PX, 1e-3 * width)
+    limit = max(_LARGEST_FIT_RMS_PX, 1e-3 * width)
     if fit.rms_px > limit:
         refusals.append(
             f"the reprojection error is {fit.rms_px:.2f} px (up to {limit:.2g}): check the board's counts and sizes, "

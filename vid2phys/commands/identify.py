@@ -270,7 +270,7 @@ def system_of(name: str, mesh: Mesh, actions: Actions | None) -> System:
                 f"--actions for the system '{name}'", "no recorded actions", "leave them out: forces are fitted"
             )
         # without planes its shape touches nothing; inertia is set from the mesh, whose axes and origin are the state's
-        return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
+        return RigidContact((Sphere(mesh.radius_m),), planes=())
     return systems.get(name, **({"input": actions.kind} if actions is not None else {}))
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 Image = NDArray[np.uint8]
-_MOVES = 12  # grey levels between frames: more than noise and the codec make
-_LEAST = 500  # moving pixels that suffice for a decision
+_MOVING_LEVELS = 12  # grey levels between frames: more than noise and the codec make
+_LEAST_MOVING = 500  # moving pixels that suffice for a decision
 _WOVEN = 0.75  # misfit in a frame over that to adjacent frames: whole frames have below 1/2, woven ones about 1
 _ORDER = 1.1  # that ratio in the right order of the fields over that in the wrong one
 _NEAR = 8  # fields that are decoded rather than jumped over
@@ -49,7 +49,7 @@ class Combing:
         """Count three successive frames, grey [H, W]."""
         import cv2
 
-        moving = np.maximum(cv2.absdiff(at, before), cv2.absdiff(after, at)) > _MOVES
+        moving = np.maximum(cv2.absdiff(at, before), cv2.absdiff(after, at)) > _MOVING_LEVELS
         moving[[0, -1]] = False
         rows, columns = np.nonzero(moving)
         around = 0.5 * (at[rows - 1, columns].astype(np.float64) + at[rows + 1, columns])
@@ -62,7 +62,7 @@ class Combing:
     @property
     def top_first(self) -> bool | None:
         """Return whether even lines are the earlier field; None for whole frames and where too little moves."""
-        if self.count < _LEAST:
+        if self.count < _LEAST_MOVING:
             return None
         top, bottom = self.inside / self.across
         sure = max(top, bottom) > _WOVEN and max(top, bottom) > _ORDER * min(top, bottom)

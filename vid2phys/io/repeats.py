@@ -19,10 +19,10 @@ from vid2phys.io.selection import chosen
 from vid2phys.types import Array, Clip, Frames
 
 _LEVELS = 256
-_MOVES = 8  # grey levels, of frames smoothed over 3 pixels: more than noise and the codec make
+_LEAST_MOTION = 8  # grey levels, of frames smoothed over 3 pixels: more than noise and the codec make
 _NOISES = 6.0  # standard deviations of the noise that a motion must exceed
 _QUARTER = 0.3186  # standard deviations of a normal variable within which a quarter of its values lie
-_LEAST = 200.0  # grey levels in all: the motion of a small body by a pixel
+_LEAST_TOTAL = 200.0  # grey levels in all: the motion of a small body by a pixel
 _SURELY = 1000.0  # on either side of a repeat outside of a cadence
 _STILL = 0.1  # of the motion on either side, in a cadence
 _SURELY_STILL = 0.03  # outside of a cadence
@@ -59,7 +59,7 @@ class Changes:
         counts = np.sum(self._histograms, axis=0)
         share = np.cumsum(counts) / counts.sum()
         quarter = float(np.interp(0.25, share, np.arange(_LEVELS) + 0.5)) if share[0] < 0.25 else 0.0
-        return max(_MOVES, _NOISES * quarter / _QUARTER)
+        return max(_LEAST_MOTION, _NOISES * quarter / _QUARTER)
 
     @property
     def motion(self) -> Array:
@@ -118,7 +118,7 @@ def _runs(motion: Array) -> list[tuple[int, int]]:
     for start, end in edges.reshape(-1, 2).tolist():
         if start == 0 or end == len(motion) or end - start > _LONGEST:
             continue
-        if _flank(motion, start, end) > _LEAST and _depth(motion, start, end) <= _STILL:
+        if _flank(motion, start, end) > _LEAST_TOTAL and _depth(motion, start, end) <= _STILL:
             found.append((start, end))
     return found
 
@@ -165,7 +165,7 @@ def _cadence(motion: Array, runs: list[tuple[int, int]]) -> tuple[Flags, float] 
     repeat = np.zeros(len(motion) + 1, dtype=bool)
     for start, end in runs:
         repeat[start + 1 : end + 1] = True
-    new = np.concatenate([[False], motion > _LEAST]) & ~repeat
+    new = np.concatenate([[False], motion > _LEAST_TOTAL]) & ~repeat
     known, repeats = int((new | repeat).sum()), int(repeat.sum())
     if len(runs) < _PERIODS:
         return None

@@ -27,7 +27,7 @@ _FORMATS = {
     **{".xml": "dolfin-xml", ".vol": "netgen", ".avs": "avsucd", ".post": "permas", ".dato": "permas"},
 }
 _FLAT_KINDS = ("vertex", "line", "triangle", "quad")  # cells that fill no volume
-_FLAT = 1e-9  # volumes below this share of the cube of the longest edge are flat
+_FLAT_TET = 1e-9  # volumes below this share of the cube of the longest edge are flat
 _EDGE = 0.1  # of a tet made from a surface, as a share of the diagonal of its bounding box
 _LONGEST_REASON = 200
 
@@ -161,7 +161,7 @@ def _right_handed(path: Path, vertices: Array, tets: Indices) -> Indices:
     corners = vertices[tets]
     volumes = np.linalg.det(corners[:, 1:] - corners[:, :1]) / 6.0
     longest = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max(axis=(1, 2))
-    flat = np.flatnonzero(np.abs(volumes) <= _FLAT * longest**3)
+    flat = np.flatnonzero(np.abs(volumes) <= _FLAT_TET * longest**3)
     if flat.size:
         got = f"tet {flat[0] + 1} of '{path}' is flat ({flat.size} of {len(tets)})"
         raise InputError(got, "tets with a volume", "remove them, or mesh the body again")

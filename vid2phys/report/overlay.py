@@ -147,7 +147,7 @@ def _place_inset(panel: tuple[int, int], side: int, across: float, centers_px: A
 
 def _axes(camera: Camera, mesh: Mesh, positions: Array, quats: Array) -> Array:
     """Return the pixels of the body's origin and the ends of its axes, [T, 4, 2]."""
-    length = 0.8 * float(np.linalg.norm(mesh.vertices, axis=1).max())
+    length = 0.8 * mesh.radius_m
     ends = np.concatenate([np.zeros((1, 3)), length * np.eye(3)])
     points = np.einsum("tij,kj->tki", matrix_from_quat(quats), ends) + positions[:, None]
     return project_vertices(camera, points.reshape(-1, 3)).pixels.reshape(-1, 4, 2)

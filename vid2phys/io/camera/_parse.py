@@ -25,11 +25,11 @@ A_CAMERA = (
     "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP, "
     "YAML or JSON with fx, fy, cx, cy, or a 3x3 matrix as text)"
 )
-_SAME = 1e-4  # px, and relative, as files round
+_SAME_PX = 1e-4  # px, and relative, as files round
 _RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
 _LARGEST_SIDE = 1 << 16  # px
-_LARGEST_FILE = 1 << 26  # bytes
-_NAMES_TOLD = 8
+_LARGEST_CAMERA_BYTES = 1 << 26  # bytes
+_MOST_CAMERAS_LISTED = 8
 _SIZE = re.compile(r"\s*(\d{1,9})\s*[xX*]\s*(\d{1,9})\s*")
 
 
@@ -44,7 +44,7 @@ class Source(files.Source):
 
 def read_source(path: str | Path) -> Source:
     """Return the file. Raises InputError for a file that is missing, empty or far too large."""
-    return Source.read(path, A_CAMERA, _LARGEST_FILE, "check that this is the right file")
+    return Source.read(path, A_CAMERA, _LARGEST_CAMERA_BYTES, "check that this is the right file")
 
 
 class _NoAliases(yaml.SafeLoader):
@@ -172,7 +172,7 @@ def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) ->
         found["fx, fy, cx, cy"] = pinhole(*four)
     (first, K), *others = found.items()
     for name, other in others:
-        if not np.allclose(other, K, rtol=_SAME, atol=_SAME):
+        if not np.allclose(other, K, rtol=_SAME_PX, atol=_SAME_PX):
             got = f"'{first}' and '{name}' in '{path}' contradict each other"
             raise InputError(got, "the same intrinsics", "keep the right one")
     return K
@@ -263,6 +263,8 @@ def choose(path: str | Path, names: list[str], wanted: str | None) -> str:
     if wanted in names:
         return wanted
     if len(same) != 1:
-        listed = ", ".join(names[:_NAMES_TOLD]) + (f" ... ({len(names)})" if len(names) > _NAMES_TOLD else "")
+        listed = ", ".join(names[:_MOST_CAMERAS_LISTED]) + (
+            f" ... ({len(names)})" if len(names) > _MOST_CAMERAS_LISTED else ""
+        )
         raise InputError(f"'{path}' has no camera '{wanted}'", f"one of {listed}", "name one of them")
     return same[0]

@@ -20,7 +20,7 @@ from vid2phys.io.mocap._poses import choose_body
 from vid2phys.types import Array
 
 _ROUNDS = 10
-_FLAT = 0.02  # a frame's markers count as on a line when their second extent is less of the first than this
+_FLAT_CLOUD = 0.02  # a frame's markers count as on a line when their second extent is less of the first than this
 _NOT_RIGID = 0.1  # of the body's radius: markers that move more than this against each other are not on one body
 _OUTLIER = 5.0  # times the usual residual
 _LEAST_OUTLIER = 0.02  # of the radius
@@ -123,7 +123,7 @@ def _fit(shape: Array, points: Array, seen: NDArray[np.bool_]) -> tuple[Array, A
     miss = points - np.einsum("tij,mj->tmi", rotation, shape) - position[:, None]
     residual = np.sqrt(np.einsum("tm,tmi->t", weight, miss**2))
     extents = np.linalg.svd(shape_off * weight[:, :, None] ** 0.5, compute_uv=False)
-    good = (seen.sum(axis=1) >= 3) & (extents[:, 1] > _FLAT * extents[:, 0])
+    good = (seen.sum(axis=1) >= 3) & (extents[:, 1] > _FLAT_CLOUD * extents[:, 0])
     return rotation, position, residual, good
 
 

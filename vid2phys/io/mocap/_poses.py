@@ -22,8 +22,8 @@ EULER_ORDERS = (*("".join(axes) for letters in ("XYZ", "xyz") for axes in permut
 A_LOG = "a motion capture log (Motive CSV, Vicon CSV, C3D, TUM, EuRoC, or CSV with time, position and rotation columns)"
 _NORM_TOLERANCE = 0.05
 _NO_ROTATION = 1e-6  # length of a quaternion of zeros
-_LARGEST_FILE = 1 << 28  # bytes
-_NAMES_TOLD = 24
+_LARGEST_LOG_BYTES = 1 << 28  # bytes
+_MOST_BODIES_LISTED = 24
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Asked:
 def read_source(path: str | Path) -> Source:
     """Return the file. Raises InputError for a file that is missing, empty or far too large."""
     remedy = "export the part of the take that the clip shows"
-    return Source.read(path, A_LOG, _LARGEST_FILE, remedy, "latin-1")  # names and degree signs of older exports
+    return Source.read(path, A_LOG, _LARGEST_LOG_BYTES, remedy, "latin-1")  # names and degree signs of older exports
 
 
 def length_scale(path: str | Path, found: str | None, given: str | None) -> float:
@@ -83,7 +83,9 @@ def euler_quats(path: str | Path, angles: Array, units: str | None, asked: Asked
 
 def choose_body(path: str | Path, names: list[str], wanted: str | None, what: str = "bodies") -> str:
     """Return `wanted`, or the only name. Raises InputError listing the names when there are several, or none fits."""
-    listed = ", ".join(names[:_NAMES_TOLD]) + (f" ... ({len(names)})" if len(names) > _NAMES_TOLD else "")
+    listed = ", ".join(names[:_MOST_BODIES_LISTED]) + (
+        f" ... ({len(names)})" if len(names) > _MOST_BODIES_LISTED else ""
+    )
     if wanted is None and len(names) > 1:
         raise InputError(f"'{path}' has {len(names)} {what}", f"one of {listed}", "choose it with --body")
     if wanted is not None and wanted not in names:
