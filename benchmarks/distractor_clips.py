@@ -21,7 +21,7 @@ from scipy.interpolate import CubicSpline
 
 from vid2phys.engine.render.rasterizer import Raster, lambert, rasterize_camera
 from vid2phys.geometry import matrix_from_quat, quat_from_rotvec, quat_multiply
-from vid2phys.io.held import held_clip
+from vid2phys.io.array_clip import array_clip
 from vid2phys.risp.appearance import camera_chain as chain
 from vid2phys.risp.appearance import occluders
 from vid2phys.risp.appearance.backgrounds import compose_background, random_color, to_linear
@@ -171,7 +171,7 @@ def make_clip(mesh: Mesh, bank: NDArray[np.uint8], seed: int, *, upright: bool =
     mesh = Mesh(mesh.vertices, mesh.faces, mesh.part, mesh.part_names, mesh.name)
     K = np.array([[FOCAL_PX, 0.0, 0.5 * SIDE_PX - 3.0], [0.0, FOCAL_PX, 0.5 * SIDE_PX + 2.0], [0.0, 0.0, 1.0]])
     camera = Camera(K, SIDE_PX, SIDE_PX, camera_to_world=_looking_down(rng.normal(0.25, 0.3)))
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    radius_m = mesh.radius_m
     size_px = float(np.exp(rng.uniform(*np.log(SIZE_PX))))
     background = compose_background(rng, bank, SIDE_PX)
     body = _body(rng, mesh, bank, radius_m, size_px)
@@ -193,7 +193,7 @@ def make_clip(mesh: Mesh, bank: NDArray[np.uint8], seed: int, *, upright: bool =
             light, visible = _over(light, cover, color), visible * (1.0 - cover)
         shown.append(float(visible.sum()) / _whole_area(body, index, camera))
         frames.append(_develop(light, exposure, blur_px, noise_seed, index))
-    clip = held_clip(np.stack(frames), np.arange(FRAMES) / FPS, f"distractors-{seed}")
+    clip = array_clip(np.stack(frames), np.arange(FRAMES) / FPS, f"distractors-{seed}")
     return DistractorClip(clip, camera, mesh, body.rotation, body.translation, np.array(shown))
 
 

@@ -102,7 +102,7 @@ def candidate_poses(
 ) -> list[Pose]:
     """Return poses of a frame to learn from: near the true one, further off, on a part of the body, and elsewhere."""
     true = shot.rotation[index], shot.translation[index]
-    radius_m = float(np.linalg.norm(shot.mesh.vertices, axis=1).max())
+    radius_m = shot.mesh.radius_m
     poses = [_moved(rng, true, 0.03, 0.02, 0.02, radius_m) for _ in range(2)]
     poses.append(_moved(rng, true, 0.4, 0.15, 0.15, radius_m))
     poses.append(_moved(rng, true, 1.5, 0.1, 0.1, radius_m))
@@ -133,7 +133,7 @@ def rendered(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float3
     rng = np.random.default_rng([seed, 5])
     shot = make_clip(random_mesh(rng), bank, seed, upright=bool(rng.random() < 0.2))
     solid = Solid.of(shot.mesh)
-    size_m = 2.0 * float(np.linalg.norm(shot.mesh.vertices, axis=1).max())
+    size_m = 2.0 * shot.mesh.radius_m
     points = np.asarray(
         trimesh.sample.sample_surface(trimesh.Trimesh(shot.mesh.vertices, shot.mesh.faces), _SURFACE, seed=0)[0]
     )

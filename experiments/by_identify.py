@@ -18,7 +18,7 @@ from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, quat_from_matrix
 from vid2phys.io.mesh import mass_properties
-from vid2phys.report.metrics import Turns, coverage
+from vid2phys.report.metrics import SymmetryGroup, coverage
 from vid2phys.risp.networks.bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import whiteness
@@ -90,7 +90,7 @@ class Clip:
         truth, true_quats = self.experiment.plan.system.body_pose(self.experiment.states[shown])
         std = np.sqrt(np.einsum("tii->ti", result.trajectory.covariance))[:, :6]
         alike = self.experiment.alike
-        turns = Turns(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
+        turns = SymmetryGroup(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
         held = 0.0
         for index, frames in turns.best_for_frames(quats, true_quats):
             log = turns.applied(index, PoseLog(result.trajectory.times_s[frames], found[frames], quats[frames]))

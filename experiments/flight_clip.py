@@ -21,7 +21,7 @@ from experiments.test_renderer import CONFIGURATIONS, FLOOR
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, matrix_from_rotvec
 from vid2phys.indices import evenly
-from vid2phys.report.metrics import Turns, summarize, turns_of
+from vid2phys.report.metrics import SymmetryGroup, summarize, symmetry_of
 from vid2phys.solvers.scene import Scene, Views, lit
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera, Mesh, Parameters, PoseLog
@@ -101,12 +101,12 @@ class FlightClip:
     @cached_property
     def radius_m(self) -> float:
         """Of the body."""
-        return float(np.linalg.norm(self.mesh.vertices, axis=1).max())
+        return self.mesh.radius_m
 
     @cached_property
-    def turns(self) -> Turns:
+    def turns(self) -> SymmetryGroup:
         """Those that leave the body as it looks."""
-        return turns_of(self.mesh)
+        return symmetry_of(self.mesh)
 
     @cached_property
     def looked(self) -> tuple[Array, Array]:

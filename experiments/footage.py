@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from experiments.image_alignment import automatic_gain, digest_of, display, in_process
 from experiments.test_renderer import CONFIGURATIONS
+from vid2phys.io.array_clip import array_clip
 from vid2phys.io.files import atomic_path
-from vid2phys.io.held import held_clip
 from vid2phys.types import Array, Camera, Clip, Mesh
 
 VERSION = 1  # raise when images change
@@ -69,7 +69,7 @@ class Footage:
 
     def clip(self, times_s: Array) -> Clip:
         """As a video with frames at these times."""
-        return held_clip(self.frames, times_s, "footage")
+        return array_clip(self.frames, times_s, "footage")
 
 
 def film(shot: Shot, folder: Path, progress: Callable[[int, int], None]) -> Footage:

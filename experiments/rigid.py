@@ -48,7 +48,7 @@ class RigidAdapter(Subject):
     ) -> None:
         self.name, self.mesh, self.system, self.paper = name, mesh, system, paper
         self.training_command, self.labelled = training_command, labelled
-        self.radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+        self.radius_m = mesh.radius_m
 
     @property
     def half_range_m(self) -> Array:

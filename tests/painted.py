@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.geometry import make_transform, matrix_from_rotvec
-from vid2phys.io.held import HeldFrames
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.types import Array, Camera, Clip
 
 RADIUS_M = 0.06
@@ -94,7 +94,7 @@ def make_scene(translation: Array, present: NDArray[np.bool_] | None = None, *, 
     rotation = CAMERA.camera_to_world[:3, :3].T @ np.stack(world_from_body)
     images = [paint(rng, r if p else None, x) for r, x, p in zip(rotation, translation, present, strict=True)]
     return Scene(
-        Clip(HeldFrames(np.stack(images)), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present
+        Clip(ArrayFrames(np.stack(images)), t, CAMERA.width, CAMERA.height, "painted"), rotation, translation, present
     )
 
 

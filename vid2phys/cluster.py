@@ -1,4 +1,4 @@
-"""A Ray cluster, for those who have one: an extra that everything does without."""
+"""Connect to a Ray cluster; it is optional, and every command works without one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vid2phys.errors import InputError, MissingDependencyError
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """The module `ray`, connected to the cluster at an address; `local` starts one on this machine.
+    """Yield the module `ray`, connected to the cluster at an address; `local` starts one on this machine.
 
     Raises MissingDependencyError without the package `ray`, InputError when there is no cluster.
     """
@@ -22,8 +22,8 @@ def connected(address: str) -> Iterator[Any]:
     try:
         ray.init(None if address == "local" else address, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = f"no Ray cluster at '{address}' ({str(error).splitlines()[0]})"
-        raise InputError(said, "HOST:PORT of one, auto or local", "start one with `ray start --head`") from None
+        got = f"no Ray cluster at '{address}' ({str(error).splitlines()[0]})"
+        raise InputError(got, "HOST:PORT of one, auto or local", "start one with `ray start --head`") from None
     try:
         yield ray
     finally:

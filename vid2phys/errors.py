@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message says what was got, what was expected and what to do next."""
+"""Define the errors a user can meet. Each message states what was got, what was expected and what to do next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _LONGEST = 1000  # characters of each part of a message
 
 
 class Vid2PhysError(Exception):
-    """Base of all errors that are not bugs. `exit_code` is what the command line ends with (design, section 9)."""
+    """Base of all errors that are not bugs. `exit_code` is the exit code of the command line."""
 
     exit_code = 3
 
@@ -21,7 +21,7 @@ class Vid2PhysError(Exception):
 
 
 def _readable(text: str) -> str:
-    """`text` as a line can show it: messages quote files, which may hold anything. What is longer loses its middle."""
+    """Return `text` as one printable line, since messages quote files; a long text loses its middle."""
     shown = "".join(c if c.isprintable() else " " if c.isspace() else repr(c)[1:-1] for c in text)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
@@ -45,7 +45,7 @@ class MissingDependencyError(Vid2PhysError):
 
 
 def unknown_name(kind: str, name: str, available: list[str] | tuple[str, ...]) -> UsageError:
-    """The error for a name that is not in a list, naming the list."""
+    """Return the error for a name that is not in a list, naming the list."""
     return UsageError(
         f"unknown {kind} '{name}'", f"one of {', '.join(sorted(available))}", f"choose a {kind} from the list"
     )

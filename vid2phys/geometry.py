@@ -1,7 +1,7 @@
-"""Rotations and rigid transforms in NumPy, batched over leading axes.
+"""Compute rotations and rigid transforms in NumPy, batched over leading axes.
 
-Quaternions are wxyz, unit, active: `rotate(q, v)` turns a body vector into the world when q is body-to-world.
-Rotation vectors are in radians. Formulas: Sola, Deray, Atchuthan, "A micro Lie theory" (2018).
+Quaternions are wxyz, unit, active: `rotate(q, v)` takes a body vector to the world when q is body-to-world. Rotation
+vectors are in radians. Formulas: Sola, Deray, Atchuthan, "A micro Lie theory" (2018).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SMALL_ANGLE = 1e-6
 
 
 def quat_multiply(a_wxyz: Array, b_wxyz: Array) -> Array:
-    """Hamilton product a * b, shapes [..., 4] -> [..., 4]."""
+    """Return the Hamilton product a * b, shapes [..., 4] -> [..., 4]."""
     aw, ax, ay, az = np.moveaxis(np.asarray(a_wxyz, dtype=float), -1, 0)
     bw, bx, by, bz = np.moveaxis(np.asarray(b_wxyz, dtype=float), -1, 0)
     return np.stack(
@@ -29,18 +29,18 @@ def quat_multiply(a_wxyz: Array, b_wxyz: Array) -> Array:
 
 
 def quat_conjugate(quat_wxyz: Array) -> Array:
-    """Inverse of a unit quaternion, [..., 4] -> [..., 4]."""
+    """Return the inverse of a unit quaternion, [..., 4] -> [..., 4]."""
     return np.asarray(quat_wxyz, dtype=float) * np.array([1.0, -1.0, -1.0, -1.0])
 
 
 def quat_normalize(quat_wxyz: Array) -> Array:
-    """Unit quaternion with the same direction, [..., 4] -> [..., 4]."""
+    """Return the unit quaternion with the same direction, [..., 4] -> [..., 4]."""
     quat = np.asarray(quat_wxyz, dtype=float)
     return quat / np.linalg.norm(quat, axis=-1, keepdims=True)
 
 
 def quat_from_rotvec(rotvec: Array) -> Array:
-    """Exponential map, rad, [..., 3] -> [..., 4]."""
+    """Return the exponential map, rad, [..., 3] -> [..., 4]."""
     rotvec = np.asarray(rotvec, dtype=float)
     angle = np.linalg.norm(rotvec, axis=-1, keepdims=True)
     small = angle < _SMALL_ANGLE
@@ -50,7 +50,7 @@ def quat_from_rotvec(rotvec: Array) -> Array:
 
 
 def rotvec_from_quat(quat_wxyz: Array) -> Array:
-    """Logarithm, the shorter way round, [..., 4] -> [..., 3] rad."""
+    """Return the logarithm of the shorter rotation, [..., 4] -> [..., 3] rad."""
     quat = np.asarray(quat_wxyz, dtype=float)
     quat = np.where(quat[..., :1] < 0.0, -quat, quat)
     norm = np.linalg.norm(quat[..., 1:], axis=-1, keepdims=True)
@@ -61,7 +61,7 @@ def rotvec_from_quat(quat_wxyz: Array) -> Array:
 
 
 def matrix_from_quat(quat_wxyz: Array) -> Array:
-    """Rotation matrix, [..., 4] -> [..., 3, 3]."""
+    """Return the rotation matrix, [..., 4] -> [..., 3, 3]."""
     w, x, y, z = np.moveaxis(quat_normalize(quat_wxyz), -1, 0)
     rows = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -72,7 +72,7 @@ def matrix_from_quat(quat_wxyz: Array) -> Array:
 
 
 def quat_from_matrix(matrix: Array) -> Array:
-    """Unit quaternion with w >= 0, [..., 3, 3] -> [..., 4]."""
+    """Return the unit quaternion with w >= 0, [..., 3, 3] -> [..., 4]."""
     from scipy.spatial.transform import Rotation
 
     matrix = np.asarray(matrix, dtype=float)
@@ -81,48 +81,51 @@ def quat_from_matrix(matrix: Array) -> Array:
 
 
 def matrix_from_rotvec(rotvec: Array) -> Array:
-    """Rotation matrix, rad, [..., 3] -> [..., 3, 3]."""
+    """Return the rotation matrix, rad, [..., 3] -> [..., 3, 3]."""
     return matrix_from_quat(quat_from_rotvec(rotvec))
 
 
 def rotate(quat_wxyz: Array, vectors: Array) -> Array:
-    """Vectors turned by quaternions, [..., 4] and [..., 3] -> [..., 3]."""
+    """Return vectors rotated by quaternions, [..., 4] and [..., 3] -> [..., 3]."""
     return np.einsum("...ij,...j->...i", matrix_from_quat(quat_wxyz), np.asarray(vectors, dtype=float))
 
 
 def angle_between(a_wxyz: Array, b_wxyz: Array) -> Array:
-    """Angle of a^-1 b, [..., 4] and [..., 4] -> [...] rad in [0, pi]."""
+    """Return the angle of a^-1 b, [..., 4] and [..., 4] -> [...] rad in [0, pi]."""
     return np.linalg.norm(rotvec_from_quat(quat_multiply(quat_conjugate(a_wxyz), b_wxyz)), axis=-1)
 
 
 def slerp(a_wxyz: Array, b_wxyz: Array, share: Array) -> Array:
-    """Quaternions [..., 4] on the shortest way from a (share [...] 0) to b (1) at a steady rate (Shoemake 1985)."""
-    turn = rotvec_from_quat(quat_multiply(quat_conjugate(a_wxyz), b_wxyz))
-    return quat_multiply(a_wxyz, quat_from_rotvec(np.asarray(share)[..., None] * turn))
+    """Return quaternions [..., 4] from a (share [...] 0) to b (1) by the shorter rotation (Shoemake 1985)."""
+    rotvec = rotvec_from_quat(quat_multiply(quat_conjugate(a_wxyz), b_wxyz))
+    return quat_multiply(a_wxyz, quat_from_rotvec(np.asarray(share)[..., None] * rotvec))
 
 
 def skew(vector: Array) -> Array:
-    """Cross-product matrix, [..., 3] -> [..., 3, 3]."""
+    """Return the cross-product matrix, [..., 3] -> [..., 3, 3]."""
     x, y, z = np.moveaxis(np.asarray(vector, dtype=float), -1, 0)
     o = np.zeros_like(x)
     return np.stack([np.stack([o, -z, y], -1), np.stack([z, o, -x], -1), np.stack([-y, x, o], -1)], axis=-2)
 
 
 def looking(forward: Array) -> Array:
-    """Camera to world [3, 3] of a level camera that looks along the unit vector `forward` [3], not vertical."""
+    """Return camera to world [3, 3] of a level camera that looks along the unit vector `forward` [3], not vertical."""
     right = np.cross(forward, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)
     return np.stack([right, np.cross(forward, right), forward], axis=1)
 
 
 def look_at(place: Array, target: Array) -> Array:
-    """Camera to world [4, 4] of a level camera at `place` [3] m that looks at `target` [3] m, not above or below it."""
+    """Return camera to world [4, 4] of a level camera at `place` [3] m that looks at `target` [3] m.
+
+    The target must not be straight above or below the camera.
+    """
     way = np.asarray(target, dtype=float) - place
     return make_transform(looking(way / np.linalg.norm(way)), place)
 
 
 def invert_transform(transform: Array) -> Array:
-    """Inverse of a rigid transform, [..., 4, 4] -> [..., 4, 4]."""
+    """Return the inverse of a rigid transform, [..., 4, 4] -> [..., 4, 4]."""
     transform = np.asarray(transform, dtype=float)
     rotation_t = np.swapaxes(transform[..., :3, :3], -1, -2)
     inverse = np.zeros_like(transform)
@@ -133,7 +136,7 @@ def invert_transform(transform: Array) -> Array:
 
 
 def make_transform(rotation: Array, translation: Array) -> Array:
-    """Rigid transform from [..., 3, 3] and [..., 3] -> [..., 4, 4]."""
+    """Return the rigid transform of [..., 3, 3] and [..., 3] -> [..., 4, 4]."""
     rotation, translation = np.asarray(rotation, dtype=float), np.asarray(translation, dtype=float)
     transform = np.zeros((*rotation.shape[:-2], 4, 4))
     transform[..., :3, :3], transform[..., :3, 3], transform[..., 3, 3] = rotation, translation, 1.0

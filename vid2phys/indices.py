@@ -1,4 +1,4 @@
-"""Which of many: indices spread evenly, and nearest ones."""
+"""Choose indices: evenly spread ones, and nearest ones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from numpy.typing import NDArray
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most `most` of `count` indices, evenly spread from the first to the last."""
+    """Return at most `most` of `count` indices, evenly spread from the first to the last."""
     return np.linspace(0, count - 1, min(most, count)).astype(np.int64)
 
 
 def nearest(count: int, among: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each of `count` indices, the place in `among` (ascending, not empty) of the nearest: the lower of two."""
+    """Return for each of `count` indices the place in `among` of the nearest one, the lower of two.
+
+    among: ascending indices, not empty.
+    """
     wanted = np.arange(count)
     after = np.clip(np.searchsorted(among, wanted), 1, max(1, len(among) - 1))
     before = after - 1

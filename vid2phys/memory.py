@@ -1,4 +1,4 @@
-"""Memory that is freed goes back to the system."""
+"""Give freed memory back to the system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LARGE_BYTES = 4 << 20
 
 @cache
 def return_large_blocks() -> None:
-    """Has the C library give back blocks of 4 MB and more as soon as they are freed, in this process from now on.
+    """Make the C library give back blocks of 4 MB and more as soon as they are freed, in this process from now on.
 
-    glibc raises that size to 32 MB by itself, and then keeps images of 4K and the blocks of long fits among what
-    still lives: a process of 1 GB grows to more than 2. Elsewhere than on Linux with glibc this does nothing.
+    glibc raises that size to 32 MB by itself. Then it keeps images of 4K and the blocks of long fits among live blocks:
+    a process of 1 GB grows to more than 2. Limit: elsewhere than on Linux with glibc the function does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""What is found by its file's name: one file a system, format, head or loss; a leading underscore is a shared part."""
+"""Find plug-ins by file name: one file a system, format, head or loss; a leading underscore marks a shared part."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ _Base = TypeVar("_Base")
 
 
 def names(folder: Iterable[str]) -> tuple[str, ...]:
-    """Names of the modules in a package's `__path__`, sorted."""
+    """Return the names of the modules in a package's `__path__`, sorted."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_")))
 
 
 def class_in(package: str, kind: str, name: str, available: tuple[str, ...], base: type[_Base]) -> type[_Base]:
-    """The concrete class derived from `base` that the module called `name` defines.
+    """Return the concrete class derived from `base` that the module called `name` defines.
 
-    kind: what the package holds, for the UsageError that an unknown name raises. TypeError: the module defines none.
+    Args:
+        package: dotted name of the package.
+        kind: what the package holds, for errors.
+        name: of the module.
+        available: the names to choose from.
+        base: the class to derive from.
+
+    Raises:
+        UsageError: the name is not available.
+        TypeError: the module defines no such class.
     """
     if name not in available:
         raise unknown_name(kind, name, available)

@@ -1,7 +1,7 @@
-"""Core types shared by every package: frozen, SI units, shapes in the field docs. Imports nothing of ours.
+"""Define the types that every package shares: frozen, SI units, shapes in the field docs.
 
-Conventions: world z is up; quaternions are wxyz and body-to-world; camera axes are OpenCV's (x right, y down,
-z forward); pixel centres are at integers, so the image spans [-0.5, width - 0.5].
+Conventions: world z is up; quaternions are wxyz and body-to-world; camera axes are OpenCV's (x right, y down, z
+forward); pixel centres are at integers, so the image spans [-0.5, width - 0.5]. The module imports nothing of vid2phys.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MOST_LOG = 300.0  # either way: still a number
 
 @dataclass(frozen=True)
 class Camera:
-    """A calibrated camera that does not move.
+    """A calibrated static camera.
 
-    K: pinhole matrix [px], shape [3, 3]. distortion: coefficients in OpenCV's order, shape [D] (empty: none).
-    model: `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), `equidistant` (fisheye, 4), or `omni` (xi, then 4).
-    camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; None when the file has none.
-    width, height: image size [px].
+    K: pinhole matrix [px], shape [3, 3]. distortion: coefficients in OpenCV's order, shape [D] (empty: none). model:
+    `plumb_bob` (OpenCV 4 or 5), `rational_polynomial` (8), `equidistant` (fisheye, 4), or `omni` (xi, then 4).
+    camera_to_world: pose, shape [4, 4], x_world = camera_to_world @ x_camera [m]; None when the file has none. width,
+    height: image size [px].
     """
 
     K: Array
@@ -42,9 +42,9 @@ class Camera:
 class Texture:
     """The colours that a mesh's file gives its surface: those of the corners times those of an image.
 
-    images: sRGB, uint8 [H, W, 3] each, row 0 at the top. image: [F] which of them a face shows.
-    uv: [F, 3, 2] where the corners of the faces lie in it: u to the right and v up, 0 and 1 at its borders; beyond
-    them it repeats. corner_color: [F, 3, 3] linear RGB, interpolated over the face.
+    images: sRGB, uint8 [H, W, 3] each, row 0 at the top. image: [F], which of them a face shows. uv: [F, 3, 2], where
+    the corners of the faces lie in it: u to the right and v up, 0 and 1 at its borders; beyond them it repeats.
+    corner_color: [F, 3, 3] linear RGB, interpolated over the face.
     """
 
     images: tuple[NDArray[np.uint8], ...]
@@ -69,6 +69,11 @@ class Mesh:
     name: str = "mesh"
     texture: Texture | None = None
 
+    @property
+    def radius_m(self) -> float:
+        """Return the largest distance of a vertex from the body's origin [m]."""
+        return float(np.linalg.norm(self.vertices, axis=1).max())
+
 
 class Frames(Protocol):
     """Frames of a clip, decoded when asked for: RGB, uint8, shape [H, W, 3] each."""
@@ -76,7 +81,7 @@ class Frames(Protocol):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[NDArray[np.uint8]]: ...
     def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
-        """The frames at increasing `indices`, one after the other."""
+        """Yield the frames at increasing `indices`."""
         ...
 
 
@@ -84,8 +89,8 @@ class Frames(Protocol):
 class Clip:
     """A video: frames and their mid-exposure times [s] from the container, shape [T], strictly increasing.
 
-    notes: what was done to the video. whole: the clip that `frames` are a part of, and the index of each frame in that
-    clip, shape [T]; None for a whole clip.
+    notes: what was changed in the video. whole: the clip that `frames` are a part of, and the index of each frame in
+    that clip, shape [T]; None for a whole clip.
     """
 
     frames: Frames
@@ -111,29 +116,29 @@ class Parameter:
     source: str = "default"  # default | mesh | given | fitted
 
     def to_free(self, value: float) -> float:
-        """Value in SI to solver coordinates."""
+        """Return a value in SI in solver coordinates."""
         return float(np.log(value)) if self.transform == "log" else float(value)
 
     def from_free(self, coordinate: float) -> float:
-        """Solver coordinate to value in SI."""
+        """Return a solver coordinate as a value in SI."""
         return float(np.exp(coordinate)) if self.transform == "log" else float(coordinate)
 
     def spread_to_free(self, value: float, std: float) -> float:
-        """A small standard deviation about a value, in SI, to solver coordinates: to first order."""
+        """Return a small standard deviation about a value, in SI, in solver coordinates, to first order."""
         return float(std / value) if self.transform == "log" else float(std)
 
     def spread_from_free(self, value: float, std: float) -> float:
-        """The inverse of `spread_to_free`."""
+        """Return a small standard deviation in solver coordinates in SI, to first order."""
         return float(std * value) if self.transform == "log" else float(std)
 
     def with_unit(self, text: str) -> str:
-        """The text, followed by the unit if there is one."""
+        """Return the text, followed by the unit if there is one."""
         return text if self.unit == "1" else f"{text} {self.unit}"
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a system in the order its kernels read them."""
+    """The parameters of a system in the order of its kernels."""
 
     items: tuple[Parameter, ...]
 
@@ -148,53 +153,56 @@ class Parameters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names in the kernels' order."""
+        """Return the names in the kernels' order."""
         return tuple(item.name for item in self.items)
 
     @property
     def free_indices(self) -> tuple[int, ...]:
-        """Where the free parameters are."""
+        """Return the indices of the free parameters."""
         return tuple(i for i, item in enumerate(self.items) if item.free)
 
     @property
     def free_names(self) -> tuple[str, ...]:
-        """Names of the free parameters."""
+        """Return the names of the free parameters."""
         return tuple(item.name for item in self.items if item.free)
 
     @property
     def vector(self) -> Array:
-        """All values in SI, shape [P]."""
+        """Return all values in SI, shape [P]."""
         return np.array([item.value for item in self.items])
 
     @property
     def slopes(self) -> Array:
-        """Derivatives of all values in SI by solver coordinates, shape [P]."""
+        """Return derivatives of all values in SI by solver coordinates, shape [P]."""
         return np.array([item.spread_from_free(item.value, 1.0) for item in self.items])
 
     @property
     def free_units(self) -> Array:
-        """Steps of free ones in solver coordinates, shape [number free]: 1 of a logarithm or a zero, else the value."""
+        """Return unit steps of the free parameters in solver coordinates, shape [number free].
+
+        A logarithm or a zero has 1, another parameter its absolute value.
+        """
         free = [item for item in self.items if item.free]
         return np.array([1.0 if p.transform == "log" or p.value == 0.0 else abs(p.value) for p in free])
 
     @property
     def free_bounds(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the free ones in solver coordinates, shape [number free] each."""
+        """Return lower and upper bounds of the free parameters in solver coordinates, shape [number free] each."""
         free = [item for item in self.items if item.free]
         lower = [p.to_free(max(p.lower, np.exp(-_MOST_LOG)) if p.transform == "log" else p.lower) for p in free]
         return np.array(lower), np.array([p.to_free(p.upper) for p in free])
 
     def free_vector(self) -> Array:
-        """The free ones in solver coordinates, shape [number free]."""
+        """Return the free parameters in solver coordinates, shape [number free]."""
         return np.array([item.to_free(item.value) for item in self.items if item.free])
 
     def with_free_vector(self, coordinates: Array) -> Parameters:
-        """A copy in which the free parameters have these solver coordinates."""
+        """Return a copy in which the free parameters have these solver coordinates."""
         values = iter(coordinates)
         return Parameters(tuple(replace(p, value=p.from_free(next(values))) if p.free else p for p in self.items))
 
     def fitted_at(self, coordinates: Array) -> Parameters:
-        """A copy in which the free parameters were fitted to these solver coordinates, or the nearest within bounds."""
+        """Return a copy with the free parameters fitted to these solver coordinates, or the nearest within bounds."""
         values = {}
         for p, coordinate in zip((p for p in self if p.free), coordinates, strict=True):
             log = p.transform == "log"
@@ -203,7 +211,7 @@ class Parameters:
         return self.with_values(values, source="fitted")
 
     def with_values(self, values: dict[str, float], *, source: str = "given") -> Parameters:
-        """A copy with values set by name. Raises KeyError for a name that is not there."""
+        """Return a copy with values set by name. Raises KeyError for an unknown name."""
         for name in values:
             self[name]
         return Parameters(
@@ -211,7 +219,7 @@ class Parameters:
         )
 
     def with_free(self, names: tuple[str, ...]) -> Parameters:
-        """A copy in which exactly `names` are free. Raises KeyError for a name that is not there."""
+        """Return a copy in which exactly `names` are free. Raises KeyError for an unknown name."""
         for name in names:
             self[name]
         return Parameters(tuple(replace(p, free=p.name in names) for p in self.items))
@@ -222,8 +230,7 @@ class Actions:
     """Recorded or fitted actions, zero-order hold: values[i] holds from times_s[i] to times_s[i + 1].
 
     values: [N, M] in SI. kind: `rotors` (4 thrusts, N), `wrench` (collective thrust N, body torques N m), or `other`
-    (what `names` and `units` say).
-    per_kilogram: True when divided by an unknown mass.
+    (described by `names` and `units`). per_kilogram: True when divided by an unknown mass.
     """
 
     times_s: Array
@@ -249,7 +256,7 @@ class Trajectory:
 class PoseLog:
     """Poses of a tracked body. positions_m [T, 3]; orientation_quat_wxyz [T, 4], body to world; gaps are NaN.
 
-    lost: number of rows of the log that are gaps, by what they hold, in words.
+    lost: number of rows of the log that are gaps, by their content, in words.
     """
 
     times_s: Array
@@ -261,16 +268,15 @@ class PoseLog:
 
 @dataclass(frozen=True)
 class Observation:
-    """Where K keypoints of the body were seen, with an error model (design, sections 2 and 6).
+    """Where K keypoints of the body were detected, with an error model.
 
     times_s: [T] s. bearings: [T, K, 2] normalised image coordinates x/z, y/z in camera axes, distortion removed.
-    covariance: [T, K, 2, 2] of what is independent between points and frames.
-    shared_basis: [T, K, 2, R], the error that all points of a frame share, one column a mode, scaled so that its
-    coefficients have unit variance. correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process in
-    the time error_clock_s [T], times_s by default (`risp.calibration.clock`).
-    visible: [T, K] bool; what is False carries no information (outside the frame, covered, frame lost).
-    points_body: [K, 3] m, the keypoints in body axes. swing_scale: [] by how much a whole clip's motion is misread,
-    over what the errors of its frames amount to (`risp.posed.edge_errors`).
+    covariance: [T, K, 2, 2] of errors that are independent between points and frames. shared_basis: [T, K, 2, R], the
+    error that all points of a frame share, one column a mode, scaled so that its coefficients have unit variance.
+    correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process in the time error_clock_s [T],
+    times_s by default (`error_clock`). visible: [T, K] bool; what is False carries no information (outside the frame,
+    covered, frame lost). points_body: [K, 3] m, the keypoints in body axes. swing_scale: [], relative error of the
+    amplitude of a whole clip's motion, over what the errors of its frames amount to.
     """
 
     times_s: Array
@@ -288,13 +294,13 @@ class Observation:
             object.__setattr__(self, "error_clock_s", self.times_s)
 
     def __getitem__(self, frames: slice | NDArray[np.int64]) -> Observation:
-        """What was seen in some of the frames."""
+        """Return the measurements of some of the frames."""
         per_frame = ("times_s", "bearings", "covariance", "shared_basis", "visible", "error_clock_s")
         return replace(self, **{name: getattr(self, name)[frames] for name in per_frame})
 
     @property
     def frames_lost(self) -> int:
-        """Number of frames in which no point was seen."""
+        """Return the number of frames in which no point was detected."""
         return int((~self.visible.any(axis=1)).sum())
 
 
@@ -309,7 +315,7 @@ class Status(Enum):
 
     @property
     def key(self) -> str:
-        """The name as result.json writes it."""
+        """Return the name as result.json writes it."""
         return self.name.lower()
 
 
@@ -317,7 +323,7 @@ class Status(Enum):
 class Estimate:
     """A parameter's value with its 95 % interval; infinite along directions the data do not determine.
 
-    identifiable: whether the data say more than the prior, or anything where there is none. prior: mean and standard
+    identifiable: whether the data add to the prior, or to nothing where there is none. prior: mean and standard
     deviation that the fit began with, in the parameter's unit.
     """
 
@@ -333,9 +339,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What a fit leaves of P fitted parameters together: a normal distribution in solver coordinates.
+    """The joint posterior of P fitted parameters: a normal distribution in solver coordinates.
 
-    logarithmic: which of them these are logarithms of. mean: [P]. covariance: [P, P].
+    logarithmic: which parameters have logarithms as coordinates. mean: [P]. covariance: [P, P].
     """
 
     names: tuple[str, ...]
@@ -346,21 +352,21 @@ class Posterior:
 
     @property
     def std(self) -> Array:
-        """[P]."""
+        """Return the standard deviations, [P]."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
     @property
     def correlation(self) -> Array:
-        """[P, P]."""
+        """Return the correlation matrix, [P, P]."""
         return np.asarray(self.covariance / np.outer(self.std, self.std))
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit gives back.
+    """The result of a fit.
 
-    posterior: of the parameters that were asked for and that the clip determines; None where there are none. clips: of
-    a fit of several clips the results of each; trajectory, actions and observation are then the first one's.
+    posterior: of the fitted parameters that the clip determines; None where there are none. clips: of a multi-clip fit
+    the results of each clip; trajectory, actions and observation are then the first one's.
     """
 
     status: Status
@@ -377,5 +383,5 @@ class Result:
 
     @property
     def priors(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation by parameter, where there was a prior."""
+        """Return mean and standard deviation by parameter, where there was a prior."""
         return {estimate.name: estimate.prior for estimate in self.parameters if estimate.prior is not None}

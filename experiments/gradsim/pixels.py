@@ -22,7 +22,7 @@ from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import invert_transform, look_at
-from vid2phys.io.orientation import turned_alike
+from vid2phys.io.orientation import inconsistent_faces
 from vid2phys.types import Array, Camera, Mesh
 
 _LIGHT = np.array([0.35, -0.6, 0.72])  # where it comes from, world axes
@@ -77,7 +77,7 @@ class Actor:
         mesh = system.surface if mesh is None else mesh
         if mesh is None:
             raise UsageError(f"'{system.name}' without a mesh", "a mesh to film", "give one")
-        against = int(turned_alike(mesh.faces).sum())
+        against = int(inconsistent_faces(mesh.faces).sum())
         if against:
             raise InputError(
                 f"{against} of {len(mesh.faces)} faces of '{mesh.name}' are wound against their neighbours",

@@ -21,8 +21,8 @@ from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import look_at
 from vid2phys.io.actions import load_actions
+from vid2phys.io.array_clip import load_image_clip
 from vid2phys.io.camera import save_camera
-from vid2phys.io.held import read_still
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.run import load_trajectory
 from vid2phys.io.video import read_clip
@@ -157,6 +157,6 @@ def test_what_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], text
 def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.png").write_text("no image")
     with pytest.raises(InputError, match="is not an image"):
-        read_still(tmp_path / "t.png", 3, 25.0)
+        load_image_clip(tmp_path / "t.png", 3, 25.0)
     with pytest.raises(InputError, match="does not exist"):
-        read_still(tmp_path / "none.png", 3, 25.0)
+        load_image_clip(tmp_path / "none.png", 3, 25.0)

@@ -85,7 +85,7 @@ def test_lost_rows_are_skipped_counted_and_printed(
     validate_metrics(metrics)
     assert metrics["log_rows_lost"] == 45
     assert metrics["log_rows"] == len(log.times_s)
-    assert metrics["notes"][0].endswith("30 at the origin, 15 with the last pose held")
+    assert metrics["notes"][0].endswith("30 at the origin, 15 with the last pose repeated")
     whole, _ = evaluate(run, mocap=tmp_path / "whole.txt", align="world", plots=False)
     assert whole["notes"] == []
     assert metrics["position_rmse_m"] == pytest.approx(whole["position_rmse_m"], rel=0.1)

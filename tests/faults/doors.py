@@ -85,10 +85,10 @@ def make_images(folder: Path) -> None:
 
 def read_image(_: Path, path: Path) -> object:
     from vid2phys.camera_calibration.images import open_images
-    from vid2phys.io.held import read_still
+    from vid2phys.io.array_clip import load_image_clip
 
     with contextlib.suppress(InputError):
-        read_still(path, 3, 30.0)
+        load_image_clip(path, 3, 30.0)
     return [image.shape for _, image in open_images(path, 5)]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from vid2phys import cli
 from vid2phys.errors import InputError
-from vid2phys.io.files import alone, write_text
+from vid2phys.io.files import exclusive_lock, write_text
 from vid2phys.io.run import new_run
 from vid2phys.io.video import VideoWriter
 
@@ -130,5 +130,8 @@ def test_one_training_a_folder(tmp_path: Path) -> None:
     from vid2phys.commands.train_risp import train_risp
 
     (tmp_path / "thing.obj").write_text(TETRAHEDRON)
-    with alone(tmp_path / "work" / ".lock", "training"), pytest.raises(InputError, match="another training is at work"):
+    with (
+        exclusive_lock(tmp_path / "work" / ".lock", "training"),
+        pytest.raises(InputError, match="another training is at work"),
+    ):
         train_risp(tmp_path / "thing.obj", out=tmp_path / "model", work=tmp_path / "work", quiet=True)

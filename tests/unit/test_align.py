@@ -14,7 +14,7 @@ from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.render.rasterizer import rasterize_camera, shade
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.io.held import HeldFrames
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.background_image import backdrop
 from vid2phys.tracking.cues.photometric import Alignment, Stage, align, moved, stage_of
 from vid2phys.tracking.hypotheses import relabelled
@@ -46,7 +46,7 @@ def photographed(mesh: Mesh, rotation: np.ndarray, translation: np.ndarray) -> C
         display = 255.0 * light ** (1 / 2.2) + rng.normal(0.0, 4.0, wall.shape)
         images.append(np.clip(display, 0, 255).astype(np.uint8))
     return Clip(
-        HeldFrames(np.stack(images)), np.arange(len(images)) / 30.0, CAMERA.width, CAMERA.height, "photographed"
+        ArrayFrames(np.stack(images)), np.arange(len(images)) / 30.0, CAMERA.width, CAMERA.height, "photographed"
     )
 
 
@@ -127,7 +127,7 @@ def test_a_body_that_is_partly_hidden_still_aligns() -> None:
         u, v = np.round(place + np.array([18.0, 0.0])).astype(int)
         covered[v - 6 : v + 7, u - 5 : u + 6] = (20, 160, 40)
         hidden.append(covered)
-    _, error = aligned(replace(clip, frames=HeldFrames(np.stack(hidden))), mesh, scene, np.full(6, 1e-3))
+    _, error = aligned(replace(clip, frames=ArrayFrames(np.stack(hidden))), mesh, scene, np.full(6, 1e-3))
     assert np.abs(error[:, 5]).mean() < 0.02
     assert np.abs(error[:, :3]).mean() < 0.03
 

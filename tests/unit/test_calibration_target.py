@@ -131,9 +131,9 @@ def test_points_are_where_the_camera_sees_them(text: str, turn: list[float]) -> 
 
 
 def test_a_board_that_half_a_turn_leaves_alike_is_known_to() -> None:
-    assert parse_target("chessboard:8x6:25mm").turns_alike
-    assert not parse_target("chessboard:8x5:25mm").turns_alike
-    assert not parse_target("charuco:6x6:30mm:22mm:5x5_100").turns_alike
+    assert parse_target("chessboard:8x6:25mm").half_turn_alike
+    assert not parse_target("chessboard:8x5:25mm").half_turn_alike
+    assert not parse_target("charuco:6x6:30mm:22mm:5x5_100").half_turn_alike
 
 
 def test_boards_of_older_opencv_are_told_by_the_image() -> None:

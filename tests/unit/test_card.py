@@ -140,7 +140,7 @@ def test_the_card_says_what_was_measured_and_shows_it(renders: RenderSet, tmp_pa
     card = make_card(folder, Subject(Model.load(folder), mesh()), renders, 7, progress, given="--mesh square.obj")
     text = card.read_text()
     assert card == folder / CARD
-    for words in ("# square", "4 orientations look the same, told apart", "--seed 7", "| switched off | noise |"):
+    for words in ("# square", "4 orientations look the same, distinguished", "--seed 7", "| switched off | noise |"):
         assert words in text
     assert "| rotation x | 1.25 |" in text
     assert "Made by `vid2phys card models/square --mesh square.obj`" in text

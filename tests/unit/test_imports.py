@@ -1,8 +1,13 @@
-"""Who may import whom (design, section 3), over the syntax trees; and that the command line starts light."""
+"""Check who may import whom, and that the command line starts light.
+
+The tests read the syntax trees. Imports inside functions count; those under `if TYPE_CHECKING` do not, except in the
+table of packages. Limit: modules that `importlib` finds by name are not seen.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -29,17 +34,134 @@ MAY_IMPORT = {
     "api": BASE | {"io", "engine", "report", "commands"},
     "__init__": {"api", "errors"},
 }
+# Inside a package: what each sub-package may import of the others, "" standing for the package's own modules.
+MAY_IMPORT_INSIDE = {
+    "io": {"": set(), "camera": {""}, "mocap": {""}},
+    "engine": {
+        "kernels": set(),
+        "": {"kernels"},
+        "render": {"kernels", ""},
+        "systems": {"kernels", ""},
+        "movable": {"kernels", "", "systems"},
+    },
+    "risp": {
+        "appearance": set(),
+        "shape": set(),
+        "renders": {"appearance"},
+        "networks": {"shape", "renders"},
+        "heads": {"shape", "renders", "networks"},
+        "penalties": {"networks", "heads"},
+        "training": {"appearance", "shape", "renders", "networks", "heads", "penalties"},
+    },
+    "tracking": {
+        "cues": set(),
+        "detectors": {"cues"},
+        "": {"cues", "detectors"},
+        "articulated": {"cues", "detectors", ""},
+        "uncertainty": {"cues", "detectors", "", "articulated"},
+    },
+    "solvers": {"": set(), "losses": {""}},
+}
+# Imports against that order that exist today. Remove an entry when its import is gone.
+AGAINST_THE_ORDER = {
+    ("engine.control", "engine.systems.quadrotor"),
+    ("engine.points", "engine.systems._particles"),
+    ("engine.points", "engine.systems._rigid"),
+    ("risp.networks.state_model", "risp.heads.state"),
+    ("risp.heads", "risp.training.validate"),
+    ("risp.heads._head", "risp.training.validate"),
+    ("risp.heads.keypoint", "risp.training.losses"),
+    ("risp.heads.keypoint", "risp.training.validate"),
+    ("risp.heads.state", "risp.training.validate"),
+    ("tracking.cues.contour", "tracking.refine"),
+    ("tracking.cues.texture", "tracking.detectors.network"),
+    ("tracking.cues.texture_patches", "tracking.detectors.network"),
+    ("tracking.detectors.search", "tracking.background"),
+    ("tracking.detectors.texture", "tracking.single_image"),
+    ("tracking.ambiguous_poses", "tracking.uncertainty.alignment_errors"),
+    ("tracking.temporal_outliers", "tracking.uncertainty.alignment_errors"),
+    ("solvers.gradient", "solvers.losses"),
+    ("solvers.input_estimation", "solvers.losses"),
+}
+# Circles of modules that exist today, with the reason. Remove an entry when its circle is gone.
+CIRCLES = {
+    # a set of renders starts its workers, which fill the set
+    frozenset({"risp.renders.dataset", "risp.renders.on_ray", "risp.renders.workers"}),
+    # training writes the card, and the card takes a folder's name and a choice of configurations from training
+    frozenset(
+        {"commands.card", "commands.train_articulated", "commands.train_rigid", "commands.train_risp"},
+    ),
+    # `identify` hands several clips to the multi-clip fit, which tracks each of them as `identify` does
+    frozenset({"commands.identify", "commands.multi_clip"}),
+}
 HEAVY = ("torch", "warp", "mitsuba", "drjit", "cv2", "trimesh", "av", "matplotlib", "scipy", "numpy", "yaml", "jinja2")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def unit_of(path: Path) -> str:
-    """The package (or top-level module) of vid2phys that a file belongs to."""
+    """Return the package (or top-level module) of vid2phys that a file belongs to."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def module_name(path: Path) -> str:
+    """Return the dotted name of a module inside vid2phys; that of a package's `__init__` is the package's."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def running_imports(tree: ast.AST) -> set[str]:
+    """Return the dotted names of everything that is imported at run time, functions included."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        waiting += ast.iter_child_nodes(node)
+    return found
+
+
+@functools.cache
+def import_graph() -> dict[str, set[str]]:
+    """Return the modules of vid2phys that each of them imports at run time, the package's root left out."""
+    graph: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        graph[name] = set()
+        for imported in running_imports(ast.parse(path.read_text(encoding="utf-8"))):
+            target = imported.removeprefix("vid2phys.") if imported.startswith("vid2phys.") else ""
+            while target and target not in MODULES:  # `from module import thing`
+                target = target.rpartition(".")[0]
+            if target and target != name:
+                graph[name].add(target)
+    return graph
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Return what `start` imports, directly or through others."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def place_inside(module: str) -> str:
+    """Return the sub-package of a module within its package, "" for one of the package's own modules."""
+    part = ".".join(module.split(".")[:2])
+    return part.partition(".")[2] if (PACKAGE / part.replace(".", "/")).is_dir() else ""
+
+
 def imports_of(tree: ast.AST, top_level_only: bool = False) -> set[str]:
-    """Dotted names of everything imported; `from a import b` gives `a.b`."""
+    """Return the dotted names of everything imported; `from a import b` gives `a.b`."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree) if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -58,6 +180,32 @@ def test_import_table(path: Path) -> None:
         parts = name.split(".")
         if parts[0] == "vid2phys" and len(parts) > 1 and parts[1] != unit:
             assert parts[1] in MAY_IMPORT[unit], f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+def test_order_inside_packages() -> None:
+    against = set()
+    for name, targets in import_graph().items():
+        package = name.split(".")[0]
+        if package not in MAY_IMPORT_INSIDE or name == package:
+            continue
+        own = place_inside(name)
+        assert own in MAY_IMPORT_INSIDE[package], f"'{own}' is not in the table of {package}"
+        inside = {target for target in targets if target.startswith(f"{package}.") and place_inside(target) != own}
+        allowed = MAY_IMPORT_INSIDE[package][own]
+        against |= {(name, target) for target in inside if place_inside(target) not in allowed}
+    new, gone = against - AGAINST_THE_ORDER, AGAINST_THE_ORDER - against
+    assert not new, f"imports against the order of sub-packages: {sorted(new)}"
+    assert not gone, f"remove these from AGAINST_THE_ORDER: {sorted(gone)}"
+
+
+def test_no_import_circles() -> None:
+    graph = import_graph()
+    reach = {name: reachable(graph, name) for name in graph}
+    circles = {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]
+    }
+    assert not circles - CIRCLES, f"import circles: {[sorted(circle) for circle in circles - CIRCLES]}"
+    assert not CIRCLES - circles, f"remove these from CIRCLES: {[sorted(circle) for circle in CIRCLES - circles]}"
 
 
 def test_mitsuba_is_imported_in_one_place() -> None:

@@ -296,7 +296,7 @@ def test_rectification_is_followed(tmp_path: Path, keys: dict, fx: float, count:
     [
         ({"rectification_matrix": TURN}, "has a rectification_matrix"),
         ({"projection_matrix": OTHER}, "has a projection_matrix that differs"),
-        ({"D": FIVE, "rectified": True}, "is said to be rectified"),
+        ({"D": FIVE, "rectified": True}, "is marked as rectified"),
         ({"rectified": True, "undistorted": False}, "two keys for rectified images"),
         ({"rectified": "perhaps"}, "is 'perhaps'; expected true or false"),
         ({"info": {"rectified": True}}, "unknown key 'info/rectified'"),

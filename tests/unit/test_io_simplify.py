@@ -16,7 +16,7 @@ from vid2phys.errors import InputError
 from vid2phys.io import simplify
 from vid2phys.io.geometry import SAME_GEOMETRY, geometry_signature, signature_distance
 from vid2phys.io.mesh import MOST_PARTS, load_mesh, mass_properties
-from vid2phys.io.orientation import turned_alike
+from vid2phys.io.orientation import inconsistent_faces
 from vid2phys.io.simplify import simplified
 from vid2phys.io.texture import surface_colors
 from vid2phys.types import Mesh
@@ -106,11 +106,11 @@ def test_faces_against_their_neighbours_are_turned(tmp_path: Path) -> None:
     strip = [[2 * i, 2 * i + 1, 2 * j] for i, j in zip(around[:-1], after[:-1], strict=True)]
     strip += [[2 * i + 1, 2 * j + 1, 2 * j] for i, j in zip(around[:-1], after[:-1], strict=True)]
     twisted = np.array([*strip, [14, 15, 1], [15, 0, 1]])
-    assert not turned_alike(twisted).any()
+    assert not inconsistent_faces(twisted).any()
     plain = np.array([*strip, [14, 15, 0], [15, 1, 0]])
-    assert not turned_alike(plain).any()
+    assert not inconsistent_faces(plain).any()
     plain[3] = plain[3][::-1]
-    np.testing.assert_array_equal(np.flatnonzero(turned_alike(plain)), [3])
+    np.testing.assert_array_equal(np.flatnonzero(inconsistent_faces(plain)), [3])
 
 
 def test_colours_stay_on_faces_that_are_turned(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.unit.test_paint import BLOCKS, CAMERA, GROUP, PLACE, cast
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.io.held import HeldFrames
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.first_pass import FrameStore
@@ -59,7 +59,7 @@ def test_frames_that_others_are_beside_stay() -> None:
     visible = np.ones((3, len(POINTS)), dtype=bool)
     track = replace(track, observation=replace(track.observation, visible=visible))
     image = cast(START, np.random.default_rng(1), False)
-    frames = FrameStore(HeldFrames(np.stack([image] * 3)), CAMERA.width, CAMERA.height)
+    frames = FrameStore(ArrayFrames(np.stack([image] * 3)), CAMERA.width, CAMERA.height)
     told = settled_alone(frames, CAMERA, LONE, track, Calibration())
     np.testing.assert_array_equal(told.poses.rotation[:2], track.poses.rotation[:2])
     assert _off_deg(told.poses.rotation[2], START) < 1.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vid2phys.geometry import quat_from_matrix, quat_from_rotvec, quat_multiply, rotate
-from vid2phys.report.metrics import Turns, summarize
+from vid2phys.report.metrics import SymmetryGroup, summarize
 from vid2phys.risp.shape.groups import octahedral
 from vid2phys.types import Array, PoseLog
 
@@ -19,8 +19,8 @@ CUBE = octahedral()
 SEEN = np.ones(100, dtype=bool)
 
 
-def turns(*, exact: bool) -> Turns:
-    return Turns(quat_from_matrix(CUBE), CENTER - CUBE @ CENTER, exact)
+def turns(*, exact: bool) -> SymmetryGroup:
+    return SymmetryGroup(quat_from_matrix(CUBE), CENTER - CUBE @ CENTER, exact)
 
 
 def read_as(element: Array, noise_deg: float = 0.2) -> tuple[PoseLog, Array]:

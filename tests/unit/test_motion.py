@@ -10,7 +10,7 @@ import pytest
 from tests.painted import CAMERA, POINTS, RADIUS_M, PaintedModel, Scene, make_scene, paint
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.error_model import Calibration
-from vid2phys.io.held import HeldFrames
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors.search import LastSeen, Watch
 from vid2phys.tracking.first_pass import FrameStore
@@ -37,7 +37,7 @@ def _with_decoy(scene: Scene) -> Clip:
         image = frame.copy()
         image[mask] = still[mask]
         images.append(image)
-    return replace(scene.clip, frames=HeldFrames(np.stack(images)))
+    return replace(scene.clip, frames=ArrayFrames(np.stack(images)))
 
 
 @pytest.mark.parametrize("height", [480, 960])
@@ -49,7 +49,7 @@ def test_a_moving_body_changes_its_place_and_nothing_else(height: int) -> None:
         K = CAMERA.K * np.array([[2.0, 1.0, 2.0], [1.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
         K[:2, 2] += 0.5
         camera = replace(CAMERA, K=K, width=1280, height=960)
-    background = Background.of(FrameStore(HeldFrames(np.stack(images)), camera.width, camera.height))
+    background = Background.of(FrameStore(ArrayFrames(np.stack(images)), camera.width, camera.height))
     assert background.shrink == factor
     place = scene.translation[3]
     assert background.moving(images[3], camera, place, RADIUS_M) > 0.2

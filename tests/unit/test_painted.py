@@ -12,7 +12,7 @@ from tests.unit.test_paint_fit import PAINT
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.io.held import HeldFrames
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.texture_refinement import painted
@@ -40,7 +40,7 @@ def test_colours_mend_find_and_lose_frames() -> None:
         covariance=np.broadcast_to(1e-5 * np.eye(2), (6, 8, 2, 2)).copy(),
         visible=np.broadcast_to(track.tracked[:, None], (6, 8)).copy(),
     )
-    frames = FrameStore(HeldFrames(np.stack(images)), CAMERA.width, CAMERA.height)
+    frames = FrameStore(ArrayFrames(np.stack(images)), CAMERA.width, CAMERA.height)
     read = replace(track, observation=observation)
     found, explained = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, read, Calibration())
     np.testing.assert_array_equal(explained, [True] * 5 + [False])

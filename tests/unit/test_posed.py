@@ -18,7 +18,7 @@ from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import invert_transform
-from vid2phys.io.held import HeldFrames
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.risp.networks.bodies import configuration_kind
 from vid2phys.risp.networks.model import Reading
 from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
@@ -243,7 +243,7 @@ def test_track_reads_a_clip_through_a_distorting_camera(hand: JointBody) -> None
     rays = x @ turn.T
     network = Network(rays[..., :2] / rays[..., 2:] + 0.3 * rng.normal(size=(count, 26, 2)))
     frames = np.zeros((count, 480, 640, 3), np.uint8)
-    clip = Clip(HeldFrames(frames), times, 640, 480)
+    clip = Clip(ArrayFrames(frames), times, 640, 480)
     tracked = track_configurations(clip, camera, network, hand, calibration=Calibration(mode_std=(0.01,) * 15,  # type: ignore[arg-type]
         mode_exponent=(0.5,) * 15, mode_doubt=(4.0,) * 15, correlation_time_s=(0.2,) * 15))  # fmt: skip
     assert tracked.tracked.all()

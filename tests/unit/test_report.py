@@ -15,7 +15,7 @@ from tests.flight import Flight
 from tests.synthetic import camera_of, cross_mesh, noisy_result, save_run, short_flight, write_clip
 from vid2phys.io.video import read_clip
 from vid2phys.report.html import _ranges, write_report
-from vid2phys.report.outline import Projected, Window, outline, project_vertices
+from vid2phys.report.mesh_lines import Projected, Window, mesh_lines, project_vertices
 from vid2phys.report.overlay import FIT_COLOR, LOST_COLOR, write_overlay
 from vid2phys.types import Mesh
 
@@ -35,7 +35,7 @@ def test_outline_lies_on_the_edge_at_any_zoom() -> None:
     seen = Projected(pixels, np.full(4, 2.0))
     for scale in (1.0, 3.0):
         window = Window(10.0, 20.0, int(60 * scale), int(40 * scale), scale)
-        cover = outline(seen, square(), window)
+        cover = mesh_lines(seen, square(), window)
         rows, columns = np.nonzero(cover > 0.5)
         corner, opposite = window.place(pixels[0]), window.place(pixels[2])
         assert np.abs([columns.min() - corner[0], rows.min() - corner[1]]).max() <= 2.0
@@ -50,7 +50,7 @@ def test_vertices_behind_the_camera_are_left_out(flight: Flight) -> None:
     behind = square(-1.0).vertices @ camera.camera_to_world[:3, :3].T + camera.camera_to_world[:3, 3]
     seen = project_vertices(camera, behind)
     assert np.isnan(seen.pixels).all()
-    assert outline(seen, square(), Window(0.0, 0.0, 40, 30)).max() == 0.0
+    assert mesh_lines(seen, square(), Window(0.0, 0.0, 40, 30)).max() == 0.0
 
 
 @pytest.mark.parametrize("distortion", [(), (-0.2, 0.05, 0.0, 0.0)])

@@ -1,1 +1,1 @@
-"""From images of a board to a calibrated camera: intrinsics with their spread, its pose, and what is wrong."""
+"""Calibrate a camera from images of a board: intrinsics with standard deviations, the camera's pose, and doubts."""

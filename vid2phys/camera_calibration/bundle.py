@@ -1,8 +1,9 @@
-"""Least squares over intrinsics and the poses of all views together, for every camera model, with covariances.
+"""Fit intrinsics and the poses of all views together by least squares, for every camera model, with covariances.
 
 Unknowns: fx, fy, cx, cy, the distortion coefficients, and for each view a rotation vector and a translation of the
-target in camera axes. Points are projected by `engine.observe`, so that a calibration is for the very model that reads
-it. Derivatives are differences; all views move at once, since a view's residuals know its own pose alone.
+target in camera axes. `engine.observe` projects the points, so a calibration is for the very model that uses it.
+Derivatives are central differences. All views move at once, since the residuals of a view depend on its own pose alone.
+Limit: the start has to be near, because the bundle does not search.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ _UNSEEN_PX = 1e3  # error of a point that the camera cannot see
 
 @dataclass(frozen=True)
 class Bundle:
-    """Views of one target through one camera. points: [N, 3] m of the target."""
+    """Views of one target through one camera.
+
+    points: [N, 3] m, of the target in page axes. views: what the images show. size: width and height [px]. model: the
+    name of the distortion model.
+    """
 
     points: Array
     views: list[View]
@@ -30,13 +35,13 @@ class Bundle:
     model: str
 
     def camera(self, intrinsics: Array) -> Camera:
-        """The camera of [fx, fy, cx, cy, distortion ...]."""
+        """Return the camera of the vector [fx, fy, cx, cy, distortion ...]."""
         fx, fy, cx, cy = intrinsics[:4]
         K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
         return Camera(K, *self.size, intrinsics[4:], self.model)
 
     def residuals(self, intrinsics: Array, poses: Array) -> Array:
-        """Seen minus projected of all points of all views, [M, 2] px; poses [V, 6]."""
+        """Return detected minus projected pixels of all points of all views, [M, 2] px; poses [V, 6]."""
         camera = self.camera(intrinsics)
         rotation = matrix_from_rotvec(poses[:, :3])
         moved = [self.points[view.ids] @ rotation[i].T + poses[i, 3:] for i, view in enumerate(self.views)]
@@ -44,7 +49,7 @@ class Bundle:
         return np.nan_to_num(seen - project(camera, np.concatenate(moved)), nan=_UNSEEN_PX)
 
     def jacobian(self, intrinsics: Array, poses: Array) -> Array:
-        """d residuals / d (intrinsics, poses), [2 M, I + 6 V], by central differences."""
+        """Return d residuals / d (intrinsics, poses), [2 M, I + 6 V], by central differences."""
         count, views = len(intrinsics), len(self.views)
         of_view = np.repeat(np.arange(views), [len(view.ids) for view in self.views])
         out = np.zeros((len(of_view), 2, count + 6 * views))
@@ -61,7 +66,7 @@ class Bundle:
         return out.reshape(-1, count + 6 * views)
 
     def solve(self, intrinsics: Array, poses: Array) -> tuple[Array, Array]:
-        """Intrinsics and poses of least squares, from a start nearby."""
+        """Return the intrinsics [I] and poses [V, 6] of least squares, from a start nearby."""
         from scipy.optimize import least_squares
 
         count = len(intrinsics)
@@ -80,7 +85,10 @@ class Bundle:
         return split(np.asarray(found.x))
 
     def standard_deviations(self, intrinsics: Array, poses: Array) -> Array:
-        """Of the intrinsics, [I], from the residuals' own spread; infinite for what the views do not determine."""
+        """Return standard deviations of the intrinsics, [I], scaled by the spread of the residuals.
+
+        What the views do not determine has an infinite one.
+        """
         jacobian = self.jacobian(intrinsics, poses)
         residuals = self.residuals(intrinsics, poses)
         variance = float((residuals**2).sum()) / max(residuals.size - jacobian.shape[1], 1)

@@ -1,4 +1,4 @@
-"""Finding a target in an image: numbered points with their pixels (centres at integers, as OpenCV counts)."""
+"""Detect a target in an image: numbered points with their pixels (centres at integers, as OpenCV counts)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Grey = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class View:
-    """What one image shows of a target. ids: [N] of `Target.points_m`. pixels: [N, 2]. name: of the image."""
+    """What one image shows of a target.
+
+    ids: [N], indices into `Target.points_m`. pixels: [N, 2] px. name: of the image.
+    """
 
     ids: NDArray[np.int64]
     pixels: Array
@@ -25,14 +28,14 @@ class View:
 
 
 def grey(image: NDArray[np.uint8]) -> Grey:
-    """Luma of an RGB image, [H, W, 3] -> [H, W]."""
+    """Return the luma of an RGB image, [H, W, 3] -> [H, W]."""
     import cv2
 
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 
 def detect(target: Target, image: Grey, name: str = "") -> View | None:
-    """The target in a grey image; None when it is not seen, or too little of it."""
+    """Return the view of a target in a grey image [H, W]; None when too little of the target is visible."""
     if target.kind == "chessboard":
         return _chessboard(target, image, name)
     if target.kind == "charuco":
@@ -42,20 +45,20 @@ def detect(target: Target, image: Grey, name: str = "") -> View | None:
 
 
 def detect_markers(name: str, image: Grey) -> dict[int, Array]:
-    """Corners [4, 2] px, clockwise from the upper left, of each marker of a dictionary, by number."""
+    """Return the corners [4, 2] px, clockwise from the upper left, of each marker of a dictionary, by its number."""
     import cv2
 
     parameters = cv2.aruco.DetectorParameters()
     parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
-    parameters.minMarkerDistanceRate = 0.05  # else a large tag gives way to the outline of the paper that it is on
+    parameters.minMarkerDistanceRate = 0.05  # else the border of a tag's paper is detected in its place
     corners, ids, _ = cv2.aruco.ArucoDetector(dictionary(name), parameters).detectMarkers(image)
     numbers = [] if ids is None else [int(i) for i in np.ravel(ids)]
     found = {number: np.asarray(four, dtype=float).reshape(4, 2) for number, four in zip(numbers, corners, strict=True)}
-    return {number: found[number] for number in found if numbers.count(number) == 1}  # of two alike none is known
+    return {number: found[number] for number in found if numbers.count(number) == 1}  # two alike are ambiguous
 
 
 def layout(target: Target, images: list[Grey]) -> Target:
-    """The target in whichever of OpenCV's two ChArUco layouts these images show more of."""
+    """Return the target in that of OpenCV's two ChArUco layouts of which these images show more."""
     other = other_layout(target)
     if other is None:
         return target
@@ -74,13 +77,13 @@ def _charuco(target: Target, image: Grey, name: str) -> View | None:
     order = np.argsort(numbers)
     view = View(numbers[order], pixels[order], name)
     spread = np.linalg.svd(target.points_m()[view.ids][:, :2] - target.points_m()[view.ids][:, :2].mean(axis=0))[1]
-    return view if spread[1] > 0.5 * target.side_m else None  # points along one row say no homography
+    return view if spread[1] > 0.5 * target.side_m else None  # points along one row give no homography
 
 
 def chessboard_corners(image: Grey, columns: int = 3, rows: int = 3) -> Array | None:
-    """The whole grid of inner corners in an image, [rows, columns, 2] px; None if there is none of at least this size.
+    """Return the whole grid of inner corners in an image, [rows, columns, 2] px; None if none is of at least this size.
 
-    A board that has more of them than was asked for is found whole, so that a part is never taken for it.
+    A board with more corners than were asked for is found whole, so that a part is never taken for the board.
     """
     import cv2
 
@@ -98,20 +101,20 @@ def _chessboard(target: Target, image: Grey, name: str) -> View | None:
 
 
 def _as_printed(target: Target, grid: Array, image: Grey) -> Array:
-    """The grid [rows, columns, 2] turned so that it begins at the page's upper left: the corner of a black square.
+    """Return the grid [rows, columns, 2], rotated to begin at the page's upper left, the corner of a black square.
 
-    It never is a mirror image. A board that half a turn leaves alike stays as it was found.
+    The result is never a mirror image. A board that a half turn leaves alike stays as it was found.
     """
     across, down = grid[0, -1] - grid[0, 0], grid[-1, 0] - grid[0, 0]
     if across[0] * down[1] - across[1] * down[0] < 0.0:
         grid = grid[:, ::-1]
-    if target.turns_alike:
+    if target.half_turn_alike:
         return grid
     return grid if _outer(grid, image) <= _outer(grid[::-1, ::-1], image) else grid[::-1, ::-1]
 
 
 def _outer(grid: Array, image: Grey) -> float:
-    """Brightness of the square outside of the grid's first corner."""
+    """Return the brightness of the square outside of the grid's first corner."""
     place = grid[0, 0] - 0.5 * (grid[0, 1] - grid[0, 0]) - 0.5 * (grid[1, 0] - grid[0, 0])
     column, row = np.clip(np.round(place).astype(int), 2, np.array(image.shape[::-1]) - 3)
     return float(image[row - 2 : row + 3, column - 2 : column + 3].mean())

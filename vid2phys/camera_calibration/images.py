@@ -1,4 +1,4 @@
-"""The images to calibrate from: a video, a folder of images, or one image."""
+"""Open the images to calibrate from: a video, a folder of images, or one image."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Images:
     _clip: Clip | None = None
 
     def only(self, names: tuple[str, ...]) -> Images:
-        """Those of these names."""
+        """Return the images that have one of these names."""
         kept = [i for i, name in enumerate(self.names) if name in names]
         files = tuple(self._files[i] for i in kept) if self._files else ()
         frames = tuple(self._frames[i] for i in kept) if self._frames else ()
         return replace(self, names=tuple(self.names[i] for i in kept), _files=files, _frames=frames)
 
     def __iter__(self) -> Iterator[tuple[str, NDArray[np.uint8]]]:
-        """Names and grey images [H, W]; an image that cannot be read any more raises InputError."""
+        """Yield names and grey images [H, W]. Raises InputError for an image that is no longer readable."""
         from vid2phys.camera_calibration.detect import grey
 
         if self._files:
@@ -53,7 +53,15 @@ class Images:
 
 
 def open_images(path: str | Path, most: int) -> Images:
-    """At most `most` images, evenly over the video or folder. Raises InputError for what holds none."""
+    """Return at most `most` images, evenly spread over the video or folder.
+
+    Args:
+        path: a video, a folder of images, or one image.
+        most: how many images to keep.
+
+    Raises:
+        InputError: the path holds no image.
+    """
     path = Path(path)
     if path.is_dir():
         files = images_in(path)

@@ -1,9 +1,10 @@
-"""Intrinsics and distortion from views of a target, with standard deviations.
+"""Fit intrinsics and distortion to views of a target, with standard deviations.
 
-`plumb_bob` and `rational_polynomial` by OpenCV's calibrateCameraExtended (Zhang 2000; Bouguet), k3 only where it is
-told from zero; `equidistant` by the bundle of this package, from several guesses of the focal length, since OpenCV's
-own fisheye calibration gives no standard deviations and needs a good start. Views far above the others' error (blurred,
-misread) are left out, at most a quarter of them.
+`plumb_bob` and `rational_polynomial` use OpenCV's calibrateCameraExtended (Zhang 2000; Bouguet); k3 is fitted only
+where it differs from zero by more than its error. `equidistant` uses the bundle of this package, from several guesses
+of the focal length: OpenCV's own fisheye calibration gives no standard deviations and needs a good start. Views with
+errors far above those of the others (blurred, or wrongly detected) are left out. Limit: at most a quarter of the views
+is left out.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ FEWEST_VIEWS = 6
 _OUTLIER = 2.5  # times the median view's error
 _MOST_DROPPED = 0.25
 _NO_OUTLIER_PX = 0.15  # an error that is small enough whatever the others are
-_TOLD_FROM_ZERO = 3.0  # standard deviations
+_CLEARLY_NOT_ZERO = 3.0  # standard deviations
 _FIELDS_DEG = (50.0, 80.0, 110.0, 140.0, 170.0, 190.0)  # guesses of a fisheye's horizontal field
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A camera and how it fits. std: of fx, fy, cx, cy and the coefficients, in the order of `names`.
+    """A camera and how well it fits.
 
-    poses: [V, 6], rotation vector and translation [m] of the target in camera axes. residuals: [M, 2] px, seen minus
-    projected, of all points of `views` in their order. dropped: names of the images that were left out.
+    std: standard deviations of fx, fy, cx, cy and the coefficients, in the order of `names`. poses: [V, 6], rotation
+    vector and translation [m] of the target in camera axes. residuals: [M, 2] px, detected minus projected, of all
+    points of `views` in their order. dropped: names of the images that were left out.
     """
 
     camera: Camera
@@ -46,22 +48,32 @@ class Fit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the numbers in `std`."""
+        """Return the names of the numbers in `std`."""
         return ("fx", "fy", "cx", "cy", *COEFFICIENTS[self.camera.model])
 
     @property
     def rms_px(self) -> float:
-        """Root mean square distance of seen and projected points."""
+        """Return the root mean square distance of detected and projected points [px]."""
         return float(np.sqrt((self.residuals**2).sum(axis=1).mean()))
 
     def view_rms_px(self) -> Array:
-        """The same of each view, [V]."""
+        """Return the root mean square distance of detected and projected points of each view, [V] px."""
         ends = np.cumsum([len(view.ids) for view in self.views])[:-1]
         return np.array([np.sqrt((part**2).sum(axis=1).mean()) for part in np.split(self.residuals, ends)])
 
 
 def calibrate_views(target: Target, views: list[View], size: tuple[int, int], model: str = "plumb_bob") -> Fit:
-    """The camera that projects the target's points best. Raises InputError for too few views, or where none fits."""
+    """Return the camera that projects the target's points best.
+
+    Args:
+        target: the board.
+        views: what the images show of it.
+        size: width and height of the images [px].
+        model: `plumb_bob`, `rational_polynomial` or `equidistant`.
+
+    Raises:
+        InputError: there are too few views, or no camera fits them.
+    """
     if model not in MODELS:
         raise unknown_name("camera model", model, MODELS)
     if target.kind == "tag":
@@ -110,23 +122,23 @@ def _opencv(bundle: Bundle, model: str) -> tuple[Array, Array, Array]:
 
     def run(flags: int) -> tuple[Array, Array, Array]:
         try:
-            _, K, distortion, turns, shifts, std, _, _ = cv2.calibrateCameraExtended(
+            _, K, distortion, rotvecs, shifts, std, _, _ = cv2.calibrateCameraExtended(
                 points, pixels, bundle.size, np.eye(3), np.zeros(14), flags=flags
             )
         except cv2.error:
             raise _none_fits(model) from None
-        poses = np.hstack([np.reshape(turns, (-1, 3)), np.reshape(shifts, (-1, 3))])
+        poses = np.hstack([np.reshape(rotvecs, (-1, 3)), np.reshape(shifts, (-1, 3))])
         intrinsics = np.array([K[0, 0], K[1, 1], K[0, 2], K[1, 2], *np.ravel(distortion)[:count]])
         return intrinsics, poses.astype(float), np.ravel(std)[: 4 + count].astype(float)
 
     intrinsics, poses, std = run(plain)
-    if model == "plumb_bob" and abs(intrinsics[8]) < _TOLD_FROM_ZERO * std[8]:
+    if model == "plumb_bob" and abs(intrinsics[8]) < _CLEARLY_NOT_ZERO * std[8]:
         intrinsics, poses, std = run(plain | cv2.CALIB_FIX_K3)
     return intrinsics, poses, std
 
 
 def _fisheye(bundle: Bundle) -> tuple[Array, Array]:
-    """The best of several starts, refined: without distortion first, then with it."""
+    """Return intrinsics and poses, refined from the best of several starts without distortion."""
     width, height = bundle.size
     starts = []
     for field in _FIELDS_DEG:
@@ -142,7 +154,7 @@ def _fisheye(bundle: Bundle) -> tuple[Array, Array]:
 
 
 def _poses(bundle: Bundle, intrinsics: Array) -> Array | None:
-    """Poses of the views through a given camera, [V, 6]; None where one has none."""
+    """Return the poses of the views through a given camera, [V, 6]; None where a view has none."""
     import cv2
 
     camera, found = bundle.camera(intrinsics), []
@@ -152,10 +164,10 @@ def _poses(bundle: Bundle, intrinsics: Array) -> Array | None:
         if good.sum() < 6:
             return None
         points = bundle.points[view.ids][good]
-        solved, turn, shift = cv2.solvePnP(points, bearings[good], np.eye(3), None, flags=cv2.SOLVEPNP_IPPE)
+        solved, rotvec, shift = cv2.solvePnP(points, bearings[good], np.eye(3), None, flags=cv2.SOLVEPNP_IPPE)
         if not solved:
             return None
-        found.append(np.concatenate([np.ravel(turn), np.ravel(shift)]))
+        found.append(np.concatenate([np.ravel(rotvec), np.ravel(shift)]))
     return np.array(found)
 
 

@@ -1,7 +1,8 @@
-"""A PDF page with a target in true size: rectangles and text, written by hand, since that is all a board needs.
+"""Write a PDF page with a target in true size.
 
-Lengths in points of 1/72 inch (ISO 32000, 8.3.2.3). A ruler says whether the printer kept the size; the origin and the
-axes that a pose will have are marked beside the pattern.
+A board needs rectangles and text alone, so the file is written directly. Lengths are in points of 1/72 inch (ISO 32000,
+8.3.2.3). A ruler shows whether the printer kept the size. The origin and the axes that a pose will have are marked
+beside the pattern.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Page:
 
 
 def lay_out(target: Target, page: str = "a4") -> Page:
-    """The target in the middle of a page, lying or upright as it fits, with its name, its axes and a ruler below.
+    """Return a page with the target in its middle, and its name, its axes and a ruler below.
 
-    Raises UsageError for an unknown page, or one that is too small, naming the sizes that would do.
+    The page lies or stands, as the target fits. Raises UsageError for an unknown page, and for one that is too small,
+    naming the sizes that are large enough.
     """
     if page.lower() not in PAGES_MM:
         raise UsageError(f"unknown page '{page}'", f"one of {', '.join(PAGES_MM)}", "choose what the printer holds")
@@ -71,14 +73,14 @@ def lay_out(target: Target, page: str = "a4") -> Page:
 
 
 def write_pdf(target: Target, path: str | Path, page: str = "a4") -> Page:
-    """Writes the page as PDF and returns it. Raises UsageError as `lay_out` does."""
+    """Write the page as PDF, and return it. Raises UsageError as `lay_out` does."""
     laid = lay_out(target, page)
     write_bytes(path, pdf_bytes(laid))
     return laid
 
 
 def pdf_bytes(page: Page) -> bytes:
-    """The page as a PDF file of one page."""
+    """Return the page as a PDF file of one page."""
     k = _POINTS_A_MM
     drawing = ["0 g"]
     drawing += [f"{k * x:.4f} {k * y:.4f} {k * w:.4f} {k * h:.4f} re" for x, y, w, h in page.rectangles_mm]
@@ -108,7 +110,7 @@ def pdf_bytes(page: Page) -> bytes:
 
 
 def _page_for(target: Target, sides_mm: tuple[float, float]) -> tuple[float, float] | None:
-    """Width and height of the page, upright or lying; None when the target fits in neither way."""
+    """Return width and height of the page, upright or lying; None when the target fits in neither way."""
     wide, high = (1e3 * side for side in target.size_m)
     for size in (sides_mm, sides_mm[::-1]):
         if wide <= size[0] - 2 * _SIDE_MM and high <= size[1] - _FOOT_MM - _SIDE_MM:

@@ -1,8 +1,8 @@
-"""Where the camera is: its pose from points whose places in the world are known, with standard deviations.
+"""Estimate the camera's pose from points with known positions in the world, with standard deviations.
 
-Pixels become bearings through the camera's own model, candidates come from OpenCV's perspective-n-point solvers (SQPnP,
-Terzakis and Lourakis 2020; for points in a plane both solutions of IPPE, Collins and Bartoli 2014), and the best is
-refined on the pixels themselves. A flat target seen from afar has two poses that look alike: then none is given.
+Pixels become bearings through the camera's own model. Candidates come from OpenCV's perspective-n-point solvers: SQPnP
+(Terzakis and Lourakis 2020), and for points in a plane both solutions of IPPE (Collins and Bartoli 2014). The best
+candidate is refined on the pixels. Limit: a flat target far away has two ambiguous poses, and then no pose is returned.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LYING = {
     "level": np.eye(3),
     "upright": np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]),
 }
-_LEAST_ERROR_PX = 0.1  # standard deviations are not stated for less: a few points may fit by chance
-_LARGEST_RMS_PX = 2.0  # or three thousandths of the width, where that is more
+_LEAST_ERROR_PX = 0.1  # the least that standard deviations are computed from: a few points may fit by chance
+_LARGEST_POSE_RMS_PX = 2.0  # or three thousandths of the width, where that is more
 _ON_A_LINE = 1e-2
 _IN_A_PLANE = 1e-3
 _AMBIGUOUS = 1.5  # RMS error of the other pose, relative to the better one's
@@ -35,7 +35,7 @@ _STEP = 1e-6
 
 @dataclass(frozen=True)
 class Places:
-    """Points of the world and where they were seen. names: [N]; points_m: [N, 3]; pixels: [N, 2]."""
+    """Points of the world and where they were detected. names: [N]; points_m: [N, 3]; pixels: [N, 2]."""
 
     names: tuple[str, ...]
     points_m: Array
@@ -44,7 +44,10 @@ class Places:
 
 @dataclass(frozen=True)
 class Pose:
-    """camera_to_world: [4, 4]. residuals: [N, 2] px. std_m: [3] of the position; std_deg: of the direction."""
+    """A camera's pose and its errors.
+
+    camera_to_world: [4, 4]. residuals: [N, 2] px. std_m: [3], of the position. std_deg: of the direction.
+    """
 
     camera_to_world: Array
     residuals: Array
@@ -53,14 +56,15 @@ class Pose:
 
     @property
     def rms_px(self) -> float:
-        """Root mean square distance of seen and projected points."""
+        """Return the root mean square distance of detected and projected points [px]."""
         return float(np.sqrt((self.residuals**2).sum(axis=1).mean()))
 
 
 def places_of_target(target: Target, view: View, lying: str) -> Places:
-    """The world that a target at rest defines: its lower left corner is the origin, gravity as `lying` says.
+    """Return the points of a static target, which defines the world: its lower left corner is the origin.
 
-    lying: `level` (face up: x right, y up the page, z out of it) or `upright` (hanging: x right, z up the page).
+    lying: where gravity points; `level` (face up: x right, y up the page, z out of it) or `upright` (hanging: x right,
+    z up the page).
     """
     if lying not in LYING:
         raise UsageError(f"a board that lies '{lying}'", f"one of {', '.join(LYING)}", "say how it is fixed")
@@ -69,9 +73,14 @@ def places_of_target(target: Target, view: View, lying: str) -> Places:
 
 
 def places_of_markers(camera: Camera, known: dict[tuple[int, int | None], Array], image: Grey, name: str) -> Places:
-    """Markers of a dictionary in a grey image, those that are known.
+    """Return the known markers of a dictionary in a grey image.
 
-    known: places [3] m in the world, by marker and corner (0 to 3 clockwise from the upper left; None: the middle).
+    Args:
+        camera: through which the image was taken.
+        known: positions [3] m in the world, by marker and corner (0 to 3 clockwise from the upper left; None: the
+            middle).
+        image: [H, W].
+        name: of the dictionary.
     """
     seen = {number: _refined(name, number, corners, image) for number, corners in detect_markers(name, image).items()}
     found = [(key, place) for key, place in known.items() if key[0] in seen]
@@ -88,10 +97,10 @@ def places_of_markers(camera: Camera, known: dict[tuple[int, int | None], Array]
 
 
 def solve_pose(camera: Camera, places: Places) -> Pose:
-    """The pose in which the camera sees the points where they were seen.
+    """Return the pose in which the camera sees the points where they were detected.
 
-    Raises InputError for points that do not determine one (too few, on a line, outside of the image), for two poses
-    that fit alike, and for an error that is too large, naming the worst point.
+    Raises InputError for points that do not determine a pose (too few, on a line, outside of the image), for two poses
+    that fit equally well, and for a large error, naming the worst point.
     """
     _require_points(camera, places)
     candidates = sorted((_refine(camera, places, start) for start in _starts(camera, places)), key=lambda pose: pose[0])
@@ -100,7 +109,7 @@ def solve_pose(camera: Camera, places: Places) -> Pose:
             "no pose of the camera fits these points", "points before the camera", "check points and pixels"
         )
     rms, best = candidates[0]
-    limit = max(_LARGEST_RMS_PX, 3e-3 * camera.width)
+    limit = max(_LARGEST_POSE_RMS_PX, 3e-3 * camera.width)
     residuals = _residuals(camera, places, best)
     if rms > limit:
         worst = int(np.argmax((residuals**2).sum(axis=1)))
@@ -134,7 +143,7 @@ def _require_points(camera: Camera, places: Places) -> None:
 
 
 def _starts(camera: Camera, places: Places) -> list[Array]:
-    """Poses (rotation vector, translation; world to camera) to refine, in front of the camera."""
+    """Return poses (rotation vector, translation; world to camera) to refine, in front of the camera."""
     import cv2
 
     bearings = pixels_to_bearings(camera, places.pixels)
@@ -150,15 +159,15 @@ def _starts(camera: Camera, places: Places) -> list[Array]:
     methods = [(cv2.SOLVEPNP_SQPNP, np.eye(3))]
     if extents[2] < _IN_A_PLANE * extents[0]:  # IPPE wants its plane at z = 0
         methods.append((cv2.SOLVEPNP_IPPE, axes * np.sign(np.linalg.det(axes))))
-    for method, turn in methods:
-        moved = (points - middle) @ turn.T
+    for method, to_plane in methods:
+        moved = (points - middle) @ to_plane.T
         moved = moved * [1.0, 1.0, 0.0] if method == cv2.SOLVEPNP_IPPE else moved
         try:
-            _, turns, shifts, _ = cv2.solvePnPGeneric(moved, bearings, np.eye(3), None, flags=method)
+            _, rotvecs, shifts, _ = cv2.solvePnPGeneric(moved, bearings, np.eye(3), None, flags=method)
         except cv2.error:
             continue
-        for rotvec, shift in zip(turns, shifts, strict=True):
-            rotation = matrix_from_rotvec(np.ravel(rotvec)) @ turn
+        for rotvec, shift in zip(rotvecs, shifts, strict=True):
+            rotation = matrix_from_rotvec(np.ravel(rotvec)) @ to_plane
             translation = np.ravel(shift) - rotation @ middle
             if np.isfinite(rotation).all() and ((points @ rotation.T + translation)[:, 2] > 0.0).all():
                 found.append(np.concatenate([np.ravel(cv2.Rodrigues(rotation)[0]), translation]))
@@ -181,17 +190,17 @@ def _refine(camera: Camera, places: Places, start: Array) -> tuple[float, Array]
 
 
 def _apart_deg(one: Array, other: Array) -> float:
-    turn = matrix_from_rotvec(one[:3]).T @ matrix_from_rotvec(other[:3])
-    return float(np.rad2deg(np.arccos(np.clip(0.5 * (np.trace(turn) - 1.0), -1.0, 1.0))))
+    between = matrix_from_rotvec(one[:3]).T @ matrix_from_rotvec(other[:3])
+    return float(np.rad2deg(np.arccos(np.clip(0.5 * (np.trace(between) - 1.0), -1.0, 1.0))))
 
 
 def _spread(camera: Camera, places: Places, pose: Array, residuals: Array) -> tuple[Array, float]:
-    """Standard deviations of the camera's position [3] m and of its direction (the largest) in degrees."""
+    """Return standard deviations of the camera's position [3] m and of its direction (the largest) in degrees."""
     rotation = matrix_from_rotvec(pose[:3])
     position = -rotation.T @ pose[3:]
 
     def moved(step: Array) -> Array:
-        """Residuals of a camera turned (in its own axes) and shifted (in the world) by a little."""
+        """Return the residuals after a small rotation (in camera axes) and translation (in the world)."""
         points = (places.points_m - position - step[3:]) @ rotation.T @ matrix_from_rotvec(step[:3])
         return (places.pixels - project(camera, points)).ravel()
 
@@ -205,12 +214,12 @@ def _spread(camera: Camera, places: Places, pose: Array, residuals: Array) -> tu
 
 
 def _refined(name: str, number: int, corners: Array, image: Grey) -> Array:
-    """A marker's corners where its pattern fits best; its size in the world does not matter for that."""
+    """Return a marker's corners where its pattern fits best; the marker's size in the world does not matter."""
     return refine(Target("tag", 1, 1, 1.0, 0.0, name, number), View(np.arange(4), corners), image).pixels
 
 
 def _middle(camera: Camera, corners: Array) -> Array:
-    """Pixel of a marker's middle, where its diagonals cross in the undistorted image."""
+    """Return the pixel of a marker's middle, where its diagonals cross in the undistorted image."""
     a, b, c, d = pixels_to_bearings(camera, corners)
     share = np.linalg.solve(np.stack([c - a, b - d], axis=1), b - a)[0]
     return bearings_to_pixels(camera, a + share * (c - a))

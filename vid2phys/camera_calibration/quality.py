@@ -1,4 +1,4 @@
-"""Whether a calibration can be relied on: reasons to refuse it, remarks, and how its error is spread."""
+"""Judge whether a calibration is reliable: reasons to refuse it, remarks, and how its error is distributed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from vid2phys.types import Array
 
 _LEAST_TILT_DEG, _GOOD_TILT_DEG = 15.0, 30.0
 _LEAST_COVERAGE, _GOOD_COVERAGE = 0.4, 0.7
-_LARGEST_RMS_PX = 1.0  # or a thousandth of the width, where that is more
+_LARGEST_FIT_RMS_PX = 1.0  # or a thousandth of the width, where that is more
 _LARGEST_SPREAD = 0.01  # standard deviation of a focal length or of the centre, relative
 _GRID = 3
-_SYSTEMATIC = 0.5  # a cell's mean error, as a share of the RMS error, from which on the model is said not to fit
+_SYSTEMATIC = 0.5  # a cell's mean error, as a share of the RMS error, above which the model does not fit
 
 
 @dataclass(frozen=True)
 class Quality:
-    """rms_grid_px, bias_grid_px: [3, 3] of the image, top left first, NaN where no point was; RMS and mean error.
+    """Reasons to refuse a calibration, remarks, and what they rest on.
 
-    tilt_deg: largest angle between two views of the board. coverage: share of the image inside the views' outlines.
+    rms_grid_px, bias_grid_px: [3, 3] cells of the image, top left first, NaN without points; RMS and mean error.
+    tilt_deg: largest angle between two views of the board. coverage: share of the image inside the hulls of the views.
     """
 
     coverage: float
@@ -38,7 +39,7 @@ class Quality:
 
 
 def judge(fit: Fit, target: Target) -> Quality:
-    """What is wrong with a fit (`refusals`) and what could be better (`remarks`)."""
+    """Return what is wrong with a fit (`refusals`) and what could be better (`remarks`)."""
     width, height = fit.camera.width, fit.camera.height
     covered, tilt = coverage(fit.views, (width, height)), tilt_deg(fit)
     rms, bias = _grids(fit)
@@ -53,7 +54,7 @@ def judge(fit: Fit, target: Target) -> Quality:
         refusals.append(f"the board covers {100 * covered:.0f} % of the image: move it to the corners, or closer")
     elif covered < _GOOD_COVERAGE or np.isnan(rms).any():
         remarks.append(f"the board covers {100 * covered:.0f} % of the image: distortion is a guess in the rest")
-    limit = max(_LARGEST_RMS_PX, 1e-3 * width)
+    limit = max(_LARGEST_FIT_RMS_PX, 1e-3 * width)
     if fit.rms_px > limit:
         refusals.append(
             f"the reprojection error is {fit.rms_px:.2f} px (up to {limit:.2g}): check the board's counts and sizes, "
@@ -61,8 +62,8 @@ def judge(fit: Fit, target: Target) -> Quality:
         )
     loose = [(name, std) for name, std in zip(fit.names[:4], fit.std[:4], strict=True) if not _tight(fit, name, std)]
     if loose:
-        said = ", ".join(f"{name} +- {std:.2g} px" for name, std in loose)
-        refusals.append(f"the views leave {said} open: more views, tilted, in all parts of the image")
+        listed = ", ".join(f"{name} +- {std:.2g} px" for name, std in loose)
+        refusals.append(f"the views leave {listed} open: more views, tilted, in all parts of the image")
     worst = float(np.nanmax(bias)) if np.isfinite(bias).any() else 0.0
     if not refusals and worst > _SYSTEMATIC * fit.rms_px and worst > 0.1:
         remarks.append(
@@ -70,16 +71,16 @@ def judge(fit: Fit, target: Target) -> Quality:
         )
     corners = np.array([[0, 0], [width - 1, 0], [0, height - 1], [width - 1, height - 1]], dtype=float)
     if not np.isfinite(pixels_to_bearings(fit.camera, corners)).all():
-        remarks.append("the distortion is not one-to-one up to the image's corners: they are taken for unseen")
+        remarks.append("the distortion is not one-to-one up to the image's corners: points there are not used")
     if fit.dropped:
         remarks.append(f"left out for their error: {', '.join(fit.dropped)}")
     if target.kind == "chessboard" and target.columns == target.rows:
-        remarks.append("a board with as many rows as columns may be read turned; that does no harm here")
+        remarks.append("a board with as many rows as columns may be detected rotated; that does no harm here")
     return Quality(covered, tilt, rms, bias, tuple(refusals), tuple(remarks))
 
 
 def require_good(quality: Quality) -> None:
-    """Raises InputError with all the reasons why a calibration is refused."""
+    """Raise InputError with all the reasons why a calibration is refused; do nothing without one."""
     if quality.refusals:
         raise InputError(
             f"this calibration is refused: {'; '.join(quality.refusals)}",
@@ -89,7 +90,7 @@ def require_good(quality: Quality) -> None:
 
 
 def tilt_deg(fit: Fit) -> float:
-    """Largest angle between the board's normals in two views."""
+    """Return the largest angle between the board's normals in two views [deg]."""
     normals = matrix_from_rotvec(fit.poses[:, :3])[:, :, 2]
     return float(np.rad2deg(np.arccos(np.clip((normals @ normals.T).min(), -1.0, 1.0))))
 

@@ -1,10 +1,11 @@
-"""Corners to where the pattern around them fits best: its own painting, carried into the image, shifted by little.
+"""Refine corners to where the pattern around them fits best.
 
-A saddle-point search is drawn aside by what stands beside a corner (a ChArUco board's markers) and by noise: 0.066 px
-RMS, and 0.078 on chessboards, in painted images where this leaves 0.019 and 0.014 (`benchmarks.calibration`). The
-whole neighbourhood is compared (Lucas and Kanade 1981; to compare with the known pattern is the idea of Datta, Kim and
-Kanade, 2009): to first order the pattern is seen through an affine map, taken from the neighbouring corners, with light
-and contrast of each corner's own.
+The pattern is drawn, carried into the image and shifted by little. A saddle-point search is biased by what is beside a
+corner (a ChArUco board's markers) and by noise: 0.066 px RMS, and 0.078 on chessboards, in rendered images where this
+method leaves 0.019 and 0.014 (`benchmarks.calibration`). The whole surroundings of a corner are compared (Lucas and
+Kanade 1981; the known pattern as template is the idea of Datta, Kim and Kanade, 2009). To first order the image shows
+the pattern through an affine map, which the adjacent corners give; each corner has its own gain and offset of
+brightness.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from vid2phys.camera_calibration.detect import Grey, View
 from vid2phys.camera_calibration.target import Target, black_areas
 from vid2phys.types import Array
 
-_CELLS_A_SIDE = 48  # of the painting, a square (or a tag)
+_CELLS_A_SIDE = 48  # of the drawn pattern, a square (or a tag)
 _MARGIN = 0.5  # of a side: white around the pattern
 _BLURS_PX = (0.5, 0.8, 1.2, 1.8)
 _REACH = 0.4  # of the distance to the next corner
-_REACH_TAG = 0.15  # of a tag's side: what is white around it may be one of its cells wide
+_REACH_TAG = 0.15  # of a tag's side: the white around it may be one of its cells wide
 _MOST_REACH_PX = 12
 _STEPS, _TRIES = 6, 2
-_FARTHEST_PX = 1.5  # a corner that moves more was not found well, and is left out
-_LEAST_LIKENESS = 0.8  # correlation of painting and image
-_NEIGHBOURS = 1.6  # squares
+_FARTHEST_PX = 1.5  # a corner that moves more was detected badly, and is left out
+_LEAST_LIKENESS = 0.8  # correlation of pattern and image
+_ADJACENT = 1.6  # squares
 
 
 def refine(target: Target, view: View, image: Grey) -> View:
-    """The view with its corners moved; those that do not look like the pattern are left out."""
+    """Return the view with its corners refined; corners that do not look like the pattern are left out."""
     points = target.points_m()[view.ids][:, :2]
     affine = _affine(target, points, view.pixels)
     good = np.isfinite(affine).all(axis=(1, 2))
@@ -49,8 +50,8 @@ def refine(target: Target, view: View, image: Grey) -> View:
 
 
 @lru_cache(maxsize=4)
-def paint(target: Target) -> tuple[Array, float]:
-    """The target as paper, black 0 and white 1, row 0 at the bottom; and its cells a metre."""
+def draw_pattern(target: Target) -> tuple[Array, float]:
+    """Return the target as an image, black 0 and white 1, row 0 at the bottom, and its pixels a metre."""
     scale = _CELLS_A_SIDE / target.side_m
     border = _MARGIN * target.side_m
     wide, high = (round((side + 2.0 * border) * scale) for side in target.size_m)
@@ -62,16 +63,16 @@ def paint(target: Target) -> tuple[Array, float]:
 
 
 def _cover(start: float, size: float, scale: float, count: int) -> Array:
-    """Shares of `count` cells that lie between start and start + size."""
+    """Return the shares of `count` cells that lie between start and start + size."""
     edges = np.arange(count + 1)
     return np.diff(np.clip(edges, start * scale, (start + size) * scale))
 
 
 def _affine(target: Target, points: Array, pixels: Array) -> Array:
-    """d pixel / d page [px/m] at each corner, [N, 2, 2], from its neighbours; NaN where they are too few."""
+    """Return d pixel / d page [px/m] at each corner, [N, 2, 2], from adjacent corners; NaN where they are too few."""
     if target.kind == "tag":
         return _perspective(points, pixels)
-    near = _NEIGHBOURS * target.side_m
+    near = _ADJACENT * target.side_m
     out = np.full((len(points), 2, 2), np.nan)
     for i, point in enumerate(points):
         beside = np.linalg.norm(points - point, axis=1) < near
@@ -82,7 +83,7 @@ def _affine(target: Target, points: Array, pixels: Array) -> Array:
 
 
 def _perspective(points: Array, pixels: Array) -> Array:
-    """The same for the four corners of a tag, from the perspective map that takes them to their pixels."""
+    """Return d pixel / d page for the four corners of a tag, from the perspective map to their pixels."""
     import cv2
 
     homography = cv2.getPerspectiveTransform(points.astype(np.float32), pixels.astype(np.float32))
@@ -93,10 +94,10 @@ def _perspective(points: Array, pixels: Array) -> Array:
 def _fit(
     target: Target, points: Array, start: Array, affine: Array, image: Grey, blur_px: float, steps: int
 ) -> tuple[Array, Array]:
-    """Corners [N, 2] of best fit, and how well each fits (correlation) [N]."""
+    """Return the corners [N, 2] px of best fit, and how well each fits (correlation) [N]."""
     from scipy.ndimage import gaussian_filter, map_coordinates
 
-    paper, scale = paint(target)
+    paper, scale = draw_pattern(target)
     side_px = np.sqrt(np.abs(np.linalg.det(affine))) * target.side_m
     paper = gaussian_filter(paper, blur_px * _CELLS_A_SIDE / float(np.median(side_px)), mode="nearest")
     slope_y, slope_x = np.gradient(paper)
@@ -119,7 +120,7 @@ def _fit(
             for each in (paper, slope_y, slope_x)
         )
         by_pixel = -scale * np.stack([by_x, by_y], axis=-1) @ back
-        gain, level, likeness = _light(shown, seen, weight)
+        gain, level, likeness = _brightness(shown, seen, weight)
         columns_of = np.concatenate(
             [gain[:, None, None] * by_pixel, shown[..., None], np.ones((*shown.shape, 1))], axis=2
         )
@@ -130,8 +131,8 @@ def _fit(
     return pixels, likeness
 
 
-def _light(shown: Array, seen: Array, weight: Array) -> tuple[Array, Array, NDArray[np.float64]]:
-    """Gain and level of each corner by which the painting is as bright as the image, and their correlation."""
+def _brightness(shown: Array, seen: Array, weight: Array) -> tuple[Array, Array, NDArray[np.float64]]:
+    """Return gain and offset by which the pattern is as bright as the image at each corner, and their correlation."""
     total = weight.sum(axis=1) + 1e-12
     mean_shown, mean_seen = (weight * shown).sum(axis=1) / total, (weight * seen).sum(axis=1) / total
     off_shown, off_seen = shown - mean_shown[:, None], seen - mean_seen[:, None]

@@ -1,7 +1,7 @@
-"""What is filmed to calibrate: a chessboard, a ChArUco board, or a single marker; its points and its black areas.
+"""Define the targets of a calibration: a chessboard, a ChArUco board, or a single marker.
 
-A target lies in *page axes*: x right, y up, z towards who looks at it, the origin at the lower left corner of its
-pattern. Its text names it whole, `charuco:11x7:24mm:18mm:4x4_50`; boards are counted in squares, not in inner corners.
+A target lies in *page axes*: x right, y up, z towards the viewer, the origin at the lower left corner of its pattern.
+Its text names it whole, `charuco:11x7:24mm:18mm:4x4_50`; boards are counted in squares, not in inner corners.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _LARGEST_M = 20.0
 
 @dataclass(frozen=True)
 class Target:
-    """columns, rows: squares of a board (1 and 1 for a tag). side_m: of a square, or of a tag's black border [m].
+    """A board or a tag.
 
+    columns, rows: squares of a board (1 and 1 for a tag). side_m: of a square, or of a tag's black border [m].
     marker_m: side of a ChArUco board's markers. dictionary: of the markers, as in `4x4_50` or `36h11`. tag: its number.
     legacy: the layout of OpenCV before 4.6, where a board of an even number of rows begins with a marker.
     """
@@ -48,7 +49,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        """The target as `parse_target` reads it."""
+        """Return the text of which `parse_target` makes this target."""
         side = f"{self.side_m * 1e3:g}mm"
         if self.kind == "tag":
             return f"tag:{self.dictionary}:{self.tag}:{side}"
@@ -57,16 +58,20 @@ class Target:
 
     @property
     def size_m(self) -> tuple[float, float]:
-        """Width and height of the pattern."""
+        """Return width and height of the pattern [m]."""
         return self.columns * self.side_m, self.rows * self.side_m
 
     @property
-    def turns_alike(self) -> bool:
-        """Whether half a turn leaves the pattern as it is, so that it cannot say which end is which."""
+    def half_turn_alike(self) -> bool:
+        """Return whether a half turn leaves the pattern alike, so that its two ends cannot be distinguished."""
         return self.kind == "chessboard" and (self.columns + self.rows) % 2 == 0
 
     def points_m(self) -> Array:
-        """[N, 3]: inner corners row by row from the top left, or a tag's corners clockwise from there; page axes."""
+        """Return the points [N, 3] m in page axes.
+
+        Those of a board are its inner corners, row by row from the top left; those of a tag its corners, clockwise from
+        there.
+        """
         if self.kind == "tag":
             return self.side_m * np.array([[0.0, 1, 0], [1, 1, 0], [1, 0, 0], [0, 0, 0]])
         column, row = np.meshgrid(np.arange(1, self.columns), np.arange(1, self.rows))
@@ -75,7 +80,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """The target that a text names. Raises UsageError with examples."""
+    """Return the target that a text names. Raises UsageError with examples."""
     kind, *words = text.strip().split(":")
     try:
         if kind == "tag" and len(words) == 3:
@@ -94,7 +99,7 @@ def parse_target(text: str) -> Target:
 
 
 def parse_length(text: str) -> float:
-    """Metres of `24mm`, `2.4cm`, `0.024m`, `1in`. Raises ValueError for what has no unit."""
+    """Return the metres of `24mm`, `2.4cm`, `0.024m` or `1in`. Raises ValueError for a text without a unit."""
     found = re.fullmatch(r"\s*(\d*\.?\d+)\s*(mm|cm|m|in)\s*", text)
     if found is None:
         raise ValueError(text)
@@ -102,7 +107,7 @@ def parse_length(text: str) -> float:
 
 
 def dictionary_names() -> tuple[str, ...]:
-    """Names of OpenCV's ArUco and AprilTag families: `4x4_50`, `36h11` ..."""
+    """Return the names of OpenCV's ArUco and AprilTag families: `4x4_50`, `36h11` ..."""
     import cv2
 
     names = {name.removeprefix("DICT_").removeprefix("APRILTAG_").lower() for name in dir(cv2.aruco)}
@@ -110,7 +115,7 @@ def dictionary_names() -> tuple[str, ...]:
 
 
 def dictionary(name: str) -> Any:
-    """OpenCV's dictionary of a name. Raises UsageError listing the names."""
+    """Return OpenCV's dictionary of a name. Raises UsageError listing the names."""
     import cv2
 
     for attribute in (f"DICT_{name.upper()}", f"DICT_APRILTAG_{name}", f"DICT_APRILTAG_{name.upper()}"):
@@ -120,7 +125,7 @@ def dictionary(name: str) -> Any:
 
 
 def charuco_board(target: Target) -> Any:
-    """OpenCV's board of a ChArUco target."""
+    """Return OpenCV's board of a ChArUco target."""
     import cv2
 
     size = (target.columns, target.rows)
@@ -130,7 +135,7 @@ def charuco_board(target: Target) -> Any:
 
 
 def black_areas(target: Target) -> list[Rectangle]:
-    """Rectangles to paint black on white, page axes; they do not overlap."""
+    """Return the rectangles to fill with black on white, in page axes [m]; they do not overlap."""
     if target.kind == "tag":
         return list(_marker(target.dictionary, target.tag, 0.0, 0.0, target.side_m))
     height = target.size_m[1]
@@ -140,8 +145,8 @@ def black_areas(target: Target) -> list[Rectangle]:
         return [(i * side, height - (j + 1) * side, side, side) for i, j in squares]
     board = charuco_board(target)
     corners = np.array(board.getObjPoints())[:, 0, :2]  # upper left of each marker, y down from the top
-    held = {(int(x // side), int(y // side)) for x, y in corners}
-    squares = [(i, j) for j in range(target.rows) for i in range(target.columns) if (i, j) not in held]
+    marked = {(int(x // side), int(y // side)) for x, y in corners}
+    squares = [(i, j) for j in range(target.rows) for i in range(target.columns) if (i, j) not in marked]
     areas = [(i * side, height - (j + 1) * side, side, side) for i, j in squares]
     for (x, y), number in zip(corners, np.ravel(board.getIds()), strict=True):
         areas += _marker(target.dictionary, int(number), float(x), float(height - y - marker), marker)
@@ -149,7 +154,7 @@ def black_areas(target: Target) -> list[Rectangle]:
 
 
 def other_layout(target: Target) -> Target | None:
-    """The same ChArUco board in the other of OpenCV's two layouts; None where they are one."""
+    """Return the same ChArUco board in the other of OpenCV's two layouts; None where the layouts agree."""
     if target.kind != "charuco" or target.rows % 2:
         return None
     return replace(target, legacy=not target.legacy)
@@ -185,7 +190,7 @@ def _check(target: Target) -> None:
 
 
 def _marker(name: str, number: int, left: float, bottom: float, side: float) -> Iterator[Rectangle]:
-    """Black cells of a marker, joined along rows and then down equal rows."""
+    """Yield the black cells of a marker, joined along rows and then down equal rows."""
     import cv2
 
     count = dictionary(name).markerSize + 2  # with its border

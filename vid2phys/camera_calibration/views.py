@@ -1,4 +1,4 @@
-"""Views of a target out of many images, and a choice of them that differ from each other."""
+"""Find views of a target in many images, and choose views that differ from each other."""
 
 from __future__ import annotations
 
@@ -13,20 +13,28 @@ from vid2phys.camera_calibration.target import Target
 from vid2phys.errors import InputError
 from vid2phys.types import Array
 
-Tell = Callable[[int, int], None]
-_PROBED = 8  # images by which the layout of a ChArUco board is told
+Progress = Callable[[int, int], None]
+_PROBED = 8  # images from which the layout of a ChArUco board is found
 
 
-def find_views(target: Target, images: Images, tell: Tell = lambda done, total: None) -> tuple[Target, list[View]]:
-    """The target, in its layout, and its views in the images. Raises InputError when no image shows it.
+def find_views(
+    target: Target, images: Images, progress: Progress = lambda done, total: None
+) -> tuple[Target, list[View]]:
+    """Return the target, in its layout, and its views in the images.
 
-    Of another chessboard it is said how many squares it has.
+    Args:
+        target: the board or tag.
+        images: where to search.
+        progress: called with the number of images done and their total.
+
+    Raises:
+        InputError: no image shows the target; for another chessboard the error states how many squares it has.
     """
     greys = [image for _, (_, image) in zip(range(_PROBED), images, strict=False)]
     target = layout(target, greys) if target.kind == "charuco" else target
     views = []
     for done, (name, image) in enumerate(images):
-        tell(done, len(images.names))
+        progress(done, len(images.names))
         view = detect(target, image, name)
         if view is not None:
             views.append(view)
@@ -42,15 +50,15 @@ def find_views(target: Target, images: Images, tell: Tell = lambda done, total: 
 
 
 def refine_views(target: Target, views: list[View], images: Images) -> list[View]:
-    """The views with their corners moved to where the pattern fits best."""
+    """Return the views with their corners moved to where the pattern fits best."""
     named = {view.name: view for view in views}
     return [refine(target, named[name], image) for name, image in images.only(tuple(named))]
 
 
 def choose_views(views: list[View], size: tuple[int, int], most: int) -> list[View]:
-    """At most `most` views, the one with most points first, then always the one least like those chosen.
+    """Return at most `most` views: the one with most points first, then always the one least like those chosen.
 
-    What is compared: where the points lie, how large and how tilted their cloud is, in shares of the image.
+    The comparison uses where the points lie, how large and how tilted their cloud is, in shares of the image.
     """
     if len(views) <= most:
         return views
@@ -67,7 +75,7 @@ def choose_views(views: list[View], size: tuple[int, int], most: int) -> list[Vi
 
 
 def coverage(views: list[View], size: tuple[int, int]) -> float:
-    """Share of the image that the views' points span, all together."""
+    """Return the share of the image that the points of all views span together."""
     import cv2
 
     scale = 256.0 / max(size)

@@ -27,7 +27,7 @@ from vid2phys.commands.batch_workers import Ended, Job, on_ray, on_this_machine
 from vid2phys.commands.config import PATHS, as_yaml, checked, options_of, shortened
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import InputError, UsageError, Vid2PhysError
-from vid2phys.io.files import alone, is_pattern, read_text, write_text
+from vid2phys.io.files import exclusive_lock, is_pattern, read_text, write_text
 from vid2phys.io.run import read_result, write_json
 from vid2phys.io.yaml_files import read_yaml
 
@@ -82,7 +82,7 @@ def batch(
     jobs = read_jobs(clips, folder)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}", "1 or more", "leave it out for one a core")
-    with alone(folder / ".lock", "batch") as lock:
+    with exclusive_lock(folder / ".lock", "batch") as lock:
         left = [job for job in jobs if not _is_done(job)]
         done = {job.name: _outcome(job) for job in jobs if job not in left}
         progress("identifying clips", len(done), len(jobs))

@@ -195,7 +195,7 @@ def _places_in(
 
     known = None if markers is None else load_markers(markers)
     target = parse_target(board)
-    if known is None and board_is == "upright" and target.turns_alike:
+    if known is None and board_is == "upright" and target.half_turn_alike:
         got = f"half a turn leaves {target.text} as it is: it cannot say which way is up"
         remedy = "take a ChArUco board, or a chessboard of an odd and an even number of squares"
         raise InputError(got, "a board that has an upper side", remedy)
@@ -217,7 +217,7 @@ def _places_in(
             assert board_is is not None  # checked with the options
             turned = "a turn leaves this board as it is: it may be another of its corners that is the origin"
             best = max(seen, key=lambda view: len(view.ids))
-            return places_of_target(target, best, board_is), ((turned,) if target.turns_alike else ())
+            return places_of_target(target, best, board_is), ((turned,) if target.half_turn_alike else ())
     raise error or InputError(f"{target.text} is not in '{place}'", "an image of it", "check light, focus and --board")
 
 

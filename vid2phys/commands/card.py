@@ -104,14 +104,14 @@ def make_card(
 
 def read_score(folder: Path) -> dict[str, Any]:
     """score.json of a model folder, empty where there is none. Raises InputError for one that cannot be read."""
-    from vid2phys.report.card import said_of_training
+    from vid2phys.report.card import training_facts
 
     path = folder / "score.json"
     if not path.is_file():
         return {}
     try:
         score = json.loads(path.read_text(encoding="utf-8"))
-        said_of_training(score)
+        training_facts(score)
         int(score.get("seed", 0))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InputError(f"'{path}' is broken", "the score of a training", "remove it, or train again") from error

@@ -109,10 +109,10 @@ def control(
 
 def _images(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera, Array, Clip]:
     """Camera, its pose and the image."""
+    from vid2phys.io.array_clip import load_image_clip
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
-    from vid2phys.io.held import read_still
 
-    clip = read_still(options["clip"], 1, FPS)
+    clip = load_image_clip(options["clip"], 1, FPS)
     camera = load_camera(options["camera"], options["camera_pose"], size=(clip.width, clip.height))
     pose = require_pose(camera, options["camera_pose"] or options["camera"])
     require_resolution(camera, clip, options["camera"])
@@ -256,7 +256,7 @@ def _message(reached: Reached, status: str) -> str:
 def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -> None:
     """overlay.mp4: the target, and beside it the motion drawn over it, which ends where the image shows the body."""
     from vid2phys.commands.film import states_at
-    from vid2phys.io.held import still_clip
+    from vid2phys.io.array_clip import image_clip
     from vid2phys.report.overlay import write_overlay
     from vid2phys.types import Trajectory
 
@@ -267,7 +267,7 @@ def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -
     image = next(iter(inputs.clip.frames))
     write_overlay(
         folder / "overlay.mp4",
-        still_clip(image, frames, FPS, inputs.clip.name),
+        image_clip(image, frames, FPS, inputs.clip.name),
         replace(inputs.camera, camera_to_world=inputs.camera_to_world),
         inputs.mesh,
         inputs.system,

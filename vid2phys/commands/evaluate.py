@@ -18,7 +18,7 @@ from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import ordered, warning
 from vid2phys.report.alignment import Alignment, apply, find_time_offset, fit_transforms
-from vid2phys.report.metrics import Turns, summarize, turns_of
+from vid2phys.report.metrics import SymmetryGroup, summarize, symmetry_of
 from vid2phys.types import Array, PoseLog, Trajectory
 
 ALIGNMENTS = {"time": "time", "marker": "time+marker", "world": "time+marker+world"}
@@ -51,7 +51,7 @@ class RunPoses:
     std: Array | None
     tracked_fraction: float | None
     camera_position: Array | None
-    symmetry: Turns | None
+    symmetry: SymmetryGroup | None
 
 
 def evaluate(
@@ -203,7 +203,7 @@ def _camera_position(inputs: dict[str, str]) -> Array | None:
     return None if camera.camera_to_world is None else camera.camera_to_world[:3, 3]
 
 
-def _symmetry(inputs: dict[str, str]) -> Turns | None:
+def _symmetry(inputs: dict[str, str]) -> SymmetryGroup | None:
     """The turns that leave the mesh as it looks; None when its file is no longer there."""
     from vid2phys.commands.fit_parameters import listen
 
@@ -212,7 +212,7 @@ def _symmetry(inputs: dict[str, str]) -> Turns | None:
         mesh, _ = listen(lambda: load_mesh(inputs["mesh"], units, move=move))  # identify has said it
     except (InputError, UsageError, KeyError):
         return None
-    return turns_of(mesh)
+    return symmetry_of(mesh)
 
 
 def _require_overlap(estimate: RunPoses, log: PoseLog, offset_s: float) -> None:

@@ -209,7 +209,7 @@ def _check_body_points(path: str | Path, points: Array, mesh: Mesh) -> None:
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
     if spread[1] < _FLAT * spread[0]:
         raise InputError(f"the points of '{path}' lie on a line", "points that do not", "add points beside it")
-    radius = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    radius = mesh.radius_m
     farthest = float(np.linalg.norm(points, axis=1).max())
     if farthest > _ABOUT * radius:
         got = f"a point of '{path}' is {farthest:.3g} m from the body's origin"

@@ -258,7 +258,7 @@ def conclude(
         solution = replace(solution, converged=False)
         notes.append(RAN_AWAY)
     if descent is None:
-        notes += plausibility_notes(problem, solution, float(np.linalg.norm(inputs.mesh.vertices, axis=1).max()))
+        notes += plausibility_notes(problem, solution, inputs.mesh.radius_m)
     elif not descent.has_intervals:
         notes.append(f"the loss '{loss}' has no error model: there are no intervals")
     found = intervals.estimates(

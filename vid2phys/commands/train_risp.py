@@ -65,7 +65,7 @@ def train_risp(
     """
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine.systems import from_file, get
-    from vid2phys.io.files import alone, disk_errors
+    from vid2phys.io.files import disk_errors, exclusive_lock
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model import Model
@@ -103,7 +103,7 @@ def train_risp(
         out.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
             if together.leads():
-                held.enter_context(alone(work / ".lock", "training"))
+                held.enter_context(exclusive_lock(work / ".lock", "training"))
                 if not resume:
                     _empty(work)
             progress = held.enter_context(show_training(quiet or not together.leads()))

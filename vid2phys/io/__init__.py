@@ -1,1 +1,1 @@
-"""Everything that comes in from files or goes out to them; SI units inside, converted here."""
+"""Read and write every file format; values inside are in SI units, converted here."""

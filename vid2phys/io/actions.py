@@ -1,4 +1,4 @@
-"""Actions CSV: a header that names units, `time_s` in the clip's clock, zero-order hold.
+"""Read and write actions as CSV: a header that names units, `time_s` in the clip's clock, zero-order hold.
 
     time_s,thrust_N,torque_x_Nm,torque_y_Nm,torque_z_Nm        collective thrust along body z, body torques
     time_s,rotor_0_N,rotor_1_N,rotor_2_N,rotor_3_N             one thrust a rotor
@@ -45,10 +45,15 @@ _REMEDY = "name the columns with their units"
 
 
 def load_actions(path: str | Path, inputs: Mapping[str, str] | None = None) -> Actions:
-    """Reads recorded actions, in SI: those of a quadrotor, or `inputs`, name -> SI unit, of another system.
+    """Return recorded actions, in SI.
 
-    Raises InputError for missing columns and unknown units, and by row for values and times that are not finite, and
-    times that do not increase.
+    Args:
+        path: of the CSV file.
+        inputs: name -> SI unit of a system's inputs; None for those of a quadrotor.
+
+    Raises:
+        InputError: columns are missing or units unknown; by row, values or times are not finite, or times do not
+            increase.
     """
     layouts, example = _LAYOUTS, _EXAMPLE
     if inputs is not None:
@@ -75,7 +80,7 @@ def load_actions(path: str | Path, inputs: Mapping[str, str] | None = None) -> A
 
 
 def load_actions_std(path: str | Path, actions: Actions) -> Array | None:
-    """Standard deviations [N, M] that `save_actions` wrote beside the actions; None where it wrote none."""
+    """Return the standard deviations [N, M] that `save_actions` wrote beside the actions; None where it wrote none."""
     sheet = Sheet.read(path, "actions written by vid2phys")
     columns = [sheet.find(f"{name}_std_.*") for name in actions.names]
     found = [column for column in columns if column is not None]
@@ -83,7 +88,7 @@ def load_actions_std(path: str | Path, actions: Actions) -> Array | None:
 
 
 def save_actions(actions: Actions, path: str | Path, std: Array | None = None) -> None:
-    """Writes actions in SI, with one standard deviation of each ([N, M], same units) in `..._std_...` columns."""
+    """Write actions in SI, with one standard deviation of each ([N, M], same units) in `..._std_...` columns."""
     suffix = "_per_kg" if actions.per_kilogram else ""
     pairs = list(zip(actions.names, actions.units, strict=True))
     header = ["time_s"] + [f"{name}_{unit.replace(' ', '')}{suffix}" for name, unit in pairs]
@@ -96,9 +101,9 @@ def save_actions(actions: Actions, path: str | Path, std: Array | None = None) -
 
 
 def require_cover(actions: Actions, clip: Clip, path: str | Path) -> None:
-    """Raises InputError when the actions do not last from the clip's first frame to its last.
+    """Raise InputError when the actions do not last from the clip's first frame to its last.
 
-    The last action holds for one more interval, and half an interval is forgiven at both ends.
+    The last action holds for one more interval, and half an interval may be missing at both ends.
     """
     interval = float(np.median(np.diff(actions.times_s))) if len(actions.times_s) > 1 else 0.0
     start, end = float(actions.times_s[0]), float(actions.times_s[-1]) + interval
@@ -125,7 +130,7 @@ def _time_column(path: str | Path, header: list[str]) -> tuple[int, float]:
 def _action_columns(
     path: str | Path, header: list[str], layouts: _Layouts, example: str
 ) -> tuple[_Kind, list[int], Array, bool]:
-    """Kind, columns and factors to SI of the actions, and whether they are per kilogram."""
+    """Return kind, columns and factors to SI of the actions, and whether they are per kilogram."""
     found = {kind: [_find(header, quantity) for quantity in layout] for kind, layout in layouts.items()}
     complete = [kind for kind, columns in found.items() if None not in columns]
     if len(complete) != 1:
@@ -148,7 +153,7 @@ def _action_columns(
 
 
 def _find(header: list[str], quantity: str) -> int | None:
-    """The column of a quantity: its name, then nothing or a unit; not its standard deviation."""
+    """Return the column of a quantity: its name, then nothing or a unit. Standard deviations do not count."""
     for index, name in enumerate(header):
         if re.fullmatch(rf"{quantity}([_ \[(].*)?", name) and not name.startswith(f"{quantity}_std"):
             return index

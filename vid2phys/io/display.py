@@ -1,4 +1,4 @@
-"""How a container asks players to show its frames: upright, turned by quarter turns, or mirrored."""
+"""Show frames as their container asks players to: upright, rotated by quarter turns, or mirrored."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Display:
 
     @classmethod
     def of(cls, frame: VideoFrame, path: object) -> Display:
-        """Read the display matrix of a decoded frame; a frame without one is upright.
+        """Return the display of a decoded frame; a frame without a display matrix is upright.
 
         The matrix takes a stored place (x, y) to (a x + c y, b x + d y) on the screen, y down. Its scale is left out,
-        as players do. Raises InputError for turns by other angles than multiples of 90 degrees.
+        as players do. Raises InputError for rotations by other angles than multiples of 90 degrees.
         """
         data: Any = frame.side_data.get("DISPLAYMATRIX")
         if data is None:
@@ -45,7 +45,7 @@ class Display:
         directions = columns / scale
         whole = np.round(directions)
         if np.abs(directions - whole).max() > _SKEW or abs(np.linalg.det(whole)) != 1.0:
-            got = f"'{path}' asks for a display turned by {abs(frame.rotation)} degrees or skewed"
+            got = f"'{path}' asks for a display rotated by {abs(frame.rotation)} degrees or skewed"
             raise InputError(got, "a multiple of 90", "export it upright with `ffmpeg -i IN -c:v libx264 OUT.mp4`")
         to_right, to_bottom = whole.sum(axis=1)
         return cls(not whole[0, 0], to_right < 0, to_bottom < 0)
@@ -65,9 +65,9 @@ class Display:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to report: nothing unless the frames are mirrored."""
+        """Return what to report: nothing unless the frames are mirrored."""
         if not self.swapped ^ self.left_right ^ self.top_bottom:
             return ()
         how = "left to right" if self.left_right else "top to bottom"
-        turn = " and turned by 90 degrees" if self.swapped else ""
-        return (f"the clip's display matrix mirrors it {how}{turn}: its frames are mirrored, as players show them",)
+        rotated = " and rotated by 90 degrees" if self.swapped else ""
+        return (f"the clip's display matrix mirrors it {how}{rotated}: its frames are mirrored, as players show them",)

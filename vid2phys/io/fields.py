@@ -1,11 +1,11 @@
-"""Interlaced clips: every frame holds two fields, even and odd lines, half a frame interval apart.
+"""Detect interlaced clips, and make frames of their fields.
 
-Whether a clip is interlaced is read from its pixels, because flags are often missing or wrong. Where something moves,
-the lines of a whole frame fit each other better than they fit lines of the frame before or after. Lines of a woven
-frame fit the neighbouring frame's other field as well: even lines those of the next frame's, odd lines those of the
-last frame's where the top field is first. The fields become frames of their own by FFmpeg's bwdif. Limits: fields are
-lines, so a clip that was scaled after recording shows none; a clip in which nothing moves stays as it is, which changes
-nothing; repeated frames of interlaced clips are not looked for.
+A frame of an interlaced clip holds two fields, even and odd lines, half a frame interval apart. Flags are often missing
+or wrong, so the pixels decide. Where something moves, the lines of a whole frame fit each other better than they fit
+lines of the frame before or after. Lines of a woven frame fit the other field of an adjacent frame as well. Where the
+top field is first, even lines fit those of the next frame and odd lines those of the last one. FFmpeg's bwdif makes
+frames of the fields. Limits: a clip that was scaled after recording shows no fields. A clip in which nothing moves
+stays as it is, which changes nothing. Repeated frames of interlaced clips are not searched for.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 Image = NDArray[np.uint8]
-_MOVES = 12  # grey levels between frames: more than noise and the codec make
-_LEAST = 500  # moving pixels that make the measure sure
-_WOVEN = 0.75  # misfit in a frame over that to the neighbours: whole frames have below 1/2, woven ones about 1
+_MOVING_LEVELS = 12  # grey levels between frames: more than noise and the codec make
+_LEAST_MOVING = 500  # moving pixels that suffice for a decision
+_WOVEN = 0.75  # misfit in a frame over that to adjacent frames: whole frames have below 1/2, woven ones about 1
 _ORDER = 1.1  # that ratio in the right order of the fields over that in the wrong one
 _NEAR = 8  # fields that are decoded rather than jumped over
 
@@ -37,8 +37,8 @@ _NEAR = 8  # fields that are decoded rather than jumped over
 class Combing:
     """How well the lines of successive grey frames fit each other where something moves, in grey levels.
 
-    inside: misfit of lines to the lines above and below. across: the same with the lines taken from a neighbouring
-    frame, as they fit where the top field is first, and where the bottom field is. count: moving pixels.
+    inside: misfit of lines to the lines above and below. across: the same with the lines of an adjacent frame, as they
+    fit where the top field is first, and where the bottom field is. count: moving pixels.
     """
 
     inside: float = 0.0
@@ -49,7 +49,7 @@ class Combing:
         """Count three successive frames, grey [H, W]."""
         import cv2
 
-        moving = np.maximum(cv2.absdiff(at, before), cv2.absdiff(after, at)) > _MOVES
+        moving = np.maximum(cv2.absdiff(at, before), cv2.absdiff(after, at)) > _MOVING_LEVELS
         moving[[0, -1]] = False
         rows, columns = np.nonzero(moving)
         around = 0.5 * (at[rows - 1, columns].astype(np.float64) + at[rows + 1, columns])
@@ -61,8 +61,8 @@ class Combing:
 
     @property
     def top_first(self) -> bool | None:
-        """Whether even lines are the earlier field; None for whole frames and where too little moves."""
-        if self.count < _LEAST:
+        """Return whether even lines are the earlier field; None for whole frames and where too little moves."""
+        if self.count < _LEAST_MOVING:
             return None
         top, bottom = self.inside / self.across
         sure = max(top, bottom) > _WOVEN and max(top, bottom) > _ORDER * min(top, bottom)
@@ -72,11 +72,11 @@ class Combing:
 class FieldFrames:
     """`Frames` with one frame for each field of interlaced `frames`; missing lines are interpolated in space and time.
 
-    The decoder that `at` used stays open where it stopped, so that a clip read in chunks is decoded once.
+    The decoder of `at` stays open where it stopped, so that a clip in chunks is decoded once.
     """
 
     def __init__(self, frames: Frames, top_first: bool) -> None:
-        """top_first: whether even lines are the earlier field."""
+        """Keep the frames. top_first: whether even lines are the earlier field."""
         self._frames, self._top_first = frames, top_first
         self._open_at: tuple[int, Iterator[Image]] | None = None  # the index of the field that comes next
 
@@ -90,7 +90,7 @@ class FieldFrames:
         return {**self.__dict__, "_open_at": None}
 
     def at(self, indices: ArrayLike) -> Iterator[Image]:
-        """See `Frames.at`."""
+        """Yield the frames at `indices`, see `Frames.at`."""
         (at, fields), self._open_at = self._open_at or (len(self), iter(())), None  # other threads open their own
         shown: Image | None = None
         for index in np.asarray(indices, dtype=np.int64).tolist():

@@ -1,4 +1,4 @@
-"""Files at the door: reading with one-line errors, writing that leaves nothing half-written."""
+"""Read files with one-line errors, and write files so that none is left half-written."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WILDCARD = re.compile(r"[*?[]")
 
 
 def require_file(path: str | Path, what: str) -> Path:
-    """`path` as a Path when it is a file with something in it. Raises InputError naming `what` otherwise."""
+    """Return `path` as a Path when it is a file that is not empty. Raises InputError naming `what` otherwise."""
     path = Path(path)
     if os.path.isdir(path):
         raise InputError(f"'{path}' is a folder", f"a file: {what}", "give the file inside it")
-    if not os.path.exists(path):  # False, too, of what no file can be called
+    if not os.path.exists(path):  # False, too, for impossible names
         raise InputError(f"'{path}' does not exist", what, "check the path")
     if path.stat().st_size == 0:
         raise InputError(f"'{path}' is empty (0 bytes)", what, "copy or export it again")
@@ -34,7 +34,7 @@ def require_file(path: str | Path, what: str) -> Path:
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """The text of a file, without a byte-order mark. Raises InputError when missing, empty or not text."""
+    """Return the text of a file, without a byte-order mark. Raises InputError when it is missing, empty or not text."""
     path = require_file(path, what)
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -46,7 +46,7 @@ def read_text(path: str | Path, what: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a format that is yet to be found out. text: empty for a binary one. binary: its bytes then."""
+    """A file whose format is not known yet. text: empty for a binary file. binary: its bytes then."""
 
     path: Path
     text: str
@@ -54,9 +54,17 @@ class Source:
 
     @classmethod
     def read(cls, path: str | Path, what: str, largest: int, remedy: str, encoding: str | None = None) -> Self:
-        """encoding: of text that is not in UTF-8, where there may be such. largest: of files, bytes.
+        """Return the file's text or bytes.
 
-        Raises InputError for what is missing or empty, and with the `remedy` for what is far too large.
+        Args:
+            path: of the file.
+            what: the expected content, for errors.
+            largest: bytes that a file may have.
+            remedy: for an error about a file that is too large.
+            encoding: of text that is not in UTF-8.
+
+        Raises:
+            InputError: the file is missing, empty or far too large.
         """
         path = require_file(path, what)
         if path.stat().st_size > largest:
@@ -72,7 +80,7 @@ class Source:
 
 @contextmanager
 def disk_errors(path: str | Path) -> Iterator[None]:
-    """Turns "no space left" and "not permitted", raised while writing `path`, into an InputError."""
+    """Raise InputError in place of "no space left" and "not permitted" inside the block, which writes `path`."""
     try:
         yield
     except OSError as error:
@@ -86,10 +94,10 @@ def disk_errors(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path`, with its suffix, that becomes `path` when the block ends without an error.
+    """Yield a temporary name beside `path`, with its suffix; it becomes `path` when the block ends without an error.
 
-    The folder is made. On any error, Ctrl-C included, the temporary file is removed and `path` stays as it was.
-    Raises InputError when the disk is full or the folder may not be written.
+    The folder is made. On any error, Ctrl-C included, the temporary file is removed and `path` stays as it was. Raises
+    InputError when the disk is full or the folder is not writable.
     """
     path = Path(path)
     with disk_errors(path):
@@ -106,10 +114,10 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(lock: str | Path, what: str) -> Iterator[TextIO]:
-    """Holds a lock on the file `lock`, which is made, for as long as this process and those that inherit it live.
+def exclusive_lock(lock: str | Path, what: str) -> Iterator[TextIO]:
+    """Lock the file `lock`, which is made, for as long as this process and those that inherit the lock live.
 
-    Raises InputError, saying that another `what` is at work in its folder, while one is.
+    Raises InputError, naming another `what` at work in its folder, while the file is locked.
     """
     import fcntl
 
@@ -129,15 +137,15 @@ def alone(lock: str | Path, what: str) -> Iterator[TextIO]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes UTF-8 text under a temporary name, then renames it."""
+    """Write UTF-8 text under a temporary name, then rename it."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Writes bytes under a temporary name, then renames it.
+    """Write bytes under a temporary name, then rename it.
 
-    For what libraries would write themselves, too: some raise errors of their own when the disk is full.
+    Use it also for files that a library could write: some libraries raise errors of their own when the disk is full.
     """
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
@@ -178,7 +186,7 @@ def sha256(path: str | Path) -> str:
 
 
 def _umask() -> int:
-    """The process's umask, which mkstemp ignores (it always makes files that only their owner may read)."""
+    """Return the process's umask, which mkstemp ignores (it always makes files that only their owner may read)."""
     current = os.umask(0)
     os.umask(current)
     return current

@@ -1,4 +1,4 @@
-"""A short description of a shape, by which a trained model is matched to a mesh (not by a file's hash)."""
+"""Describe a shape by a few numbers, by which a trained model is matched to a mesh (not by a file's hash)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _AREA_WEIGHT = 0.1  # area changes most when a mesh is simplified, so it counts 
 
 @dataclass(frozen=True)
 class GeometrySignature:
-    """Numbers that do not depend on vertex order or tessellation; they do on the body axes, as keypoints do.
+    """Numbers that depend on the shape and the body axes, but not on vertex order or tessellation.
 
     extents: [3] m of the bounding box. radius: m, largest distance from the body origin. area: m^2 of the surface.
-    second_moments: [3] m^2, mean of x^2, y^2, z^2 over the surface.
-    points: [64, 3] m, in fixed directions d, d * max over the surface of d . x (the support function).
+    second_moments: [3] m^2, mean of x^2, y^2, z^2 over the surface. points: [64, 3] m, in fixed directions d, d * max
+    over the surface of d . x (the support function).
     """
 
     extents: Array
@@ -31,7 +31,7 @@ class GeometrySignature:
     points: Array
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers, for a model's config.json."""
+        """Return plain lists and numbers, for a model's config.json."""
         return {
             "extents": self.extents.tolist(),
             "radius": self.radius,
@@ -41,7 +41,7 @@ class GeometrySignature:
         }
 
     def scaled(self, factor: float) -> GeometrySignature:
-        """Of the same shape `factor` times as large."""
+        """Return the signature of the same shape `factor` times as large."""
         return GeometrySignature(
             self.extents * factor,
             self.radius * factor,
@@ -52,7 +52,7 @@ class GeometrySignature:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> GeometrySignature:
-        """The inverse of `to_json`."""
+        """Return the signature that `to_json` made plain."""
         return GeometrySignature(
             np.array(data["extents"], dtype=float),
             float(data["radius"]),
@@ -63,7 +63,7 @@ class GeometrySignature:
 
 
 def geometry_signature(mesh: Mesh) -> GeometrySignature:
-    """The signature of a mesh in its body axes."""
+    """Return the signature of a mesh in its body axes."""
     corners, areas = mesh.vertices[mesh.faces], face_areas(mesh.vertices, mesh.faces)
     # Exact for a triangle: the integral of x^2 is area / 12 times (sum of squares + square of the sum).
     squares = ((corners**2).sum(axis=1) + corners.sum(axis=1) ** 2) / 12.0
@@ -80,10 +80,10 @@ def geometry_signature(mesh: Mesh) -> GeometrySignature:
 
 
 def signature_distance(a: GeometrySignature, b: GeometrySignature) -> float:
-    """How far apart two shapes are, relative to their radius: 0 for the same, about 1 for unrelated ones.
+    """Return how far apart two shapes are, relative to their radius: 0 for the same, about 1 for unrelated ones.
 
-    The largest of: RMS difference of the support points, difference of the extents, difference of the surface's radii
-    of gyration (all over the mean radius), and a tenth of the logarithm of the area ratio.
+    It is the largest of: RMS difference of the support points, difference of the extents, difference of the surface's
+    radii of gyration (all over the mean radius), and a tenth of the logarithm of the area ratio.
     """
     radius = 0.5 * (a.radius + b.radius)
     gaps = [

@@ -1,4 +1,4 @@
-"""Image files, one at a time: sizes agree, what cannot be read is named."""
+"""Read image files, one at a time: sizes agree, and errors name a file that is not readable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_image(file: Path, size: tuple[int, int] | None = None, *, grey: bool = 
         raise InputError(
             f"'{file}' is {file.stat().st_size >> 20} MB large", "a photograph", "take it out of the folder"
         )
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # what is wrong with an image is said below
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # the error below names the fault
     try:
         image = cv2.imdecode(np.fromfile(file, dtype=np.uint8), cv2.IMREAD_GRAYSCALE if grey else cv2.IMREAD_COLOR)
     except cv2.error:

@@ -1,7 +1,7 @@
-"""A clip as images: a folder of them, or a pattern such as `frames/%06d.png` or `frames/left_*.png`.
+"""Read a clip as images: a folder of them, or a pattern such as `frames/%06d.png` or `frames/left_*.png`.
 
-The number in a name says when the image was taken: numbers that are missing are frames that are missing. Images are
-read when asked for. Limits: one number may vary from name to name, and time stamps are no numbers of frames.
+The number in a name gives the image's time: numbers that are missing are frames that are missing. Images are decoded
+when asked for. Limits: one number may vary from name to name, and time stamps are no numbers of frames.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ImageFrames:
         return self.at(range(len(self.files)))
 
     def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
-        """See `Frames.at`. Raises InputError for an image that cannot be read or is of another size."""
+        """Yield the frames at `indices`. Raises InputError for an image that is not readable or is of another size."""
         for index in np.asarray(indices, dtype=np.int64):
             yield read_image(self.files[index], self.size)
 

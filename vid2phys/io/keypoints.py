@@ -1,16 +1,16 @@
-"""Keypoints of another tracker, from CSV: one row a frame and point.
+"""Read and write keypoints of another tracker as CSV: one row a frame and point.
 
 | column | |
 |---|---|
 | `time_s` or `frame` | in the clip's clock (0 at its first frame), or counted from 0 |
 | `point` | its name, as in the file of the body's points |
-| `x_px`, `y_px` | in the image as it was filmed, lens and all; pixel centres are at whole numbers; blank: not seen |
+| `x_px`, `y_px` | in the image as filmed, not undistorted; pixel centres at whole numbers; blank: not detected |
 | `sigma_px` | one standard deviation; or `cov_xx_px2`, `cov_xy_px2`, `cov_yy_px2`; neither: it is estimated |
-| `shared_px` | standard deviation of what all points of a frame are off by together; none: as much as one by itself |
+| `shared_px` | standard deviation of the error that all points of a frame share; none: as much as one by itself |
 | `visible` | 0 or 1; what is not visible is not used |
 | `confidence` | 0 to 1; what is below a half is not used |
 
-Points without a row in a frame were not seen in it.
+Points without a row in a frame were not detected in it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from vid2phys.types import Array
 
 _WHAT = "a CSV with the columns time_s (or frame), point, x_px, y_px and optionally sigma_px, visible, confidence"
 _CORRECT = "correct it or leave the row out"
-_SURE = 0.5  # confidence from which on a point is used
-_SMALLEST_PX = 1e-3  # no tracker is as sure as that
+_SURE = 0.5  # the least confidence of a point that is used
+_SMALLEST_PX = 1e-3  # no tracker is more certain
 _NORMALISED = 1.5  # pixels that are all smaller than this are shares of the image
-_BEYOND = 1.0  # sizes of the image by which a point may lie beside it
+_BEYOND = 1.0  # sizes of the image by which a point may lie outside
 _COVARIANCE = ("cov_xx_px2", "cov_xy_px2", "cov_yy_px2")
 
 
 @dataclass(frozen=True)
 class Keypoints:
-    """Where K named points were seen in T frames.
+    """Where K named points were detected in T frames.
 
-    pixels: [T, K, 2]. covariance: [T, K, 2, 2] px^2, or None where the file says nothing of errors. visible: [T, K].
-    shared_px: [T], or None. What is not visible holds harmless numbers.
+    pixels: [T, K, 2]. covariance: [T, K, 2, 2] px^2, or None where the file has no errors. visible: [T, K]. shared_px:
+    [T], or None. What is not visible holds harmless numbers.
     """
 
     names: tuple[str, ...]
@@ -59,9 +59,17 @@ class Keypoints:
 def load_keypoints(
     path: str | Path, names: tuple[str, ...], times_s: Array, size: tuple[int, int], body: str | Path
 ) -> Keypoints:
-    """Reads keypoints onto the frames of a clip at times_s [T], of `size` (width, height) px.
+    """Return keypoints on the frames of a clip.
 
-    names: the points that the file `body` has. Raises InputError naming the row or column at fault.
+    Args:
+        path: of the CSV file.
+        names: the points that the file `body` has.
+        times_s: [T] s, of the clip's frames.
+        size: width and height of the clip [px].
+        body: the file of the body's points, for errors.
+
+    Raises:
+        InputError: names the row or column at fault.
     """
     sheet = Sheet.read(path, _WHAT)
     frame, point = _frames(sheet, times_s), _points(sheet, names, body)
@@ -85,7 +93,7 @@ def load_keypoints(
 
 
 def save_keypoints(keypoints: Keypoints, times_s: Array, path: str | Path) -> None:
-    """Writes what `load_keypoints` reads, rows for visible points only."""
+    """Write what `load_keypoints` reads, with rows for visible points only."""
     header = ["time_s", "point", "x_px", "y_px", *(_COVARIANCE if keypoints.covariance is not None else ())]
     header += [] if keypoints.shared_px is None else ["shared_px"]
     lines = [",".join(header)]
@@ -100,7 +108,7 @@ def save_keypoints(keypoints: Keypoints, times_s: Array, path: str | Path) -> No
 
 
 def _frames(sheet: Sheet, times_s: Array) -> NDArray[np.int64]:
-    """The frame of each row."""
+    """Return the frame of each row."""
     at_frame = sheet.find("frame")
     column = at_frame if at_frame is not None else sheet.column("time_s")
     given = sheet.numbers([column])[:, 0]
@@ -120,7 +128,7 @@ def _frames(sheet: Sheet, times_s: Array) -> NDArray[np.int64]:
 
 
 def _points(sheet: Sheet, names: tuple[str, ...], body: str | Path) -> NDArray[np.int64]:
-    """The point of each row."""
+    """Return the point of each row."""
     column = sheet.column("point|name|keypoint|bodypart|label")
     number = {name: i for i, name in enumerate(names)}
     for i, cells in enumerate(sheet.rows):
@@ -137,7 +145,7 @@ def _first_repeated(keys: NDArray[np.int64]) -> int | None:
 
 
 def _flagged(sheet: Sheet) -> NDArray[np.bool_]:
-    """Which rows are to be used by the columns `visible` and `confidence`, where the file has them."""
+    """Return which rows to use by the columns `visible` and `confidence`, where the file has them."""
     used = np.ones(len(sheet.rows), dtype=bool)
     at = sheet.find("visible|visibility")
     if at is not None:
@@ -172,7 +180,7 @@ def _check_pixels(sheet: Sheet, place: Array, seen: NDArray[np.bool_], size: tup
 
 
 def _covariances(sheet: Sheet, seen: NDArray[np.bool_]) -> Array | None:
-    """Covariances [N, 2, 2] px^2 of the rows, None where the file has no such columns."""
+    """Return covariances [N, 2, 2] px^2 of the rows, None where the file has no such columns."""
     at = sheet.find("sigma_px|std_px|sigma")
     parts = [sheet.find(name) for name in _COVARIANCE]
     if at is not None:
@@ -194,7 +202,7 @@ def _covariances(sheet: Sheet, seen: NDArray[np.bool_]) -> Array | None:
 
 
 def _shared(sheet: Sheet, frame: NDArray[np.int64], count: int) -> Array | None:
-    """What a frame's points are off by together, [T] px: the mean of its rows; None where the file does not say."""
+    """Return the error that a frame's points share, [T] px: the mean of its rows; None where the file has no column."""
     at = sheet.find("shared_px")
     if at is None:
         return None

@@ -1,4 +1,4 @@
-"""MATLAB's .mat files (up to version 7): numbers by name, cells as lists of arrays."""
+"""Read MATLAB's .mat files (up to version 7): numbers by name, cells as lists of arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vid2phys.io.files import require_file
 
 
 def load_matlab(path: str | Path) -> dict[str, Any]:
-    """Arrays by name, cell arrays as lists in MATLAB's order. Raises InputError for what cannot be read."""
+    """Return arrays by name, cell arrays as lists in MATLAB's order. Raises InputError for an unreadable file."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 

@@ -1,7 +1,7 @@
-"""Meshes: reading with units and parts, writing OBJ, and mass properties.
+"""Read meshes with units and parts, write OBJ, and compute mass properties.
 
-A mesh is welded when it is read (vertices at the same place become one), so that closed surfaces are recognised as
-closed and silhouettes are differentiated once (`facts.md`: split vertices double silhouette gradients).
+A mesh is welded when it is read: vertices at the same place become one. So closed surfaces are recognised as closed,
+and silhouettes are differentiated once (split vertices double silhouette gradients).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vid2phys.io.geometry import geometry_signature as geometry_signature
 from vid2phys.io.geometry import signature_distance as signature_distance
 from vid2phys.io.move import moved
 from vid2phys.io.obj import parse_obj
-from vid2phys.io.orientation import turned_alike
+from vid2phys.io.orientation import inconsistent_faces
 from vid2phys.io.texture import of_faces, turned_over
 from vid2phys.io.texture_files import obj_texture, pieces_texture
 from vid2phys.io.unsupported import refuse_known
@@ -34,14 +34,15 @@ LARGEST_M, SMALLEST_M = 10.0, 1e-3
 _A_MESH = "a triangle mesh (OBJ, STL, PLY, OFF, GLB, glTF)"
 MOST_PARTS = 48
 _WELD = 1e-6  # of the largest extent
-_FLAT = 1e-6  # thickness of what is flat, of its extent
+_FLAT = 1e-6  # thickness of a flat mesh, as a share of its extent
 
 
 @dataclass(frozen=True)
 class MassProperties:
-    """Of a body of uniform density. volume: m^3. center_of_mass: [3] m. inertia_per_mass: [3, 3] m^2 about it.
+    """Mass properties of a body of uniform density.
 
-    watertight: False when they are those of the convex hull, or of a plate.
+    volume: m^3. center_of_mass: [3] m. inertia_per_mass: [3, 3] m^2 about it. watertight: False when they are those of
+    the convex hull, or of a plate.
     """
 
     volume: float
@@ -51,14 +52,21 @@ class MassProperties:
 
 
 def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-units", move: str | None = None) -> Mesh:
-    """Reads a mesh written in `units` (m, cm, mm, in, ft); parts are its groups, else materials, else connected pieces.
+    """Return a mesh in metres; its parts are the file's groups, else materials, else connected pieces.
 
-    move: rotations and shifts to the body's axes and origin, before anything else (`io/move.py`).
+    Faces that point against their neighbours are flipped, parts beyond MOST_PARTS are joined, and missing textures are
+    left out: each with a warning.
 
-    Faces that point against their neighbours are turned, parts beyond MOST_PARTS joined, textures that are missing left
-    out: each with a warning. Raises InputError for what cannot be read, has no faces, or is larger than 10 m or smaller
-    than 1 mm: then the units are most likely others (`units_flag` is how to say so). Raises UsageError for an unknown
-    unit or move.
+    Args:
+        path: of the mesh.
+        units: of the file (m, cm, mm, in, ft).
+        units_flag: the option that sets the units, for errors.
+        move: rotations and shifts to the body's axes and origin, before anything else (`io/move.py`).
+
+    Raises:
+        InputError: the file is not readable or has no faces; or the mesh is larger than 10 m or smaller than 1 mm, so
+            its units are most likely others.
+        UsageError: the unit or the move is unknown.
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
@@ -70,10 +78,10 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
     if not len(faces) or face_areas(vertices, faces).max() < _WELD**2 * float(np.ptp(vertices, axis=0).max()) ** 2:
         raise InputError(f"every face of '{path}' has zero area", _A_MESH, "export it again")
     check_size(path, vertices, units, units_flag)
-    turned = turned_alike(faces)
-    if turned.any():
-        warnings.warn(f"{turned.sum()} faces of '{path.name}' pointed against their neighbours: turned", stacklevel=2)
-        faces, texture = np.where(turned[:, None], faces[:, ::-1], faces), turned_over(texture, turned)
+    flipped = inconsistent_faces(faces)
+    if flipped.any():
+        warnings.warn(f"{flipped.sum()} faces of '{path.name}' pointed against their neighbours: flipped", stacklevel=2)
+        faces, texture = np.where(flipped[:, None], faces[:, ::-1], faces), turned_over(texture, flipped)
     if _signed_volume(vertices, faces) < 0.0 and _trimesh(vertices, faces).is_watertight:
         faces, texture = faces[:, ::-1], turned_over(texture)
     if len(names) < 2:
@@ -83,7 +91,7 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
 
 
 def save_obj(mesh: Mesh, path: str | Path) -> None:
-    """Writes an OBJ in metres with one group a part."""
+    """Write an OBJ in metres with one group a part."""
     lines = ["# metres"] + [f"v {x:.9g} {y:.9g} {z:.9g}" for x, y, z in mesh.vertices]
     for index, name in enumerate(mesh.part_names):
         lines.append(f"g {name}")
@@ -92,10 +100,10 @@ def save_obj(mesh: Mesh, path: str | Path) -> None:
 
 
 def mass_properties(mesh: Mesh) -> MassProperties:
-    """Volume, centre of mass and inertia per kilogram at uniform density.
+    """Return volume, centre of mass and inertia per kilogram at uniform density.
 
-    A mesh that is not watertight encloses no volume: then those of its convex hull are given, with a warning; of a flat
-    one those of a thin plate, whose volume is zero.
+    A mesh that is not watertight encloses no volume: its convex hull is used, with a warning. A flat one gets those of
+    a thin plate, whose volume is zero.
     """
     solid = _trimesh(mesh.vertices, mesh.faces)
     watertight = bool(solid.is_watertight and solid.is_winding_consistent and solid.volume > 0.0)
@@ -114,14 +122,14 @@ def mass_properties(mesh: Mesh) -> MassProperties:
 
 
 def _is_flat(mesh: Mesh) -> bool:
-    """Whether all vertices lie in a plane."""
+    """Return whether all vertices lie in a plane."""
     centered = mesh.vertices - mesh.vertices.mean(axis=0)
     spread = np.linalg.svd(centered, compute_uv=False)
     return bool(spread[2] < _FLAT * spread[0])
 
 
 def _of_plate(mesh: Mesh) -> MassProperties:
-    """Of the faces as plates of one thickness that is next to nothing."""
+    """Return the mass properties of the faces as plates of one very small thickness."""
     warnings.warn(f"mesh '{mesh.name}' is flat; its inertia is that of a thin plate", stacklevel=3)
     corners, areas = mesh.vertices[mesh.faces], face_areas(mesh.vertices, mesh.faces)
     center = areas @ corners.mean(axis=1) / areas.sum()
@@ -148,7 +156,7 @@ def _load_obj(path: Path) -> _Loaded:
 
 
 def _load_other(path: Path) -> _Loaded:
-    """Whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
+    """Load whatever trimesh reads; each geometry of a scene is a part, with its transform applied."""
     import trimesh
 
     log = logging.getLogger("trimesh")  # it would print tracebacks of images that are missing
@@ -198,7 +206,7 @@ def _check_arrays(path: Path, vertices: Array, faces: NDArray[np.int64]) -> None
 
 
 def check_size(path: Path, vertices: Array, units: str, units_flag: str) -> None:
-    """Raises InputError for what is larger than 10 m or smaller than 1 mm: its units are most likely others."""
+    """Raise InputError for a body larger than 10 m or smaller than 1 mm: its units are most likely others."""
     extent = float(np.ptp(vertices, axis=0).max())
     if extent > LARGEST_M:
         remedy = f"if it is in millimetres give {units_flag} mm"
@@ -209,9 +217,9 @@ def check_size(path: Path, vertices: Array, units: str, units_flag: str) -> None
 
 
 def _weld(vertices: Array, faces: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64], NDArray[np.bool_]]:
-    """Joins vertices at the same place, drops faces without area and vertices without faces; keeps the order.
+    """Join vertices at the same place, drop faces without area and vertices without faces; keep the order.
 
-    Also says which faces are kept, [F] bool.
+    Return also which faces are kept, [F] bool.
     """
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
@@ -240,7 +248,10 @@ def _connected_parts(vertices: Array, faces: NDArray[np.int64]) -> tuple[NDArray
 def _few_parts(
     part: NDArray[np.int64], names: tuple[str, ...], areas: Array, path: Path
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """At most MOST_PARTS: the smallest become one, and that is said. Each part has a colour of its own to be fitted."""
+    """Return at most MOST_PARTS parts: the smallest become one, with a warning.
+
+    A fit gives each part a colour of its own, so many parts cost time.
+    """
     if len(names) <= MOST_PARTS:
         return part, names
     order = np.argsort(-np.bincount(part, areas, len(names)), kind="stable")

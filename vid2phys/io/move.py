@@ -1,4 +1,4 @@
-"""How a mesh is brought to the body's axes and origin: the text of `--mesh-move`, and what it does to points."""
+"""Move a mesh to the body's axes and origin, by the text of `--mesh-move`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def parse_move(text: str) -> tuple[Array, Array]:
             values = np.full(0, np.nan)
         if name in ("x", "y", "z") and values.shape == (1,) and np.isfinite(values).all():
             axis = np.eye(3)["xyz".index(name)]
-            turn = matrix_from_rotvec(np.deg2rad(values[0]) * axis)
-            turn = np.where(np.abs(turn) < _SMALLEST, 0.0, turn)
-            rotation, shift = turn @ rotation, turn @ shift
+            about_axis = matrix_from_rotvec(np.deg2rad(values[0]) * axis)
+            about_axis = np.where(np.abs(about_axis) < _SMALLEST, 0.0, about_axis)
+            rotation, shift = about_axis @ rotation, about_axis @ shift
         elif name == "shift" and values.shape == (3,) and np.isfinite(values).all():
             shift = shift + values
         else:

@@ -1,4 +1,4 @@
-"""The materials that an OBJ file names: which image, and which colour where there is none."""
+"""Read the materials that an OBJ file names: an image, or a colour where there is none."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ _UP_TO_THREE = ("-o", "-s", "-t")
 
 @dataclass(frozen=True)
 class Material:
-    """color: linear RGB (`Kd`), None when not given. image: file of `map_Kd` as the MTL file names it, or None."""
+    """A material of an MTL file.
+
+    color: linear RGB (`Kd`), None when not given. image: file of `map_Kd` as the MTL file names it, or None.
+    """
 
     color: tuple[float, float, float] | None = None
     image: str | None = None
 
 
 def parse_mtl(path: Path) -> dict[str, Material]:
-    """Materials by name, written as `parse_obj` writes them. Raises InputError when the file cannot be read.
+    """Return materials by name, written as `parse_obj` writes them. Raises InputError for an unreadable file.
 
-    Lines that make no sense are passed over: they only cost a colour.
+    Unknown lines are skipped: they only cost a colour.
     """
     found: dict[str, Material] = {}
     name = ""
@@ -46,7 +49,7 @@ def parse_mtl(path: Path) -> dict[str, Material]:
 
 
 def locate(folder: Path, name: str) -> Path:
-    """Where the file `name` is, as written or, for paths of another machine, under its last part in `folder`.
+    """Return the path of the file `name`: as written or, for paths of another machine, its last part in `folder`.
 
     Raises InputError when there is no such file.
     """
@@ -66,7 +69,7 @@ def _color(words: list[str]) -> tuple[float, float, float] | None:
 
 
 def _image(text: str) -> str:
-    """The file name behind the options; it may contain spaces."""
+    """Return the file name behind the options; it may contain spaces."""
     words = text.strip().split(" ")
     while words and words[0] in (*_OPTIONS, *_UP_TO_THREE):
         option = words.pop(0)

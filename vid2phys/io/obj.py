@@ -1,4 +1,4 @@
-"""Wavefront OBJ: shape, groups (general readers lose them) and texture coordinates."""
+"""Read Wavefront OBJ: shape, groups (general readers lose them) and texture coordinates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_INDEX = 1 << 62
 
 @dataclass(frozen=True)
 class ObjFile:
-    """vertices [V, 3] in the file's unit, faces [F, 3], part of each face [F], names of the parts.
+    """An OBJ file: vertices [V, 3] in its unit, faces [F, 3], part of each face [F], names of the parts.
 
     uv: [F, 3, 2] texture coordinates, NaN where a corner has none. material: name for each face. libraries: the MTL
     files named. vertex_color: [V, 3] in 0..1 when every vertex has one (`v x y z r g b`), else None.
@@ -34,10 +34,10 @@ class ObjFile:
 
 
 def parse_obj(path: Path) -> ObjFile:
-    """The shape, groups and texture coordinates of an OBJ file.
+    """Return the shape, groups and texture coordinates of an OBJ file.
 
     Parts are groups or objects (`g`, `o`) when there are several, else materials. Polygons become fans of triangles.
-    Raises InputError naming the line that cannot be read.
+    Raises InputError naming a line that is not readable.
     """
     vertices: list[list[float]] = []
     colors: list[list[float]] = []
@@ -89,13 +89,13 @@ def parse_obj(path: Path) -> ObjFile:
 
 
 def _coordinates(known: list[list[float]], corners: list[list[int]]) -> Array:
-    """Texture coordinates of corners [F, 3], counted from 1; NaN for 0 and for what is not there."""
+    """Return texture coordinates of corners [F, 3], counted from 1; NaN for 0 and for missing ones."""
     index = np.array(corners, dtype=np.int64).reshape(-1, 3)
     return np.array(known)[np.where((index > 0) & (index < len(known)), index, 0)]
 
 
 def _fan(corners: list[str], vertices_so_far: int, textures_so_far: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Triangles of one polygon, vertices counted from 0 and texture coordinates from 1 (0: none).
+    """Return the triangles of one polygon, vertices counted from 0 and texture coordinates from 1 (0: none).
 
     Negative OBJ indices count back from the last one.
     """

@@ -1,4 +1,4 @@
-"""Which faces of a mesh point against their neighbours."""
+"""Find the faces of a mesh that point against their neighbours."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def turned_alike(faces: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Faces [F] of [F, 3] to be turned over so that neighbours agree, the fewest in each connected piece.
+def inconsistent_faces(faces: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return the faces [F] of [F, 3] to flip so that neighbours agree, the fewest in each connected piece.
 
-    Two faces are neighbours that share an edge with no third one, and agree when they run along it in opposite
-    directions. Found at once for all: in the graph of (face, as it is) and (face, turned), with edges between what
-    agrees, each piece falls into two mirror images. One that does not (a Moebius strip) is left as it is.
+    Two faces are neighbours if they share an edge with no third one, and agree when they run along it in opposite
+    directions. The graph of (face, as it is) and (face, flipped), with edges between what agrees, gives all at once:
+    each piece falls into two mirror images. A piece that does not (a Moebius strip) is left as it is.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -33,8 +33,8 @@ def turned_alike(faces: NDArray[np.int64]) -> NDArray[np.bool_]:
     _, label = connected_components(graph, directed=False)
     as_is, turned = label[:count], label[count:]
     chosen = np.minimum(as_is, turned)  # of the two mirror images of a piece, any
-    turn = as_is != chosen
+    flip = as_is != chosen
     pieces = np.unique(chosen, return_inverse=True)[1]
-    many = 2 * np.bincount(pieces, turn) > np.bincount(pieces)
-    turn = np.where(many[pieces], ~turn, turn)
-    return np.asarray(turn & (as_is != turned))
+    many = 2 * np.bincount(pieces, flip) > np.bincount(pieces)
+    flip = np.where(many[pieces], ~flip, flip)
+    return np.asarray(flip & (as_is != turned))

@@ -1,4 +1,7 @@
-"""Photographs that come with scikit-image: backgrounds, textures and surroundings for training, without a download."""
+"""Load photographs that come with scikit-image, without a download.
+
+Training uses them as backgrounds, textures and surroundings.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ _NAMES = (
 
 
 def photograph_names() -> tuple[str, ...]:
-    """File names of the photographs that are there, in a fixed order."""
+    """Return the file names of the photographs that are there, in a fixed order."""
     return tuple(path.name for path in _paths())
 
 
 def photographs() -> list[NDArray[np.uint8]]:
-    """The photographs, RGB uint8 [H, W, 3] each. Raises MissingDependencyError when scikit-image has none."""
+    """Return the photographs, RGB uint8 [H, W, 3] each. Raises MissingDependencyError when scikit-image has none."""
     from PIL import Image
 
     paths = _paths()

@@ -1,7 +1,7 @@
-"""Known places, from CSV: points of a scene with the pixels that show them, markers, named points of a body.
+"""Read known points as CSV: points of a scene with their pixels, markers, named points of a body.
 
-Columns are found by name: `x_m`, `y_mm`, `z [cm]` with their unit, `u_px` and `v_px` (or `u`, `v`), an optional
-`name`; for markers `id`, and optionally `corner` (0 to 3 clockwise from the upper left; without it, the place is of the
+Columns are found by name: `x_m`, `y_mm`, `z [cm]` with their unit, `u_px` and `v_px` (or `u`, `v`), an optional `name`;
+for markers `id`, and optionally `corner` (0 to 3 clockwise from the upper left; without it, the position is of the
 middle). Points of a body are in the axes of its mesh.
 """
 
@@ -23,7 +23,7 @@ _A_BODY_FILE = "a CSV with the columns name, x_m, y_m, z_m: points of the body i
 
 
 def load_points(path: str | Path) -> tuple[tuple[str, ...], Array, Array]:
-    """Names, places [N, 3] m, and pixels [N, 2]. Raises InputError naming the column or row at fault."""
+    """Return names, positions [N, 3] m, and pixels [N, 2]. Raises InputError naming the column or row at fault."""
     sheet = Sheet.read(path, _A_POINT_FILE)
     places = _places(sheet)
     columns = [sheet.column(rf"{axis}(?:_px)?|pixel_{axis}|{other}_px") for axis, other in ("ux", "vy")]
@@ -34,7 +34,10 @@ def load_points(path: str | Path) -> tuple[tuple[str, ...], Array, Array]:
 
 
 def load_markers(path: str | Path) -> dict[tuple[int, int | None], Array]:
-    """Places [3] m by marker and corner (None: its middle). Raises InputError naming the column or row at fault."""
+    """Return positions [3] m by marker and corner (None: its middle).
+
+    Raises InputError naming the column or row at fault.
+    """
     sheet = Sheet.read(path, _A_MARKER_FILE)
     places = _places(sheet)
     at_id, at_corner = sheet.column(r"id|marker|tag|marker_id|tag_id"), sheet.find("corner")
@@ -49,7 +52,10 @@ def load_markers(path: str | Path) -> dict[tuple[int, int | None], Array]:
 
 
 def load_body_points(path: str | Path) -> dict[str, Array]:
-    """Places [3] m of a body's points by name, as in the file. Raises InputError naming the column or row at fault."""
+    """Return positions [3] m of a body's points by name, in file order.
+
+    Raises InputError naming the column or row at fault.
+    """
     sheet = Sheet.read(path, _A_BODY_FILE)
     at, places = sheet.column(_NAME), _places(sheet)
     found: dict[str, Array] = {}
@@ -62,13 +68,13 @@ def load_body_points(path: str | Path) -> dict[str, Array]:
 
 
 def save_body_points(points: dict[str, Array], path: str | Path) -> None:
-    """Writes what `load_body_points` reads."""
+    """Write what `load_body_points` reads."""
     lines = [",".join((name, *(f"{value:.9g}" for value in place))) for name, place in points.items()]
     write_text(path, "\n".join(["name,x_m,y_m,z_m", *lines]) + "\n")
 
 
 def _places(sheet: Sheet) -> Array:
-    """Of all rows, [N, 3] m."""
+    """Return the positions of all rows, [N, 3] m."""
     columns, scales = [], []
     for axis in "xyz":
         at = sheet.column(rf"{axis}(?:_[a-z]+)?(?<!_px)")

@@ -1,4 +1,4 @@
-"""A run's arrays on disk: trajectory.csv (text, for any tool) and observation.npz."""
+"""Save and load a run's arrays: trajectory.csv (text, for any tool) and observation.npz."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _ROTATION_NAMES = ("rotation_x_rad", "rotation_y_rad", "rotation_z_rad")
 
 
 def tangent_names(state_names: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """Names of the tangent space's coordinates: those of the states, three rotation angles for a quaternion's four."""
+    """Return names of the tangent space's coordinates, `count` in all.
+
+    They are the names of the states, with three rotation angles for a quaternion's four.
+    """
     quaternion = [i for i, name in enumerate(state_names) if "quat" in name or name in ("qw", "qx", "qy", "qz")]
     if count == len(state_names):
         return state_names
@@ -30,10 +33,10 @@ def tangent_names(state_names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
-    """Writes `time_s`, the states, and where known `std_...` of the tangent space and `control_...`.
+    """Write `time_s`, the states, and where known `std_...` of the tangent space and `control_...`.
 
-    Controls hold until the next row, so those of the last are blank. Correlations between
-    coordinates and frames are not kept.
+    Controls hold until the next row, so those of the last are blank. Limit: correlations between coordinates and frames
+    are not kept.
     """
     header, columns = ["time_s", *trajectory.state_names], [trajectory.times_s[:, None], trajectory.states]
     if trajectory.covariance is not None:
@@ -48,7 +51,7 @@ def save_trajectory(trajectory: Trajectory, path: str | Path) -> None:
 
 
 def load_trajectory(path: str | Path) -> Trajectory:
-    """Reads what `save_trajectory` wrote; the covariance comes back diagonal. Raises InputError for anything else."""
+    """Return what `save_trajectory` wrote; the covariance comes back diagonal. Raises InputError for anything else."""
     lines = [line for line in read_text(path, _A_TRAJECTORY).splitlines() if line.strip()]
     header = split_csv(lines[0]) if lines else []
     if header[:1] != ["time_s"] or len(lines) < 2:
@@ -65,13 +68,13 @@ def load_trajectory(path: str | Path) -> Trajectory:
 
 
 def save_observation(observation: Observation, path: str | Path) -> None:
-    """Writes all arrays of an observation to an npz file."""
+    """Write all arrays of an observation to an npz file."""
     with atomic_path(path) as temporary, temporary.open("wb") as stream:
         np.savez_compressed(stream, **{item.name: getattr(observation, item.name) for item in fields(observation)})
 
 
 def load_observation(path: str | Path) -> Observation:
-    """Reads what `save_observation` wrote. Raises InputError for anything else; nothing is unpickled."""
+    """Return what `save_observation` wrote. Raises InputError for anything else; nothing is unpickled."""
     import tokenize
     import zipfile
     import zlib
@@ -97,7 +100,7 @@ def load_observation(path: str | Path) -> Observation:
 
 
 def _check_observation(seen: Observation, path: Path) -> None:
-    """Raises InputError for arrays that do not fit each other, and for readings that are not finite."""
+    """Raise InputError for arrays that do not fit each other, and for measurements that are not finite."""
     frames, points, modes = len(seen.times_s), len(seen.points_body), seen.shared_basis.shape[-1:]
     shapes = {
         "times_s": (frames,),

@@ -1,9 +1,9 @@
-"""Repeated frames: pull-up, doubled frames, and what a recorder writes again in place of a frame that it lost.
+"""Find repeated frames: pull-up, doubled frames, and what a recorder writes again in place of a frame that it lost.
 
-A frame repeats the one before if nothing moves between the two while something moves just before and just after. A body
-at rest does not: frames around it are still, too. Nor does a body that turns back: the frames before and after are then
-alike. A still run of more than two intervals counts only as a part of a regular cadence (24 fps stored at 30), because
-bodies do stop and go on. Limits: repeats while nothing moves are found by the cadence only; those of a
+A frame repeats the one before if nothing moves between the two while something moves just before and just after. A
+static body does not repeat: the frames around are alike, too. Nor does a body that reverses: the frames before and
+after are then alike. A run of more than two equal frames counts only as a part of a regular cadence (24 fps stored at
+30), because bodies do stop and go on. Limits: repeats while nothing moves are found by the cadence only; those of a
 motion below the noise are not found.
 """
 
@@ -19,10 +19,10 @@ from vid2phys.io.selection import chosen
 from vid2phys.types import Array, Clip, Frames
 
 _LEVELS = 256
-_MOVES = 8  # grey levels, of frames smoothed over 3 pixels: more than noise and the codec make
+_LEAST_MOTION = 8  # grey levels, of frames smoothed over 3 pixels: more than noise and the codec make
 _NOISES = 6.0  # standard deviations of the noise that a motion must exceed
 _QUARTER = 0.3186  # standard deviations of a normal variable within which a quarter of its values lie
-_LEAST = 200.0  # grey levels in all: the motion of a small body by a pixel
+_LEAST_TOTAL = 200.0  # grey levels in all: the motion of a small body by a pixel
 _SURELY = 1000.0  # on either side of a repeat outside of a cadence
 _STILL = 0.1  # of the motion on either side, in a cadence
 _SURELY_STILL = 0.03  # outside of a cadence
@@ -40,7 +40,7 @@ Flags = NDArray[np.bool_]
 
 
 class Changes:
-    """How much moves between successive frames, from their grey levels. frames are added in order."""
+    """How much moves between successive frames, from their grey levels. Frames are added in order."""
 
     def __init__(self) -> None:
         self._last: NDArray[np.uint8] | None = None
@@ -55,15 +55,15 @@ class Changes:
 
     @property
     def threshold(self) -> float:
-        """Grey levels above which a difference is motion and not noise."""
+        """Return the grey levels above which a difference is motion and not noise."""
         counts = np.sum(self._histograms, axis=0)
         share = np.cumsum(counts) / counts.sum()
         quarter = float(np.interp(0.25, share, np.arange(_LEVELS) + 0.5)) if share[0] < 0.25 else 0.0
-        return max(_MOVES, _NOISES * quarter / _QUARTER)
+        return max(_LEAST_MOTION, _NOISES * quarter / _QUARTER)
 
     @property
     def motion(self) -> Array:
-        """Differences beyond the threshold between each frame and the one before, summed over the frame, [T - 1]."""
+        """Return the differences beyond the threshold of each frame to the last, summed over the frame, [T - 1]."""
         return _beyond(np.array(self._histograms).reshape(-1, _LEVELS), self.threshold)
 
 
@@ -118,7 +118,7 @@ def _runs(motion: Array) -> list[tuple[int, int]]:
     for start, end in edges.reshape(-1, 2).tolist():
         if start == 0 or end == len(motion) or end - start > _LONGEST:
             continue
-        if _flank(motion, start, end) > _LEAST and _depth(motion, start, end) <= _STILL:
+        if _flank(motion, start, end) > _LEAST_TOTAL and _depth(motion, start, end) <= _STILL:
             found.append((start, end))
     return found
 
@@ -140,13 +140,13 @@ def _confirmed(frames: Frames, motion: Array, runs: list[tuple[int, int]], thres
     wanted = sorted({frame for start, end in runs for frame in (start - 1, end + 1)})
     reader = zip(wanted, frames.at(wanted), strict=True)
     found: list[tuple[int, int]] = []
-    held: dict[int, NDArray[np.uint8]] = {}
+    smoothed: dict[int, NDArray[np.uint8]] = {}
     for start, end in runs:
-        while end + 1 not in held:
+        while end + 1 not in smoothed:
             number, frame = next(reader)
-            held[number] = _smooth(np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), dtype=np.uint8))
-        held = {number: image for number, image in held.items() if number >= start - 1}
-        apart = _beyond(_difference(held[start - 1], held[end + 1]), threshold)
+            smoothed[number] = _smooth(np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), dtype=np.uint8))
+        smoothed = {number: image for number, image in smoothed.items() if number >= start - 1}
+        apart = _beyond(_difference(smoothed[start - 1], smoothed[end + 1]), threshold)
         if apart > _APART * _flank(motion, start, end):
             found.append((start, end))
     return found
@@ -165,7 +165,7 @@ def _cadence(motion: Array, runs: list[tuple[int, int]]) -> tuple[Flags, float] 
     repeat = np.zeros(len(motion) + 1, dtype=bool)
     for start, end in runs:
         repeat[start + 1 : end + 1] = True
-    new = np.concatenate([[False], motion > _LEAST]) & ~repeat
+    new = np.concatenate([[False], motion > _LEAST_TOTAL]) & ~repeat
     known, repeats = int((new | repeat).sum()), int(repeat.sum())
     if len(runs) < _PERIODS:
         return None

@@ -1,7 +1,8 @@
-"""Robots: trees of revolute and prismatic joints from URDF or MJCF, read by MuJoCo's own parser.
+"""Read robots: trees of revolute and prismatic joints from URDF or MJCF, by MuJoCo's own parser.
 
 Links that are fixed to each other become one, with the mass and inertia of all. A body without <inertial> gets them
-from its geometry at MuJoCo's density of 1000 kg/m^3 (in URDF: from its collision geometry).
+from its geometry at MuJoCo's density of 1000 kg/m^3 (in URDF: from its collision geometry). Limits: other joints and
+closed loops are refused, actuators are ignored.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ _URDF_JOINTS = ("revolute", "continuous", "prismatic", "fixed")
 _XACRO = "{http://www.ros.org/wiki/xacro}"
 _NOT_FINITE = re.compile(r"(?:^|\s)[-+]?(?:nan|inf(?:inity)?)(?:\s|$)", re.IGNORECASE)
 _LARGEST = 1e6
-_BONE = 0.05  # radius over length of what stands in for a link without geometry
+_BONE = 0.05  # radius over length of the bone of a link without geometry
 
 
 @dataclass(frozen=True)
 class Robot:
     """A tree of L links; link 0 is the base, link i > 0 hangs on its parent by joint i - 1.
 
-    At rest every joint is at its `reference`. Link axes have their origin on the joint.
-    parents: [L], -1 for the base, parents[i] < i. offsets: [L, 3] m, origin in the parent's axes at rest. rotations:
-    [L, 3, 3], link axes in the parent's at rest. axes: [L, 3] of the joint, unit, in link axes (the base's is unused).
-    masses: [L] kg. coms: [L, 3] m in link axes. inertias: [L, 3, 3] kg m^2 about the centre of mass, in link axes.
+    At rest every joint is at its `reference`. Link axes have their origin on the joint. parents: [L], -1 for the base,
+    parents[i] < i. offsets: [L, 3] m, origin in the parent's axes at rest. rotations: [L, 3, 3], link axes in the
+    parent's at rest. axes: [L, 3] of the joint, unit, in link axes (the base's is unused). masses: [L] kg. coms: [L, 3]
+    m in link axes. inertias: [L, 3, 3] kg m^2 about the centre of mass, in link axes.
+
     Of the L - 1 joints, in SI: reference, stiffness and the coordinate where the spring rests (spring_reference),
-    damping, friction (dry), armature (inertia of the drive), lower and upper limits (infinite without).
-    mesh: the links at rest in the base's axes; `part` is the link. gravity: m/s^2.
+    damping, friction (dry), armature (inertia of the drive), lower and upper limits (infinite without). mesh: the links
+    at rest in the base's axes; `part` is the link. gravity: m/s^2.
     """
 
     name: str
@@ -69,18 +71,25 @@ class Robot:
 
 
 def load_robot(path: str | Path, *, free_base: bool | None = None) -> Robot:
-    """Reads a URDF or MJCF file.
+    """Return the robot of a URDF or MJCF file. Actuators of an MJCF file are ignored with a warning.
 
-    free_base: True lets the base move; None: as the file says (a URDF's base is fixed to the world). Actuators of an
-    MJCF file are ignored with a warning. Raises InputError for what cannot be read, for meshes that are missing, for
-    masses that are not positive, for joints that are neither revolute nor prismatic, and for closed loops.
+    Args:
+        path: of the file.
+        free_base: True lets the base move; None: as in the file (a URDF's base is fixed to the world).
+
+    Raises:
+        InputError: the file is not readable, meshes are missing, masses are not positive, joints are neither revolute
+            nor prismatic, or loops are closed.
     """
     text = read_text(path, A_ROBOT)
     return parse_robot(text, Path(path), free_base=free_base)
 
 
 def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robot:
-    """`load_robot` of a text; `path` is what errors call it, and meshes are looked for in its folder."""
+    """Return the robot of a text, as `load_robot` does.
+
+    path: what errors name; meshes are searched for in its folder.
+    """
     if "<!DOCTYPE" in text or "<!ENTITY" in text:  # entities can grow without end, or read other files
         raise InputError(f"'{path}' has a document type of its own", A_ROBOT, "remove <!DOCTYPE ...> and its entities")
     try:
@@ -101,7 +110,7 @@ def parse_robot(text: str, path: Path, *, free_base: bool | None = None) -> Robo
 
 
 def _require_finite(root: Any, path: Path) -> None:
-    """Raises InputError for a NaN or an infinity, of which MuJoCo would only warn, on the screen and in a log."""
+    """Raise InputError for a NaN or an infinity; MuJoCo would only warn, on the screen and in a log."""
     for element in root.iter():
         for key, value in element.attrib.items():
             if key != "name" and _NOT_FINITE.search(value):
@@ -166,7 +175,7 @@ def _check_mass(path: Path, link: str, value: Any, *, zero: bool) -> None:
 
 
 def _find_mesh(filename: str, path: Path) -> Path:
-    """The file of a mesh: package:// and relative names are looked for in the folder of the robot and those above."""
+    """Return the file of a mesh: package:// and relative names are searched for in the robot's folder and above."""
     name = re.sub(r"^file://", "", filename)
     parts = Path(re.sub(r"^(package|model)://[^/]*/?", "", name)).parts
     folders = [path.parent.resolve(), *list(path.parent.resolve().parents)[:3]]
@@ -179,7 +188,7 @@ def _find_mesh(filename: str, path: Path) -> Path:
 
 
 def _compile(text: str, path: Path, free_base: bool | None) -> Any:
-    """MuJoCo's model. Raises InputError with MuJoCo's reason."""
+    """Return MuJoCo's model. Raises InputError with MuJoCo's reason."""
     import mujoco
 
     try:
@@ -252,7 +261,7 @@ def _refuse_unsupported(model: Any, path: Path) -> None:
             f"'{path}' has no joint that moves", "revolute or prismatic joints", "see rigid_contact instead"
         )
     if np.abs(model.opt.gravity[:2]).max() > 0.0 or model.opt.gravity[2] > 0.0:
-        raise InputError(f"gravity of '{path}' is {model.opt.gravity}", "(0, 0, -g): z up", "turn the robot instead")
+        raise InputError(f"gravity of '{path}' is {model.opt.gravity}", "(0, 0, -g): z up", "rotate the robot instead")
     if model.nu:
         warnings.warn(f"the actuators of '{path}' are ignored: actions are joint torques and forces", stacklevel=5)
 
@@ -263,7 +272,7 @@ def _joint_name(model: Any, i: int) -> str:
 
 @dataclass
 class _Links:
-    """Columns of the robot to be, one entry a link."""
+    """Columns of the future robot, one entry a link."""
 
     names: list[str] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
@@ -274,7 +283,7 @@ class _Links:
 
 
 class _Builder:
-    """Turns a compiled model into links: one a joint; bodies without joints belong to the link they are fixed to."""
+    """Make links of a compiled model: one a joint; bodies without joints belong to the link they are fixed to."""
 
     def __init__(self, model: Any, path: Path) -> None:
         import mujoco
@@ -287,7 +296,7 @@ class _Builder:
             self._add_body(b)
 
     def robot(self) -> Robot:
-        """The robot."""
+        """Return the robot."""
         model, joints = self.model, self.links.joints
         dofs = model.jnt_dofadr[joints]
         places = model.jnt_qposadr[joints]
@@ -358,7 +367,7 @@ class _Builder:
         return len(self.links.names) - 1
 
     def _inertias(self) -> tuple[Array, Array, Array]:
-        """Mass, centre of mass and inertia of each link: those of its bodies together."""
+        """Return mass, centre of mass and inertia of each link: those of its bodies together."""
         model, count = self.model, len(self.links.names)
         masses, firsts, seconds = np.zeros(count), np.zeros((count, 3)), np.zeros((count, 3, 3))
         for b, (link, rotation, position) in self.body.items():
@@ -372,7 +381,7 @@ class _Builder:
         return masses, coms, seconds - masses[:, None, None] * _spread(coms)
 
     def _mesh(self, rotations: Array, positions: Array, masses: Array, coms: Array) -> Mesh:
-        """The geometry of all links at rest, in the base's axes; a link with mass and none gets bones."""
+        """Return the geometry of all links at rest, in the base's axes; a link with mass and no geometry gets bones."""
         pieces: list[tuple[Array, NDArray[np.int64], int]] = []
         for b, (link, rotation, position) in self.body.items():
             for vertices, faces in _geometry(self.model, b):
@@ -398,7 +407,7 @@ class _Builder:
 
 
 def rest_frames(parents: NDArray[np.int64], rotations: Array, offsets: Array) -> tuple[Array, Array]:
-    """Rotation [L, 3, 3] and position [L, 3] of every link at rest, in the base's axes."""
+    """Return rotation [L, 3, 3] and position [L, 3] m of every link at rest, in the base's axes."""
     turned, placed = np.array(rotations), np.array(offsets)
     for i in range(1, len(parents)):
         parent = parents[i]
@@ -408,12 +417,12 @@ def rest_frames(parents: NDArray[np.int64], rotations: Array, offsets: Array) ->
 
 
 def _spread(x: Array) -> Array:
-    """|x|^2 1 - x x^T."""
+    """Return |x|^2 1 - x x^T."""
     return (x**2).sum(-1)[..., None, None] * np.eye(3) - x[..., :, None] * x[..., None, :]
 
 
 def _geometry(model: Any, b: int) -> list[tuple[Array, NDArray[np.int64]]]:
-    """What is seen of a body, in its axes: geometry that is only visual if there is any, else all of it."""
+    """Return the visible geometry of a body, in its axes: purely visual geometry if there is any, else all of it."""
     geoms = range(model.body_geomadr[b], model.body_geomadr[b] + model.body_geomnum[b])
     visual = [g for g in geoms if model.geom_contype[g] == 0 and model.geom_conaffinity[g] == 0]
     pieces = []
@@ -426,7 +435,7 @@ def _geometry(model: Any, b: int) -> list[tuple[Array, NDArray[np.int64]]]:
 
 
 def _surface(model: Any, g: int) -> tuple[Array, NDArray[np.int64]] | None:
-    """Triangles of one geom in its own axes; None for planes and fields."""
+    """Return the triangles of one geom in its own axes; None for planes and fields."""
     import mujoco
     from trimesh import creation
 
@@ -454,7 +463,7 @@ def _surface(model: Any, g: int) -> tuple[Array, NDArray[np.int64]] | None:
 
 
 def _bone(start: Array, end: Array) -> tuple[Array, NDArray[np.int64]]:
-    """A thin cylinder between two points, for links that have no geometry."""
+    """Return a thin cylinder between two points, for links that have no geometry."""
     from trimesh import creation
 
     radius = _BONE * float(np.linalg.norm(end - start))

@@ -1,4 +1,4 @@
-"""The run folder: where a command leaves its files, and the JSON that says what it found (design, section 7)."""
+"""Make run folders, where a command leaves its files, and write and read the JSON with its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vid2phys.errors import InputError
-from vid2phys.io.files import alone, disk_errors, read_text, sha256, write_text
+from vid2phys.io.files import disk_errors, exclusive_lock, read_text, sha256, write_text
 from vid2phys.io.recordings import load_observation as load_observation
 from vid2phys.io.recordings import load_trajectory as load_trajectory
 from vid2phys.io.recordings import save_observation as save_observation
@@ -33,9 +33,9 @@ _VERSIONS_OF = ("vid2phys", "numpy", "scipy", "torch", "warp-lang", "av", "openc
 
 
 def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Path:
-    """Makes an empty folder: `out`, or runs/<command>/<time stamp>/. Raises InputError rather than use a filled one.
+    """Return a new empty folder: `out`, or runs/<command>/<time stamp>/.
 
-    What a run that was killed left half-written is not in the way.
+    What a killed run left half-written may be overwritten. Raises InputError for a folder with other files in it.
     """
     if out is None:
         return _stamped(root / command)
@@ -49,12 +49,12 @@ def create_run(command: str, out: str | Path | None = None, *, root: Path = RUNS
 
 @contextmanager
 def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -> Iterator[Path]:
-    """`create_run` for as long as it is being filled: an error or Ctrl-C leaves no half-written folder.
+    """Yield the folder of `create_run`; an error or Ctrl-C inside the block leaves no half-written folder.
 
-    Raises InputError while another run fills it.
+    Raises InputError while another run fills the folder.
     """
     folder = create_run(command, out, root=root)
-    with alone(folder / _LOCK, "run"):
+    with exclusive_lock(folder / _LOCK, "run"):
         for left in folder.iterdir():
             if left.is_dir():
                 shutil.rmtree(left)
@@ -69,12 +69,12 @@ def new_run(command: str, out: str | Path | None = None, *, root: Path = RUNS) -
 
 
 def _was_killed(folder: Path) -> bool:
-    """Whether a run did not come to its end in this folder, or is still at it."""
+    """Return whether a run did not come to its end in this folder, or is still at work."""
     return (folder / _LOCK).is_file() and not (folder / "result.json").exists()
 
 
 def newest_run(command: str = "identify", *, root: Path = RUNS) -> Path:
-    """The newest run of a command that left a result.json. Raises InputError when there is none."""
+    """Return the newest run of a command that left a result.json. Raises InputError when there is none."""
     found = [folder for folder in (root / command).glob("*") if (folder / "result.json").is_file()]
     stamped = [(match, folder) for folder in found if (match := _STAMP.match(folder.name))]
     if not stamped:
@@ -84,7 +84,7 @@ def newest_run(command: str = "identify", *, root: Path = RUNS) -> Path:
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON values: arrays as lists, paths and enums as text, what is not finite as null."""
+    """Return plain JSON values: arrays as lists, paths and enums as text, what is not finite as null."""
     if isinstance(value, Enum):
         return value.name.lower()
     if is_dataclass(value) and not isinstance(value, type):
@@ -103,12 +103,12 @@ def to_json(value: Any) -> Any:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Writes JSON under a temporary name, then renames it. Infinite and undefined numbers become null."""
+    """Write JSON under a temporary name, then rename it. Infinite and undefined numbers become null."""
     write_text(path, json.dumps(to_json(value), indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: str | Path, what: str = "a JSON file") -> dict[str, Any]:
-    """A JSON object. Raises InputError when the file is missing, cut short or not an object."""
+    """Return a JSON object. Raises InputError when the file is missing, cut short or not an object."""
     try:
         data = json.loads(read_text(path, what))
     except (ValueError, RecursionError) as error:  # of its syntax; of numbers too long and lists too deep
@@ -122,10 +122,14 @@ def read_json(path: str | Path, what: str = "a JSON file") -> dict[str, Any]:
 def result_to_json(
     result: Result, inputs: dict[str, Any], fit: dict[str, Any], files: dict[str, Any], seed: int
 ) -> dict[str, Any]:
-    """The content of result.json, schema vid2phys.result/1.
+    """Return the content of result.json, schema vid2phys.result/1. Infinite ends of intervals become null.
 
-    inputs: paths by name (each is hashed; None is left out), or other values, kept. fit: loss, rms_px, iterations,
-    seconds, frames_used, frames_lost. files: names of the run's files. Infinite ends of intervals become null.
+    Args:
+        result: of the fit.
+        inputs: paths by name (each is hashed; None is left out), or other values, kept.
+        fit: loss, rms_px, iterations, seconds, frames_used, frames_lost.
+        files: names of the run's files.
+        seed: of the fit.
     """
     return to_json(
         {
@@ -146,7 +150,7 @@ def result_to_json(
 
 
 def read_result(folder: str | Path) -> dict[str, Any]:
-    """result.json of a run of identify. Raises InputError when it is missing, broken or of another schema."""
+    """Return the result.json of an identify run. Raises InputError when it is missing, broken or of another schema."""
     path = Path(folder) / "result.json"
     data = read_json(path, "the result.json of a run of identify")
     try:
@@ -163,7 +167,7 @@ def result_of_json(
     actions_std: Array | None,
     observation: Observation,
 ) -> Result:
-    """The result of what `read_result` read and the arrays that lie beside it."""
+    """Return the result of what `read_result` returned and of the arrays beside it."""
     estimates = []
     for name, value in data["parameters"].items():
         low, high = value["ci95"]
@@ -197,17 +201,17 @@ def _number(value: float | None) -> float:
 
 
 def validate_result(data: dict[str, Any]) -> None:
-    """Raises ValueError when `data` does not follow vid2phys.result/1."""
+    """Raise ValueError when `data` does not follow vid2phys.result/1."""
     _validate(data, "result")
 
 
 def validate_metrics(data: dict[str, Any]) -> None:
-    """Raises ValueError when `data` does not follow vid2phys.metrics/1."""
+    """Raise ValueError when `data` does not follow vid2phys.metrics/1."""
     _validate(data, "metrics")
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of this package and what its numbers depend on, and Python's."""
+    """Return the installed versions of this package and of what its numbers depend on, and Python's."""
     import platform
 
     found = {"python": platform.python_version()}
@@ -221,7 +225,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema `result` or `metrics`."""
+    """Return the JSON Schema `result` or `metrics`."""
     file = resources.files("vid2phys.io") / "schemas" / f"{name}.schema.json"
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
@@ -254,7 +258,7 @@ def _input(value: Any) -> Any:
 
 
 def _stamped(folder: Path) -> Path:
-    """A new folder named by the time; a second one in the same second gets -2."""
+    """Return a new folder named by the time; a second one in the same second gets -2."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A part of a clip: chosen frames with times of their own, and the seconds between two times."""
+"""Select a part of a clip: chosen frames with times of their own, or the seconds between two times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SelectedFrames:
         return self.frames.at(self.indices)
 
     def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
-        """See `Frames.at`."""
+        """Return the frames at `indices` of the selection, see `Frames.at`."""
         return self.frames.at(self.indices[np.asarray(indices, dtype=np.int64)])
 
 

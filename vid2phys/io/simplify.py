@@ -1,9 +1,10 @@
-"""Meshes with too many faces to draw quickly: vertices clustered on a grid, each cluster where its planes meet best.
+"""Simplify meshes with too many faces to draw quickly, by clusters of vertices on a grid.
 
-Rossignac and Borrel, "Multi-resolution 3D approximations" (1993), with the quadrics of Garland and Heckbert (1997) as
-Lindstrom, "Out-of-core simplification of large polygonal models" (2000), places the vertices: edges and corners stay
-sharp. Any mesh will do, closed or not. Limits: details smaller than a cell go; a closed mesh may come out open, so mass
-properties are those of the mesh as it was.
+Clusters follow Rossignac and Borrel, "Multi-resolution 3D approximations" (1993). Each vertex is placed where the
+planes of its cluster meet best, by the quadrics of Garland and Heckbert (1997) as Lindstrom, "Out-of-core
+simplification of large polygonal models" (2000), uses them: edges and corners stay sharp. Any mesh will do, closed or
+not. Limits: details smaller than a cell are lost. A closed mesh may come out open, so mass properties are those of the
+original mesh.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from vid2phys.types import Array, Mesh
 MOST_FACES = 40_000
 _ENOUGH = 0.7  # of the faces allowed: the grid is fine enough
 _TRIES = 12
-_SOFTNESS = 1e-3  # how much a vertex is drawn to the middle of its cluster where its planes leave it free
+_SOFTNESS = 1e-3  # how strongly a vertex is pulled to the middle of its cluster where its planes leave it free
 
 
 def simplified(mesh: Mesh, most_faces: int = MOST_FACES) -> Mesh:
-    """The mesh with at most `most_faces` faces, said in a warning; itself when it has no more."""
+    """Return the mesh with at most `most_faces` faces, with a warning; or itself when it has no more."""
     if len(mesh.faces) <= most_faces:
         return mesh
     size_m, labels, kept = _finest_grid(mesh, most_faces)
@@ -45,7 +46,7 @@ def simplified(mesh: Mesh, most_faces: int = MOST_FACES) -> Mesh:
 
 
 def _finest_grid(mesh: Mesh, most_faces: int) -> tuple[float, NDArray[np.int64], NDArray[np.int64]]:
-    """Size of the cells, the cluster of each vertex [V], and the faces that are left."""
+    """Return the size of the cells, the cluster of each vertex [V], and the faces that are left."""
     size_m = float(np.sqrt(2.0 * face_areas(mesh.vertices, mesh.faces).sum() / most_faces))
     labels = _labels(mesh.vertices, size_m)
     kept = _kept(labels[mesh.faces])
@@ -62,7 +63,7 @@ def _finest_grid(mesh: Mesh, most_faces: int) -> tuple[float, NDArray[np.int64],
 
 
 def _labels(vertices: Array, size_m: float) -> NDArray[np.int64]:
-    """Cluster of each vertex: the number of its cell among those that are not empty."""
+    """Return the cluster of each vertex: the number of its cell among those that are not empty."""
     cells = np.floor((vertices - vertices.min(axis=0)) / size_m).astype(np.int64)
     extent = cells.max(axis=0) + 1
     key = (cells[:, 0] * extent[1] + cells[:, 1]) * extent[2] + cells[:, 2]
@@ -70,7 +71,7 @@ def _labels(vertices: Array, size_m: float) -> NDArray[np.int64]:
 
 
 def _kept(clusters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Faces whose corners [F, 3] lie in three clusters, one of those that lie in the same three."""
+    """Return the faces whose corners [F, 3] lie in three clusters, one of those that lie in the same three."""
     whole = np.flatnonzero((clusters != np.roll(clusters, 1, axis=1)).all(axis=1))
     corners = np.sort(clusters[whole], axis=1)
     count = int(clusters.max()) + 1
@@ -79,7 +80,7 @@ def _kept(clusters: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _placed(mesh: Mesh, labels: NDArray[np.int64], size_m: float) -> Array:
-    """Where the clusters' vertices lie [C, 3]: nearest to the planes of the faces that touch them, in least squares."""
+    """Return where the clusters' vertices lie [C, 3]: nearest to the planes of their faces, in least squares."""
     count = int(labels.max()) + 1
     sizes = np.bincount(labels, minlength=count)
     middle = np.stack([np.bincount(labels, mesh.vertices[:, k], count) for k in range(3)], -1) / sizes[:, None]

@@ -1,4 +1,4 @@
-"""Tables of numbers in text files, with errors that name the row (rows count from 1, as in a spreadsheet)."""
+"""Read tables of numbers from text files, with errors that name the row (rows count from 1, as in a spreadsheet)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _EXPORT_AGAIN = "correct the row or export the file again"
 
 
 def numbers(path: str | Path, rows: list[list[str]], columns: list[int], row_of: NDArray[np.int64]) -> Array:
-    """The cells of `columns`, shape [len(rows), len(columns)]; blank cells are NaN.
+    """Return the cells of `columns`, shape [len(rows), len(columns)]; blank cells are NaN.
 
-    row_of: [len(rows)] their numbers in the file. Raises InputError naming the row that is too short or not numeric.
+    row_of: [len(rows)], numbers of the rows in the file. Raises InputError naming a row that is too short or not
+    numeric.
     """
     out = np.full((len(rows), len(columns)), np.nan)
     for i, row in enumerate(rows):
@@ -39,7 +40,7 @@ def numbers(path: str | Path, rows: list[list[str]], columns: list[int], row_of:
 
 
 def require_increasing(path: str | Path, times_s: Array, row_of: NDArray[np.int64], what: str = "time") -> None:
-    """Raises InputError naming the row of a time that is not finite or does not increase. row_of: [T] file rows."""
+    """Raise InputError naming the row of a time that is not finite or does not increase. row_of: [T] file rows."""
     bad = np.flatnonzero(~np.isfinite(times_s))
     if len(bad):
         raise InputError(f"row {row_of[bad[0]]} of '{path}' has no finite {what}", "a number", _EXPORT_AGAIN)
@@ -51,7 +52,7 @@ def require_increasing(path: str | Path, times_s: Array, row_of: NDArray[np.int6
 
 
 def require_finite(path: str | Path, values: Array, names: list[str], row_of: NDArray[np.int64]) -> None:
-    """Raises InputError naming the row and column of a value that is not finite. values: [T, len(names)]."""
+    """Raise InputError naming the row and column of a value that is not finite. values: [T, len(names)]."""
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, column = bad[0]
@@ -60,7 +61,7 @@ def require_finite(path: str | Path, values: Array, names: list[str], row_of: ND
 
 
 def rows_of(path: str | Path, text: str) -> list[list[str]]:
-    """All rows, split at commas, semicolons or tabs, whichever the lines with words in them have most of.
+    """Return all rows, split at commas, semicolons or tabs, whichever the lines with words in them have most of.
 
     Blank lines are empty rows, so that row i of the list is row i + 1 of the file. Where commas do not separate they
     are decimal points (1,5 is 1.5). Raises InputError for a cell without an end.
@@ -78,7 +79,7 @@ def rows_of(path: str | Path, text: str) -> list[list[str]]:
 
 
 def split_csv(line: str) -> list[str]:
-    """Cells of a line with commas, else semicolons; quotes around a cell are dropped."""
+    """Return the cells of a line with commas, else semicolons; quotes around a cell are dropped."""
     separator = "," if "," in line or ";" not in line else ";"
     return [cell.strip().strip('"') for cell in line.split(separator)]
 
@@ -87,8 +88,8 @@ def split_csv(line: str) -> list[str]:
 class Sheet:
     """A file of rows below a header.
 
-    what: a file of its kind, for errors. header: the columns' titles. rows: of cells, padded to the header. row_of: [N]
-    their numbers in the file.
+    what: a file of its kind, for errors. header: the columns' titles. rows: of cells, padded to the header. row_of:
+    [N], numbers of the rows in the file.
     """
 
     path: str | Path
@@ -99,7 +100,10 @@ class Sheet:
 
     @staticmethod
     def read(path: str | Path, what: str) -> Sheet:
-        """Lines that begin with # are comments. Raises InputError, saying `what` was expected, when there is no row."""
+        """Return the sheet of a file; lines that begin with # are comments.
+
+        Raises InputError, naming `what` as expected, when there is no row.
+        """
         rows = rows_of(path, read_text(path, what))
         kept = [(i, row) for i, row in enumerate(rows, start=1) if any(row) and not row[0].startswith("#")]
         if len(kept) < 2:
@@ -109,12 +113,12 @@ class Sheet:
         return Sheet(path, what, header, padded, np.array([i for i, _ in kept[1:]]))
 
     def find(self, pattern: str) -> int | None:
-        """The first column whose title, without what is in brackets, matches the pattern; None if there is none."""
+        """Return the first column whose title, without brackets, matches the pattern; None if there is none."""
         plain = [re.sub(r"\s*[\[(].*", "", title).strip().lower() for title in self.header]
         return next((i for i, title in enumerate(plain) if re.fullmatch(pattern, title)), None)
 
     def column(self, pattern: str) -> int:
-        """`find`. Raises InputError when there is none."""
+        """Return the column of `find`. Raises InputError when there is none."""
         at = self.find(pattern)
         if at is None:
             got = f"'{self.path}' has the columns {', '.join(self.header[:12])}"
@@ -122,15 +126,15 @@ class Sheet:
         return at
 
     def numbers(self, columns: list[int]) -> Array:
-        """Cells of `columns`, [N, len(columns)]; blank ones are NaN. Raises InputError for one that is no number."""
+        """Return cells of `columns`, [N, len(columns)]; blank ones are NaN. Raises InputError for other texts."""
         return numbers(self.path, self.rows, columns, self.row_of)
 
     def finite(self, columns: list[int], names: list[str]) -> Array:
-        """`numbers`. Raises InputError also for one that is not finite, calling its column by its name."""
+        """Return `numbers`. Raises InputError also for a cell that is not finite, with its column's name."""
         values = self.numbers(columns)
         require_finite(self.path, values, names, self.row_of)
         return values
 
     def where(self, index: int) -> str:
-        """A row in words, for errors."""
+        """Return a row in words, for errors."""
         return f"row {self.row_of[index]} of '{self.path}'"

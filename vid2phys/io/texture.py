@@ -1,4 +1,4 @@
-"""The colours of a mesh's surface at given points: texture lookup, averaged as coarsely as an image needs it."""
+"""Look up the colours of a mesh's surface at given points, averaged as coarsely as an image needs them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from vid2phys.io.faces import face_areas
 from vid2phys.types import Array, Mesh, Texture
 
 GREY = 0.5  # linear, of a mesh without a texture
-WHITE = np.full((1, 1, 3), 255, np.uint8)  # the image of faces that show none
+WHITE = np.full((1, 1, 3), 255, np.uint8)  # the image of faces without one
 _BYTES = np.arange(256) / 255.0
 _LINEAR_OF_BYTE = np.where(_BYTES <= 0.04045, _BYTES / 12.92, ((_BYTES + 0.055) / 1.055) ** 2.4).astype(np.float32)
 
 
 def surface_colors(mesh: Mesh, faces: NDArray[Any], barycentric: Array, texel_m: float = 0.0) -> Array:
-    """Linear RGB [N, 3] of points on the surface: faces [N], barycentric weights of their corners [N, 3].
+    """Return linear RGB [N, 3] of points on the surface; grey without a texture.
 
-    texel_m: length over which the image is averaged first (0: as fine as it is). Grey without a texture.
+    Args:
+        mesh: with or without a texture.
+        faces: [N], indices.
+        barycentric: [N, 3], weights of the faces' corners.
+        texel_m: length over which the image is averaged first [m] (0: as fine as it is).
     """
     return SurfaceColors(mesh).at(faces, barycentric, texel_m)
 
 
 class SurfaceColors:
-    """Looks up the colours of a mesh again and again; keeps the images averaged by powers of two."""
+    """Look up the colours of a mesh again and again; keep the images averaged by powers of two."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._texture = mesh.texture
         self._texel_m = texel_sizes(mesh)
-        self._levels: dict[int, tuple[NDArray[Any], ...]] = {}
+        self._averaged: dict[int, tuple[NDArray[Any], ...]] = {}
 
     def at(self, faces: NDArray[Any], barycentric: Array, texel_m: float = 0.0) -> Array:
-        """As `surface_colors`."""
+        """Return the colours, as `surface_colors` does."""
         texture, faces = self._texture, np.asarray(faces)
         if texture is None:
             return np.full((len(faces), 3), GREY)
@@ -53,15 +57,15 @@ class SurfaceColors:
         level = int(np.floor(np.log2(texel_m / finest))) if texel_m > finest > 0.0 else 0
         if not level:
             return self._texture.images
-        if level not in self._levels:
-            self._levels[level] = linear_images(self._texture, self._texel_m, finest * 2.0**level)
-        return self._levels[level]
+        if level not in self._averaged:
+            self._averaged[level] = linear_images(self._texture, self._texel_m, finest * 2.0**level)
+        return self._averaged[level]
 
 
 def linear_images(
     texture: Texture, texel_sizes_m: tuple[float, ...], texel_m: float
 ) -> tuple[NDArray[np.float32], ...]:
-    """The images in linear light, float32 [h, w, 3], averaged until a texel is about `texel_m` long (0: as they are).
+    """Return the images in linear light, float32 [h, w, 3], averaged to texels of about `texel_m` (0: as they are).
 
     texel_sizes_m: how long their texels are on the surface (`texel_sizes`).
     """
@@ -79,7 +83,7 @@ def linear_images(
 
 
 def texel_sizes(mesh: Mesh) -> tuple[float, ...]:
-    """Mean length [m] of the texels of each image on the surface; 0 for an image that no area shows."""
+    """Return the mean length [m] of the texels of each image on the surface; 0 for an image that no area shows."""
     texture = mesh.texture
     if texture is None:
         return ()
@@ -95,21 +99,21 @@ def texel_sizes(mesh: Mesh) -> tuple[float, ...]:
 
 
 def mean_face_colors(mesh: Mesh) -> Array:
-    """About the mean colour of each face, linear RGB [F, 3]: that of its centre, averaged over a coarse image."""
+    """Return about the mean colour of each face, linear RGB [F, 3]: at its centre, averaged over a coarse image."""
     count = len(mesh.faces)
     extent = float(np.ptp(mesh.vertices, axis=0).max())
     return surface_colors(mesh, np.arange(count), np.full((count, 3), 1.0 / 3.0), extent / 32.0)
 
 
 def of_faces(texture: Texture | None, kept: NDArray[Any]) -> Texture | None:
-    """The texture of some of a mesh's faces: a mask or indices."""
+    """Return the texture of some of a mesh's faces: a mask or indices."""
     if texture is None:
         return None
     return replace(texture, image=texture.image[kept], uv=texture.uv[kept], corner_color=texture.corner_color[kept])
 
 
 def turned_over(texture: Texture | None, faces: NDArray[np.bool_] | None = None) -> Texture | None:
-    """The texture of a mesh whose faces, or those of a mask [F], list their corners backwards."""
+    """Return the texture of a mesh whose faces, or those of a mask [F], list their corners backwards."""
     if texture is None:
         return None
     turned = np.ones(len(texture.image), bool) if faces is None else faces
@@ -122,12 +126,12 @@ def turned_over(texture: Texture | None, faces: NDArray[np.bool_] | None = None)
 
 
 def linear_of_srgb(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """sRGB bytes to linear light 0..1 (IEC 61966-2-1)."""
+    """Return sRGB bytes as linear light 0..1 (IEC 61966-2-1)."""
     return _LINEAR_OF_BYTE[image]
 
 
 def _bilinear(image: NDArray[Any], uv: Array) -> Array:
-    """Linear light [N, 3] at uv [N, 2] of an image of sRGB bytes or linear floats.
+    """Return linear light [N, 3] at uv [N, 2] of an image of sRGB bytes or linear floats.
 
     Texel (0, 0) is the top left one; centres lie half a texel from the borders.
     """

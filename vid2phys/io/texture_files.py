@@ -1,7 +1,7 @@
-"""Textures out of files: OBJ with MTL and images, and whatever trimesh reads. What is missing is said, and left out.
+"""Read textures: of OBJ with MTL and images, and of whatever trimesh reads.
 
-A texture is worth having but no mesh is refused for one: every trouble ends in a warning that names the file and the
-remedy. Limits: one base colour image a face; alpha, `map_Kd`'s options and all other maps are not used.
+No mesh is refused for its texture: every fault ends in a warning that names the file and the remedy, and the texture is
+left out. Limits: one base colour image a face; alpha, `map_Kd`'s options and all other maps are not used.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from vid2phys.io.texture import WHITE, linear_of_srgb
 from vid2phys.types import Array, Texture
 
 LARGEST_PX = 4096  # longer sides are shrunk
-_REMARKABLE_PX = 2 * LARGEST_PX  # and beyond this length it is said
+_REMARKABLE_PX = 2 * LARGEST_PX  # and beyond this length a warning is given
 _HEADER_BYTES = 1 << 16
 MOST_PIXELS = 1 << 29  # larger images are not read: their bytes alone would be 1.6 GB
 
 
 def obj_texture(path: Path, obj: ObjFile) -> Texture | None:
-    """The texture of an OBJ file: its MTL's images, else colours of the vertices, else None."""
+    """Return the texture of an OBJ file: its MTL's images, else colours of the vertices, else None."""
     count = len(obj.faces)
     colors = np.ones((count, 3, 3))
     if obj.vertex_color is not None:
@@ -51,20 +51,20 @@ def obj_texture(path: Path, obj: ObjFile) -> Texture | None:
 
 
 def pieces_texture(path: Path, pieces: list[Any]) -> Texture | None:
-    """The texture of trimesh's pieces, in their order."""
+    """Return the texture of trimesh's pieces, in their order."""
     images: list[NDArray[np.uint8]] = [WHITE]
     missing = [name for name in _named_images(path) if not _is_there(path.parent, name)]
     for name in missing:
         _without(f"texture '{name}' is not in '{path.parent}'", f"put it beside '{path.name}'")
     if missing and path.suffix.lower() == ".ply":
-        return None  # trimesh paints it grey
+        return None  # trimesh colours it grey
     parts = [_piece(path, piece, images) for piece in pieces]
     shown, uv, colors = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _checked(Texture(tuple(images), shown, uv, colors))
 
 
 def _named_images(path: Path) -> list[str]:
-    """Files of images that a PLY or glTF file names."""
+    """Return the files of images that a PLY or glTF file names."""
     try:
         if path.suffix.lower() == ".ply":
             with path.open("rb") as file:
@@ -74,7 +74,7 @@ def _named_images(path: Path) -> list[str]:
         if path.suffix.lower() == ".gltf":
             named = [str(image.get("uri", "data:")) for image in json.loads(path.read_text("utf-8")).get("images", [])]
             return [unquote(name) for name in named if not name.startswith("data:")]
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):  # what is wrong with it, its reader says
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):  # its reader names the fault
         pass
     return []
 
@@ -87,9 +87,9 @@ def _is_there(folder: Path, name: str) -> bool:
 
 
 def read_image(image: Any, name: str) -> NDArray[np.uint8] | None:
-    """RGB uint8 [H, W, 3] of a PIL image, or of a path to one; None, with a warning, when it cannot be used.
+    """Return RGB uint8 [H, W, 3] of a PIL image, or of a path to one; None, with a warning, for one that is unusable.
 
-    Sides longer than LARGEST_PX are shrunk; that is said of images twice as long or more.
+    Sides longer than LARGEST_PX are shrunk, with a warning for images twice as long or more.
     """
     try:
         with warnings.catch_warnings():
@@ -114,7 +114,7 @@ def read_image(image: Any, name: str) -> NDArray[np.uint8] | None:
 def _open(path: Path) -> Any:
     from PIL import Image
 
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # the size is looked at above
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # the size was checked above
     try:
         return Image.open(BytesIO(path.read_bytes()))
     finally:
@@ -122,7 +122,7 @@ def _open(path: Path) -> Any:
 
 
 def _decode(image: Any) -> NDArray[np.uint8]:
-    """RGB bytes, averaged over whole numbers of pixels until no side is longer than LARGEST_PX."""
+    """Return RGB bytes, averaged over whole numbers of pixels until no side is longer than LARGEST_PX."""
     image.draft("RGB", (LARGEST_PX, LARGEST_PX))  # JPEG is decoded small; the others take no notice
     if image.mode not in ("RGB", "L"):
         image = image.convert("L" if image.mode in ("1", "LA") else "RGB")
@@ -131,7 +131,7 @@ def _decode(image: Any) -> NDArray[np.uint8]:
 
 
 def _piece(path: Path, piece: Any, images: list[NDArray[np.uint8]]) -> tuple[NDArray[np.int64], Array, Array]:
-    """Image of each face, uv and corner colours of one of trimesh's meshes; adds its image to `images`."""
+    """Return image of each face, uv and corner colours of one of trimesh's meshes; add its image to `images`."""
     count, faces, visual = len(piece.faces), np.asarray(piece.faces), piece.visual
     shown, uv, colors = np.zeros(count, np.int64), np.zeros((count, 3, 2)), np.ones((count, 3, 3))
     gltf = path.suffix.lower() in (".glb", ".gltf")
@@ -158,7 +158,7 @@ def _piece(path: Path, piece: Any, images: list[NDArray[np.uint8]]) -> tuple[NDA
 
 
 def _checked(texture: Texture) -> Texture | None:
-    """The texture, or None when it says nothing: no image, and one colour everywhere."""
+    """Return the texture, or None when it has no image and one colour everywhere."""
     colors = texture.corner_color.reshape(-1, 3)
     plain = len(texture.images) == 1 and np.allclose(colors, colors[:1], atol=1e-6)
     return None if plain else texture
@@ -183,7 +183,7 @@ def _read_named(path: Path, name: str) -> NDArray[np.uint8] | None:
 
 
 def _unit(values: NDArray[Any]) -> Array:
-    """Colours in 0..1, whether they came as integers or not."""
+    """Return colours in 0..1, whether they came as integers or not."""
     largest = np.iinfo(values.dtype).max if np.issubdtype(values.dtype, np.integer) else 1.0
     return np.clip(values.astype(float) / largest, 0.0, 1.0)
 

@@ -1,6 +1,6 @@
-"""Formats that are known but not supported: what a file is, and how to convert it.
+"""Recognise formats that are known but not supported: what a file is, and how to convert it.
 
-A loader asks here where none of its own formats fits, so that nothing here stands in the way of a supported file.
+A loader calls this where none of its own formats fits, so that nothing here blocks a supported file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _AS_VIDEO = "export the colour images as MP4"
 
 @dataclass(frozen=True)
 class _Format:
-    """name: as in "is ...". endings: of the file's name. begins, contains: in the first bytes of the file; any of
-    `begins`, or all of `contains`."""
+    """A format that is not supported.
+
+    name: as in "is ...". endings: of the file's name. begins, contains: in the first bytes of the file; any of
+    `begins`, or all of `contains`.
+    """
 
     name: str
     remedy: str

@@ -1,7 +1,7 @@
-"""Video in and out: what a user gives as a clip becomes frames with true times; H.264 out through PyAV.
+"""Read clips, as frames with true times, and write H.264 through PyAV.
 
-A clip is a video or a sequence of images. The part that was asked for is looked through once, for fields and for
-repeated frames; what is done about them is in the clip's notes.
+A clip is a video or a sequence of images. The part that was asked for is searched once, for fields and for repeated
+frames; the clip's notes state what was changed.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def _as_filmed(clip: Clip) -> Clip:
 
 
 class VideoWriter:
-    """Writes H.264 (yuv420p, plays in browsers) under a temporary name that is renamed when the block ends well.
+    """Write H.264 (yuv420p, plays in browsers) under a temporary name that is renamed when the block ends well.
 
-    with VideoWriter(path, width, height, fps) as video:
-        video.write(rgb)                  # [H, W, 3] uint8; or write(rgb, time_s=...) for a variable rate
+        with VideoWriter(path, width, height, fps) as video:
+            video.write(rgb)                  # [H, W, 3] uint8; or write(rgb, time_s=...) for a variable rate
 
-    An odd width or height is padded by repeating the last column or row, because yuv420p needs even sizes.
-    Raises InputError when the disk is full; nothing is left behind then.
+    An odd width or height is padded by repeating the last column or row, because yuv420p needs even sizes. Raises
+    InputError when the disk is full; nothing is left behind then.
     """
 
     def __init__(self, path: str | Path, width: int, height: int, fps: float, *, crf: int = 20) -> None:
@@ -122,7 +122,7 @@ class VideoWriter:
         return self
 
     def write(self, rgb: Image, time_s: float | None = None) -> None:
-        """Adds a frame, RGB uint8 [H, W, 3], shown at `time_s` since the start (default: the nominal rate)."""
+        """Add a frame, RGB uint8 [H, W, 3], shown at `time_s` since the start (default: the nominal rate)."""
         import av
 
         if rgb.shape != (*self._size, 3) or rgb.dtype != np.uint8:

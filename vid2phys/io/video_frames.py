@@ -1,7 +1,7 @@
-"""The frames of a video file through PyAV: times of the container, decoding when asked for, display matrix applied.
+"""Decode the frames of a video file through PyAV: times of the container, display matrix applied.
 
 The index comes from packet headers, so that no frame is decoded before it is needed. Limits: a video whose frames
-change their size is refused, and of several streams one is read.
+change their size is refused, and one of several streams is decoded.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _REENCODE = "repair it with `ffmpeg -i IN -c:v libx264 OUT.mp4`, or copy it agai
 
 @dataclass(frozen=True)
 class Index:
-    """pts: [T] of the frames in display order. keyframes: increasing display indices that decoding can start at.
+    """The frames of a video file.
 
-    by_order: frames are known by their place in the decoder's output, because their pts cannot be trusted.
+    pts: [T] of the frames in display order. keyframes: increasing display indices that decoding can start at. by_order:
+    whether frames are identified by their place in the decoder's output, because their pts are unreliable.
     """
 
     pts: NDArray[np.int64]
@@ -75,13 +76,16 @@ def stored_clip(path: str | Path, number: int | None = None) -> Clip:
 
 
 class VideoFrames:
-    """The frames of a video file: RGB, uint8, [H, W, 3]. Nothing but the frame at hand is kept in memory.
+    """The frames of a video file: RGB, uint8, [H, W, 3]. Only the current frame is in memory.
 
-    The decoder that `at` used stays open where it stopped, so that a clip read in chunks is decoded once.
+    The decoder of `at` stays open where it stopped, so that a clip in chunks is decoded once.
     """
 
     def __init__(self, path: Path, index: Index, stored: tuple[int, int], display: Display, number: int | None) -> None:
-        """stored: height and width before the display matrix. number: of the stream; None for the first."""
+        """Keep the index.
+
+        stored: height and width before the display matrix. number: of the stream; None for the first.
+        """
         self._path, self._index, self._stored, self._display, self._number = path, index, stored, display, number
         self._open_at: tuple[int, _Decoder] | None = None  # the index of the frame that comes next
 
@@ -147,7 +151,7 @@ class VideoFrames:
                     if expected == len(pts):
                         return
             except av.FFmpegError:
-                pass  # told below, with the number of frames
+                pass  # the error below gives the number of frames
         if keyframe > 0 and expected == start:  # some keyframes cannot be started at (open groups of images)
             yield from self._decode(start, keyframe=0)
             return
@@ -166,7 +170,7 @@ def _open(path: Path, number: int | None) -> Iterator[tuple[InputContainer, Vide
     """Open a container and one of its video streams: `number` from 0, None for the first. Raises InputError."""
     import av
 
-    logging.getLogger("libav").setLevel(logging.CRITICAL)  # its complaints come back as our one line
+    logging.getLogger("libav").setLevel(logging.CRITICAL)  # its errors become our one line
     try:
         container = av.open(f"file:{path}", metadata_errors="replace", container_options=_LOCAL)
     except (av.FFmpegError, OSError):

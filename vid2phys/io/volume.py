@@ -1,4 +1,4 @@
-"""Volumes: tetrahedral meshes, read with units, or made from a surface where pytetwild is installed."""
+"""Read tetrahedral meshes with units, or make them from a surface where pytetwild is installed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORMATS = {
     **{".xml": "dolfin-xml", ".vol": "netgen", ".avs": "avsucd", ".post": "permas", ".dato": "permas"},
 }
 _FLAT_KINDS = ("vertex", "line", "triangle", "quad")  # cells that fill no volume
-_FLAT = 1e-9  # volumes below this share of the cube of the longest edge are flat
+_FLAT_TET = 1e-9  # volumes below this share of the cube of the longest edge are flat
 _EDGE = 0.1  # of a tet made from a surface, as a share of the diagonal of its bounding box
 _LONGEST_REASON = 200
 
@@ -42,13 +42,22 @@ class Volume:
 
 
 def load_volume(path: str | Path, units: str = "m", *, units_flag: str = "--body-units") -> Volume:
-    """Reads a mesh of tets written in `units` (m, cm, mm, in, ft) in a format of `_FORMATS`.
+    """Return a mesh of tets, in metres, from a file in a format of `_FORMATS`.
 
-    Tets that are all left-handed are of another convention and turned. Of tets of higher order the corners are kept;
-    vertices that are no corner are dropped, with a warning. A surface (STL, OBJ ..., or a file without tets) is filled
-    with tets by pytetwild if that is installed, with edges of about a tenth of the body's diagonal. Raises InputError
-    for what cannot be read or has no tets, for cells of other kinds, tets that are flat or of mixed handedness, numbers
-    that are not finite and sizes above 10 m or below 1 mm. Raises UsageError for an unknown unit.
+    Tets that are all left-handed are of another convention, and their corners are swapped. Of tets of higher order the
+    corners are kept. Vertices that are no corner are dropped, with a warning. A surface (STL, OBJ ..., or a file
+    without tets) is filled with tets by pytetwild if that is installed, with edges of about a tenth of the body's
+    diagonal.
+
+    Args:
+        path: of the file.
+        units: of the file (m, cm, mm, in, ft).
+        units_flag: the option that sets the units, for errors.
+
+    Raises:
+        InputError: the file is not readable or has no tets, has cells of other kinds, tets that are flat or of mixed
+            handedness, numbers that are not finite, or a size above 10 m or below 1 mm.
+        UsageError: the unit is unknown.
     """
     if units not in UNITS_M:
         raise unknown_name("mesh unit", units, tuple(UNITS_M))
@@ -70,24 +79,24 @@ def load_volume(path: str | Path, units: str = "m", *, units_flag: str = "--body
 
 
 def _read(path: Path) -> Any:
-    """meshio's mesh. It prints and leaves by SystemExit where it fails."""
+    """Return meshio's mesh. meshio prints and leaves by SystemExit where it fails."""
     import meshio
 
     kind, remedy = _FORMATS.get(path.suffix.lower()), f"convert it: meshio convert {path.name} {path.stem}.vtu"
     if kind is None:
         raise InputError(f"'{path}' is of a kind that is not read", ", ".join(_FORMATS), remedy)
 
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             return meshio.read(path, kind)
     except (Exception, SystemExit) as error:  # its readers raise whatever they meet
-        reason = " ".join((said.getvalue() or str(error) or type(error).__name__).split())[:_LONGEST_REASON]
+        reason = " ".join((printed.getvalue() or str(error) or type(error).__name__).split())[:_LONGEST_REASON]
         raise InputError(f"'{path}' cannot be read ({reason})", _A_VOLUME, f"export it again, or {remedy}") from error
 
 
 def _tets(path: Path, cells: Any) -> Indices:
-    """The corners of all tets [T, 4]. Raises InputError if other cells fill volume too, or there are no cells."""
+    """Return the corners of all tets [T, 4]. Raises InputError for other cells with a volume, and without cells."""
     others = [block for block in cells if not block.type.startswith(("tetra", *_FLAT_KINDS))]
     if others:
         got = f"'{path}' has {len(others[0].data)} cells of kind {others[0].type}"
@@ -103,7 +112,7 @@ def _tets(path: Path, cells: Any) -> Indices:
 
 
 def _triangles(cells: Any) -> Indices:
-    """The surface [F, 3]: triangles, and quads as two."""
+    """Return the surface [F, 3]: triangles, and quads as two."""
     found = [np.zeros((0, 3), np.int64)]
     for block in cells:
         if block.type.startswith("triangle"):
@@ -114,7 +123,7 @@ def _triangles(cells: Any) -> Indices:
 
 
 def _used(path: Path, points: Array, elements: Indices) -> tuple[Array, Indices]:
-    """Points that are corners, and elements renumbered. Raises InputError for indices and numbers that are none."""
+    """Return the points that are corners, and elements renumbered. Raises InputError for bad indices and numbers."""
     if not len(elements):
         raise InputError(f"'{path}' has no cells", _A_VOLUME, "mesh the body's volume")
     if elements.min() < 0 or elements.max() >= len(points):
@@ -131,7 +140,7 @@ def _used(path: Path, points: Array, elements: Indices) -> tuple[Array, Indices]
 
 
 def _fill(path: Path, vertices: Array, faces: Indices) -> tuple[Array, Indices]:
-    """Tets inside a surface by fTetWild (Hu et al., SIGGRAPH 2020). Raises InputError where it is not installed."""
+    """Return tets inside a surface by fTetWild (Hu et al., SIGGRAPH 2020). Raises InputError if it is not installed."""
     try:
         import pytetwild
     except ImportError:
@@ -148,11 +157,11 @@ def _fill(path: Path, vertices: Array, faces: Indices) -> tuple[Array, Indices]:
 
 
 def _right_handed(path: Path, vertices: Array, tets: Indices) -> Indices:
-    """Tets of positive volume. Raises InputError for flat ones and for those that differ from most."""
+    """Return tets of positive volume. Raises InputError for flat ones and for those that differ from most."""
     corners = vertices[tets]
     volumes = np.linalg.det(corners[:, 1:] - corners[:, :1]) / 6.0
     longest = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max(axis=(1, 2))
-    flat = np.flatnonzero(np.abs(volumes) <= _FLAT * longest**3)
+    flat = np.flatnonzero(np.abs(volumes) <= _FLAT_TET * longest**3)
     if flat.size:
         got = f"tet {flat[0] + 1} of '{path}' is flat ({flat.size} of {len(tets)})"
         raise InputError(got, "tets with a volume", "remove them, or mesh the body again")

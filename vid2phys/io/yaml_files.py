@@ -1,4 +1,4 @@
-"""YAML at the door: plain data of a bounded size, whatever the file holds."""
+"""Read YAML as plain data of a bounded size, whatever the file holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_VALUES = 1_000_000  # with aliases written out: a few lines of them can st
 
 
 def read_yaml(path: str | Path, what: str) -> Any:
-    """The data of a YAML file. Raises InputError, saying `what` was expected, when missing, broken or too large."""
+    """Return the data of a YAML file. Raises InputError, naming `what` as expected, if missing, broken or too large."""
     import yaml
 
     text = read_text(path, what)
@@ -29,11 +29,11 @@ def read_yaml(path: str | Path, what: str) -> Any:
 
 
 def _count(value: Any, counted: dict[int, int]) -> int:
-    """How many values there are, aliases written out. Raises ValueError for too many, and for what holds itself."""
+    """Return how many values there are, aliases written out. Raises ValueError for too many, and for recursive data."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in counted:
-        counted[id(value)] = _MOST_VALUES  # while it is looked at: what holds itself has no end
+        counted[id(value)] = _MOST_VALUES  # during the count: recursive data has no end
         inside = value.values() if isinstance(value, dict) else value
         counted[id(value)] = 1 + sum(_count(item, counted) for item in inside)
     if counted[id(value)] > _MOST_VALUES:

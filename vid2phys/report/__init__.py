@@ -1,1 +1,1 @@
-"""What shows and judges a run: overlay video, plots, report, alignment with motion capture."""
+"""Show and judge a run: overlay video, plots, report, model card, alignment with motion capture."""

@@ -1,8 +1,9 @@
-"""Clocks and frames of two pose logs of one body: time offset, marker-to-body transform, world alignment.
+"""Align two pose logs of one body: time offset, marker-to-body transform, world alignment.
 
-Conventions: mocap time = video time + offset. `marker_in_body` X is the pose of the tracked marker frame in body axes,
-`mocap_to_world` W takes mocap coordinates to the camera's world, so world_from_body(t) = W mocap(t + offset) X^-1.
-The joint estimate of X and W is the hand-eye problem A X = Y B (Horaud and Dornaika 1995), here by least squares.
+Conventions: mocap time = video time + offset. `marker_in_body` X is the pose of the tracked marker frame in body axes.
+`mocap_to_world` W takes mocap coordinates to the camera's world, so world_from_body(t) = W mocap(t + offset) X^-1. To
+estimate X and W together is the hand-eye problem A X = Y B (Horaud and Dornaika 1995), here solved by least squares.
+Limit: the motion has to vary in speed, and for X in rotation.
 """
 
 from __future__ import annotations
@@ -53,9 +54,19 @@ class Alignment:
 
 
 def interpolate(log: PoseLog, times_s: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Poses of a log at other times: positions [T, 3], quaternions wxyz [T, 4], and where the log has data [T].
+    """Return the poses of a log at other times.
 
-    Linear in position and on the sphere in rotation; gaps of more than 0.1 s are not bridged.
+    Positions are interpolated linearly, rotations on the sphere. Gaps of more than 0.1 s are not bridged.
+
+    Args:
+        log: poses with NaN in gaps.
+        times_s: [T] s, on the log's clock.
+
+    Returns:
+        Positions [T, 3] m, quaternions wxyz [T, 4], and where the log has data [T].
+
+    Raises:
+        InputError: the log has fewer than two poses.
     """
     seen = np.isfinite(log.positions_m).all(axis=1) & np.isfinite(log.orientation_quat_wxyz).all(axis=1)
     times, positions, quats = log.times_s[seen], log.positions_m[seen], log.orientation_quat_wxyz[seen]
@@ -72,7 +83,10 @@ def interpolate(log: PoseLog, times_s: Array) -> tuple[Array, Array, NDArray[np.
 
 
 def apply(alignment: Alignment, mocap: PoseLog, times_s: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """World poses of the body that a mocap log gives at video times: positions, quaternions, where it has data."""
+    """Return the world poses of the body that a mocap log gives at video times [T].
+
+    They are positions [T, 3] m, quaternions wxyz [T, 4], and where the log has data [T].
+    """
     positions, quats, seen = interpolate(mocap, times_s + alignment.time_offset_s)
     positions, quats = _to_world(alignment.mocap_to_world, positions, quats)
     body_quats = quat_multiply(quats, quat_conjugate(quat_from_rotvec(alignment.marker_in_body[:3])))
@@ -80,17 +94,25 @@ def apply(alignment: Alignment, mocap: PoseLog, times_s: Array) -> tuple[Array, 
 
 
 def rotation_variety_deg(quats_wxyz: Array) -> float:
-    """Largest angle between two of these orientations, [T, 4] -> deg."""
+    """Return the largest angle between two of these orientations, [T, 4] -> deg."""
     some = quats_wxyz[evenly(len(quats_wxyz), 200)]
     return float(np.rad2deg(angle_between(some[:, None], some[None, :]).max()))
 
 
 def find_time_offset(estimate: PoseLog, mocap: PoseLog, *, world: bool = False) -> float:
-    """Offset [s] with mocap time = video time + offset; `world` when the two worlds are not the same.
+    """Return the offset [s] with mocap time = video time + offset.
 
-    Coarse: masked cross-correlation of angular speed and of speed, which no change of body or world frame alters.
-    Then the best peaks are compared by how well the poses agree, and the winner is refined by least squares with
-    the other transforms as nuisances. Raises InputError when the logs do not overlap or nothing moves.
+    First, masked cross-correlation of angular speed and of speed, which do not depend on the frames of body and world,
+    gives peaks. Then the best peaks are compared by how well the poses agree. Least squares with the other transforms
+    as nuisances refine the winner.
+
+    Args:
+        estimate: the poses from the video.
+        mocap: the log.
+        world: whether the two worlds differ.
+
+    Raises:
+        InputError: the logs do not overlap, or nothing moves.
     """
     lags, score = _correlate_speeds(estimate, mocap)
     peaks = _best_peaks(lags, score)
@@ -101,16 +123,16 @@ def find_time_offset(estimate: PoseLog, mocap: PoseLog, *, world: bool = False) 
 
 
 def fit_transforms(estimate: PoseLog, mocap: PoseLog, time_offset_s: float, *, marker: bool, world: bool) -> Alignment:
-    """The marker transform and, or, the world transform fitted at a given time offset.
+    """Fit the marker transform, the world transform, or both, at a given time offset.
 
-    Raises InputError when the marker transform is asked for and the body turned by less than 20 degrees.
+    Raises InputError when `marker` is set and the body rotated by less than 20 degrees.
     """
     free = (("marker",) if marker else ()) + (("world",) if world else ())
     if marker:
         variety = rotation_variety_deg(estimate.orientation_quat_wxyz)
         if variety < MIN_ROTATION_VARIETY_DEG:
             raise InputError(
-                f"the body turned by {variety:.0f} deg in all",
+                f"the body rotated by {variety:.0f} deg in all",
                 f"at least {MIN_ROTATION_VARIETY_DEG:.0f} deg to find the marker-to-body transform",
                 "evaluate with --align time",
             )
@@ -118,12 +140,12 @@ def fit_transforms(estimate: PoseLog, mocap: PoseLog, time_offset_s: float, *, m
 
 
 def _to_world(mocap_to_world: Array, positions: Array, quats: Array) -> tuple[Array, Array]:
-    turn = quat_from_rotvec(mocap_to_world[:3])
-    return rotate(turn, positions) + mocap_to_world[3:], quat_multiply(turn, quats)
+    quat = quat_from_rotvec(mocap_to_world[:3])
+    return rotate(quat, positions) + mocap_to_world[3:], quat_multiply(quat, quats)
 
 
 def _fit(estimate: PoseLog, mocap: PoseLog, offset_s: float, free: tuple[str, ...]) -> Alignment:
-    """Robust least squares over the free transforms; a weak prior keeps what the motion does not show near zero."""
+    """Fit the free transforms by robust least squares; a weak prior keeps near zero what no motion determines."""
     from scipy.optimize import least_squares
 
     sizes = {"time": 1, "marker": 6, "world": 6}
@@ -132,11 +154,11 @@ def _fit(estimate: PoseLog, mocap: PoseLog, offset_s: float, free: tuple[str, ..
         slices[name] = slice(count, count + sizes[name])
         count += sizes[name]
     x = np.zeros(count)
-    world, turn = _rigid(estimate, mocap, offset_s, "world" in free)
+    world, marker_rotvec = _rigid(estimate, mocap, offset_s, "world" in free)
     if "world" in free:
         x[slices["world"]] = world
     if "marker" in free:
-        x[slices["marker"]][:3] = turn
+        x[slices["marker"]][:3] = marker_rotvec
     prior = np.full(count, 1e-3)
     limit = np.full(count, np.inf)
     if "time" in free:
@@ -151,8 +173,8 @@ def _fit(estimate: PoseLog, mocap: PoseLog, offset_s: float, free: tuple[str, ..
 
     def errors(x: Array) -> Array:
         positions, quats, seen = apply(build(x), mocap, estimate.times_s)
-        turns = rotvec_from_quat(quat_multiply(quat_conjugate(quats), estimate.orientation_quat_wxyz))
-        return np.where(seen[:, None], np.concatenate([turns, estimate.positions_m - positions], axis=1), 0.0)
+        rotvecs = rotvec_from_quat(quat_multiply(quat_conjugate(quats), estimate.orientation_quat_wxyz))
+        return np.where(seen[:, None], np.concatenate([rotvecs, estimate.positions_m - positions], axis=1), 0.0)
 
     for _ in range(3):
         start = errors(x)
@@ -171,7 +193,10 @@ def _fit(estimate: PoseLog, mocap: PoseLog, offset_s: float, free: tuple[str, ..
 
 
 def _rigid(estimate: PoseLog, mocap: PoseLog, offset_s: float, world: bool) -> tuple[Array, Array]:
-    """World transform [6] from positions (Umeyama 1991, no scale; zero unless `world`), marker rotation vector [3]."""
+    """Return the world transform [6] and the marker rotation vector [3].
+
+    The world transform is from positions (Umeyama 1991, no scale), and zero unless `world` is set.
+    """
     positions, quats, seen = interpolate(mocap, estimate.times_s + offset_s)
     transform = np.zeros(6)
     if world:
@@ -182,18 +207,18 @@ def _rigid(estimate: PoseLog, mocap: PoseLog, offset_s: float, world: bool) -> t
         transform[:3] = rotvec_from_quat(quat_from_matrix(rotation))
         transform[3:] = target_mean - rotation @ source_mean
     _, quats = _to_world(transform, positions[seen], quats[seen])
-    turns = quat_multiply(quat_conjugate(estimate.orientation_quat_wxyz[seen]), quats)
-    mean = np.linalg.eigh(turns.T @ turns)[1][:, -1]  # the quaternion mean of Markley et al. 2007
+    offsets = quat_multiply(quat_conjugate(estimate.orientation_quat_wxyz[seen]), quats)
+    mean = np.linalg.eigh(offsets.T @ offsets)[1][:, -1]  # the quaternion mean of Markley et al. 2007
     return transform, rotvec_from_quat(mean)
 
 
 def _pose_cost(estimate: PoseLog, mocap: PoseLog, offset_s: float, world: bool) -> float:
-    """How badly the poses agree at an offset, constant shifts of world and marker aside; inf for too little overlap."""
+    """Return the misfit of poses at an offset, without constant shifts of world and marker; inf for little overlap."""
     seen = interpolate(mocap, estimate.times_s + offset_s)[2]
     if seen.mean() < 0.5:
         return np.inf
-    transform, turn = _rigid(estimate, mocap, offset_s, world)
-    alignment = Alignment(offset_s, np.concatenate([turn, np.zeros(3)]), transform)
+    transform, marker_rotvec = _rigid(estimate, mocap, offset_s, world)
+    alignment = Alignment(offset_s, np.concatenate([marker_rotvec, np.zeros(3)]), transform)
     positions, quats, _ = apply(alignment, mocap, estimate.times_s)
     away = (estimate.positions_m - positions)[seen]
     angles = angle_between(estimate.orientation_quat_wxyz, quats)[seen]
@@ -202,7 +227,7 @@ def _pose_cost(estimate: PoseLog, mocap: PoseLog, offset_s: float, world: bool) 
 
 
 def _best_peaks(lags: Array, score: Array, count: int = 60, apart_s: float = 0.05) -> list[float]:
-    """The lags of the highest scores, at least so far apart."""
+    """Return the lags of the highest scores, at least `apart_s` apart."""
     peaks: list[float] = []
     for index in np.argsort(-score):
         if len(peaks) == count or not np.isfinite(score[index]):
@@ -213,12 +238,12 @@ def _best_peaks(lags: Array, score: Array, count: int = 60, apart_s: float = 0.0
 
 
 def _spread(errors: Array) -> float:
-    """Robust standard deviation about zero."""
+    """Return the robust standard deviation about zero."""
     return float(1.4826 * np.median(np.abs(errors)))
 
 
 def _correlation_factor(residuals: Array) -> float:
-    """By how much neighbouring frames' common errors raise a covariance: the integrated autocorrelation, >= 1."""
+    """Return by how much common errors of adjacent frames raise a covariance: the integrated autocorrelation, >= 1."""
     centred = residuals - residuals.mean(axis=0)
     power = (centred**2).sum() + 1e-300
     factor = 1.0
@@ -231,13 +256,13 @@ def _correlation_factor(residuals: Array) -> float:
 
 
 def _correlate_speeds(estimate: PoseLog, mocap: PoseLog) -> tuple[Array, Array]:
-    """Candidate offsets [s] and how well the two logs' speeds agree there; -inf where they hardly overlap."""
+    """Return candidate offsets [s] and how well the two logs' speeds agree there; -inf where they hardly overlap."""
     start_e, signals_e, mask_e = _speeds(estimate)
     start_m, signals_m, mask_m = _speeds(mocap)
     enough = min(len(mask_e), len(mask_m)) // 2
     score = np.zeros(len(mask_e) + len(mask_m) - 1)
     for x, y in zip(signals_e, signals_m, strict=True):
-        if _moves(x, mask_e) and _moves(y, mask_m):  # a body that only turns, or only travels, has one of the two
+        if _moves(x, mask_e) and _moves(y, mask_m):  # a body that only rotates, or only travels, has one of the two
             score += _masked_correlation(x, mask_e, y, mask_m, max(enough, int(MIN_OVERLAP_S / _GRID_S)))
     if not score.any() or not np.isfinite(score).any():
         raise InputError(
@@ -250,7 +275,7 @@ def _correlate_speeds(estimate: PoseLog, mocap: PoseLog) -> tuple[Array, Array]:
 
 
 def _speeds(log: PoseLog) -> tuple[float, list[Array], Array]:
-    """Start time, [angular speed, speed] on a common grid, smoothed, and where the log has data."""
+    """Return the start time, [angular speed, speed] on a common grid, smoothed, and where the log has data."""
     from scipy.ndimage import gaussian_filter1d
 
     lasts_s = float(log.times_s[-1] - log.times_s[0])
@@ -261,20 +286,20 @@ def _speeds(log: PoseLog) -> tuple[float, list[Array], Array]:
     positions, quats, seen = interpolate(log, times)
     if len(times) < 3:
         raise InputError(f"'{log.name}' lasts {len(times) * _GRID_S:.2f} s", f"at least {MIN_OVERLAP_S} s")
-    turns = rotvec_from_quat(quat_multiply(quat_conjugate(quats[:-1]), quats[1:])) / _GRID_S
-    steps = np.diff(positions, axis=0) / _GRID_S
+    rates = rotvec_from_quat(quat_multiply(quat_conjugate(quats[:-1]), quats[1:])) / _GRID_S
+    speeds = np.diff(positions, axis=0) / _GRID_S
     width = _SMOOTHING_S / _GRID_S
-    signals = [np.linalg.norm(gaussian_filter1d(value, width, axis=0), axis=1) for value in (turns, steps)]
+    signals = [np.linalg.norm(gaussian_filter1d(value, width, axis=0), axis=1) for value in (rates, speeds)]
     return float(times[0]), signals, (seen[:-1] & seen[1:]).astype(float)
 
 
 def _moves(signal: Array, mask: Array) -> bool:
-    """Whether a speed varies by more than rounding."""
+    """Return whether a speed varies by more than rounding."""
     return bool(mask.sum() > 2 and signal[mask > 0].std() > 1e-4)
 
 
 def _masked_correlation(x: Array, x_mask: Array, y: Array, y_mask: Array, enough: int) -> Array:
-    """Pearson correlation of y shifted against x for every shift, over the samples that both have (Padfield 2012)."""
+    """Return the Pearson correlation of y shifted against x for every shift, where both have data (Padfield 2012)."""
     from scipy.signal import correlate
 
     x, y = (x - x[x_mask > 0].mean()) * x_mask, (y - y[y_mask > 0].mean()) * y_mask

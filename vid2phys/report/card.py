@@ -1,4 +1,4 @@
-"""card.md: what a model is, how it was trained, how well it reads held-out looks, and where it fails, with images."""
+"""Write card.md: what a model is, how it was trained, its errors on held-out appearances, and where it fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from vid2phys.tracking.uncertainty.single_images import Judged, Subject
 from vid2phys.types import Array
 
 CARD, WORST, USUAL = "card.md", "card_worst.jpg", "card_usual.jpg"
-LEFT_OUT = ("occlusion", "motion_blur", "shadows", "distractors", "noise", "codec")  # in turn, to see what each costs
+LEFT_OUT = (
+    "occlusion",
+    "motion_blur",
+    "shadows",
+    "distractors",
+    "noise",
+    "codec",
+)  # one at a time
 _TILES = 9
 _WORST_SHARE = 0.1
 _COVERED = ((0.0, 0.0, "none"), (0.0, 0.25, "up to 25 %"), (0.25, 0.5, "25 to 50 %"), (0.5, 1.0, "more than half"))
@@ -28,7 +35,7 @@ _FLIP_DEG, _WELL_PX = 45.0, 4.0
 
 @dataclass(frozen=True)
 class Easier:
-    """Some of the images again, with one thing left out. rows: which of all they are."""
+    """Some of the images again, with one thing left out. rows: their indices among all images."""
 
     name: str
     rows: NDArray[np.int64]
@@ -43,9 +50,18 @@ def write_card(
     score: dict[str, Any],
     command: str,
 ) -> Path:
-    """Writes card.md and its images into a model folder. score: of score.json. command: that makes the card again."""
+    """Write card.md and its images into a model folder, and return its path.
+
+    Args:
+        folder: of the model.
+        subject: the model, with the body to project.
+        judged: detections of all held-out images.
+        easier: the same images, each time with one thing left out.
+        score: the content of score.json.
+        command: the command that makes the card again.
+    """
     worst = _worst(judged, subject.main_error)
-    write_sheet(folder / WORST, subject, judged, _one_a_look(worst, judged.look)[:_TILES])
+    write_sheet(folder / WORST, subject, judged, _one_an_appearance(worst, judged.look)[:_TILES])
     write_sheet(folder / USUAL, subject, judged, _usual(judged, subject.main_error))
     parts = [
         f"# {folder.name}",
@@ -54,10 +70,10 @@ def write_card(
         _table(("", ""), _facts(subject)),
         "## How it was trained",
         _table(("", ""), _training(score)),
-        "## How well it reads",
-        f"{len(judged.images)} images of {len(np.unique(judged.look))} looks that were never trained on, developed "
-        "with all that is varied in training, one at a time: no tracking, no other frame, no outline. Medians, up to "
-        "the body's symmetry; points: of those that nothing else covers.",
+        "## How well it detects",
+        f"{len(judged.images)} images of {len(np.unique(judged.look))} appearances that were never trained on, "
+        "developed with all that is varied in training, one at a time: no tracking, no other frame, no contour. "
+        "Medians, up to the body's symmetry; points: of those that nothing else covers.",
         _conditions(judged, subject),
         *_hidden(judged),
         "### What makes it hard",
@@ -65,8 +81,8 @@ def write_card(
         _costs(judged, easier, subject.main_error),
         *_calibration(score),
         "## Known failures",
-        f"The worst of these images by {_named(subject.main_error)}, one of a look: on the left as the network sees "
-        "it, on the right green what is true (rings: hidden) and orange what was read.",
+        f"The worst of these images by {_named(subject.main_error)}, one of an appearance: on the left as the network "
+        "sees it, on the right green the truth (rings: hidden) and orange the detection.",
         f"![worst]({WORST})",
         f"What the worst tenth has in common, medians; covered is the share of the keypoints behind other things or "
         f"beyond the frame's end.\n\n{_in_common(judged, worst, subject.across)}",
@@ -96,8 +112,8 @@ def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
     yield "keypoints", f"{len(model.points_body)}"
     if subject.posed is None:
         kind = "none" if order == 1 else f"{order} orientations look the same" + (", exactly" if shape.exact else "")
-        told = "its colours" if shape.painted else "" if shape.exact else "a front point"
-        yield "symmetry", kind + (f", told apart by {told}" if order > 1 and told else "")
+        features = "its colours" if shape.painted else "" if shape.exact else "a front point"
+        yield "symmetry", kind + (f", distinguished by {features}" if order > 1 and features else "")
     else:
         yield "configuration", f"{len(subject.posed.names)} numbers ({shape.kind})"
     if shape.cameras is not None:
@@ -112,20 +128,23 @@ def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
     yield "networks", f"{', '.join(sizes)} parameters, views of {model.view_size} px"
 
 
-def said_of_training(score: dict[str, Any]) -> tuple[list[tuple[str, str]], list[str]]:
-    """What a card says of score.json. Raises KeyError, TypeError, ValueError or AttributeError for a broken one."""
+def training_facts(score: dict[str, Any]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return what a card states of score.json: rows of its training table, and paragraphs on its calibration.
+
+    Raises KeyError, TypeError, ValueError or AttributeError for a broken score.
+    """
     return list(_training(score)), list(_calibration(score))
 
 
 def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """What score.json says, as far as it says it: older models say less."""
+    """Yield the rows that score.json has; older models have fewer."""
     yield "command", f"`{score.get('command', 'unknown')}`"
     yield "seed", f"{score.get('seed', 'unknown')}"
     data, training = score.get("data", {}), score.get("training", {})
     if data:
         yield (
             "data",
-            f"{data['renders']} renders, each a look of its own, {data['with_gradients']} with derivatives, "
+            f"{data['renders']} renders, each an appearance of its own, {data['with_gradients']} with derivatives, "
             f"{data['held_out']} of them held out",
         )
     yield "switched off", ", ".join(training.get("without", ())) or "nothing"
@@ -141,7 +160,7 @@ def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _conditions(judged: Judged, subject: Subject) -> str:
-    """Medians of all errors by size in the frame, cover and contrast."""
+    """Return the table of median errors by size in the frame, cover and contrast."""
     names = list(judged.errors)
     header = ("images", "count", *(_header(n) for n in names), f"{UNITS[subject.main_error][0]}, 9 in 10 below")
     rows = [_row("all", judged, np.ones(len(judged.images), dtype=bool), subject.main_error)]
@@ -169,9 +188,9 @@ def _row(words: str, judged: Judged, inside: NDArray[np.bool_], main: str) -> tu
 
 
 def _hidden(judged: Judged) -> Iterable[str]:
-    """Keypoints in the open against those behind something, the body's own parts among it."""
+    """Yield the errors of visible and of hidden keypoints; the body's own parts hide some, too."""
     away = np.linalg.norm(judged.read_px - judged.truth_px, axis=-1)
-    measures = {"as read, px": away}
+    measures = {"as detected, px": away}
     if judged.points_mm is not None:
         measures["of the fitted body, mm"] = judged.points_mm
     rows = []
@@ -198,14 +217,15 @@ def _costs(judged: Judged, easier: Sequence[Easier], main: str) -> str:
 
 
 def _calibration(score: dict[str, Any]) -> Iterable[str]:
-    """What score.json says of the error model; nothing for a model without one."""
+    """Yield what score.json has on the error model."""
     found = score.get("validation", {}).get("calibration")
     if not found:
         yield "## Calibration\n\nNone: its intervals are guesses."
         return
     yield (
-        "## Calibration\n\nErrors over what the error model expects, on looks that it was not fitted to (1 is honest), "
-        "and shares of frames and clips.\n\n" + _table(("", ""), [(_plain(n), f"{v:.3g}") for n, v in found.items()])
+        "## Calibration\n\nErrors over what the error model expects, on appearances that it was not fitted to "
+        "(1 is honest), and shares of frames and clips.\n\n"
+        + _table(("", ""), [(_plain(n), f"{v:.3g}") for n, v in found.items()])
     )
 
 
@@ -228,7 +248,7 @@ def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
 
 
 def _flipped(judged: Judged) -> Iterable[str]:
-    """How often the points are read well and the pose is another one that explains them nearly as well."""
+    """Yield how often the points are near the truth and the pose is another one that explains them nearly as well."""
     if "rotation_deg" not in judged.errors:
         return
     share = float(((judged.errors["rotation_deg"] > _FLIP_DEG) & (judged.errors["px"] < _WELL_PX)).mean())
@@ -237,7 +257,7 @@ def _flipped(judged: Judged) -> Iterable[str]:
     yield (
         f"In {share:.1%} of all these images the points are within {_WELL_PX:g} px and the pose is off by more than "
         f"{_FLIP_DEG:g} deg: small or nearly flat bodies tilted towards the camera look as if tilted away. One image "
-        "cannot tell; the tracker keeps both and lets the next frames decide."
+        "cannot decide; the tracker keeps both poses until other frames do."
     )
 
 
@@ -245,8 +265,8 @@ def _worst(judged: Judged, main: str) -> NDArray[np.int64]:
     return np.argsort(-np.nan_to_num(judged.errors[main]), kind="stable")
 
 
-def _one_a_look(order: NDArray[np.int64], look: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each look the first in the order."""
+def _one_an_appearance(order: NDArray[np.int64], look: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first index of each appearance in the order."""
     return order[np.sort(np.unique(look[order], return_index=True)[1])]
 
 

@@ -1,4 +1,4 @@
-"""Images of a model card: held-out frames with what they show and what was read, as contact sheets (JPEG)."""
+"""Draw images of a model card: held-out frames with truth and detection, as contact sheets (JPEG)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes
-from vid2phys.report.outline import Image, Projected, Window, blend, outline
+from vid2phys.report.mesh_lines import Image, Projected, Window, blend, mesh_lines
 from vid2phys.tracking.uncertainty.single_images import Judged, Subject, projected
 
 TRUE_COLOR, READ_COLOR = (70, 230, 70), (255, 120, 30)
@@ -19,19 +19,19 @@ UNITS = {
     "sideways_mm": ("sideways", "mm"),
     "depth_percent": ("depth", "%"),
     "points_mm": ("fitted points", "mm"),
-    "posture_deg": ("joints", "deg"),
-    "posture_mm": ("modes", "mm"),
+    "configuration_deg": ("joints", "deg"),
+    "configuration_mm": ("modes", "mm"),
 }
 _TILE, _TEXT, _COLUMNS, _GAP = 192, 34, 3, 6
 _QUALITY = 80
 _INK = (30, 30, 30)
 
 
-def write_sheet(path: Path, subject: Subject, judged: Judged, chosen: NDArray[np.int64]) -> None:
-    """One tile for each of the `chosen` images: as it is, then with true and read outline and keypoints."""
+def write_sheet(path: Path, body: Subject, judged: Judged, chosen: NDArray[np.int64]) -> None:
+    """Write one tile for each of the `chosen` images: as it is, then with true and detected contour and keypoints."""
     import cv2
 
-    tiles = [_tile(subject, judged, int(index)) for index in chosen]
+    tiles = [_tile(body, judged, int(index)) for index in chosen]
     rows = -(-len(tiles) // _COLUMNS)
     height, width = tiles[0].shape[:2]
     sheet = np.full((rows * (height + _GAP) - _GAP, _COLUMNS * (width + _GAP) - _GAP, 3), 255, np.uint8)
@@ -44,7 +44,7 @@ def write_sheet(path: Path, subject: Subject, judged: Judged, chosen: NDArray[np
     write_bytes(path, data.tobytes())
 
 
-def _tile(subject: Subject, judged: Judged, index: int) -> Image:
+def _tile(body: Subject, judged: Judged, index: int) -> Image:
     import cv2
 
     size = judged.images.shape[1]
@@ -58,14 +58,14 @@ def _tile(subject: Subject, judged: Judged, index: int) -> Image:
     )
     for pose, configuration, points_px, color in sides:
         shape = None if configuration is None else configuration[index]
-        seen = Projected(*projected(subject, pose[index], shape, judged.K[index]))
-        blend(drawn, outline(seen, subject.mesh, window, thickness_px=1.2), color)
+        seen = Projected(*projected(body, pose[index], shape, judged.K[index]))
+        blend(drawn, mesh_lines(seen, body.mesh, window, thickness_px=1.2), color)
         for k, (x, y) in enumerate(window.place(points_px[index])):
             centre = (round(16 * float(x)), round(16 * float(y)))
             hollow = color == TRUE_COLOR and bool(judged.hidden[index, k])
             cv2.circle(drawn, centre, 40, color, 1 if hollow else cv2.FILLED, cv2.LINE_AA, shift=4)
     text = np.full((_TEXT, 2 * _TILE, 3), 255, np.uint8)
-    for line, words in enumerate(_words(judged, index, subject.across)):
+    for line, words in enumerate(_words(judged, index, body.across)):
         cv2.putText(text, words, (3, 13 + 15 * line), cv2.FONT_HERSHEY_SIMPLEX, 0.4, _INK, 1, cv2.LINE_AA)
     return np.concatenate([np.concatenate([plain, drawn], axis=1), text])
 

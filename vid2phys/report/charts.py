@@ -1,4 +1,7 @@
-"""Charts as data: panels of curves with bands; drawn for notebooks (`figures`) and for browsers (`interactive`)."""
+"""Describe charts as data: panels of curves with bands.
+
+`figures` draws them for notebooks, and `interactive` for browsers.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ TIME = "time in the clip (s)"
 
 @dataclass(frozen=True)
 class Curve:
-    """Points [N] joined by lines; `steps`: each y holds until the next x. band: from and to where, [N] each.
+    """Points [N] joined by lines.
 
-    hue: which of the colours (None: the next one of its panel).
+    steps: whether each y holds until the next x. band: from and to where, [N] each. hue: which of the colours (None:
+    the next one of its panel).
     """
 
     x: Array
@@ -27,7 +31,7 @@ class Curve:
     hue: int | None = None
 
     def thinned(self, most: int) -> Curve:
-        """At most so many of its points, evenly spread."""
+        """Return the curve with at most `most` of its points, evenly spread."""
         some = evenly(len(self.x), most)
         band = None if self.band is None else (self.band[0][some], self.band[1][some])
         return replace(self, x=self.x[some], y=self.y[some], band=band)
@@ -35,7 +39,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over one pair of axes; labels may have two lines. from_zero: the y axis begins there."""
+    """Curves over one pair of axes; labels may have two lines. from_zero: whether the y axis begins at zero."""
 
     curves: tuple[Curve, ...]
     y_label: str = ""
@@ -45,9 +49,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """Rows of panels, None where one is left out. absent: spans (begin, end) in which the object was not seen, s.
+    """Rows of panels, None where one is left out.
 
-    over_time: the x axes are one, the clip's time.
+    absent: spans (begin, end) in which the object was not detected [s]. over_time: whether the x axes are one, the
+    clip's time.
     """
 
     title: str
@@ -57,7 +62,7 @@ class Chart:
     panel_height_in: float = 2.2
 
     def thinned(self, most: int) -> Chart:
-        """With at most so many points a curve."""
+        """Return the chart with at most `most` points a curve."""
 
         def of(panel: Panel | None) -> Panel | None:
             return panel and replace(panel, curves=tuple(curve.thinned(most) for curve in panel.curves))
@@ -66,5 +71,5 @@ class Chart:
 
     @property
     def columns(self) -> int:
-        """Panels side by side."""
+        """Return the number of panels side by side."""
         return max(map(len, self.rows))

@@ -1,4 +1,4 @@
-"""evaluation.png: absolute error, drift over a second and rotation error over time."""
+"""Draw evaluation.png: absolute error, drift over a second and rotation error over time."""
 
 from __future__ import annotations
 

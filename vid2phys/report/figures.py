@@ -1,4 +1,4 @@
-"""Charts as matplotlib figures, off screen: written as images, returned as SVG text, shown in notebooks."""
+"""Draw charts as matplotlib figures, off screen: written as images, returned as SVG text, shown in notebooks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Plot:
 
     @property
     def figure(self) -> Any:
-        """The matplotlib figure."""
+        """Return the matplotlib figure."""
         return draw(self.chart)
 
     def save(self, path: str | Path) -> None:
@@ -35,7 +35,7 @@ class Plot:
 
 
 def draw(chart: Chart) -> Any:
-    """The figure of a chart."""
+    """Return the figure of a chart."""
     fig, axes = _grid(len(chart.rows), chart.columns, chart.panel_height_in, chart.over_time)
     for row, panels in zip(axes, chart.rows, strict=True):
         for ax, panel in zip(row, panels, strict=True):
@@ -49,12 +49,12 @@ def draw(chart: Chart) -> Any:
 
 
 def color_of(curve: Curve, index: int) -> str:
-    """Of a panel's curve number `index`."""
+    """Return the colour of a panel's curve with the number `index`."""
     return COLORS[(index if curve.hue is None else curve.hue) % len(COLORS)]
 
 
 def figure(rows: int, x_label: str, height_in: float = 2.2) -> tuple[Any, list[Any]]:
-    """A figure of `rows` plots over one x axis. No display and no global state is used."""
+    """Return a figure of `rows` plots over one x axis, and its axes. It needs no display and no global state."""
     fig, axes = _grid(rows, 1, height_in, shared=True)
     axes[-1, 0].set_xlabel(x_label)
     return fig, axes[:, 0].tolist()
@@ -67,7 +67,7 @@ def save_figure(fig: Any, path: Path) -> None:
 
 
 def svg_text(fig: Any) -> str:
-    """The figure as an SVG element, to stand inside an HTML page."""
+    """Return the figure as an SVG element for an HTML page."""
     import matplotlib as mpl
 
     buffer = io.StringIO()
@@ -78,7 +78,7 @@ def svg_text(fig: Any) -> str:
 
 
 def _grid(rows: int, columns: int, height_in: float, shared: bool) -> tuple[Any, Any]:
-    """A figure and its axes [rows, columns]. shared: they have one x axis."""
+    """Return a figure and its axes [rows, columns]. shared: whether they have one x axis."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Charts of a fit for reports and notebooks: trajectory, residuals, actions, parameters, with their 95 % bands."""
+"""Make the charts of a fit: trajectory, residuals, actions, parameters, with their 95 % bands."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MOST_PARAMETERS = 4  # that are drawn against each other
 
 
 def trajectory_chart(result: Result, system: System) -> Chart:
-    """Position and roll, pitch, yaw over time; positions with 95 % bands where the covariance is known.
+    """Return position and roll, pitch, yaw over time, with 95 % bands on positions where the covariance is known.
 
-    Of joints on a fixed base their coordinates, with bands.
+    An arm on a fixed base has its joint coordinates instead, with bands.
     """
     times = result.trajectory.times_s
     if isinstance(system, JointTree) and not system.robot.free_base:
@@ -35,16 +35,16 @@ def trajectory_chart(result: Result, system: System) -> Chart:
             Curve(times, positions[:, axis], name, _band(result, positions[:, axis], axis) if stated else None)
             for axis, name in enumerate("xyz")
         ]
-        turn = [
+        rotation = [
             Curve(times, np.rad2deg(angle), name)
             for angle, name in zip(_roll_pitch_yaw(quats), ("roll", "pitch", "yaw"), strict=True)
         ]
-        panels = [Panel(tuple(place), "position (m)"), Panel(tuple(turn), "rotation (deg)")]
+        panels = [Panel(tuple(place), "position (m)"), Panel(tuple(rotation), "rotation (deg)")]
     return _over_time("Trajectory", panels, times, np.asarray(~result.observation.visible.any(axis=1)))
 
 
 def _joint_panels(result: Result, system: JointTree) -> list[Panel]:
-    """One curve a joint, a few in a panel."""
+    """Return panels with one curve a joint, a few joints in each."""
     times, names, values = result.trajectory.times_s, system.robot.joint_names, result.trajectory.states
     stated = result.trajectory.covariance is not None
     curves = [
@@ -56,7 +56,7 @@ def _joint_panels(result: Result, system: JointTree) -> list[Panel]:
 
 
 def residual_chart(result: Result, system: System, camera: Camera) -> Chart:
-    """Distance between keypoints seen and fitted, frame by frame: median and largest."""
+    """Return the distance between detected and fitted keypoints, frame by frame: median and largest."""
     residual, times = residuals_px(result, system, camera), result.trajectory.times_s
     seen = np.asarray(np.isfinite(residual).any(axis=1))
     curves = (
@@ -67,7 +67,7 @@ def residual_chart(result: Result, system: System, camera: Camera) -> Chart:
 
 
 def actions_chart(actions: Actions, std: Array | None) -> Chart:
-    """Actions as the steps they are, with 95 % bands where their errors are known."""
+    """Return the actions as steps, with 95 % bands where their errors are known."""
     times, per = _interval_ends(actions.times_s), " per kg" if actions.per_kilogram else ""
     panels = []
     for index, (name, unit) in enumerate(zip(actions.names, actions.units, strict=True)):
@@ -79,7 +79,7 @@ def actions_chart(actions: Actions, std: Array | None) -> Chart:
 
 
 def posterior_chart(posterior: Posterior, priors: dict[str, tuple[float, float]]) -> Chart:
-    """What is left of the fitted parameters: the density of each, and where pairs lie together (68 and 95 %).
+    """Return the posterior of the fitted parameters: the density of each, and regions of pairs (68 and 95 %).
 
     priors: mean and standard deviation in the parameter's unit, drawn dashed. Densities are over solver coordinates,
     relative to their peak.
@@ -97,7 +97,7 @@ def posterior_chart(posterior: Posterior, priors: dict[str, tuple[float, float]]
 
 
 def residuals_px(result: Result, system: System, camera: Camera) -> Array:
-    """Distance between keypoints seen and fitted, [T, K] px at the image's centre scale; NaN where not seen."""
+    """Return the distance between detected and fitted keypoints, [T, K] px at the image's centre; NaN without any."""
     assert camera.camera_to_world is not None
     seen = result.observation
     fitted, _, _ = observe(system, result.trajectory.states, seen.points_body, camera.camera_to_world)
@@ -107,7 +107,7 @@ def residuals_px(result: Result, system: System, camera: Camera) -> Array:
 
 
 def _density(posterior: Posterior, i: int, prior: tuple[float, float] | None) -> Panel:
-    """Of one parameter, with its 95 % interval filled."""
+    """Return the density of one parameter, with its 95 % interval filled."""
     away = np.linspace(-_WIDE, _WIDE, 141)
     inner = away[np.abs(away) < _BAND]
     at = [_value(posterior, i, posterior.mean[i] + posterior.std[i] * part) for part in (away, inner)]
@@ -121,7 +121,7 @@ def _density(posterior: Posterior, i: int, prior: tuple[float, float] | None) ->
 
 
 def _pair(posterior: Posterior, j: int, i: int) -> Panel:
-    """Contours that hold 68 and 95 % of two parameters, j across and i up."""
+    """Return the ellipses that hold 68 and 95 % of two parameters, j across and i up."""
     around = np.linspace(0.0, 2.0 * np.pi, 91)
     factor = np.linalg.cholesky(posterior.covariance[np.ix_([j, i], [j, i])] + 1e-300 * np.eye(2))
     circle = factor @ np.stack([np.cos(around), np.sin(around)])
@@ -136,7 +136,7 @@ def _pair(posterior: Posterior, j: int, i: int) -> Panel:
 
 
 def _value(posterior: Posterior, i: int, coordinate: Array) -> Array:
-    """Solver coordinates to values."""
+    """Return the parameter's values at solver coordinates."""
     return np.asarray(np.exp(coordinate) if posterior.logarithmic[i] else coordinate)
 
 
@@ -156,7 +156,7 @@ def _band(result: Result, values: Array, index: int) -> tuple[Array, Array]:
 
 
 def _roll_pitch_yaw(quats_wxyz: Array) -> tuple[Array, Array, Array]:
-    """Angles [T] rad of the z-y-x order, without jumps of a full turn."""
+    """Return the angles [T] rad of the z-y-x order, without jumps of a full rotation."""
     r = matrix_from_quat(quats_wxyz)
     roll = np.arctan2(r[:, 2, 1], r[:, 2, 2])
     pitch = -np.arcsin(np.clip(r[:, 2, 0], -1.0, 1.0))
@@ -165,7 +165,7 @@ def _roll_pitch_yaw(quats_wxyz: Array) -> tuple[Array, Array, Array]:
 
 
 def _interval_ends(starts: Array) -> Array:
-    """Starts and the end of the last interval, as long as the one before it."""
+    """Return the starts and the end of the last interval, as long as the one before it."""
     last = starts[-1] - starts[-2] if len(starts) > 1 else 1.0
     return np.append(starts, starts[-1] + last)
 
@@ -173,7 +173,7 @@ def _interval_ends(starts: Array) -> Array:
 def _over_time(
     title: str, panels: list[Panel], times: Array, lost: NDArray[np.bool_], *, panel_height_in: float = 2.2
 ) -> Chart:
-    """Panels below each other; where the object was not seen is marked."""
+    """Return a chart of panels below each other; spans in which the object was not detected are marked."""
     half = 0.5 * float(np.median(np.diff(times))) if len(times) > 1 else 0.5
     absent = [(float(time_s - half), float(time_s + half)) for time_s in times[lost]]
     rows = [(panel,) for panel in panels]
@@ -182,7 +182,7 @@ def _over_time(
 
 
 def _joined(spans: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Spans that touch as one."""
+    """Return the spans, with those that touch as one."""
     out: list[tuple[float, float]] = []
     for begin, end in spans:
         if out and begin <= out[-1][1] + 1e-6:

@@ -1,4 +1,4 @@
-"""report.html: one file that opens offline, with the numbers, their intervals, the plots and the overlay video."""
+"""Write report.html: one file that opens offline, with numbers, intervals, plots and the overlay video."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def write_report(
 
 
 def split_diagnostics(diagnostics: dict[str, object]) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """What a fit says about itself: lists of sentences by heading, and single values as (name, text)."""
+    """Return the diagnostics of a fit: lists of sentences by heading, and single values as (name, text)."""
     sentences: dict[str, list[str]] = {}
     facts: list[tuple[str, str]] = []
     for name, value in diagnostics.items():
@@ -99,7 +99,7 @@ def split_diagnostics(diagnostics: dict[str, object]) -> tuple[dict[str, list[st
 
 
 def _inputs(inputs: dict[str, Any]) -> list[tuple[str, str]]:
-    """Inputs as (name, text): paths of files, options that say something."""
+    """Return the inputs as (name, text): paths of files, and options that were set."""
     texts = []
     for name, value in inputs.items():
         if isinstance(value, dict) and "path" in value:
@@ -139,7 +139,7 @@ def _row(estimate: Estimate) -> Row:
 
 
 def _ranges(indices: list[int]) -> str:
-    """3, 4, 5, 9 as '3-5, 9'."""
+    """Return indices as text, 3, 4, 5, 9 as '3-5, 9'."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][1] + 1:
@@ -150,7 +150,7 @@ def _ranges(indices: list[int]) -> str:
 
 
 def _video(path: Path | None) -> dict[str, str] | None:
-    """The video as a data address when it is small, else its name: it lies beside the report."""
+    """Return the video as a data address when it is small, else its name: the file is beside the report."""
     if path is None or not path.is_file():
         return None
     if path.stat().st_size > _EMBEDDED_VIDEO_BYTES:

@@ -1,6 +1,6 @@
-"""Charts for browsers: plotly.js specifications, and the script itself, packed, so that a page needs no network.
+"""Make charts for browsers: plotly.js specifications, and the script itself, packed, so that a page needs no network.
 
-The specifications are written as JSON here; https://plotly.com/javascript/reference/ says what the keys mean.
+The specifications are written as JSON here; https://plotly.com/javascript/reference/ defines their keys.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _GRAY, _GRID = "rgba(0,0,0,.12)", "rgba(0,0,0,.08)"
 
 @cache
 def plotly_js() -> str:
-    """plotly.js, gzipped and in base 64."""
+    """Return plotly.js, gzipped and in base 64."""
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode("ascii")
 
 
 def specification(chart: Chart) -> dict[str, Any]:
-    """Data and layout of a chart. Panels below each other share the x axis of a chart over time."""
+    """Return data and layout of a chart. Panels below each other share the x axis of a chart over time."""
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
         "height": round(_PX_PER_INCH * chart.panel_height_in * len(chart.rows)) + _MARGIN_PX["b"] + _MARGIN_PX["t"],
@@ -61,7 +61,7 @@ def specification(chart: Chart) -> dict[str, Any]:
 
 
 def _key(number: int) -> str:
-    """Of an axis: the first has none."""
+    """Return the suffix of an axis by its number: the first has none."""
     return "" if number == 1 else str(number)
 
 
@@ -75,7 +75,7 @@ def _axis(label: str) -> dict[str, Any]:
 
 
 def _span(begin: float, end: float) -> dict[str, Any]:
-    """Grey from top to bottom."""
+    """Return a grey rectangle from top to bottom."""
     sides = {"x0": begin, "x1": end, "y0": 0, "y1": 1}
     return (
         {"type": "rect", "xref": "x", "yref": "paper", "layer": "below", "fillcolor": _GRAY}
@@ -113,5 +113,5 @@ def _clear(color: str) -> str:
 
 
 def _numbers(values: Array) -> list[float | None]:
-    """For JSON: short, what is not finite left out."""
+    """Return values for JSON: rounded, None for what is not finite."""
     return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in values]

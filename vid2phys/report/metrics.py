@@ -1,4 +1,4 @@
-"""How far an estimated trajectory is from the true one: the numbers of metrics.json (design, section 7)."""
+"""Measure how far an estimated trajectory is from the true one: the numbers of metrics.json."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ from vid2phys.types import Mesh, PoseLog
 def pose_errors(
     estimate: PoseLog, true_positions: Array, true_quats: Array, camera_position: Array | None
 ) -> dict[str, Array]:
-    """Errors frame by frame, [T] each: position_m, lateral_m and depth_m (along the ray from the camera), rotation_deg.
+    """Return errors frame by frame, [T] each: position_m, lateral_m and depth_m, rotation_deg.
 
-    Without a camera, lateral and depth are NaN.
+    Args:
+        estimate: T poses.
+        true_positions: [T, 3] m.
+        true_quats: [T, 4] wxyz.
+        camera_position: [3] m. Depth is along the ray from the camera. Without a camera, lateral and depth are NaN.
     """
     error = estimate.positions_m - true_positions
     depth = np.full(len(error), np.nan)
@@ -43,11 +47,11 @@ def pose_errors(
 
 
 @dataclass(frozen=True)
-class Turns:
-    """The turns that leave a body as it looks: x -> R x + offset in body axes.
+class SymmetryGroup:
+    """The rotations that leave the appearance of a body as it is: x -> R x + offset in body axes.
 
-    quats: [G, 4], the identity first. offsets: [G, 3] m. exact: whether nothing tells them apart, so that which of them
-    a clip was labelled by is no error.
+    quats: [G, 4], the identity first. offsets: [G, 3] m. exact: whether no image distinguishes them, so that the
+    element by which a clip was labelled is arbitrary.
     """
 
     quats: Array
@@ -55,42 +59,46 @@ class Turns:
     exact: bool
 
     def best_for_clip(self, quats: Array, true_quats: Array) -> int:
-        """The one turn of the whole clip that brings the estimate [T, 4] nearest to the truth (mean angle)."""
+        """Return the one element that brings the estimate [T, 4] of a whole clip nearest to the truth (mean angle)."""
         turned = quat_multiply(quats[:, None], self.quats[None])
         return int(np.argmin(angle_between(turned, true_quats[:, None]).mean(axis=0)))
 
     def best_for_frames(self, quats: Array, true_quats: Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Turns that bring some frames of the estimate [T, 4] nearest to the truth, and which frames."""
+        """Yield the elements that bring some frames of the estimate [T, 4] nearest to the truth, and the frames."""
         turned = quat_multiply(quats[:, None], self.quats[None])
         nearest = np.argmin(angle_between(turned, true_quats[:, None]), axis=1)
         for index in np.unique(nearest).tolist():
             yield index, np.flatnonzero(nearest == index)
 
     def applied(self, index: int, poses: PoseLog) -> PoseLog:
-        """The poses of the turned body."""
+        """Return the poses of the body after the element with this index."""
         quats = poses.orientation_quat_wxyz
         positions = poses.positions_m + rotate(quats, np.broadcast_to(self.offsets[index], poses.positions_m.shape))
         return replace(poses, positions_m=positions, orientation_quat_wxyz=quat_multiply(quats, self.quats[index]))
 
     def applied_to_std(self, index: int, std: Array) -> Array:
-        """Standard deviations [T, >= 6] with the rotation's, [3:6], along the turned body's axes."""
-        turn = matrix_from_quat(self.quats[index])
+        """Return standard deviations [T, >= 6] with the rotation's, [3:6], along the axes of the rotated body."""
+        rotation = matrix_from_quat(self.quats[index])
         turned = std.copy()
-        turned[:, 3:6] = np.sqrt(std[:, 3:6] ** 2 @ turn**2)  # body axes' errors taken for independent
+        turned[:, 3:6] = np.sqrt(std[:, 3:6] ** 2 @ rotation**2)  # errors along body axes are independent
         return turned
 
 
-def turns_of(mesh: Mesh) -> Turns:
-    """Those of a mesh as it looks."""
+def symmetry_of(mesh: Mesh) -> SymmetryGroup:
+    """Return the symmetry group of a mesh's appearance."""
     from vid2phys.risp.shape.groups import offsets
     from vid2phys.risp.shape.symmetry import find_symmetry
 
     found = find_symmetry(mesh)
-    return Turns(quat_from_matrix(found.rotations), offsets(found.rotations, found.center), found.exact)
+    return SymmetryGroup(quat_from_matrix(found.rotations), offsets(found.rotations, found.center), found.exact)
 
 
 def relative_errors(estimate: PoseLog, true_positions: Array, true_quats: Array, seconds: float) -> tuple[Array, Array]:
-    """Relative pose error (Sturm et al. 2012, eq. 2): start times [N] and translation error [N] m after `seconds`."""
+    """Return the relative pose error (Sturm et al. 2012, eq. 2).
+
+    Returns:
+        Start times [N] s, and the translation error [N] m after `seconds`.
+    """
     times = estimate.times_s
     later = np.searchsorted(times, times + seconds - 0.5 * np.median(np.diff(times)))
     first = np.flatnonzero(later < len(times))
@@ -101,11 +109,14 @@ def relative_errors(estimate: PoseLog, true_positions: Array, true_quats: Array,
 
 
 def coverage(estimate: PoseLog, std: Array | None, true_positions: Array, true_quats: Array) -> float | None:
-    """Share of pose coordinates in their 95 % interval; std [T, >= 6]: position in the world, rotation in the body."""
+    """Return the share of pose coordinates inside their 95 % interval; None without intervals.
+
+    std: [T, >= 6], position in the world, then rotation in the body.
+    """
     if std is None:
         return None
-    turn = rotvec_from_quat(quat_multiply(quat_conjugate(estimate.orientation_quat_wxyz), true_quats))
-    error = np.concatenate([true_positions - estimate.positions_m, turn], axis=1)
+    rotvec = rotvec_from_quat(quat_multiply(quat_conjugate(estimate.orientation_quat_wxyz), true_quats))
+    error = np.concatenate([true_positions - estimate.positions_m, rotvec], axis=1)
     known = np.isfinite(std[:, :6])
     return float((np.abs(error) <= 1.96 * std[:, :6])[known].mean()) if known.any() else None
 
@@ -116,12 +127,19 @@ def summarize(
     *,
     std: Array | None = None,
     camera_position: Array | None = None,
-    symmetry: Turns | None = None,
+    symmetry: SymmetryGroup | None = None,
 ) -> dict[str, float | None]:
-    """The numbers of one alignment; None where they cannot be had (no camera, no mesh, a clip under a second).
+    """Return the numbers of one alignment, None where one is undefined (no camera, no mesh, a clip under a second).
 
-    Up to symmetry: one turn of the body's group for the whole clip. A body that is exactly symmetric is judged turned
-    in all but `rotation_median_deg` and `rotation_rmse_deg`, which say how the labels happened to fall.
+    Numbers up to symmetry use one element of the body's group for the whole clip. An exactly symmetric body is judged
+    up to symmetry in all but `rotation_median_deg` and `rotation_rmse_deg`, which depend on the labels.
+
+    Args:
+        estimate: T poses.
+        truth: positions [T, 3] m, quaternions wxyz [T, 4], and where the truth has data [T].
+        std: [T, >= 6] of the estimate.
+        camera_position: [3] m.
+        symmetry: the body's group.
     """
     positions, quats, seen = truth
     kept = PoseLog(estimate.times_s[seen], estimate.positions_m[seen], estimate.orientation_quat_wxyz[seen])
@@ -151,7 +169,7 @@ def summarize(
 
 
 def _relative(positions: Array, quats: Array, first: NDArray[np.int64], last: NDArray[np.int64]) -> Array:
-    """Position of the body at `last` in its own axes at `first`."""
+    """Return the position of the body at `last` in its own axes at `first`."""
     return rotate(quat_conjugate(quats[first]), positions[last] - positions[first])
 
 

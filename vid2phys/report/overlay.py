@@ -1,4 +1,4 @@
-"""overlay.mp4: the user's frames beside the same frames with the fitted mesh drawn over them."""
+"""Write overlay.mp4: the user's frames beside the same frames with the fitted mesh drawn over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.system import System
 from vid2phys.geometry import Array, matrix_from_quat
 from vid2phys.io.video import VideoWriter
-from vid2phys.report.outline import Box, Image, Projected, Window, blend, bounds, outline, project_vertices
+from vid2phys.report.mesh_lines import Box, Image, Projected, Window, blend, bounds, mesh_lines, project_vertices
 from vid2phys.types import Camera, Clip, Mesh, Trajectory
 
 FIT_COLOR, LOST_COLOR, TRAIL_COLOR = (0, 255, 160), (255, 90, 40), (255, 220, 60)
@@ -25,7 +25,7 @@ _GAP_PX = 4
 
 @dataclass(frozen=True)
 class Scene:
-    """All that does not change between frames. scale: panel pixels per frame pixel. inset: corner and zoom, or None."""
+    """What is the same in all frames. scale: panel pixels per frame pixel. inset: corner and zoom, or None."""
 
     camera: Camera
     mesh: Mesh
@@ -55,10 +55,20 @@ def write_overlay(
     *,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Write the video, H.264. trajectory: one state a frame. lost: [T], frames in which the object was not seen.
+    """Write the overlay video, H.264.
 
-    The mesh is projected through the camera's whole distortion model onto the frames as they were filmed. Where the
-    object is small a magnified inset follows it. Lost frames are framed and outlined in another colour.
+    The mesh is projected through the camera's whole distortion model onto the original frames. A magnified inset
+    follows a small object. Lost frames have a border, and contours in another colour.
+
+    Args:
+        path: of the video.
+        clip: its T frames.
+        camera: with a pose in the world.
+        mesh: in body axes.
+        system: that gives vertices of a state.
+        trajectory: one state a frame.
+        lost: [T], frames in which the object was not detected.
+        progress: called with what is done, how many frames, and of how many.
     """
     states = trajectory.states
     positions, quats = system.body_pose(states)
@@ -82,7 +92,11 @@ def write_overlay(
 def draw_frame(
     scene: Scene, frame: Image, view: Projected, axes_px: Array, trail_px: Array, lost: bool, label: str
 ) -> Image:
-    """One frame of the overlay: left the frame, right the fit over it. axes_px: [4, 2], origin and ends of x, y, z."""
+    """Return one frame of the overlay: left the frame, right the fit over it.
+
+    axes_px: [4, 2], origin and ends of x, y, z. trail_px: [N, 2], where the origin was before. lost: whether the object
+    was not detected.
+    """
     import cv2
 
     height, width = scene.panel
@@ -104,7 +118,7 @@ def draw_frame(
 
 
 def _scene(clip: Clip, camera: Camera, mesh: Mesh, boxes: Sequence[Box | None], centers: Array) -> Scene:
-    """boxes: what the mesh covers in each frame, None where it is not seen."""
+    """Return the layout of all frames. boxes: what the mesh covers in each frame, None where it is not visible."""
     scale = min(1.0, _MAX_PANEL_WIDTH / clip.width)
     panel = (round(clip.height * scale), round(clip.width * scale))
     sides = [max(box[2] - box[0], box[3] - box[1]) for box in boxes if box is not None]
@@ -118,7 +132,7 @@ def _scene(clip: Clip, camera: Camera, mesh: Mesh, boxes: Sequence[Box | None], 
 
 
 def _place_inset(panel: tuple[int, int], side: int, across: float, centers_px: Array) -> Inset:
-    """The corner of the panel that the object keeps farthest from, the label's corner last."""
+    """Return the inset in the corner of the panel that is farthest from the object, the label's corner last."""
     height, width = panel
     margin = 8
     right, low = width - side - margin, height - side - margin
@@ -132,8 +146,8 @@ def _place_inset(panel: tuple[int, int], side: int, across: float, centers_px: A
 
 
 def _axes(camera: Camera, mesh: Mesh, positions: Array, quats: Array) -> Array:
-    """Pixels of the body's origin and the ends of its axes, [T, 4, 2]."""
-    length = 0.8 * float(np.linalg.norm(mesh.vertices, axis=1).max())
+    """Return the pixels of the body's origin and the ends of its axes, [T, 4, 2]."""
+    length = 0.8 * mesh.radius_m
     ends = np.concatenate([np.zeros((1, 3)), length * np.eye(3)])
     points = np.einsum("tij,kj->tki", matrix_from_quat(quats), ends) + positions[:, None]
     return project_vertices(camera, points.reshape(-1, 3)).pixels.reshape(-1, 4, 2)
@@ -149,13 +163,13 @@ def _draw_fit(
     part = _clipped(window, box, image.shape)
     if part is not None:
         top, left, small = part
-        cover = outline(view, mesh, small, thickness_px=1.0)
+        cover = mesh_lines(view, mesh, small, thickness_px=1.0)
         blend(image[top : top + small.height, left : left + small.width], cover, LOST_COLOR if lost else FIT_COLOR)
     _draw_axes(image, window.place(axes_px), 1)
 
 
 def _clipped(window: Window, box: Box, shape: tuple[int, ...]) -> tuple[int, int, Window] | None:
-    """The part of a window that a box covers: its first row and column there, and it as a window of its own."""
+    """Return the part of a window that a box covers: its first row and column, and that part as a window of its own."""
     corners = window.place(np.array([[box[0], box[1]], [box[2], box[3]]]))
     left, top = np.maximum(np.floor(corners[0]).astype(int) - 4, 0)
     right, bottom = np.minimum(np.ceil(corners[1]).astype(int) + 5, [shape[1], shape[0]])
@@ -168,7 +182,7 @@ def _clipped(window: Window, box: Box, shape: tuple[int, ...]) -> tuple[int, int
 def _draw_inset(
     scene: Scene, inset: Inset, frame: Image, panel: Image, view: Projected | None, axes_px: Array, lost: bool
 ) -> None:
-    """A magnified look at the object, in place; `view` None leaves the fit out."""
+    """Draw a magnified image of the object, in place; `view` None leaves the fit out."""
     import cv2
 
     side, zoom = inset.side, inset.side / inset.across
@@ -179,7 +193,7 @@ def _draw_inset(
         matrix = np.array([[zoom, 0.0, (0.5 - left) * zoom - 0.5], [0.0, zoom, (0.5 - top) * zoom - 0.5]])
         target[:] = cv2.warpAffine(frame, matrix, (side, side), flags=cv2.INTER_LINEAR)
         if view is not None:
-            blend(target, outline(view, scene.mesh, window, thickness_px=1.2), LOST_COLOR if lost else FIT_COLOR)
+            blend(target, mesh_lines(view, scene.mesh, window, thickness_px=1.2), LOST_COLOR if lost else FIT_COLOR)
             _draw_axes(target, window.place(axes_px), 2)
     cv2.rectangle(panel, (inset.left - 1, inset.top - 1), (inset.left + side, inset.top + side), (255, 255, 255), 1)
 
@@ -190,7 +204,7 @@ def _draw_axes(image: Image, axes_px: Array, thickness: int) -> None:
 
 
 def _polyline(image: Image, points_px: Array, color: tuple[int, int, int], thickness: int) -> None:
-    """A smooth line through sub-pixel points; points that are not finite are left out."""
+    """Draw a smooth line through sub-pixel points; points that are not finite are left out."""
     import cv2
 
     points = points_px[np.isfinite(points_px).all(axis=1)]

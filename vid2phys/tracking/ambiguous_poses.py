@@ -43,7 +43,7 @@ class Reading:
 
     @cached_property
     def _evidence(self) -> Evidence:
-        radius_m = float(np.linalg.norm(self.solid.mesh.vertices, axis=1).max())
+        radius_m = self.solid.mesh.radius_m
         center, radius = direction_and_size(self.translation, radius_m)
         return Evidence(self.frame, self.camera, self.solid, center, float(radius))
 

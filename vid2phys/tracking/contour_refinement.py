@@ -47,7 +47,7 @@ def outlined(
     """
     bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     rotation, translation = poses.rotation.copy(), poses.translation.copy()
-    solid, radius_m = Solid.of(mesh), float(np.linalg.norm(mesh.vertices, axis=1).max())
+    solid, radius_m = Solid.of(mesh), mesh.radius_m
     known = np.flatnonzero(np.isfinite(translation).all(axis=-1) & seen.visible.any(axis=1))
     prior = np.zeros((len(translation), 6, 6))
     sizes = in_frame_diameter(camera, *direction_and_size(translation[known], radius_m))

@@ -98,7 +98,7 @@ class Lone:
 
     def place(self, translation: Array) -> tuple[Array, Array]:
         """Bearing [2] and angular radius [rad] of the body's bounding sphere."""
-        return direction_and_size(translation, float(np.linalg.norm(self.mesh.vertices, axis=1).max()))
+        return direction_and_size(translation, self.mesh.radius_m)
 
     @property
     def outline(self) -> Solid:

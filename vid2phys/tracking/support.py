@@ -166,4 +166,4 @@ def _depth_jumps(rows: NDArray[np.int64], translation: Array) -> Array:
 
 def _radius_m(mesh: Mesh) -> float:
     """Return the radius of the bounding sphere about the body's origin."""
-    return float(np.linalg.norm(mesh.vertices, axis=1).max())
+    return mesh.radius_m

@@ -63,7 +63,7 @@ def crop_of(
 
     frame: [H, W, 3]. background: [H, W, 3] of the clip (`background_of`); None where it is not known.
     """
-    bearing, radius = direction_and_size(translation, float(np.linalg.norm(mesh.vertices, axis=1).max()))
+    bearing, radius = direction_and_size(translation, mesh.radius_m)
     view = make_view(camera, bearing, float(radius), SIZE_PX, fill=FILL)
     rows, columns = _window(camera, bearing, float(radius), frame.shape)
     piece = frame[rows, columns]

@@ -72,7 +72,7 @@ class Renderer:
         self.mi, self.dr = load_mitsuba()
         self.size, self.spp = size, spp
         # Unit radius: the epsilons of ray tracing are made for scenes of that size.
-        self.radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max())
+        self.radius_m = mesh.radius_m
         self._scene = self._build(mesh)
         self._environment = self._scene.environment()
         self._parameters = self.mi.traverse(self._scene)

@@ -1,9 +1,9 @@
-"""Cameras: `load_camera` reads every format that a module of this folder knows; `save_camera` writes the native one.
+"""Read cameras of every format that a module of this folder supports, and write the native one.
 
 A format is one file here with `matches(source) -> bool` and `load(source, camera_name, poses) -> Camera`; it is found
-by its file name. Nothing but `camera_to_world` (or `world_to_camera`), or the poses of a reconstruction, is taken for a
-pose in the world: camera-to-IMU transforms are not. A reconstruction (COLMAP, nerfstudio) has one for each image; its
-world has the axes and the unit of the reconstruction, and only the image that was named gives its pose.
+by its file name. A pose in the world is `camera_to_world` (or `world_to_camera`), or a pose of a reconstruction;
+camera-to-IMU transforms are not used. A reconstruction (COLMAP, nerfstudio) has a pose for each image, in the axes and
+the unit of the reconstruction. Limit: only an image that was named gives its pose.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BESIDE = ("images", "points3D", "frames", "rigs")  # files of a reconstruction 
 
 
 def formats() -> tuple[str, ...]:
-    """Names of the format families, by the files of this folder."""
+    """Return the names of the format families, by the files of this folder."""
     return plugins.names(__path__)
 
 
@@ -46,13 +46,17 @@ def load_camera(
     camera_name: str | None = None,
     size: tuple[int, int] | None = None,
 ) -> Camera:
-    """Reads a calibration; of several cameras or images the one called `camera_name` (default: the first).
+    """Return a camera; of several cameras or images the one called `camera_name` (default: the first).
 
-    path: a file, or the folder of a reconstruction.
-    extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it on
-    to the others). Without any pose the camera has camera_to_world None.
-    size: width and height of the images [px], for a file that does not have them; a warning says that they are used.
-    Raises InputError for what cannot be read, and by name for camera models and keys that are not supported.
+    Args:
+        path: a file, or the folder of a reconstruction.
+        extrinsics: a second file with `camera_to_world`, for the camera, or by camera name (a Kalibr chain carries it
+            on to the others). Without any pose the camera has camera_to_world None.
+        camera_name: of the camera or image.
+        size: width and height of the images [px], for a file without them; a warning states that they are used.
+
+    Raises:
+        InputError: the file is not readable; or, by name, a camera model or key is not supported.
     """
     source = read_source(locate(path))
     poses: dict[str, Array] = {}
@@ -77,7 +81,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def describe(camera: Camera) -> str:
-    """Return in one line what was read: model, intrinsics, coefficients by name, image size."""
+    """Return in one line what a file holds: model, intrinsics, coefficients by name, image size."""
     K, names = camera.K, COEFFICIENTS[camera.model]
     numbers = dict(zip(("fx", "fy", "cx", "cy"), (K[0, 0], K[1, 1], K[0, 2], K[1, 2]), strict=True))
     lens = dict(zip(names, camera.distortion.tolist(), strict=False))
@@ -89,12 +93,12 @@ def describe(camera: Camera) -> str:
 
 
 def format_of(path: str | Path) -> str:
-    """Name of the format of a file or folder. Raises InputError for what `load_camera` cannot read."""
+    """Return the name of the format of a file or folder. Raises InputError for what `load_camera` cannot read."""
     return _format_of(read_source(locate(path))).__name__.rsplit(".", 1)[-1]
 
 
 def locate(path: str | Path) -> Path:
-    """The file of the cameras, for a folder or for another file of a reconstruction that lies beside it."""
+    """Return the file of the cameras, for a folder or for another file of a reconstruction beside it."""
     path = Path(path)
     folder = path.parent if path.stem in _BESIDE and path.suffix in (".txt", ".bin") else path
     if not folder.is_dir():
@@ -104,12 +108,12 @@ def locate(path: str | Path) -> Path:
 
 
 def save_camera(camera: Camera, path: str | Path, notes: tuple[str, ...] = ()) -> None:
-    """Writes the native form: ROS camera_info YAML plus `camera_to_world`. notes: lines of comment."""
+    """Write the native form: ROS camera_info YAML plus `camera_to_world`. notes: lines of comment."""
     write_text(path, camera_text(camera, notes))
 
 
 def require_pose(camera: Camera, path: str | Path) -> Array:
-    """The camera's pose, [4, 4]. Raises InputError naming the missing key when it has none."""
+    """Return the camera's pose, [4, 4]. Raises InputError naming the missing key when it has none."""
     if camera.camera_to_world is None:
         raise InputError(
             f"camera '{path}' says nothing about where the camera is: the key camera_to_world is missing",
@@ -120,7 +124,7 @@ def require_pose(camera: Camera, path: str | Path) -> Array:
 
 
 def require_resolution(camera: Camera, clip: Clip, path: str | Path) -> None:
-    """Raises InputError when the camera was calibrated at another resolution than the clip has."""
+    """Raise InputError when the camera was calibrated at another resolution than the clip has."""
     if (camera.width, camera.height) != (clip.width, clip.height):
         raise InputError(
             f"camera '{path}' is for {camera.width}x{camera.height}, clip '{clip.name}' is {clip.width}x{clip.height}",

@@ -1,4 +1,4 @@
-"""The lens of a camera: models by all their names, checked coefficients, and images that were rectified."""
+"""Check the lens of a camera: models by all their names, coefficients, and images that were rectified."""
 
 from __future__ import annotations
 
@@ -106,31 +106,31 @@ def as_shown(path: str | Path, data: dict[str, Any], K: Array, lens: Lens) -> tu
     then InputError asks for the key.
     """
     keys = {plain_key(key): value for key, value in data.items()}
-    said = [read_flag(path, key, keys[key]) for key in RECTIFIED if keys.get(key) is not None]
+    flags = [read_flag(path, key, keys[key]) for key in RECTIFIED if keys.get(key) is not None]
     ros = is_matrix(keys.get("p"))  # a message; else R may be the rotation of a pose
     rotation = _matrix_under(path, keys, _ROTATION, "r" if ros else "", (3, 3))
     projection = _matrix_under(path, keys, _PROJECTION, "p", (3, 4))
-    turned = rotation is not None and not np.allclose(rotation, np.eye(3), atol=_SAME)
+    rotated = rotation is not None and not np.allclose(rotation, np.eye(3), atol=_SAME)
     other = projection is not None and not np.allclose(projection[:, :3], K, rtol=_SAME, atol=1e-3)
-    if len(set(said)) > 1:
+    if len(set(flags)) > 1:
         raise InputError(f"'{path}' has two keys for rectified images that differ", "one", "keep the right one")
-    if not said and turned and lens.coefficients.any():
+    if not flags and rotated and lens.coefficients.any():
         warnings.warn(
             f"camera '{path}' has a rectification_matrix: camera_matrix and distortion of the images as recorded are "
             "used; add `rectified: true` if the clip shows rectified images",
             stacklevel=2,
         )
-    elif not said and (turned or other) and not lens.coefficients.any():
-        what = "a rectification_matrix" if turned else "a projection_matrix that differs from its camera_matrix"
+    elif not flags and (rotated or other) and not lens.coefficients.any():
+        what = "a rectification_matrix" if rotated else "a projection_matrix that differs from its camera_matrix"
         what += " and no distortion"
         remedy = "add `rectified: false` if the clip shows the images as recorded, `rectified: true` if rectified"
         raise InputError(f"camera '{path}' has {what}", "the key rectified beside it", remedy)
-    if not any(said):
+    if not any(flags):
         return K, lens
     if projection is not None:
         return projection[:, :3], Lens()
-    if turned or lens.coefficients.any():
-        got = f"camera '{path}' is said to be rectified, but it has a distortion or rotation and no projection_matrix"
+    if rotated or lens.coefficients.any():
+        got = f"camera '{path}' is marked as rectified, but it has a distortion or rotation and no projection_matrix"
         raise InputError(got, "the matrix of the rectified images", "add projection_matrix, or set rectified: false")
     return K, lens
 

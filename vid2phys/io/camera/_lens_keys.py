@@ -1,9 +1,11 @@
-"""The lens of a camera from the keys of its mapping: every key that describes the lens is used, or refused by its name.
+"""Read the lens of a camera from the keys of its mapping.
 
-All formats that name their numbers come through `read_lens`. It walks through the mapping of one camera, nested parts
-included, and collects what the keys say about model and coefficients. Keys that contradict each other are refused. So
-are unknown keys that look like those of a lens, unless the value is zero or empty. Lists of coefficients have the order
-of OpenCV.
+Every key that describes the lens is used, or refused by name.
+
+All formats that name their numbers use `read_lens`. It walks through the mapping of one camera, nested parts included,
+and collects what the keys state about model and coefficients. Keys that contradict each other are refused. So are
+unknown keys that look like those of a lens, unless the value is zero or empty. Lists of coefficients have the order of
+OpenCV.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def _leaves(data: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 class _Statements:
-    """What the keys of one camera say, by key."""
+    """What the keys of one camera state, by key."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -176,17 +178,17 @@ class _Statements:
 
     def _model(self) -> str:
         """Return the model that all keys allow, by the name in the file. Raises InputError where there is none."""
-        said: dict[str, str] = {}  # the key by our name of the model
+        named_models: dict[str, str] = {}  # the key by our name of the model
         for key, written in self._models.items():
             name = model_named(written)
             if name is None:
                 raise unsupported(self._path, written, key)
             if name != OPEN:
-                said[name] = key
+                named_models[name] = key
         fisheye = [key for key, is_fisheye in self._fisheye.items() if is_fisheye]
         other = [key for key, is_fisheye in self._fisheye.items() if not is_fisheye]
         for key, numbers in list(self._fisheye_lists.items()):
-            if numbers.any() or (not other and (fisheye or "equidistant" in said)):
+            if numbers.any() or (not other and (fisheye or "equidistant" in named_models)):
                 fisheye.append(key)
             elif other:
                 del self._fisheye_lists[key]
@@ -194,20 +196,20 @@ class _Statements:
                 got = f"'{key}' in '{self._path}' is zero and nothing says whether the lens is a fisheye"
                 raise InputError(got, "distortion_model", "add it: equidistant for a fisheye, else plumb_bob")
         if fisheye:
-            said.setdefault("equidistant", fisheye[0])
+            named_models.setdefault("equidistant", fisheye[0])
         for general, special in (
             (OPENCV, ("plumb_bob", "rational_polynomial", NONE, MODIFIED)),
             ("plumb_bob", ("omni",)),  # Kalibr: the projection of one, the coefficients of the other
             (NONE, ("omni",)),
         ):
-            if any(name in said for name in special):
-                said.pop(general, None)
-        if set(said) == {"omni", "equidistant"}:
+            if any(name in named_models for name in special):
+                named_models.pop(general, None)
+        if set(named_models) == {"omni", "equidistant"}:
             raise unsupported(self._path, "omni with equidistant")
-        if len(said) > 1 or ("equidistant" in said and other):
-            keys = [*said.values(), *(other if "equidistant" in said else ())]
+        if len(named_models) > 1 or ("equidistant" in named_models and other):
+            keys = [*named_models.values(), *(other if "equidistant" in named_models else ())]
             raise self._contradiction(keys, "one model")
-        name, key = next(iter(said.items()), (OPEN, ""))
+        name, key = next(iter(named_models.items()), (OPEN, ""))
         return self._models.get(key, name)
 
     def _coefficients(self, model: str) -> Array:
@@ -229,7 +231,7 @@ class _Statements:
         return shortest
 
     def _take_visp(self) -> None:
-        """Take ViSP's kud for k1. kdu, its inverse, says nothing more; alone it is no model of ours."""
+        """Take ViSP's kud for k1. kdu, its inverse, adds nothing; without kud it is no supported model."""
         radial, inverse = self._numbers.pop("kud", None), self._numbers.pop("kdu", 0.0)
         if inverse and not radial:
             raise unsupported(self._path, "ViSP's kdu without kud")

@@ -1,4 +1,4 @@
-"""The native camera file: ROS camera_info YAML plus `camera_to_world`."""
+"""Write the native camera file: ROS camera_info YAML plus `camera_to_world`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = """\
 
 
 def camera_text(camera: Camera, notes: tuple[str, ...] = ()) -> str:
-    """The file's text; numbers are written so that they read back exactly. notes: lines of comment at its head."""
+    """Return the file's text; its numbers are exact. notes: lines of comment at its head."""
     distortion = camera.distortion if len(camera.distortion) else np.zeros(5)
     projection = np.hstack([camera.K, np.zeros((3, 1))])
     lines = [

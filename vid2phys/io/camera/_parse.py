@@ -1,4 +1,4 @@
-"""What the camera formats share: tolerant parsing, matrices, poses, checks of intrinsics and distortion."""
+"""Parse what the camera formats share: tolerant YAML and JSON, matrices, poses, sizes, and checks of intrinsics."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform
 from vid2phys.io import files
+from vid2phys.io.camera._storage import is_storage, read_tree
 from vid2phys.io.yaml_files import LARGEST_YAML
 from vid2phys.types import Array, Camera
 
@@ -24,26 +25,26 @@ A_CAMERA = (
     "a camera calibration (ROS camera_info, Kalibr camchain, OpenCV FileStorage, COLMAP, nerfstudio, ViSP, "
     "YAML or JSON with fx, fy, cx, cy, or a 3x3 matrix as text)"
 )
-_SAME = 1e-4  # px, and relative, as files round
+_SAME_PX = 1e-4  # px, and relative, as files round
 _RIGID_TOLERANCE = 1e-2  # files are written with 3 digits and more
 _LARGEST_SIDE = 1 << 16  # px
-_LARGEST_FILE = 1 << 26  # bytes
-_NAMES_TOLD = 8
+_LARGEST_CAMERA_BYTES = 1 << 26  # bytes
+_MOST_CAMERAS_LISTED = 8
 _SIZE = re.compile(r"\s*(\d{1,9})\s*[xX*]\s*(\d{1,9})\s*")
 
 
 class Source(files.Source):
-    """See `files.Source`."""
+    """A camera file, see `files.Source`."""
 
     @cached_property
     def data(self) -> Any:
-        """Its YAML or JSON, else None."""
+        """Return the file's YAML or JSON, else None."""
         return parse(self.text)
 
 
 def read_source(path: str | Path) -> Source:
-    """The file. Raises InputError for what is missing, empty or far too large."""
-    return Source.read(path, A_CAMERA, _LARGEST_FILE, "check that this is the right file")
+    """Return the file. Raises InputError for a file that is missing, empty or far too large."""
+    return Source.read(path, A_CAMERA, _LARGEST_CAMERA_BYTES, "check that this is the right file")
 
 
 class _NoAliases(yaml.SafeLoader):
@@ -63,7 +64,9 @@ _NoAliases.add_constructor("tag:yaml.org,2002:python/tuple", _sequence)  # yaml.
 
 
 def parse(text: str) -> Any:
-    """The YAML or JSON in `text`; None where it is neither. The `%YAML:1.0` line, which YAML forbids, is dropped."""
+    """Return the YAML or JSON in `text`; None where it is neither. The `%YAML:1.0` line, which YAML forbids, is
+    dropped.
+    """
     plain = "\n".join(line for line in text.splitlines() if not line.startswith("%YAML"))
     if plain.lstrip().startswith("{"):
         try:
@@ -77,7 +80,10 @@ def parse(text: str) -> Any:
 
 
 def matrix(path: str | Path, key: str, value: Any, shape: tuple[int, ...] | None = None) -> Array:
-    """Numbers from nested lists, a flat list, or ROS's {rows, cols, data}; reshaped to `shape` when given."""
+    """Return the numbers of nested lists, a flat list, or ROS's {rows, cols, data}; reshaped to `shape` when given.
+
+    Raises InputError, naming the key, for values that are not finite numbers or of another count.
+    """
     raw = value.get("data") if isinstance(value, dict) else value
     try:
         found = np.array([] if raw is None else raw, dtype=float)
@@ -93,7 +99,10 @@ def matrix(path: str | Path, key: str, value: Any, shape: tuple[int, ...] | None
 
 
 def rigid(path: str | Path, key: str, value: Any) -> Array:
-    """A 4x4 rigid transform (3x4 is completed), its rotation made exactly orthonormal."""
+    """Return a 4x4 rigid transform (3x4 is completed), its rotation made exactly orthonormal.
+
+    Raises InputError, naming the key, for anything else.
+    """
     raw = matrix(path, key, value)
     if raw.size == 12:
         raw = np.concatenate([raw, [0.0, 0.0, 0.0, 1.0]])
@@ -108,7 +117,7 @@ def rigid(path: str | Path, key: str, value: Any) -> Array:
 
 
 def pose_of(path: str | Path, data: dict[str, Any]) -> Array | None:
-    """`camera_to_world`, or the inverse of `world_to_camera`; None when the mapping has neither."""
+    """Return `camera_to_world`, or the inverse of `world_to_camera`; None when the mapping has neither."""
     if data.get("camera_to_world") is not None:
         return rigid(path, "camera_to_world", data["camera_to_world"])
     if data.get("world_to_camera") is not None:
@@ -117,14 +126,12 @@ def pose_of(path: str | Path, data: dict[str, Any]) -> Array | None:
 
 
 def poses_in(text: str, path: str | Path) -> dict[str, Array]:
-    """Poses of an extrinsics file by camera name; the name is empty for one that stands alone."""
-    from vid2phys.io.camera import opencv
-
-    data = opencv.read_tree(path, text) if opencv.is_storage(text) else parse(text)
+    """Return the poses of an extrinsics file by camera name; the name is empty for a pose outside of any camera."""
+    data = read_tree(path, text) if is_storage(text) else parse(text)
     if not isinstance(data, dict):
         return {}
-    alone = pose_of(path, data)
-    found = {} if alone is None else {"": alone}
+    single = pose_of(path, data)
+    found = {} if single is None else {"": single}
     for name, item in data.items():
         pose = pose_of(path, item) if isinstance(item, dict) else None
         if pose is not None:
@@ -165,7 +172,7 @@ def matrix_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) ->
         found["fx, fy, cx, cy"] = pinhole(*four)
     (first, K), *others = found.items()
     for name, other in others:
-        if not np.allclose(other, K, rtol=_SAME, atol=_SAME):
+        if not np.allclose(other, K, rtol=_SAME_PX, atol=_SAME_PX):
             got = f"'{first}' and '{name}' in '{path}' contradict each other"
             raise InputError(got, "the same intrinsics", "keep the right one")
     return K
@@ -226,17 +233,17 @@ def four_of(path: str | Path, data: dict[str, Any], names: tuple[str, ...]) -> A
 
 
 def pinhole(fx: float, fy: float, cx: float, cy: float) -> Array:
-    """K, [3, 3] px."""
+    """Return K, [3, 3] px."""
     return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
 
 
 def plain_key(key: str) -> str:
-    """Return a key in small letters and digits alone, as keys are compared."""
+    """Return a key in small letters and digits only, as keys are compared."""
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
 def first_of(data: dict[str, Any], *keys: str) -> Any:
-    """The value of the first key that is there, whatever its case, underscores and hyphens; None when none is."""
+    """Return the value of the first key that is there, whatever its case, underscores and hyphens; None without any."""
     plain = {plain_key(str(key)): value for key, value in data.items()}
     for key in keys:
         value = plain.get(plain_key(key))
@@ -246,13 +253,18 @@ def first_of(data: dict[str, Any], *keys: str) -> Any:
 
 
 def choose(path: str | Path, names: list[str], wanted: str | None) -> str:
-    """`wanted` (of file names, the last part is enough), or the first name. Raises InputError listing the names."""
+    """Return `wanted` (of file names, the last part is enough), or the first name.
+
+    Raises InputError listing the names.
+    """
     if wanted is None:
         return names[0]
     same = [name for name in names if wanted in (name, Path(name).name, Path(name).stem)]
     if wanted in names:
         return wanted
     if len(same) != 1:
-        listed = ", ".join(names[:_NAMES_TOLD]) + (f" ... ({len(names)})" if len(names) > _NAMES_TOLD else "")
+        listed = ", ".join(names[:_MOST_CAMERAS_LISTED]) + (
+            f" ... ({len(names)})" if len(names) > _MOST_CAMERAS_LISTED else ""
+        )
         raise InputError(f"'{path}' has no camera '{wanted}'", f"one of {listed}", "name one of them")
     return same[0]

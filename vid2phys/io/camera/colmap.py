@@ -1,9 +1,9 @@
-"""COLMAP: cameras.txt or cameras.bin, and the poses of images.txt or images.bin beside them.
+"""Read COLMAP: cameras.txt or cameras.bin, and the poses of images.txt or images.bin beside them.
 
-COLMAP counts pixels from the image's corner (the middle of the first is 0.5, 0.5): half a pixel is taken off the
-principal point. Poses are world-to-camera with the quaternion's w first. A camera is named by an image (then it has
-its pose, in the axes and the unit of the reconstruction) or by its number; by default the first, with a pose only if
-there is a single image.
+COLMAP counts pixels from the image's corner (the middle of the first is 0.5, 0.5), so half a pixel is taken off the
+principal point. Poses are world-to-camera with the quaternion's w first. A camera is named by an image (then it has its
+pose, in the axes and the unit of the reconstruction) or by its number; by default the first. Limit: the first camera
+has a pose only if there is a single image.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Entry = tuple[str, str, int, int, Array]  # id, model, width, height, parameters
 
 
 def matches(source: Source) -> bool:
-    """Lines of `id MODEL width height ...`, or a binary file of the name cameras.bin."""
+    """Return whether the file has lines of `id MODEL width height ...`, or is binary and called cameras.bin."""
     if source.binary:
         return source.path.name == "cameras.bin"
     first = next((line.split() for line in _lines(source.text)), [])
@@ -53,7 +53,7 @@ def matches(source: Source) -> bool:
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of an image, or of a number."""
+    """Return the camera of an image, or of a number."""
     cameras = {entry[0]: entry for entry in (_binary(source) if source.binary else _text(source))}
     if not cameras:
         raise InputError(f"'{source.path}' has no camera", _A_MODEL, "export the model again")
@@ -80,14 +80,18 @@ def _intrinsics(path: Path, model: str, values: Array) -> tuple[Array, Lens]:
         raise unsupported(path, model)
     if len(values) != len(names.split()) or not np.isfinite(values).all():
         raise InputError(f"camera of model {model} in '{path}' has {len(values)} parameters", names, _CUT_SHORT)
-    said = dict(zip(names.split(), values.tolist(), strict=True))
-    focal = (said["f"], said["f"]) if "f" in said else (said["fx"], said["fy"])
-    K = pinhole(*focal, said["cx"] - 0.5, said["cy"] - 0.5)
+    values_by_name = dict(zip(names.split(), values.tolist(), strict=True))
+    focal = (
+        (values_by_name["f"], values_by_name["f"])
+        if "f" in values_by_name
+        else (values_by_name["fx"], values_by_name["fy"])
+    )
+    K = pinhole(*focal, values_by_name["cx"] - 0.5, values_by_name["cy"] - 0.5)
     order = ["k1", "k2", "k3", "k4"] if "FISHEYE" in model else ["k1", "k2", "p1", "p2"]
     order += ["k3", "k4", "k5", "k6"] if model == "FULL_OPENCV" else []
     kind = {"FULL_OPENCV": "rational_polynomial"}.get(model, "equidistant" if "FISHEYE" in model else "plumb_bob")
-    distorted = any(key.startswith("k") for key in said) or kind == "equidistant"
-    return K, make_lens(path, kind, np.array([said.get(key, 0.0) for key in order] if distorted else []))
+    distorted = any(key.startswith("k") for key in values_by_name) or kind == "equidistant"
+    return K, make_lens(path, kind, np.array([values_by_name.get(key, 0.0) for key in order] if distorted else []))
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -114,7 +118,7 @@ def _binary(source: Source) -> Iterator[Entry]:
 
 
 def _images(folder: Path) -> dict[str, tuple[str, Array]]:
-    """Camera number and world-to-camera of each image, by name; empty where the folder has no poses."""
+    """Return camera number and world-to-camera of each image, by name; empty where the folder has no poses."""
     for name, read in (("images.bin", _binary_images), ("images.txt", _text_images)):
         if (folder / name).is_file():
             return {
@@ -124,14 +128,14 @@ def _images(folder: Path) -> dict[str, tuple[str, Array]]:
 
 
 def _pose(path: Path, image: str, numbers: Array) -> Array:
-    """World-to-camera, [4, 4], of qw qx qy qz tx ty tz."""
+    """Return world-to-camera, [4, 4], of qw qx qy qz tx ty tz."""
     if not np.isfinite(numbers).all() or not 0.9 < np.linalg.norm(numbers[:4]) < 1.1:
         raise InputError(f"'{image}' in '{path}' has no unit quaternion", "qw qx qy qz tx ty tz", _CUT_SHORT)
     return make_transform(matrix_from_quat(numbers[:4]), numbers[4:])
 
 
 def _text_images(path: Path) -> Iterator[tuple[str, str, Array]]:
-    """Every other line is an image; those between hold its points, are long, and may be empty."""
+    """Yield name, camera and pose of every other line; the lines between hold points, are long, and may be empty."""
     with path.open(encoding="utf-8", errors="replace") as stream:
         is_image = True
         while start := stream.readline(_LONGEST_LINE):
@@ -159,7 +163,7 @@ def _binary_images(path: Path) -> Iterator[tuple[str, str, Array]]:
 
 
 class _Reader:
-    """Binary numbers one after the other; what lies beyond the end is an error, and so is a count that cannot be."""
+    """Read binary numbers one after the other; an end too early is an error, and so is an impossible count."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self._path, self._data, self._at = path, data, 0

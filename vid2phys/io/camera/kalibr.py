@@ -1,9 +1,9 @@
-"""Kalibr camchain YAML: cam0, cam1, ... each with intrinsics; `T_cn_cnm1` maps the previous camera to this one.
+"""Read Kalibr camchain YAML: cam0, cam1, ... each with intrinsics; `T_cn_cnm1` maps the previous camera to this one.
 
-`T_cam_imu` (IMU to camera) and its inverse `T_imu_cam` join a camera to an IMU, not to the world: they are never taken
-for a pose. Two cameras that are joined to one IMU are joined to each other, which serves where `T_cn_cnm1` is missing.
-A pose in the world comes from `camera_to_world` under one of the cameras, or from an extrinsics file; the chain carries
-it to the others.
+`T_cam_imu` (IMU to camera) and its inverse `T_imu_cam` connect a camera to an IMU, not to the world, so they are never
+used as a pose. Two cameras that are connected to one IMU are connected to each other, which serves where `T_cn_cnm1` is
+missing. A pose in the world comes from `camera_to_world` under one of the cameras, or from an extrinsics file; the
+chain carries it to the others.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SAME_TRANSFORM = 1e-3
 
 
 def matches(source: Source) -> bool:
-    """A mapping with cameras that have `intrinsics`."""
+    """Return whether the file is a mapping with cameras that have `intrinsics`."""
     return isinstance(source.data, dict) and bool(_names(source.data))
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The chosen camera of the chain; with a pose where the chain reaches one."""
+    """Return the chosen camera of the chain, with a pose where the chain reaches one."""
     path, data = source.path, source.data
     names = _names(data)
     name = choose(path, names, camera_name)
@@ -62,7 +62,7 @@ def _is_row(value: Any) -> bool:
 
 
 def _pose(path: str | Path, data: dict[str, Any], names: list[str], name: str, poses: dict[str, Array]) -> Array | None:
-    """Pose of `name`: its own, else that of the nearest camera along the chain that has one."""
+    """Return the pose of `name`: its own, else that of the nearest camera along the chain that has one."""
     at = names.index(name)
     for other in sorted(range(len(names)), key=lambda i: abs(i - at)):
         pose = poses.get(names[other], pose_of(path, data[names[other]]))
@@ -80,7 +80,7 @@ def _pose(path: str | Path, data: dict[str, Any], names: list[str], name: str, p
 
 
 def _link(path: str | Path, data: dict[str, Any], before: str, after: str) -> Array | None:
-    """The transform from one camera to the next, [4, 4]; None where the file does not say."""
+    """Return the transform from one camera to the next, [4, 4]; None where the file has none."""
     value = data[after].get("T_cn_cnm1")
     if value is not None:
         return rigid(path, f"{after}/T_cn_cnm1", value)
@@ -89,10 +89,10 @@ def _link(path: str | Path, data: dict[str, Any], before: str, after: str) -> Ar
 
 
 def _imu_to_camera(path: str | Path, name: str, item: dict[str, Any]) -> Array | None:
-    """`T_cam_imu`, or the inverse of `T_imu_cam`. Raises InputError when a file has both and they differ."""
+    """Return `T_cam_imu`, or the inverse of `T_imu_cam`. Raises InputError when a file has both and they differ."""
     found = [
-        turn(rigid(path, f"{name}/{key}", item[key]))
-        for key, turn in (("T_cam_imu", np.asarray), ("T_imu_cam", invert_transform))
+        convert(rigid(path, f"{name}/{key}", item[key]))
+        for key, convert in (("T_cam_imu", np.asarray), ("T_imu_cam", invert_transform))
         if item.get(key) is not None
     ]
     if len(found) == 2 and np.abs(found[0] - found[1]).max() > _SAME_TRANSFORM:

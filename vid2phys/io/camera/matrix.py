@@ -1,7 +1,7 @@
-"""A plain matrix in a text file: 3x3, 3x4 or 4x4, a row a line, as NumPy and MATLAB print it or with commas between.
+"""Read a plain matrix in a text file: 3x3, 3x4 or 4x4, a row a line, as NumPy and MATLAB print it or with commas.
 
-The nine numbers of a 3x3 matrix may also stand in one row. The file has no lens, no image size and no pose: the size is
-that of the clip, the pose comes from another file.
+The nine numbers of a 3x3 matrix may also be in one row. Limits: the file has no lens, no image size and no pose. The
+size is that of the clip, the pose comes from another file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""nerfstudio `transforms.json` (also instant-ngp's and Blender's): camera-to-world for each image, in OpenGL axes.
+"""Read nerfstudio `transforms.json` (also instant-ngp's and Blender's): camera-to-world for each image, OpenGL axes.
 
-OpenGL cameras look along -z with y up: y and z are turned over. Pixels are counted from the image's corner, as in
-COLMAP: half a pixel is taken off the principal point. Intrinsics stand at the top or under each frame; `camera_angle_x`
-alone, as Blender's scripts write it, means square pixels and the middle of the image. The pose is given for a named
-image, or the only one, in the axes and the unit of the file.
+OpenGL cameras look along -z with y up, so y and z are negated. Pixels are counted from the image's corner, as in
+COLMAP: half a pixel is taken off the principal point. Intrinsics are at the top or under each frame; `camera_angle_x`
+without more, as Blender's scripts write it, means square pixels and the middle of the image. Limit: the pose is that of
+a named image, or of the only one, in the axes and the unit of the file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _USED = ("frames", "fisheye_crop_radius", _LIST)  # the radius is of a mask
 
 
 def matches(source: Source) -> bool:
-    """A mapping with a list of frames, or with nerfstudio's names of the focal lengths."""
+    """Return whether the file is a mapping with a list of frames, or with nerfstudio's names of the focal lengths."""
     return isinstance(source.data, dict) and (
         isinstance(source.data.get("frames"), list) or "fl_x" in source.data or "camera_angle_x" in source.data
     )
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of an image. Raises InputError for models that are not supported, by name."""
+    """Return the camera of an image. Raises InputError for models that are not supported, by name."""
     frames = source.data.get("frames") or []
     frames = {str(item["file_path"]): item for item in frames if isinstance(item, dict) and "file_path" in item}
     name, pose = source.path.stem, None

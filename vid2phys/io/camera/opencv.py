@@ -1,8 +1,7 @@
-"""OpenCV FileStorage (YAML, XML), read by OpenCV itself: its YAML dialect (`%YAML:1.0`, `!!opencv-matrix`) is not YAML.
+"""OpenCV FileStorage (YAML, XML) with the keys of OpenCV's calibration samples or of the VINS family.
 
-Understands the keys of OpenCV's calibration samples (with `xi`, those of its omnidirectional one) and of the VINS
-family (`model_type`, `projection_parameters`; the models of its library camodocal).
-The VINS extrinsics are camera-to-IMU and are left alone.
+OpenCV's omnidirectional sample adds `xi`. VINS files have `model_type` and `projection_parameters`, with the models of
+the library camodocal. Limit: VINS extrinsics are camera-to-IMU, so they are not used.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from vid2phys.io.camera._parse import (
     pose_of,
     size_of,
 )
+from vid2phys.io.camera._storage import is_storage, read_tree
 from vid2phys.io.unsupported import refuse_known
 from vid2phys.types import Array, Camera
 
-_A_STORAGE = "an OpenCV FileStorage (YAML, XML or JSON)"
 _PLAIN, _GAMMA, _MU = ("fx", "fy", "cx", "cy"), ("gamma1", "gamma2", "u0", "v0"), ("mu", "mv", "u0", "v0")
 _OF_VINS = (
     "model_type",
@@ -53,50 +52,18 @@ _CAMODOCAL: dict[str, tuple[str, tuple[str, ...], tuple[tuple[str, tuple[str, ..
 }
 
 
-def is_storage(text: str) -> bool:
-    """Whether the text is in OpenCV's own dialect."""
-    return "opencv-matrix" in text or "<opencv_storage" in text
-
-
 def matches(source: Source) -> bool:
-    """OpenCV's dialect, or a mapping with the VINS keys."""
+    """Return whether the file is in OpenCV's dialect, or a mapping with the VINS keys."""
     return is_storage(source.text) or (isinstance(source.data, dict) and "model_type" in source.data)
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of the file."""
+    """Return the camera of the file."""
     path = source.path
     tree = read_tree(path, source.text) if is_storage(source.text) else source.data
     name = choose(path, [str(tree.get("camera_name") or Path(path).stem)], camera_name)
     K, lens = _vins(path, tree) if tree.get("model_type") is not None else _intrinsics(path, tree)
     return make_camera(path, K, lens, size_of(path, tree), poses.get(name, pose_of(path, tree)), name)
-
-
-def read_tree(path: str | Path, text: str) -> dict[str, Any]:
-    """The file as a mapping of numbers, texts, lists, mappings and arrays."""
-    import cv2
-
-    storage = None
-    try:
-        storage = cv2.FileStorage(text, cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY)
-        root = storage.root()
-        return {key: _value(root.getNode(key)) for key in root.keys()}  # noqa: SIM118 (a FileNode)
-    except (cv2.error, SystemError) as error:  # its parser raises either, by the place of the fault
-        raise InputError(f"'{path}' cannot be read", _A_STORAGE, "write it again") from error
-    finally:
-        if storage is not None:
-            storage.release()
-
-
-def _value(node: Any) -> Any:
-    if node.isMap():
-        array = node.mat() if {"rows", "cols", "data"} <= set(node.keys()) else None
-        return array if array is not None else {key: _value(node.getNode(key)) for key in node.keys()}  # noqa: SIM118
-    if node.isSeq():
-        return [_value(node.at(i)) for i in range(node.size())]
-    if node.isString():
-        return node.string()
-    return node.real() if node.isReal() or node.isInt() else None
 
 
 def _intrinsics(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
@@ -116,7 +83,7 @@ def _vins(path: str | Path, tree: dict[str, Any]) -> tuple[Array, Lens]:
     K = pinhole(*_numbers(path, tree, "projection_parameters", of_K))
     if read_lens(path, tree, used=_OF_VINS).coefficients.any():
         got = f"'{path}' has distortion coefficients beside those of {name}"
-        raise InputError(got, "distortion_parameters alone", "keep the right ones")
+        raise InputError(got, "distortion_parameters only", "keep the right ones")
     _refuse_more(path, tree, {of_K: "projection_parameters"} | {names: key for key, names in groups})
     return K, make_lens(path, model, np.concatenate([_numbers(path, tree, key, names) for key, names in groups]))
 

@@ -1,4 +1,4 @@
-"""Numbers under common names in YAML or JSON: what scripts write after `cv2.calibrateCamera`, and ViSP's JSON.
+"""Read numbers under common names in YAML or JSON: what scripts write after `cv2.calibrateCamera`, and ViSP's JSON.
 
 A matrix (`K-matrix`, `mtx`, `intrinsic_matrix`, `intrinsics`) or its four numbers (`fx fy cx cy`, `px py u0 v0`), a
 lens (see `_lens_keys`) or none, and a size (`resolution`, `image_size`, `width` and `height`), at any depth. A file may
@@ -46,13 +46,13 @@ def matches(source: Source) -> bool:
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera; a missing distortion means none."""
+    """Return the camera; without distortion keys it has none."""
     found = _cameras(source.data)
     name = choose(source.path, list(found), camera_name)
     own, around = _parts(source.data, found[name], found.values())
     K = matrix_of(source.path, own, _MATRIX)
     K = four_of(source.path, own, max(_FOUR, key=lambda four: _count(own, four))) if K is None else K
-    data = around | own  # size and pose may stand a level above
+    data = around | own  # size and pose may stand a mapping above
     K, lens = as_shown(source.path, data, K, read_lens(source.path, own, around))
     return make_camera(
         source.path, K, lens, size_of(source.path, data), poses.get(name, pose_of(source.path, data)), name
@@ -64,13 +64,13 @@ def _cameras(data: Any) -> dict[str, tuple[str, ...]]:
     if isinstance(data, dict) and _has_intrinsics(data):
         return {str(data.get("name") or data.get("camera_name") or "camera"): ()}
     found: dict[str, tuple[str, ...]] = {}
-    levels: list[tuple[tuple[str, ...], Any]] = [((), data)]
-    for at, level in levels:  # it grows by what lies below
-        for key, item in _items(level).items():
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), data)]
+    for at, mapping in waiting:  # it grows by what lies below
+        for key, item in _items(mapping).items():
             if isinstance(item, dict) and _has_intrinsics(item):
                 found["/".join((*at, key))] = (*at, key)
             else:
-                levels.append(((*at, key), item))
+                waiting.append(((*at, key), item))
     return found
 
 

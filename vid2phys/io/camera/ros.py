@@ -1,4 +1,4 @@
-"""ROS camera_info YAML, as camera_calibration writes it or `rostopic echo` prints it.
+"""Read ROS camera_info YAML, as camera_calibration writes it or `rostopic echo` prints it.
 
 With the key `camera_to_world` it is the native form.
 """
@@ -16,14 +16,14 @@ from vid2phys.types import Array, Camera
 
 
 def matches(source: Source) -> bool:
-    """A mapping with a camera matrix, and not one of OpenCV's own files."""
+    """Return whether the file is a mapping with a camera matrix, and not one of OpenCV's own files."""
     if not isinstance(source.data, dict) or "opencv-matrix" in source.text or "<opencv_storage" in source.text:
         return False
     return is_matrix(first_of(source.data, "camera_matrix", "K"))
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera. A missing or empty distortion model means plumb_bob, as in ROS."""
+    """Return the camera. A missing or empty distortion model means plumb_bob, as in ROS."""
     path, data = source.path, source.data
     name = choose(path, [str(data.get("camera_name") or Path(path).stem)], camera_name)
     K = matrix_of(path, data, ("camera_matrix", "K"))
@@ -34,7 +34,7 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
 
 
 def _refuse_binning(path: str | Path, data: dict[str, Any]) -> None:
-    """A binned or cropped message describes other pixels than its K."""
+    """Raise InputError for a binned or cropped message, which describes other pixels than its K."""
     roi = data.get("roi")
     cropped = isinstance(roi, dict) and any(roi.get(key) for key in ("x_offset", "y_offset"))
     if cropped or any(data.get(key) not in (None, 0, 1) for key in ("binning_x", "binning_y")):

@@ -1,7 +1,7 @@
-"""ViSP's XML: cameras of vpXmlParserCamera, each with one or more projection models, and a tracker's (mbt.xml).
+"""Read ViSP's XML: cameras of vpXmlParserCamera, each with one or more projection models, and a tracker's (mbt.xml).
 
-Distortion is radial with one coefficient, `kud` from undistorted to distorted: OpenCV's k1. The files are flat, and are
-read by their tags, so that nothing an XML parser may be led to do can happen. ViSP's JSON is read by `plain`.
+Distortion is radial with one coefficient, `kud` from undistorted to distorted: OpenCV's k1. The files are flat and are
+read by their tags, so an attack on XML parsers has no target. `plain` reads ViSP's JSON. Limit: the file has no pose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def matches(source: Source) -> bool:
 
 
 def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Camera:
-    """The camera of that name, by its model with distortion where it has one. The file has no pose."""
+    """Return the camera of that name, by its model with distortion where it has one."""
     path, text = source.path, re.sub(r"<!--.*?-->", "", source.text, flags=re.DOTALL)
     cameras = {str(_values(block).get("name") or "camera"): block for block in _blocks(text, "camera")}
     if not cameras:
@@ -42,7 +42,7 @@ def load(source: Source, camera_name: str | None, poses: dict[str, Array]) -> Ca
 
 
 def _blocks(text: str, tag: str) -> list[str]:
-    """What stands between `<tag>` and `</tag>`, in linear time whatever the file."""
+    """Return the texts between `<tag>` and `</tag>`, in linear time whatever the file."""
     return [part.split(f"</{tag}>", 1)[0] for part in text.split(f"<{tag}>")[1:] if f"</{tag}>" in part]
 
 

@@ -1,8 +1,8 @@
-"""Motion capture logs: `load_mocap` finds the format by content.
+"""Read motion capture logs; `load_mocap` finds the format by content.
 
 A format is one file here with `matches(source) -> bool` and `load(source, asked) -> PoseLog`; it is found by its file
-name. World axes are those of the file: Motive exports with y up unless told otherwise, so say `up_axis="y"` then;
-nothing is turned unasked. Times are those of the file in seconds; gaps in the poses are NaN.
+name. World axes are those of the file: Motive exports with y up by default, so give `up_axis="y"` then. Nothing is
+rotated unasked. Times are those of the file in seconds; gaps in the poses are NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TO_Z_UP = {"y": np.array([np.pi / 2, 0.0, 0.0]), "x": np.array([0.0, -np.pi / 2
 
 
 def formats() -> tuple[str, ...]:
-    """Names of the formats, by the files of this folder."""
+    """Return the names of the formats, by the files of this folder."""
     return plugins.names(__path__)
 
 
@@ -39,13 +39,19 @@ def load_mocap(
     euler: str | None = None,
     angle_units: str | None = None,
 ) -> PoseLog:
-    """Reads the poses of one body.
+    """Return the poses of one body.
 
-    body: its name, needed where the file has several; of a file with markers alone, a group of them or their names
-    with commas between. units: of length (m, cm, mm ...), for files that do not say. up_axis: the file's vertical
-    axis; the world is turned so that it becomes z. euler, angle_units: order and unit (deg, rad) of the file's Euler
-    angles, where it has such and does not say. Raises InputError for what cannot be read and, by row, for times that
-    are not finite or do not increase.
+    Args:
+        path: of the log.
+        body: its name, needed where the file has several; of a file with markers only, a group of them or their names
+            with commas between.
+        units: of length (m, cm, mm ...), for files without them.
+        up_axis: the file's vertical axis; the world is rotated so that it becomes z.
+        euler: order of the file's Euler angles, where it has such and does not name it.
+        angle_units: of those angles (deg, rad).
+
+    Raises:
+        InputError: the file is not readable; or, by row, times are not finite or do not increase.
     """
     for given, known, what in (
         (units, tuple(LENGTH_UNITS), "length unit"),
@@ -68,6 +74,6 @@ def load_mocap(
 def _turned(log: PoseLog, up_axis: str) -> PoseLog:
     if up_axis == "z":
         return log
-    turn = quat_from_rotvec(_TO_Z_UP[up_axis])
-    orientation = quat_multiply(turn, log.orientation_quat_wxyz)
-    return replace(log, positions_m=rotate(turn, log.positions_m), orientation_quat_wxyz=orientation)
+    to_z_up = quat_from_rotvec(_TO_Z_UP[up_axis])
+    orientation = quat_multiply(to_z_up, log.orientation_quat_wxyz)
+    return replace(log, positions_m=rotate(to_z_up, log.positions_m), orientation_quat_wxyz=orientation)

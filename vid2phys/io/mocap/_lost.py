@@ -1,11 +1,11 @@
-"""Rows of a log in which the tracker had lost the body, though they hold numbers.
+"""Find rows of a log in which the tracker had lost the body, though they hold numbers.
 
 Trackers write such rows in several ways: zeros and the identity, a place far away (1e6, -9999), one constant pose, or
 the last pose again and again. The body does not leave such a pose in a motion of its own: it jumps. So rows are lost
-only where a jump shows. A body that rests exactly still, in a simulation or in a rounded log, starts from rest and is
-kept. So is a log that repeats each pose a few times.
+only where a jump shows. A static body, in a simulation or in a rounded log, starts from rest and is kept. So is a log
+that repeats each pose a few times.
 
-Limit: a pose that is held until the end of the log looks like rest.
+Limit: a pose that is repeated until the end of the log looks like rest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LEAST_HELD = 5  # rows with the same pose
 _LONGER = 2.0  # times the rows that a pose lasts in this log
 _JUMP = 4.0  # times the speed of the next steps
 _STEPS = 5
-_WINDOW = 500  # rows in which those steps are sought
+_WINDOW = 500  # rows in which those steps are searched for
 _RECURS = 3  # times that exactly the same pose comes back, if a tracker writes it for a lost body
 _SAME_M = 1e-6  # rounding of the same pose
 _LEAST_JUMP_M = 0.002
-_ARM_M = 0.1  # a turn by an angle counts as the way of a point so far from the axis
+_ARM_M = 0.1  # a rotation counts as the motion of a point this far from its axis
 Rows = NDArray[np.bool_]
 
 
@@ -39,7 +39,7 @@ def lost_rows(log: PoseLog) -> dict[str, Rows]:
     usual = ~(origin | alike | far)
     found = {what: _entered_by_a_jump(log, rows, usual) for what, rows in suspects.items()}
     found["at a pose that recurs"] = _constant(log, usual)
-    found["with the last pose held"] = _held(log, np.flatnonzero(~np.any(list(found.values()), axis=0)))
+    found["with the last pose repeated"] = _repeated(log, np.flatnonzero(~np.any(list(found.values()), axis=0)))
     return {what: rows for what, rows in found.items() if rows.any()}
 
 
@@ -66,7 +66,7 @@ def _constant(log: PoseLog, usual: Rows) -> Rows:
     return lost & bool(runs.max() >= _RECURS and (lost == suspects).all())
 
 
-def _held(log: PoseLog, rows: NDArray[np.int64]) -> Rows:
+def _repeated(log: PoseLog, rows: NDArray[np.int64]) -> Rows:
     """Return which rows [T] repeat a pose that the body then jumps away from; `rows` are those to look at."""
     lost = np.zeros(len(log.times_s), dtype=bool)
     poses = np.column_stack([log.positions_m, log.orientation_quat_wxyz])[rows]

@@ -1,9 +1,9 @@
-"""From labelled markers to the pose of the rigid body that carries them.
+"""Compute the pose of the rigid body that carries labelled markers.
 
-The body's frame, as in Motive: its origin is the mean of its markers, its axes are the world's in the frame that saw
-most of them (the first of those). Where it lies on the mesh is what `evaluate --align marker` finds. Each frame's pose
-is the best rigid motion from the markers' mean shape (Kabsch 1976, by singular values); the shape is refined over all
-frames (Procrustes, by medians), so that markers which the first frame lacked join in.
+The body's frame is as in Motive: its origin is the mean of its markers, its axes are the world's in the first frame
+with most of them. `evaluate --align marker` finds where this frame lies on the mesh. Each frame's pose is the best
+rigid motion from the markers' mean shape (Kabsch 1976, by singular values). The shape is refined over all frames
+(Procrustes, by medians), so that it has markers which the first frame lacked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vid2phys.io.mocap._poses import choose_body
 from vid2phys.types import Array
 
 _ROUNDS = 10
-_FLAT = 0.02  # a frame's markers count as on a line when their second extent is less of the first than this
+_FLAT_CLOUD = 0.02  # a frame's markers count as on a line when their second extent is less of the first than this
 _NOT_RIGID = 0.1  # of the body's radius: markers that move more than this against each other are not on one body
 _OUTLIER = 5.0  # times the usual residual
 _LEAST_OUTLIER = 0.02  # of the radius
@@ -28,10 +28,10 @@ _UNLABELLED = re.compile(r"(?:unlabell?ed|unnamed|uname)\W*\d*|\*\d*|u_?\d+|c_?\
 
 
 def choose_markers(path: str | Path, names: list[str], body: str | None) -> tuple[str, list[int]]:
-    """The body's name and the indices of its markers.
+    """Return the body's name and the indices of its markers.
 
     body: a group (`quad` for quad:1, quad:2 ... or quad1, quad2 ...) or marker names with commas between. Without it,
-    the only group of at least three, or else all labelled markers. Raises InputError naming what there is.
+    the only group of at least three, or else all labelled markers. Raises InputError naming the markers.
     """
     labelled = [i for i, name in enumerate(names) if not _UNLABELLED.fullmatch(name.split(":")[-1].strip())]
     if body is not None and "," in body:
@@ -58,10 +58,10 @@ def choose_markers(path: str | Path, names: list[str], body: str | None) -> tupl
 
 
 def poses_of_markers(path: str | Path, points: Array, names: list[str]) -> tuple[Array, Array]:
-    """Positions [T, 3] m and quaternions wxyz [T, 4] of a body, from its markers, [T, M, 3] m; gaps are NaN.
+    """Return positions [T, 3] m and quaternions wxyz [T, 4] of a body, from its markers, [T, M, 3] m; gaps are NaN.
 
-    A frame with fewer than three markers off one line is a gap. One in which a marker is far from where the others
-    put it (swapped labels) is fitted without it, or is a gap. Raises InputError when the markers are not on one body.
+    A frame with fewer than three markers off one line is a gap. One in which a marker is far from where the others put
+    it (swapped labels) is fitted without it, or is a gap. Raises InputError when the markers are not on one body.
     """
     seen = np.asarray(np.isfinite(points).all(axis=2))
     if seen.sum(axis=1).max(initial=0) < 3:
@@ -77,8 +77,8 @@ def poses_of_markers(path: str | Path, points: Array, names: list[str]) -> tuple
         used = seen & good[:, None]
         shape, known = _middle(back, used), used.any(axis=0)
         shape = shape - shape[known].mean(axis=0)
-        turn, _, _, _ = _fit(shape, filled[first : first + 1], seen[first : first + 1] & known)
-        shape = shape @ turn[0].T  # axes as the world's in that frame
+        rotation, _, _, _ = _fit(shape, filled[first : first + 1], seen[first : first + 1] & known)
+        shape = shape @ rotation[0].T  # axes as the world's in that frame
     radius = float(np.sqrt((shape[known] ** 2).sum(axis=1).mean()))
     rotation, position, residual, good = _without_outliers(shape, filled, seen & known, radius)
     typical = float(np.median(residual[good])) if good.any() else np.inf
@@ -95,19 +95,22 @@ _CHOOSE = "name three or more markers of one body with --body A,B,C"
 
 
 def _group(name: str) -> str:
-    """What marker names of one body share: what stands before the colon, or before the last number."""
-    subject, colon, _ = name.rpartition(":")
-    return subject if colon else re.sub(r"[\W_]*\d+$", "", name)
+    """Return what marker names of one body share: the part before the colon, or before the last number."""
+    body, colon, _ = name.rpartition(":")
+    return body if colon else re.sub(r"[\W_]*\d+$", "", name)
 
 
 def _middle(points: Array, used: NDArray[np.bool_]) -> Array:
-    """Medians of each marker's places, [M, 3], which a few frames with swapped labels do not move; zeros if unused."""
+    """Return medians of each marker's positions, [M, 3], robust to a few swapped labels; zeros if unused."""
     masked = np.ma.array(points, mask=np.repeat(~used[:, :, None], 3, axis=2))
     return np.asarray(np.ma.median(masked, axis=0).filled(0.0))
 
 
 def _fit(shape: Array, points: Array, seen: NDArray[np.bool_]) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Kabsch for each frame: rotations [T, 3, 3], positions [T, 3], RMS residuals [T], and which are determined [T]."""
+    """Fit each frame by Kabsch's method.
+
+    Return rotations [T, 3, 3], positions [T, 3], RMS residuals [T], and which frames are determined [T].
+    """
     weight = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1)
     middle = np.einsum("tm,tmi->ti", weight, points)
     shape_middle = weight @ shape
@@ -120,14 +123,14 @@ def _fit(shape: Array, points: Array, seen: NDArray[np.bool_]) -> tuple[Array, A
     miss = points - np.einsum("tij,mj->tmi", rotation, shape) - position[:, None]
     residual = np.sqrt(np.einsum("tm,tmi->t", weight, miss**2))
     extents = np.linalg.svd(shape_off * weight[:, :, None] ** 0.5, compute_uv=False)
-    good = (seen.sum(axis=1) >= 3) & (extents[:, 1] > _FLAT * extents[:, 0])
+    good = (seen.sum(axis=1) >= 3) & (extents[:, 1] > _FLAT_CLOUD * extents[:, 0])
     return rotation, position, residual, good
 
 
 def _without_outliers(
     shape: Array, points: Array, seen: NDArray[np.bool_], radius: float
 ) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """`_fit`, and once more without the worst marker where the residual is far above the usual."""
+    """Fit each frame, and once more without the worst marker where the residual is far above the usual."""
     rotation, position, residual, good = _fit(shape, points, seen)
     if not good.any():
         return rotation, position, residual, good

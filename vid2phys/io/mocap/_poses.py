@@ -1,4 +1,4 @@
-"""What the mocap formats share: what was asked for, units, rotations, checks, and the making of a PoseLog."""
+"""Parse what the mocap formats share: options of the user, units, rotations, checks, and the making of a PoseLog."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ EULER_ORDERS = (*("".join(axes) for letters in ("XYZ", "xyz") for axes in permut
 A_LOG = "a motion capture log (Motive CSV, Vicon CSV, C3D, TUM, EuRoC, or CSV with time, position and rotation columns)"
 _NORM_TOLERANCE = 0.05
 _NO_ROTATION = 1e-6  # length of a quaternion of zeros
-_LARGEST_FILE = 1 << 28  # bytes
-_NAMES_TOLD = 24
+_LARGEST_LOG_BYTES = 1 << 28  # bytes
+_MOST_BODIES_LISTED = 24
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the caller said, for what a file leaves open: body, unit of length, order and unit of its Euler angles."""
+    """Options of the user, for what a file leaves open: body, unit of length, order and unit of its Euler angles."""
 
     body: str | None = None
     units: str | None = None
@@ -37,29 +37,29 @@ class Asked:
 
 
 def read_source(path: str | Path) -> Source:
-    """The file. Raises InputError for what is missing, empty or far too large."""
+    """Return the file. Raises InputError for a file that is missing, empty or far too large."""
     remedy = "export the part of the take that the clip shows"
-    return Source.read(path, A_LOG, _LARGEST_FILE, remedy, "latin-1")  # names and degree signs of older exports
+    return Source.read(path, A_LOG, _LARGEST_LOG_BYTES, remedy, "latin-1")  # names and degree signs of older exports
 
 
 def length_scale(path: str | Path, found: str | None, given: str | None) -> float:
-    """Metres per unit of the file. Raises InputError when the caller's unit contradicts the file's."""
+    """Return metres per unit of the file. Raises InputError when the user's unit contradicts the file's."""
     if found is not None and given is not None and found != given:
         raise InputError(f"'{path}' says its lengths are in {found}", f"the same as given, {given}", "drop the unit")
     return LENGTH_UNITS[found or given or "m"]
 
 
 def require_length_scale(path: str | Path, found: str | None, given: str | None) -> float:
-    """Metres per unit, of a format whose files say their unit. Raises InputError when this one does not."""
+    """Return metres per unit, of a format whose files name their unit. Raises InputError when this one does not."""
     if found is None and given is None:
         raise InputError(f"'{path}' does not say its length unit", "m, cm or mm", "give --mocap-units")
     return length_scale(path, found, given)
 
 
 def euler_quats(path: str | Path, angles: Array, units: str | None, asked: Asked, order: str | None = None) -> Array:
-    """Quaternions wxyz, [T, 4], of angles about x, y and z, [T, 3]; rows with a NaN are NaN.
+    """Return quaternions wxyz, [T, 4], of angles about x, y and z, [T, 3]; rows with a NaN are NaN.
 
-    units, order: what the file says. Raises InputError, asking for what neither the file nor the caller says.
+    units, order: of the file. Raises InputError for what neither the file nor the user gives.
     """
     from scipy.spatial.transform import Rotation
 
@@ -72,18 +72,20 @@ def euler_quats(path: str | Path, angles: Array, units: str | None, asked: Asked
         raise InputError(f"'{path}' does not say the unit of its angles", "deg or rad", "give it with --euler-units")
     seen = np.isfinite(angles).all(axis=1)
     quats = np.full((len(angles), 4), np.nan)
-    turns = angles[seen] * ANGLE_UNITS[units]
+    radians = angles[seen] * ANGLE_UNITS[units]
     if order == "rotvec":
-        rotation = Rotation.from_rotvec(turns)
+        rotation = Rotation.from_rotvec(radians)
     else:
-        rotation = Rotation.from_euler(order, turns[:, ["xyz".index(axis) for axis in order.lower()]])
+        rotation = Rotation.from_euler(order, radians[:, ["xyz".index(axis) for axis in order.lower()]])
     quats[seen] = np.roll(rotation.as_quat(), 1, axis=-1)
     return quats
 
 
 def choose_body(path: str | Path, names: list[str], wanted: str | None, what: str = "bodies") -> str:
-    """`wanted`, or the only one. Raises InputError listing the names when there are several, or none of that name."""
-    listed = ", ".join(names[:_NAMES_TOLD]) + (f" ... ({len(names)})" if len(names) > _NAMES_TOLD else "")
+    """Return `wanted`, or the only name. Raises InputError listing the names when there are several, or none fits."""
+    listed = ", ".join(names[:_MOST_BODIES_LISTED]) + (
+        f" ... ({len(names)})" if len(names) > _MOST_BODIES_LISTED else ""
+    )
     if wanted is None and len(names) > 1:
         raise InputError(f"'{path}' has {len(names)} {what}", f"one of {listed}", "choose it with --body")
     if wanted is not None and wanted not in names:

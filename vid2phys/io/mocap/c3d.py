@@ -1,8 +1,8 @@
-"""C3D (c3d.org's user guide, 2008): labelled markers, from which a rigid body is made (`_markers.py`).
+"""Read C3D (c3d.org's user guide, 2008): labelled markers, from which a rigid body is made (`_markers.py`).
 
 Integers or floats, of Intel, DEC or SGI machines; more than 65,535 frames through TRIAL:ACTUAL_END_FIELD; labels in
-LABELS, LABELS2 and so on. A point that was not seen has a negative residual (or three zeros). Analog channels are
-passed over.
+LABELS, LABELS2 and so on. A point that was not detected has a negative residual (or three zeros). Limit: analog
+channels are skipped.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Parameters = dict[str, Any]  # by "GROUP:NAME": a list of texts or an array
 
 
 def matches(source: Source) -> bool:
-    """C3D's second byte, in a binary file of at least a header and a block of parameters."""
+    """Return whether the file is binary, has C3D's second byte, and has at least a header and a block of parameters."""
     return len(source.binary) > 2 * _BLOCK and source.binary[1] == _KEY and source.binary[0] > 0
 
 
 def load(source: Source, asked: Asked) -> PoseLog:
-    """The body of the markers asked for, or of the only group. Raises InputError listing the markers."""
+    """Return the body of the markers asked for, or of the only group. Raises InputError listing the markers."""
     path, data = source.path, source.binary
     start = (data[0] - 1) * _BLOCK
     if start + 4 > len(data) or data[start + 3] not in (_INTEL, _DEC, _SGI):
@@ -40,8 +40,8 @@ def load(source: Source, asked: Asked) -> PoseLog:
     parameters = _parameters(data, start, kind)
     points, first, rate = _points(path, data, kind, parameters)
     labels = _labels(parameters, points.shape[1])
-    said = next(iter(parameters.get("POINT:UNITS", [])), "").strip().lower()
-    scale = require_length_scale(path, said if said in LENGTH_UNITS else None, asked.units)
+    unit = next(iter(parameters.get("POINT:UNITS", [])), "").strip().lower()
+    scale = require_length_scale(path, unit if unit in LENGTH_UNITS else None, asked.units)
     name, chosen = choose_markers(path, labels, asked.body)
     names = [labels[i] for i in chosen]
     positions, quats = poses_of_markers(path, points[:, chosen] * scale, names)
@@ -50,7 +50,7 @@ def load(source: Source, asked: Asked) -> PoseLog:
 
 
 def _numbers(data: bytes, dtype: str, kind: int, at: int, count: int) -> Array:
-    """`count` numbers (i1, u1, u2, i2, f4) at a byte, as floats; fewer where the file ends."""
+    """Return `count` numbers (i1, u1, u2, i2, f4) at a byte, as floats; fewer where the file ends."""
     size = int(dtype[1])
     count = max(0, min(count, (len(data) - at) // size))
     order = ">" if kind == _SGI else "<"
@@ -62,7 +62,7 @@ def _numbers(data: bytes, dtype: str, kind: int, at: int, count: int) -> Array:
 
 
 def _parameters(data: bytes, start: int, kind: int) -> Parameters:
-    """All parameters of the section. Records that lead out of the file end the reading."""
+    """Return all parameters of the section. Records that point beyond the file end the search."""
     groups: dict[int, str] = {}
     found: list[tuple[int, str, Any]] = []
     at, end = start + 4, min(len(data), start + max(data[start + 2], 1) * _BLOCK)
@@ -86,7 +86,7 @@ def _parameters(data: bytes, start: int, kind: int) -> Parameters:
 
 
 def _value(data: bytes, kind: int, at: int, end: int) -> Any:
-    """A parameter: a list of texts, or an array; empty where it does not fit into the section."""
+    """Return a parameter: a list of texts, or an array; empty where it does not fit into the section."""
     if at + 2 > end:
         return []
     item, rank = int(np.int8(np.uint8(data[at]))), data[at + 1]
@@ -107,7 +107,7 @@ def _first(parameters: Parameters, name: str, default: float) -> float:
 
 
 def _points(path: Path, data: bytes, kind: int, parameters: Parameters) -> tuple[Array, int, float]:
-    """Markers [T, M, 3] in the file's unit, NaN where unseen; the first frame's number; frames a second."""
+    """Return markers [T, M, 3] in the file's unit, NaN if not detected; the first frame's number; frames a second."""
     words = _numbers(data, "u2", kind, 0, 12)
     scale, header_rate = _numbers(data, "f4", kind, 12, 1)[0], _numbers(data, "f4", kind, 20, 1)[0]
     count, analog, first, last = int(words[1]), int(words[2]), int(words[3]), int(words[4])
@@ -121,22 +121,22 @@ def _points(path: Path, data: bytes, kind: int, parameters: Parameters) -> tuple
     size = 4 if is_float else 2
     frame_bytes = size * (4 * count + analog)
     begin = (int(_first(parameters, "POINT:DATA_START", words[8])) - 1) * _BLOCK
-    held = max(0, (len(data) - begin) // frame_bytes) if begin >= _BLOCK else 0
+    stored = max(0, (len(data) - begin) // frame_bytes) if begin >= _BLOCK else 0
     start, end = _field(parameters, "TRIAL:ACTUAL_START_FIELD"), _field(parameters, "TRIAL:ACTUAL_END_FIELD")
     frames = end - start + 1 if start and end else last - first + 1
-    if not (start and end) and last == 0xFFFF and held > frames:  # the header cannot count further
-        frames = held
-    if frames <= 0 or frames > held:
-        raise InputError(f"'{path}' announces {frames} frames and holds {held}", _A_C3D, _CUT_SHORT)
+    if not (start and end) and last == 0xFFFF and stored > frames:  # the header cannot count further
+        frames = stored
+    if frames <= 0 or frames > stored:
+        raise InputError(f"'{path}' announces {frames} frames and holds {stored}", _A_C3D, _CUT_SHORT)
     raw = _numbers(data, "f4" if is_float else "i2", kind, begin, frames * (4 * count + analog))
     table = raw.reshape(frames, -1)[:, : 4 * count].reshape(frames, count, 4)
     points = table[:, :, :3] if is_float else table[:, :, :3] * scale
-    unseen = (table[:, :, 3] < 0.0) | ~np.isfinite(points).all(axis=2) | ~points.any(axis=2)
-    return np.where(unseen[:, :, None], np.nan, points), start or max(first, 1), rate
+    missing = (table[:, :, 3] < 0.0) | ~np.isfinite(points).all(axis=2) | ~points.any(axis=2)
+    return np.where(missing[:, :, None], np.nan, points), start or max(first, 1), rate
 
 
 def _field(parameters: Parameters, name: str) -> int:
-    """A frame's number in two words, the lower one first; 0 where the file has none."""
+    """Return a frame's number of two words, the lower one first; 0 where the file has none."""
     value = parameters.get(name)
     if not isinstance(value, np.ndarray) or len(value) < 2:
         return 0
@@ -145,7 +145,7 @@ def _field(parameters: Parameters, name: str) -> int:
 
 
 def _labels(parameters: Parameters, count: int) -> list[str]:
-    """A label a point; those without one are numbered, as unlabelled ones."""
+    """Return a label a point; points without a label are numbered, as unlabelled ones."""
     labels: list[str] = []
     for suffix in ["", *range(2, 100)]:
         more = parameters.get(f"POINT:LABELS{suffix}")

@@ -1,4 +1,4 @@
-"""OptiTrack Motive CSV, formats 1.2x: a row of key,value pairs, header rows, then a row a frame; occlusions are blank.
+"""Read OptiTrack Motive CSV, formats 1.2x: key,value pairs, header rows, then a row a frame; occlusions are blank.
 
 Quaternions are x, y, z, w; Euler angles are in degrees about the body's own axes, in the order that the first row names
 (NatNet's "relative, right-handed"). A take without rigid bodies gives one from its labelled markers. The axes are those
@@ -41,18 +41,18 @@ Columns = dict[str, dict[tuple[str, str], int]]  # of a body or marker: what and
 
 
 def matches(source: Source) -> bool:
-    """Motive's first cell."""
+    """Return whether the first cell is Motive's."""
     return source.text.lstrip('"').startswith("Format Version")
 
 
 def load(source: Source, asked: Asked) -> PoseLog:
-    """The rigid body asked for, or the only one. Raises InputError listing the bodies when there are several."""
+    """Return the rigid body asked for, or the only one. Raises InputError listing the bodies when there are several."""
     path, rows = source.path, rows_of(source.path, source.text)
     head = next((i for i, row in enumerate(rows[:_HEADER_ROWS]) if row[:1] == ["Frame"]), None)
     if head is None:
         raise InputError(f"'{path}' has no header row that starts with Frame", _A_MOTIVE, "export the take again")
-    said = dict(zip(rows[0][::2], rows[0][1::2], strict=False))
-    scale = require_length_scale(path, _length_unit(path, said.get("Length Units", "")), asked.units)
+    header = dict(zip(rows[0][::2], rows[0][1::2], strict=False))
+    scale = require_length_scale(path, _length_unit(path, header.get("Length Units", "")), asked.units)
     kept = [(i, row) for i, row in enumerate(rows[head + 1 :], start=head + 2) if any(row)]
     row_of = np.array([i for i, _ in kept], dtype=np.int64)
     body_rows = [row for _, row in kept]
@@ -60,20 +60,20 @@ def load(source: Source, asked: Asked) -> PoseLog:
     if not bodies:
         return _from_markers(path, _columns(rows[: head + 1], "Marker"), body_rows, row_of, scale, asked)
     name = choose_body(path, list(bodies), asked.body)
-    found, rotation = bodies[name], said.get("Rotation Type", "unknown")
-    place, turn = ([(what, axis) for axis in "XYZ"] for what in ("Position", "Rotation"))
+    found, rotation = bodies[name], header.get("Rotation Type", "unknown")
+    place, orientation = ([(what, axis) for axis in "XYZ"] for what in ("Position", "Rotation"))
     is_quat = ("Rotation", "W") in found
-    if any(key not in found for key in place + turn) or not (is_quat or rotation in EULER_ORDERS):
+    if any(key not in found for key in place + orientation) or not (is_quat or rotation in EULER_ORDERS):
         got = f"body '{name}' in '{path}' has rotation type {rotation}"
         raise InputError(got, "Quaternion or XYZ, and positions", "export with Rotation Type: Quaternion")
-    columns = [found[key] for key in [*place, *turn, *([("Rotation", "W")] if is_quat else [])]]
+    columns = [found[key] for key in [*place, *orientation, *([("Rotation", "W")] if is_quat else [])]]
     table = numbers(path, body_rows, [1, *columns], row_of)
     quats = table[:, [7, 4, 5, 6]] if is_quat else euler_quats(path, table[:, 4:7], "deg", asked, rotation)
     return make_log(path, table[:, 0], table[:, 1:4] * scale, quats, row_of, name)
 
 
 def _columns(header: list[list[str]], wanted_kind: str) -> Columns:
-    """Columns of everything of a kind (the row above the names), by name."""
+    """Return the columns of everything of a kind (the row above the names), by name."""
     width = len(header[-1])
     padded = [(row + [""] * width)[:width] for row in header]
     at = next((i for i, row in enumerate(padded[1:-1], start=1) if wanted_kind in row), None)
@@ -102,8 +102,8 @@ def _from_markers(
     return make_log(path, table[:, 0], *poses_of_markers(path, points, labels), row_of, name)
 
 
-def _length_unit(path: Path, said: str) -> str | None:
-    said = said.strip().lower()
-    if said and said not in _UNITS:
-        raise InputError(f"'{path}' has the length unit '{said}'", f"one of {', '.join(_UNITS)}", "export in metres")
-    return _UNITS.get(said)
+def _length_unit(path: Path, unit: str) -> str | None:
+    unit = unit.strip().lower()
+    if unit and unit not in _UNITS:
+        raise InputError(f"'{path}' has the length unit '{unit}'", f"one of {', '.join(_UNITS)}", "export in metres")
+    return _UNITS.get(unit)

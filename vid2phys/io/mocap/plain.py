@@ -1,10 +1,10 @@
-"""CSV with named columns: a time, a position and a rotation, of one body or several; EuRoC ground truth is one of them.
+"""Read CSV with named columns: a time, a position and a rotation, of one body or several; EuRoC's ground truth, too.
 
-Names are read without their case, prefixes and signs: `t`, `time`, `timestamp`; `x`, `pos_x`, `p_RS_R_x [m]`, `x_mm`;
-`qw`, `q_w`, `quat_w`, `q_RS_w []`; `roll`, `pitch`, `yaw` or `rot_x` for angles, whose order is asked for. What stands
+Names match without their case, prefixes and signs: `t`, `time`, `timestamp`; `x`, `pos_x`, `p_RS_R_x [m]`, `x_mm`;
+`qw`, `q_w`, `quat_w`, `q_RS_w []`; `roll`, `pitch`, `yaw` or `rot_x` for angles, whose order the user gives. The part
 before, as in `drone.x` or `pose.position.x`, is the body; a column `name`, `body` or `object` names it in each row. A
-unit in the name (`_mm`, `[ns]`, `_deg`) is honoured; without one, positions are in metres (or in the unit the caller
-gives) and times in seconds, except EuRoC's integer nanoseconds.
+unit in the name (`_mm`, `[ns]`, `_deg`) counts. Without one, positions are in metres (or in the unit the user gives)
+and times in seconds, except EuRoC's integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ Columns = dict[str, dict[str, int]]  # of a body, by key: x, qw, rx ...
 
 
 def matches(source: Source) -> bool:
-    """A first line with a time and, for some body, a column for each coordinate of its position."""
+    """Return whether the first line has a time and, for some body, a column for each coordinate of its position."""
     header = _header(source)
     return _time_column(header) is not None and any(all(k in found for k in _PLACE) for found in _find(header).values())
 
 
 def load(source: Source, asked: Asked) -> PoseLog:
-    """The body asked for, or the only one; of a file with one body, its name is what was asked for, or the file's."""
+    """Return the body asked for, or the only one; a single body is called as was asked for, or as the file."""
     path, header = source.path, _header(source)
     at_time, bodies = _time_column(header), _find(header)
     assert at_time is not None  # `matches` has seen it
@@ -82,15 +82,15 @@ def load(source: Source, asked: Asked) -> PoseLog:
     if "qw" in keys:
         quats = table[:, 4:8]
     else:
-        said = {_unit(header[found[key]], ANGLE_UNITS) for key in _ANGLES}
-        quats = euler_quats(path, table[:, 4:7], said.pop() if len(said) == 1 else None, asked)
+        units = {_unit(header[found[key]], ANGLE_UNITS) for key in _ANGLES}
+        quats = euler_quats(path, table[:, 4:7], units.pop() if len(units) == 1 else None, asked)
     return make_log(path, times_s, positions, quats, row_of, name)
 
 
 def _from_markers(
     path: Path, header: list[str], at_time: int, points: Columns, rows: list[tuple[int, list[str]]], asked: Asked
 ) -> PoseLog:
-    """The body of columns such as `quad1_x`: what has positions alone are markers."""
+    """Return the body of columns such as `quad1_x`: points with positions only are markers."""
     markers = {name: found for name, found in points.items() if all(key in found for key in _PLACE)}
     name, chosen = choose_markers(path, list(markers), asked.body)
     labels = [list(markers)[i] for i in chosen]
@@ -115,7 +115,7 @@ def _header(source: Source) -> list[str]:
 
 
 def _plain(title: str) -> str:
-    """A column's title without unit and case."""
+    """Return a column's title without unit and case."""
     plain = re.sub(r"[\[(].*", "", title).strip().lower()
     return re.sub(r"_(?:m|dm|cm|mm|in|ft|s|sec|ms|us|ns|deg|rad)$", "", plain)
 
@@ -125,7 +125,7 @@ def _time_column(header: list[str]) -> int | None:
 
 
 def _find(header: list[str]) -> Columns:
-    """Columns by body (empty for titles without a prefix) and key; the first that fits each."""
+    """Return columns by body (empty for titles without a prefix) and key; the first that fits each."""
     found: Columns = {}
     for index, title in enumerate(header):
         hits = [(hit, kind) for pattern, kind in _KINDS if (hit := pattern.fullmatch(_plain(title))) is not None]
@@ -145,7 +145,7 @@ def _find(header: list[str]) -> Columns:
 def _of_one_body(
     path: Path, header: list[str], rows: list[tuple[int, list[str]]], asked: Asked, several: bool
 ) -> tuple[list[tuple[int, list[str]]], str]:
-    """The rows of one body, where a column names it, and its name."""
+    """Return the rows of one body, where a column names it, and its name."""
     at = next((i for i, title in enumerate(header) if _NAMES.fullmatch(_plain(title))), None)
     if at is None or several:
         return rows, asked.body or path.stem
@@ -157,8 +157,8 @@ def _of_one_body(
 
 
 def _unit(title: str, known: dict[str, float]) -> str | None:
-    said = re.search(r"[\[(]\s*(\w+)\s*[\])]|_([a-z]+)$", title.strip().lower())
-    unit = (said[1] or said[2]) if said else None
+    named = re.search(r"[\[(]\s*(\w+)\s*[\])]|_([a-z]+)$", title.strip().lower())
+    unit = (named[1] or named[2]) if named else None
     return unit if unit in known else None
 
 

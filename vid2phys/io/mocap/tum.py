@@ -1,4 +1,4 @@
-"""TUM trajectories: `time tx ty tz qx qy qz qw` a line, in seconds and metres; `#` starts a comment."""
+"""Read TUM trajectories: `time tx ty tz qx qy qz qw` a line, in seconds and metres; `#` starts a comment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vid2phys.types import PoseLog
 
 
 def matches(source: Source) -> bool:
-    """The first line that is no comment has eight numbers between blanks."""
+    """Return whether the first line that is no comment has eight numbers between blanks."""
     first = next((line for line in source.text.splitlines() if line.strip() and not line.startswith("#")), "")
     if "," in first or ";" in first or len(first.split()) != 8:
         return False
@@ -22,7 +22,7 @@ def matches(source: Source) -> bool:
 
 
 def load(source: Source, asked: Asked) -> PoseLog:
-    """The only body of the file; its name is the one asked for, or the file's."""
+    """Return the only body of the file; its name is the one asked for, or the file's."""
     kept = [
         (i, line.split())
         for i, line in enumerate(source.text.splitlines(), start=1)

@@ -1,8 +1,8 @@
-"""Vicon CSV (Nexus, Tracker): sections with a title, a rate in Hz, names, column titles, units, then a row a frame.
+"""Read Vicon CSV (Nexus, Tracker): sections of a title, a rate in Hz, names, column titles, units, then a row a frame.
 
 Bodies are columns RX, RY, RZ (and RW: a quaternion) with TX, TY, TZ, of `Objects`, `Segments` or `Model Outputs`. Three
-rotation columns are Euler angles or a rotation vector, as was chosen at export, which the file does not say: it is
-asked for. Without bodies, the markers of `Trajectories` give one. Commas or semicolons; empty cells are gaps.
+rotation columns are Euler angles or a rotation vector, as was chosen at export. The file does not name which, so the
+user has to. Without bodies, the markers of `Trajectories` give one. Commas or semicolons; empty cells are gaps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACE, _TURN, _POINT = ("TX", "TY", "TZ"), ("RX", "RY", "RZ"), ("X", "Y", "Z")
 
 @dataclass(frozen=True)
 class _Section:
-    """A part of the file. columns: of a name, by column title. rows: the data, with their numbers in the file."""
+    """A part of the file. columns: of a name, by column title. rows: the data. row_of: their numbers in the file."""
 
     title: str
     rate_hz: float
@@ -47,13 +47,13 @@ class _Section:
 
 
 def matches(source: Source) -> bool:
-    """A section's title alone in its line, and a number alone in the next."""
+    """Return whether the first line has a section's title only, and the next one a number only."""
     first, second = ([word.strip(' "') for word in line.split(mark)] for line, mark in _two_lines(source.text))
     return first[0] in _TITLES and not any(first[1:] + second[1:]) and second[0].replace(".", "", 1).isdigit()
 
 
 def load(source: Source, asked: Asked) -> PoseLog:
-    """The body asked for, or the only one. Raises InputError listing the bodies when there are several."""
+    """Return the body asked for, or the only one. Raises InputError listing the bodies when there are several."""
     path = source.path
     sections = _sections(path, rows_of(path, source.text))
     bodies: dict[str, _Section] = {}
@@ -120,17 +120,17 @@ def _rate(path: Path, cell: str) -> float:
 
 
 def _table(path: Path, section: _Section, columns: list[int]) -> tuple[np.ndarray, np.ndarray, NDArray[np.int64]]:
-    """Numbers of the columns, times [s] by frame number, and their rows."""
+    """Return numbers of the columns, times [s] by frame number, and their rows."""
     table = numbers(path, section.rows, [0, *columns], section.row_of)
     return table[:, 1:], table[:, 0] / section.rate_hz, section.row_of
 
 
 def _scale(path: Path, section: _Section, columns: list[int], asked: Asked) -> float:
-    said = {section.units[column].lower() for column in columns} - {""}
-    unknown = said - set(LENGTH_UNITS)
-    if unknown or len(said) > 1:
-        raise InputError(f"'{path}' has the length units {', '.join(sorted(said))}", "mm, cm or m", "export in mm")
-    return require_length_scale(path, next(iter(said), None), asked.units)
+    units = {section.units[column].lower() for column in columns} - {""}
+    unknown = units - set(LENGTH_UNITS)
+    if unknown or len(units) > 1:
+        raise InputError(f"'{path}' has the length units {', '.join(sorted(units))}", "mm, cm or m", "export in mm")
+    return require_length_scale(path, next(iter(units), None), asked.units)
 
 
 def _from_markers(path: Path, sections: list[_Section], asked: Asked) -> PoseLog:

@@ -88,7 +88,7 @@ def mesh_parts(mesh: Mesh) -> MeshParts:
     rows, columns = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
     graph = coo_matrix((np.ones(len(rows)), (rows, columns)), shape=(count, count))
     _, label = connected_components(graph, directed=False)
-    radius = float(np.linalg.norm(mesh.vertices, axis=1).max())
+    radius = mesh.radius_m
     return MeshParts(
         group=_compact(mesh.part),
         component=_compact(label[faces[:, 0]].astype(np.int64)),

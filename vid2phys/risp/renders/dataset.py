@@ -118,7 +118,7 @@ def make_dataset(
     from vid2phys.risp.renders.workers import render_missing
 
     folder = Path(folder)
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if posed is None else posed.reach_m
+    radius_m = mesh.radius_m if posed is None else posed.reach_m
     settings = Settings(
         *(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh)),
         without=varied.off_in_renders,

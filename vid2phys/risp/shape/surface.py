@@ -40,7 +40,7 @@ def surface_points(mesh: Mesh, count: int, seed: int = 0) -> tuple[Array, NDArra
 
 def texture_color(mesh: Mesh) -> SurfaceColor:
     """The colour of a mesh with a texture, averaged over what views cannot resolve, on a scale like the eye's."""
-    texel_m = _FINE * float(np.linalg.norm(mesh.vertices, axis=1).max())
+    texel_m = _FINE * mesh.radius_m
 
     def color(points: Array, faces: NDArray[np.int64]) -> Array:
         a, b, c = np.moveaxis(mesh.vertices[mesh.faces[faces]], 1, 0)

@@ -87,7 +87,7 @@ def find_symmetry(mesh: Mesh, tolerance: float = TOLERANCE, *, color: SurfaceCol
     origin = np.zeros(3)
     best = _about(mesh, origin, tolerance, color)
     centroid = _centroid(mesh)
-    if np.linalg.norm(centroid) > EXACT * np.linalg.norm(mesh.vertices, axis=1).max():
+    if np.linalg.norm(centroid) > EXACT * mesh.radius_m:
         other = _about(mesh, centroid, tolerance, color)
         if other.order > best.order:
             return other

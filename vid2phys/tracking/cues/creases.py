@@ -43,7 +43,7 @@ class Solid:
         """Finds the creases, of faces that share vertices or have them at the same places."""
         sides, edges, sharp = _meeting(mesh)
         along = mesh.vertices[edges[:, 1]] - mesh.vertices[edges[:, 0]]
-        radius = np.linalg.norm(mesh.vertices, axis=1).max()
+        radius = mesh.radius_m
         kept = sharp & (np.linalg.norm(along, axis=-1) > _LEAST_LENGTH * radius)
         return Solid(mesh, edges[kept], sides[kept])
 
@@ -62,7 +62,7 @@ def _meeting(mesh: Mesh) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[
     """Pairs of faces [N, 2] that meet, the edges [N, 2] where they do, and whether at an angle [N]."""
     from trimesh.graph import face_adjacency
 
-    radius = np.linalg.norm(mesh.vertices, axis=1).max()
+    radius = mesh.radius_m
     welded = first_alike(mesh.vertices, _SAME * radius)[mesh.faces]
     sides, edges = face_adjacency(faces=welded, return_edges=True)
     sides, edges = np.asarray(sides).reshape(-1, 2), np.asarray(edges).reshape(-1, 2)

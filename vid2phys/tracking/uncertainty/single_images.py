@@ -208,7 +208,7 @@ def _read(
     configuration = fit_configurations(subject.posed, pose, bearings, covariance).configuration
     away = 1e3 * _distance(subject.posed.points(configuration), subject.posed.points(configurations))
     off = np.abs(configuration - configurations).mean(axis=1)
-    named = {"posture_deg": np.degrees(off)} if model.shape.kind == "joints" else {"posture_mm": 1e3 * off}
+    named = {"configuration_deg": np.degrees(off)} if model.shape.kind == "joints" else {"configuration_mm": 1e3 * off}
     return _Read(reading.points_px, pose, configuration, {"points_mm": away.mean(axis=1), **named}, away)
 
 

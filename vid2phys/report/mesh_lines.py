@@ -1,4 +1,4 @@
-"""Lines of a mesh in an image: its silhouette, and where one part of it meets another, smooth at any zoom."""
+"""Draw the lines of a mesh in an image: its silhouette's edge, and borders between its parts, smooth at any zoom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vid2phys.types import Camera, Mesh
 Image = NDArray[np.uint8]
 Box = tuple[float, float, float, float]  # left, top, right, bottom [px]
 _SUPERSAMPLE = 2
-_PARTS_FROM_PX = 80  # a smaller object is a tangle of lines when its parts are outlined too
+_PARTS_FROM_PX = 80  # a smaller object has too many lines when its parts have borders too
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Window:
     scale: float = 1.0
 
     def place(self, pixels: Array) -> Array:
-        """Frame pixels to window pixels, [..., 2]."""
+        """Return frame pixels as window pixels, [..., 2]."""
         return (pixels - np.array([self.left, self.top]) + 0.5) * self.scale - 0.5
 
 
@@ -45,7 +45,7 @@ class Projected:
 
 
 def project_vertices(camera: Camera, vertices_world: Array) -> Projected:
-    """Vertices [V, 3] m of the world in the image; pixels are NaN where the camera cannot see."""
+    """Return vertices [V, 3] m of the world in the image; pixels are NaN outside of the camera's view."""
     assert camera.camera_to_world is not None
     world_to_camera = invert_transform(camera.camera_to_world)
     points = vertices_world @ world_to_camera[:3, :3].T + world_to_camera[:3, 3]
@@ -53,15 +53,15 @@ def project_vertices(camera: Camera, vertices_world: Array) -> Projected:
 
 
 def bounds(projected: Projected) -> Box | None:
-    """The box around what is seen; None when nothing is."""
+    """Return the box around the visible vertices; None when no vertex is visible."""
     seen = projected.pixels[np.isfinite(projected.pixels).all(axis=1)]
     return (*seen.min(axis=0), *seen.max(axis=0)) if len(seen) else None
 
 
-def outline(projected: Projected, mesh: Mesh, window: Window, thickness_px: float = 1.6) -> Array:
-    """How much each pixel of a window is covered by a line of the mesh, [height, width] in [0, 1].
+def mesh_lines(projected: Projected, mesh: Mesh, window: Window, thickness_px: float = 1.6) -> Array:
+    """Return the share of each pixel of a window that the mesh's lines cover, [height, width] in [0, 1].
 
-    The silhouette is drawn full; where there is room, edges between parts at half strength.
+    The contour is drawn full; where there is room, borders between parts are drawn at half strength.
     """
     import cv2
 
@@ -80,14 +80,14 @@ def outline(projected: Projected, mesh: Mesh, window: Window, thickness_px: floa
 
 
 def blend(image: Image, cover: Array, color: tuple[int, int, int]) -> None:
-    """Paint a colour over an image in place, by coverage [H, W]."""
+    """Mix a colour into an image in place, by coverage [H, W]."""
     rows, columns = np.nonzero(cover > 0.01)
     share = cover[rows, columns][:, None]
     image[rows, columns] = np.round(image[rows, columns] * (1 - share) + np.array(color) * share).astype(np.uint8)
 
 
 def _part_map(projected: Projected, mesh: Mesh, window: Window, fine: int) -> NDArray[np.int64]:
-    """Part of the mesh at each fine pixel of a window, -1 where there is none."""
+    """Return the part of the mesh at each fine pixel of a window, -1 where there is none."""
     seen = np.asarray(np.isfinite(projected.pixels).all(axis=1))
     kept = np.flatnonzero(seen[mesh.faces].all(axis=1))
     scaled = (window.place(projected.pixels) + 0.5) * fine - 0.5
@@ -101,7 +101,7 @@ def _part_map(projected: Projected, mesh: Mesh, window: Window, fine: int) -> ND
 
 
 def _part_edges(part: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Pixels whose right or lower neighbour is another part."""
+    """Return the pixels whose right or lower neighbour is another part."""
     edges = np.zeros(part.shape, dtype=np.uint8)
     edges[:, :-1] |= (part[:, :-1] != part[:, 1:]).astype(np.uint8)
     edges[:-1] |= (part[:-1] != part[1:]).astype(np.uint8)

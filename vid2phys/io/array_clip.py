@@ -1,4 +1,4 @@
-"""Images in memory as a clip, and a single image as one: the same frame, as often as it is asked for."""
+"""Make clips of images in memory, and of one image: the same frame, as often as it is asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _A_IMAGE = "an image (PNG, JPEG, TIFF ...)"
 
 
 @dataclass(frozen=True)
-class HeldFrames:
+class ArrayFrames:
     """`Frames` of an array, RGB uint8 [T, H, W, 3]."""
 
     images: NDArray[np.uint8]
@@ -29,12 +29,12 @@ class HeldFrames:
         return iter(self.images)
 
     def at(self, indices: ArrayLike) -> Iterator[NDArray[np.uint8]]:
-        """See `Frames.at`."""
+        """Return an iterator over the frames at `indices`, see `Frames.at`."""
         return iter(self.images[np.asarray(indices)])
 
 
-def read_still(path: str | Path, frames: int, fps: float) -> Clip:
-    """An image as a clip of so many frames. Raises InputError for what is missing or not an image."""
+def load_image_clip(path: str | Path, frames: int, fps: float) -> Clip:
+    """Return an image file as a clip of so many frames. Raises InputError for what is missing or not an image."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     path = require_file(path, _A_IMAGE)
@@ -43,15 +43,15 @@ def read_still(path: str | Path, frames: int, fps: float) -> Clip:
             image = np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"'{path}' is not an image ({type(error).__name__})", _A_IMAGE, "export it again") from None
-    return still_clip(image, frames, fps, path.stem)
+    return image_clip(image, frames, fps, path.stem)
 
 
-def still_clip(image: NDArray[np.uint8], frames: int, fps: float, name: str = "still") -> Clip:
-    """An image as a clip of so many frames."""
-    return held_clip(np.broadcast_to(image, (frames, *image.shape)), np.arange(frames) / fps, name)
+def image_clip(image: NDArray[np.uint8], frames: int, fps: float, name: str = "still") -> Clip:
+    """Return an image [H, W, 3] as a clip of so many frames."""
+    return array_clip(np.broadcast_to(image, (frames, *image.shape)), np.arange(frames) / fps, name)
 
 
-def held_clip(images: NDArray[np.uint8], times_s: Array, name: str) -> Clip:
-    """Images [T, H, W, 3] as a clip with frames at times_s [T]."""
+def array_clip(images: NDArray[np.uint8], times_s: Array, name: str) -> Clip:
+    """Return images [T, H, W, 3] as a clip with frames at times_s [T]."""
     _, height, width, _ = images.shape
-    return Clip(HeldFrames(images), times_s, width, height, name)
+    return Clip(ArrayFrames(images), times_s, width, height, name)
