@@ -19,9 +19,10 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import camera_parameters
 from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
-from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, solved, whitening
+from vid2phys.solvers.shooting import FINE_STEP_S, solved, whitening
 from vid2phys.types import Array, Parameters
 
 _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import UsageError
 from vid2phys.solvers.hyperparameters import Elsewhere
+from vid2phys.solvers.least_squares import NormalEquations
 from vid2phys.types import Array
 
 
@@ -81,6 +82,11 @@ class Dense:
     gradient: Array
     information: Array
     starts: int
+
+    @property
+    def normal(self) -> NormalEquations:
+        """Return the equations without what they are of."""
+        return NormalEquations(self.gradient, self.information)
 
     @staticmethod
     def of(gradients: Sequence[Array], informations: Sequence[Array], shared: int) -> Dense:

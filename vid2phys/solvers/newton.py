@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,18 +17,15 @@ from torch import Tensor
 
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers import least_squares
+from vid2phys.solvers.least_squares import NormalEquations, Settings, movable, multistart
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
 _STEP = 1e-3  # of differences, in units of the unknowns
-_GAIN = 1e-5  # share of the cost below which a step ends the descent
-_COUNTED = (1.0, 1e3)  # least and most cost that a gain is held against: the noise of many pixels is no reason to end
-_MOST_DAMPING = 1e8
-
-_REFINED = (3, 12)  # least and most of several starts; between them until the best optimum was come to twice
+_SETTINGS = Settings(tolerance=1e-5, cost_range=(1.0, 1e3))  # the noise of many pixels is no reason to end
 _LOOKS = 2
-_SAME = 0.05  # by which the costs of two descents to one optimum differ at most: a third of a deviation
 
 Motions = Callable[[Array], Array]
 """Unknowns [B, U] to states at the frames [B, F, N]; raises SimulationError where it cannot."""
@@ -109,18 +106,6 @@ class Prior:
         return np.asarray(self.root @ (values - self.mean))
 
 
-@dataclass(frozen=True)
-class _Search:
-    """What does not change in a descent. lower, upper: [U], where unknowns are put back."""
-
-    roll: Motions
-    loss: Judge
-    units: Array
-    prior: Prior
-    lower: Array
-    upper: Array
-
-
 def motions(problem: Problem, state: Array) -> Motions:
     """Rollouts of a problem from its first state [N], by the free parameters in solver coordinates, within bounds."""
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
@@ -151,20 +136,15 @@ def solve(
     """
     size = len(units)
     lower, upper = limits if limits is not None else (np.full(size, -np.inf), np.full(size, np.inf))
-    search = _Search(roll, loss, units, prior or Prior.none(size), lower, upper)
-    starts = np.clip(starts, lower, upper)
-    costs = _costs(search, starts)
-    finite = int(np.isfinite(costs).sum())
-    if not finite:
+    problem = _Rollouts(roll, loss, units, prior or Prior.none(size), lower, upper)
+    starts = np.clip(np.asarray(starts, dtype=float), lower, upper)
+    costs = problem.costs(starts)
+    if not np.isfinite(costs).any():
         raise SimulationError(f"none of {len(starts)} starts could be simulated", "a motion that stays finite")
-    ends: list[Found] = []
-    for i in np.argsort(costs, kind="stable")[: min(finite, _REFINED[1])]:
-        ends.append(_descend(search, starts[i], float(costs[i]), iterations))
-        least = min(end.loss for end in ends)
-        twice = len(ends) >= _REFINED[0] and sum(end.loss - least <= _SAME for end in ends) > 1
-        if twice or least <= _SAME:
-            break
-    return min(ends, key=lambda end: end.loss)
+    best = multistart(problem, list(starts), costs, replace(_SETTINGS, iterations=iterations))
+    model = problem.linearize(best.point)
+    information = model.normal.information / np.outer(units, units)
+    return Found(best.point, model.states, information, best.cost, best.iterations, best.converged)
 
 
 def look(roll: Motions, loss: Judge, start: Array, steps: Array, limits: tuple[Array, Array]) -> Array:
@@ -172,67 +152,76 @@ def look(roll: Motions, loss: Judge, start: Array, steps: Array, limits: tuple[A
 
     steps: [N, U], what is looked at of each unknown, from where it is. limits: lower and upper [U] ends.
     """
-    search = _Search(roll, loss, np.ones(len(start)), Prior.none(len(start)), *limits)
+    problem = _Rollouts(roll, loss, np.ones(len(start)), Prior.none(len(start)), *limits)
     best = np.array(start, dtype=float)
     seen = np.clip(best + steps, *limits)
     for unknown in [*range(len(best))] * _LOOKS:
         rows = np.repeat(best[None], 1 + len(seen), axis=0)
         rows[1:, unknown] = seen[:, unknown]
-        best = rows[np.argmin(_costs(search, rows))]
+        best = rows[np.argmin(problem.costs(rows))]
     return best
 
 
-def _descend(search: _Search, start: Array, cost: float, iterations: int) -> Found:
-    values, units = np.array(start, dtype=float), search.units
-    damping, converged, used = 1e-3, False, 0
-    while used < iterations and not converged:
-        used += 1
-        residuals, jacobian, _ = _linearized(search, values)
-        gradient, information = jacobian.T @ residuals, jacobian.T @ jacobian
-        held = (values <= search.lower) & (gradient > 0.0) | (values >= search.upper) & (gradient < 0.0)
-        free = ~held  # an unknown that is pulled beyond its end stays there
-        while damping <= _MOST_DAMPING:
-            scale = np.diag(np.maximum(np.diagonal(information), 1e-12))
-            step = np.zeros_like(values)
-            step[free] = np.linalg.solve((information + damping * scale)[np.ix_(free, free)], gradient[free])
-            candidate = np.clip(values - units * step, search.lower, search.upper)
-            new_cost = float(_costs(search, candidate[None])[0])
-            if new_cost <= cost:
-                break
-            damping *= 10.0
-        else:  # no step, however short, is better
-            converged = True
-            continue
-        gain, values, cost, damping = cost - new_cost, candidate, new_cost, max(0.1 * damping, 1e-9)
-        converged = gain <= _GAIN * float(np.clip(cost, *_COUNTED))
-    _, jacobian, states = _linearized(search, values)
-    information = (jacobian.T @ jacobian) / np.outer(units, units)
-    return Found(values, states, information, cost, used, converged)
+@dataclass(frozen=True)
+class _Rollouts(least_squares.Problem[Array]):
+    """The loss of rollouts and the prior, of unknowns [U] within lower, upper: [U]."""
+
+    roll: Motions
+    loss: Judge
+    units: Array
+    prior: Prior
+    lower: Array
+    upper: Array
+
+    def cost(self, point: Array) -> float:
+        """See `least_squares.Problem.cost`."""
+        return float(self.costs(point[None])[0])
+
+    def costs(self, values: Array) -> Array:
+        """Return the costs [B] of unknowns [B, U], infinite where the engine cannot compute the motion."""
+        try:
+            rolled = self.roll(values)
+        except (SimulationError, UsageError):
+            if len(values) == 1:
+                return np.array([np.inf])
+            return np.concatenate([self.costs(row[None]) for row in values])
+        return self._costs_of(rolled, values)
+
+    def _costs_of(self, states: Array, values: Array) -> Array:
+        with torch.no_grad():
+            costs = self.loss.values(torch.from_numpy(np.ascontiguousarray(states))).double().numpy()
+        before = np.array([0.5 * float((self.prior.residuals(row) ** 2).sum()) for row in values])
+        return np.where(np.isfinite(costs), costs + before, np.inf)
+
+    def linearize(self, point: Array) -> _Linear:
+        """See `least_squares.Problem.linearize`: central differences, all rollouts in one batch."""
+        steps = _STEP * np.diag(self.units)
+        above, below = np.minimum(point + steps, self.upper), np.maximum(point - steps, self.lower)
+        widths = np.maximum(np.diagonal(above - below) / self.units, 1e-300)  # of one that cannot change
+        states = self.roll(np.concatenate([point[None], above, below]))
+        with torch.no_grad():
+            off = self.loss.residuals_of_all(torch.from_numpy(np.ascontiguousarray(states))).numpy()
+        size = len(point)
+        slopes = (off[1 : 1 + size] - off[1 + size :]) / widths[:, None]
+        residuals = np.concatenate([off[0], self.prior.residuals(point)])
+        jacobian = np.vstack([slopes.T, self.prior.root * self.units])
+        normal = NormalEquations(jacobian.T @ residuals, jacobian.T @ jacobian)
+        return _Linear(self, point, states[0], normal, float(self._costs_of(states[:1], point[None])[0]))
 
 
-def _costs(search: _Search, values: Array) -> Array:
-    """Costs [B] of unknowns [B, U], infinite where they are beyond what the engine can compute."""
-    try:
-        rolled = search.roll(values)
-    except (SimulationError, UsageError):
-        if len(values) == 1:
-            return np.array([np.inf])
-        return np.concatenate([_costs(search, row[None]) for row in values])
-    with torch.no_grad():
-        costs = search.loss.values(torch.from_numpy(np.ascontiguousarray(rolled))).double().numpy()
-    before = np.array([0.5 * float((search.prior.residuals(row) ** 2).sum()) for row in values])
-    return np.where(np.isfinite(costs), costs + before, np.inf)
+@dataclass
+class _Linear(least_squares.Model[Array]):
+    """Rollouts made linear about unknowns [U] in their units. states: [F, N]."""
 
+    problem: _Rollouts
+    point: Array
+    states: Array
+    normal: NormalEquations
+    cost: float
 
-def _linearized(search: _Search, values: Array) -> tuple[Array, Array, Array]:
-    """Residuals [R], their derivatives by the unknowns in units [R, U], and the states [F, N]."""
-    steps = _STEP * np.diag(search.units)
-    above, below = np.minimum(values + steps, search.upper), np.maximum(values - steps, search.lower)
-    widths = np.maximum(np.diagonal(above - below) / search.units, 1e-300)  # of one that cannot change
-    states = search.roll(np.concatenate([values[None], above, below]))
-    with torch.no_grad():
-        off = search.loss.residuals_of_all(torch.from_numpy(np.ascontiguousarray(states))).numpy()
-    size = len(values)
-    slopes = (off[1 : 1 + size] - off[1 + size :]) / widths[:, None]
-    residuals = np.concatenate([off[0], search.prior.residuals(values)])
-    return residuals, np.vstack([slopes.T, search.prior.root * search.units]), states[0]
+    def step(self, damping: float) -> tuple[Array, float]:
+        """See `least_squares.Model.step`; an unknown that is pulled beyond its end stays there."""
+        problem, point = self.problem, self.point
+        free = movable(point, self.normal.gradient, problem.lower, problem.upper)
+        candidate = np.clip(point + problem.units * self.normal.step(damping, free), problem.lower, problem.upper)
+        return candidate, self.normal.gain((candidate - point) / problem.units)

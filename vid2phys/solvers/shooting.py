@@ -13,15 +13,16 @@ import numpy as np
 
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, camera_parameters
+from vid2phys.solvers import arrow, camera_parameters, least_squares
+from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
 
 SUBSTEPS = 2
-STUDENT_DOF = 5.0
 FINE_STEP_S = 0.01
+_TOLERANCE = 1e-6  # least gain of a step, as a share of the cost
 _MOST_ALIKE = 1.0 - 1e-9  # correlation of neighbouring frames: the clock of their errors may stand still
 
 
@@ -66,8 +67,8 @@ def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterati
     setups = [_setup(problem) for problem in problems]
     point, used, converged = _Point(tuple(each[0] for each in states), problems[0].parameters), 0, True
     for share in (0.1, 0.2, 0.4, 0.7, 1.0):
-        point, count, converged = _descend(setups, point, share, iterations)
-        used += count
+        found = minimize(_Clips(setups, share), point, Settings(iterations, _TOLERANCE))
+        point, used, converged = found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)
 
 
@@ -108,8 +109,7 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
     white = np.einsum("fij,fj->fi", setup.roots[:frames], residual)
     count = np.maximum(2.0 * seen.visible[:frames].sum(1), 1.0)
     share = (white**2).sum(1) / count
-    weights = (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)
-    cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
+    weights, cost = student_weights(share), student_cost(share, count)
     size = len(problem.system.tangent_names) + len(parameters.free_indices)
     if not derivatives or not np.isfinite(states).all():
         cost = cost if np.isfinite(cost) else np.inf
@@ -156,33 +156,37 @@ def _evaluate_all(
     return sum(each.cost for each in found) + 0.5 * float(off @ off), dense, found
 
 
-def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: int) -> tuple[_Point, int, bool]:
-    damping = 1e-3
-    for iteration in range(iterations):
-        cost, dense, _ = _evaluate_all(setups, point, share, True)
-        if not np.isfinite(cost):
-            return point, iteration, False
-        while True:
-            candidate = _moved(setups[0].problem, point, _damped_step(dense.information, dense.gradient, damping))
-            try:
-                new_cost = _evaluate_all(setups, candidate, share, False)[0]
-            except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-                new_cost = np.inf
-            if new_cost <= cost or damping > 1e8:
-                break
-            damping *= 10.0
-        if damping > 1e8:
-            return point, iteration + 1, True
-        point, damping = candidate, max(damping / 10.0, 1e-9)
-        if cost - new_cost < 1e-6 * max(1.0, cost):
-            return point, iteration + 1, True
-    return point, iterations, False
+@dataclass(frozen=True)
+class _Clips(least_squares.Problem[_Point]):
+    """All clips, each to a share of its frames."""
+
+    setups: Sequence[_Setup]
+    share: float
+
+    def cost(self, point: _Point) -> float:
+        """See `least_squares.Problem.cost`."""
+        try:
+            return _evaluate_all(self.setups, point, self.share, False)[0]
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+
+    def linearize(self, point: _Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        cost, dense, _ = _evaluate_all(self.setups, point, self.share, True)
+        return _Linear(self.setups[0].problem, point, cost, dense.normal)
 
 
-def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
-    scale = np.sqrt(np.maximum(np.diagonal(information), 1e-12))
-    scaled = information / np.outer(scale, scale)
-    return -np.linalg.lstsq(scaled + damping * np.eye(len(scale)), gradient / scale, rcond=None)[0] / scale
+@dataclass
+class _Linear(least_squares.Model[_Point]):
+    problem: Problem
+    point: _Point
+    cost: float
+    normal: NormalEquations
+
+    def step(self, damping: float) -> tuple[_Point, float]:
+        """See `least_squares.Model.step`."""
+        step = self.normal.step(damping)
+        return _moved(self.problem, self.point, step), self.normal.gain(step)
 
 
 def _moved(problem: Problem, point: _Point, step: Array) -> _Point:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from vid2phys.errors import UsageError
+from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.network_outputs import Reader
 from vid2phys.solvers.newton import Judge
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.scene import Scene
-from vid2phys.solvers.shooting import STUDENT_DOF
 from vid2phys.types import Array
 
 
