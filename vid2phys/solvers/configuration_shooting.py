@@ -9,7 +9,7 @@ swings faster than they change is told apart from it, where frames by themselves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +17,9 @@ import numpy as np
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import camera_parameters
+from vid2phys.solvers import camera_parameters, least_squares
 from vid2phys.solvers.correlated import ClipResiduals
-from vid2phys.solvers.least_squares import STUDENT_DOF
+from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, solved, whitening
@@ -111,8 +111,9 @@ def solve_clips(
     setups, point, used, converged = _grown(setups, point, shares, iterations)
     for _ in range(_ROUNDS):
         setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(_stable(setups, point))]
-        setups, point, steps, converged = _descend(setups, point, 1.0, iterations)
-        used += steps
+        clips = _Clips(setups, 1.0)
+        found = minimize(clips, point, Settings(iterations, _TOLERANCE))
+        setups, point, used, converged = clips.setups, found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)
 
 
@@ -120,12 +121,13 @@ def _grown(
     setups: list[_Setup], begin: _Point, shares: Sequence[float], iterations: int
 ) -> tuple[list[_Setup], _Point, int, bool]:
     """Descents to shares of the clip, one after another; without the shortest where that led to what cannot be
-    computed: a few frames of a body that hardly moves yet make it as stiff as can be. As `_descend`."""
+    computed: a few frames of a body that hardly moves yet make it as stiff as can be."""
     point, used, converged = begin, 0, True
     try:
         for share in shares:
-            setups, point, steps, converged = _descend(setups, point, share, iterations)
-            used += steps
+            clips = _Clips(setups, share)
+            found = minimize(clips, point, Settings(iterations, _TOLERANCE))
+            setups, point, used, converged = clips.setups, found.point, used + found.iterations, found.converged
     except SimulationError:
         if len(shares) == 1:
             raise
@@ -224,8 +226,7 @@ def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
         return np.ones(1), 0.5 * float((white**2).sum())
     count = np.maximum(2.0 * setup.problem.observation.visible[:frames].sum(axis=1), 1.0)
     share = (white**2).sum(axis=-1) / count
-    cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
-    return (STUDENT_DOF + 1.0) / (STUDENT_DOF + share), cost
+    return student_weights(share), student_cost(share, count)
 
 
 def _prior(setup: _Setup, unknowns: Array) -> Array:
@@ -237,8 +238,14 @@ def _prior(setup: _Setup, unknowns: Array) -> Array:
     )
 
 
+def _prior_of_parameters(setups: Sequence[_Setup], point: _Point) -> tuple[Array, Array]:
+    """See `Problem.prior`; that of the first clip counts."""
+    problem = setups[0].problem
+    return problem.prior(problem.parameters.free_names, point.theta)
+
+
 def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
-    off, _ = setups[0].problem.prior(setups[0].problem.parameters.free_names, point.theta)
+    off, _ = _prior_of_parameters(setups, point)
     total = 0.5 * float(off @ off)
     for clip, setup in enumerate(setups):
         unknowns, frames = point.of(clip), _frames(setup, share)
@@ -248,10 +255,11 @@ def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Linear:
-    """A clip's gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences [U, T, N],
-    and the sum of weighted squared residuals with their number."""
+class _Part:
+    """A clip's cost, gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences
+    [U, T, N], and the sum of weighted squared residuals with their number."""
 
+    cost: float
     gradient: Array
     information: Array
     states: Array
@@ -260,60 +268,36 @@ class _Linear:
     count: float
 
 
-def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Linear:
+def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     frames = _frames(setup, share)
     moved = np.concatenate([unknowns[None], unknowns + _STEP * np.diag(setup.scale)])
     states = _rollouts(setup, moved, frames)
     white = _white(setup, moved, states, frames)
     slope = (white[1:] - white[:1]) / _STEP
-    weights, _ = _weights(setup, white[0], frames)
+    weights, cost = _weights(setup, white[0], frames)
     prior = np.zeros(len(unknowns))
     prior[: 2 * len(setup.body.rest)] = 1.0
-    gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + _prior(setup, unknowns)
+    off = _prior(setup, unknowns)
+    gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + off
     information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
     squares = float((weights[:, None] * white[0] ** 2).sum())
     count = 2.0 * float(setup.problem.observation.visible[:frames].sum())
     if setup.whole is not None:
         count = float(white.shape[-1])
-    return _Linear(gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
+    cost += 0.5 * float((off**2).sum())
+    return _Part(cost, gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
 
 
-def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Linear]) -> Dense:
+def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Part]) -> Dense:
     """Normal equations of all clips, with the priors of the parameters."""
-    problem, shared = setups[0].problem, len(point.theta)
-    dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], shared)
-    off, precision = problem.prior(problem.parameters.free_names, point.theta)
+    dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], len(point.theta))
+    off, precision = _prior_of_parameters(setups, point)
     dense.gradient[dense.starts :] += off * np.sqrt(precision)
     dense.information[dense.starts :, dense.starts :] += np.diag(precision)
     return dense
 
 
-def _descend(
-    setups: list[_Setup], point: _Point, share: float, iterations: int
-) -> tuple[list[_Setup], _Point, int, bool]:
-    """From a point down to where the cost is flat: clips with steps that it takes there, the point, how many iterations
-    that took, and whether they were enough."""
-    damping, cost = 1e-3, np.inf
-    for iteration in range(iterations):
-        computed, parts = _computed(_stable(setups, point), point, share)
-        if iteration == 0 or any(a is not b for a, b in zip(computed, setups, strict=True)):
-            setups, cost = computed, _cost(computed, point, share)
-        dense = _joined(setups, point, parts)
-        while True:
-            candidate = _moved(setups[0], point, _damped_step(dense.information, dense.gradient, damping))
-            new_cost = _safely(lambda each=setups, moved=candidate: _cost(each, moved, share))  # type: ignore[misc]
-            if new_cost <= cost:
-                break
-            damping *= 10.0
-            if damping > 1e6:
-                return setups, point, iteration + 1, True
-        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
-        if gain < _TOLERANCE * max(1.0, cost):
-            return setups, point, iteration + 1, True
-    return setups, point, iterations, False
-
-
-def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Linear]]:
+def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Part]]:
     """Linearised clips, with steps as short as it takes to compute them: a stiff body that is read a little wrong
     swings faster than it ever did. Raises SimulationError where even much shorter steps do not help."""
     finer, parts = list(setups), []
@@ -329,16 +313,39 @@ def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[li
     return finer, parts
 
 
-def _safely(cost: Callable[[], float]) -> float:
-    try:
-        return cost()
-    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-        return np.inf
+@dataclass
+class _Clips(least_squares.Problem[_Point]):
+    """All clips, each to a share of its frames. setups: with steps as short as the latest linear model takes."""
+
+    setups: list[_Setup]
+    share: float
+
+    def cost(self, point: _Point) -> float:
+        """See `least_squares.Problem.cost`."""
+        try:
+            return _cost(self.setups, point, self.share)
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+
+    def linearize(self, point: _Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        self.setups, parts = _computed(_stable(self.setups, point), point, self.share)
+        off, _ = _prior_of_parameters(self.setups, point)
+        cost = sum(part.cost for part in parts) + 0.5 * float(off @ off)
+        return _Linear(self.setups[0], point, cost, _joined(self.setups, point, parts).normal)
 
 
-def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
-    diagonal = np.maximum(np.diagonal(information), 1e-9)
-    return np.asarray(-np.linalg.solve(information + damping * np.diag(diagonal), gradient), dtype=float)
+@dataclass
+class _Linear(least_squares.Model[_Point]):
+    setup: _Setup
+    point: _Point
+    cost: float
+    normal: NormalEquations
+
+    def step(self, damping: float) -> tuple[_Point, float]:
+        """See `least_squares.Model.step`."""
+        step = self.normal.step(damping)
+        return _moved(self.setup, self.point, step), self.normal.gain(step)
 
 
 def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
