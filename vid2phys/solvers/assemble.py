@@ -13,10 +13,10 @@ import numpy as np
 
 from vid2phys.engine.rollout import linearize
 from vid2phys.solvers import arrow, camera_parameters, process
+from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
 from vid2phys.types import Array, Parameters
 
-STUDENT_DOF = 5.0
 FORCE_FLOOR = 0.01  # m/s^2 sqrt(s): white acceleration that keeps a step invertible
 TORQUE_FLOOR = 0.2  # rad/s^2 sqrt(s)
 DELAY_PRIOR_S = 0.02

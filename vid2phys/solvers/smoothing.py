@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vid2phys.solvers import arrow
+from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers import arrow, least_squares
 from vid2phys.solvers.assemble import (
     Layout,
     Levels,
@@ -25,6 +26,7 @@ from vid2phys.solvers.assemble import (
     with_priors,
 )
 from vid2phys.solvers.hyperparameters import first_levels, improve_levels, level_change, log_evidence, mean_levels
+from vid2phys.solvers.least_squares import Settings, minimize
 from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import DELAY, LAG, Problem
 from vid2phys.solvers.relevance import can_rest, with_activity
@@ -36,6 +38,8 @@ ROUNDS = 4  # of levels and unknowns in turn
 _CHI2_MEDIAN = 1.386  # of two degrees of freedom
 _ACTIVITY_ROUNDS = 5  # more, of inputs that act now and then
 _HELD_KNOTS = 4000  # of several chains
+# costs are log-likelihoods: a gain of so many nats ends a descent; little damping hardly changes a step
+_SETTINGS = Settings(tolerance=1e-2, cost_range=(1.0, 1.0), damping=1e-6, raised=1e-4)
 
 
 @dataclass(frozen=True)
@@ -244,29 +248,13 @@ def initial_unknowns(layout: Layout, states: Array, inputs: Array | None) -> Unk
     return Unknowns(states.copy(), values, np.zeros((steps, layout.modes)), theta)
 
 
-def gauss_newton(
-    chains: Sequence[Chain], join: Join, *, iterations: int = 30, tolerance: float = 1e-2
-) -> tuple[list[Chain], int, bool]:
+def gauss_newton(chains: Sequence[Chain], join: Join, *, iterations: int = 30) -> tuple[list[Chain], int, bool]:
     """Descend to the mode of all chains for fixed levels. Returns them, iterations used and whether it converged.
 
     Raises SimulationError when the motion cannot be computed where the descent begins.
     """
-    damping, normals = 1e-6, _Normals(chains)
-    cost = normals.cost()
-    for iteration in range(iterations):
-        while True:
-            candidate = _Normals(normals.stepped(join, damping))
-            new_cost = candidate.cost()
-            if new_cost <= cost + tolerance:
-                break
-            damping = max(damping * 10.0, 1e-4)
-            if damping > 1e6:
-                return normals.chains, iteration + 1, False
-        gain, normals, cost = cost - new_cost, candidate, new_cost
-        damping = max(damping / 10.0, 1e-9)
-        if gain < tolerance:
-            return normals.chains, iteration + 1, True
-    return normals.chains, iterations, False
+    found = minimize(_Mode(join), _Normals(chains), replace(_SETTINGS, iterations=iterations))
+    return found.point.chains, found.iterations, found.converged
 
 
 @dataclass
@@ -313,17 +301,6 @@ class _Normals:
             references.append(np.diagonal(normal.matrix.corner).copy())
         return schurs, gradients, references
 
-    def stepped(self, join: Join, damping: float) -> list[Chain]:
-        """The chains after a damped Newton step of all."""
-        schurs, gradients, references = self.said(damping)
-        theta = -_null(join, self.chains, schurs, references).covariance @ join.vector(gradients)
-        after = []
-        for g, (chain, columns) in enumerate(zip(self.chains, join.columns, strict=True)):
-            normal, factor = self.factored(g, damping)
-            step = arrow.back(factor, -normal.gradient, theta[columns])
-            after.append(replace(chain, point=moved(chain.layout, chain.point, step, theta[columns])))
-        return after
-
     def _at(self, g: int) -> _Evaluated:
         if g not in self._held:
             if not self._short:
@@ -334,6 +311,46 @@ class _Normals:
             cost = normal.cost - linear.cost_obs / chain.levels.point_scale**2 + linear.cost_student
             self._held[g] = _Evaluated(normal, cost)
         return self._held[g]
+
+
+@dataclass(frozen=True)
+class _Mode(least_squares.Problem[_Normals]):
+    """The objective of chains that share parameters."""
+
+    join: Join
+
+    def cost(self, point: _Normals) -> float:
+        """See `least_squares.Problem.cost`."""
+        try:
+            return point.cost()
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+
+    def linearize(self, point: _Normals) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        return _Linear(self.join, point, point.cost())
+
+
+@dataclass
+class _Linear(least_squares.Model[_Normals]):
+    """Chains made linear; the parameters' step solves their Schur complements, each chain's its own blocks."""
+
+    join: Join
+    normals: _Normals
+    cost: float
+
+    def step(self, damping: float) -> tuple[_Normals, float]:
+        """See `least_squares.Model.step`."""
+        join, normals = self.join, self.normals
+        schurs, gradients, references = normals.said(damping)
+        theta = -_null(join, normals.chains, schurs, references).covariance @ join.vector(gradients)
+        after, slope = [], 0.0
+        for g, (chain, columns) in enumerate(zip(normals.chains, join.columns, strict=True)):
+            normal, factor = normals.factored(g, damping)
+            step = arrow.back(factor, -normal.gradient, theta[columns])
+            slope += float((normal.gradient * step).sum() + normal.gradient_theta @ theta[columns])
+            after.append(replace(chain, point=moved(chain.layout, chain.point, step, theta[columns])))
+        return _Normals(after), -0.5 * slope
 
 
 def solve(problem: Problem, states: Array, inputs: Array | None = None, *, rounds: int = ROUNDS) -> Solution:
