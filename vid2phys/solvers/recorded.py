@@ -20,6 +20,7 @@ from vid2phys.engine.system import System
 from vid2phys.errors import SimulationError
 from vid2phys.notes import Note, doubt, warning
 from vid2phys.solvers import arrow, intervals
+from vid2phys.solvers.least_squares import student_weights
 from vid2phys.solvers.recorded_descent import Descent, Limits, search
 from vid2phys.solvers.recorded_model import (
     Normal,
@@ -33,7 +34,6 @@ from vid2phys.solvers.recorded_model import (
     rollouts,
     scale_of,
     set_up,
-    student_weights,
     substeps_of,
 )
 from vid2phys.solvers.recorded_model import Recording as Recording
@@ -233,7 +233,7 @@ def _spread(residuals: list[Array], scale: float, unknown: int) -> float:
     """Variance of weighted residuals over the square of their robust size."""
     shares = [mean_squares(r[0]) for r in residuals]
     mean, count = (np.concatenate([s[i] for s in shares]) for i in (0, 1))
-    total = float((student_weights(mean, scale) * mean * count).sum()) / scale**2
+    total = float((student_weights(mean / scale**2) * mean * count).sum()) / scale**2
     return total / max(1.0, float(count.sum()) - unknown)
 
 
@@ -241,7 +241,7 @@ def _stacked(residuals: list[Array], scale: float) -> Array:
     """Weighted residuals of all recordings one after another, rows of NaN between them, [*, Q]."""
     width, rows = max(r.shape[2] for r in residuals), []
     for residual in residuals:
-        weights = np.sqrt(student_weights(mean_squares(residual[0])[0], scale)) / scale
+        weights = np.sqrt(student_weights(mean_squares(residual[0])[0] / scale**2)) / scale
         padded = np.full((residual.shape[1] + MOST_LAGS, width), np.nan)
         padded[: residual.shape[1], : residual.shape[2]] = residual[0] * weights[:, None]
         rows.append(padded)

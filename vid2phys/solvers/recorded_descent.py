@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers import least_squares
+from vid2phys.solvers.least_squares import Minimum, Settings, minimize
 from vid2phys.solvers.recorded_model import (
     LEAST_FRAMES,
     Normal,
@@ -37,9 +39,8 @@ from vid2phys.types import Array, Parameters
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _PIECE_SHARES = (0.1, 0.25)
 _LEAST_PIECE = 12  # frames: a parabola at its begin, and as much again
-_ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
+_ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, at which a descent ends, and at which the last one does
 _PATIENT = 5  # times as many iterations are left to the last descent: valleys are long where little is determined
-_MOST_DAMPING = 1e8
 _MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a second
 _STIFFER = 4  # times as many steps as the first parameters take are tried in any case
 _POOR, _FAILED = 0.02, 0.05  # shares of the motion left, from which on others are tried, and a fit has failed
@@ -110,14 +111,14 @@ def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Des
     """Descend over a growing part of the recordings."""
     used, converged = 0, False
     stages = (*((share, _ROUGH, iterations) for share in _SHARES), (1.0, _FINE, _PATIENT * iterations))
-    for share, gain, most in stages:
+    for share, tolerance, most in stages:
         frames = min(setup.longest, max(LEAST_FRAMES, int(np.ceil(share * setup.longest))))
         try:
-            point, steps, converged = _descend(setup, point, frames, gain, most, limits)
+            found = _descend(setup, point, frames, tolerance, most, limits)
         except SimulationError:  # the longer horizon is beyond what the engine can compute from there
             converged = False
             break
-        used += steps
+        point, used, converged = found.point, used + found.iterations, found.converged
     misfit, unexplained = _left(setup, point)
     return Descent(point, misfit, unexplained, used, converged)
 
@@ -140,7 +141,7 @@ def _of_pieces(setup: Setup, parameters: Parameters, iterations: int, limits: Li
     for share in _PIECE_SHARES:
         pieces = _pieces(setup, share, parameters)
         try:
-            point, _, _ = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits)
+            point = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits).point
         except SimulationError:
             return np.inf, parameters
         misfit, parameters = _left(pieces, point)[0], pieces.values(point.theta)
@@ -200,58 +201,62 @@ def _moved(setup: Setup, recording: Recording) -> Array:
 
 
 def _descend(
-    setup: Setup, point: Point, frames: int, least_gain: float, iterations: int, limits: Limits
-) -> tuple[Point, int, bool]:
-    """Return the lowest point found over the first `frames`, the iterations, and whether the descent came to an end."""
-    residuals = residuals_of(setup, [point], frames)[1]
-    scale = scale_of(residuals)
-    damping, cost = 1e-3, cost_of(setup, point, residuals, scale)
-    for iteration in range(iterations):
-        if limits.over:
-            return point, iteration, False
-        normal = linearized(setup, point, frames, scale)
-        while True:
-            candidate, hoped = _step(setup, point, normal, damping)
-            if hoped < 0.1 * least_gain * max(1.0, cost):
-                return point, iteration + 1, True
-            new_cost = _safe_cost(setup, candidate, frames, scale, limits)
-            if new_cost <= cost:
-                break
-            damping *= 10.0
-            if damping > _MOST_DAMPING:
-                return point, iteration + 1, True
-            if limits.over:
-                return point, iteration + 1, False
-        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
-        if gain < least_gain * max(1.0, cost):
-            return point, iteration + 1, True
-    return point, iterations, False
+    setup: Setup, point: Point, frames: int, tolerance: float, iterations: int, limits: Limits
+) -> Minimum[Point]:
+    """Descend over the first `frames`, with errors of the size that they have at the first point."""
+    scale = scale_of(residuals_of(setup, [point], frames)[1])
+    settings = Settings(iterations, tolerance)
+    return minimize(_Recordings(setup, frames, scale, limits.substeps), point, settings, stop=lambda: limits.over)
 
 
-def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[Point, float]:
-    """Return where the damped Newton step leads, within the parameters' limits, and the cost that it should save."""
-    starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
-    damped = replace(
-        normal,
-        information=normal.information + damping * np.diag(np.maximum(np.diagonal(normal.information), 1e-12)),
-        start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
-    )
-    schur, gradient, gains = reduced(damped)
-    step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
-    alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
-    moved = alone - np.einsum("glp,p->gl", gains, step)
-    theta = point.theta + step
-    theta[: setup.fitted] = setup.values(theta).free_vector()
-    hoped = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
-    return Point(theta, point.starts + moved), hoped
+@dataclass(frozen=True)
+class _Recordings(least_squares.Problem[Point]):
+    """The first frames of all recordings. scale: robust size of errors. substeps: most steps of an interval."""
+
+    setup: Setup
+    frames: int
+    scale: float
+    substeps: int
+
+    def cost(self, point: Point) -> float:
+        """See `least_squares.Problem.cost`; infinite for what is too stiff, too."""
+        if substeps_of(self.setup, [point], self.frames) > self.substeps:
+            return np.inf
+        try:
+            found = cost_of(self.setup, point, residuals_of(self.setup, [point], self.frames)[1], self.scale)
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+        return found if np.isfinite(found) else np.inf
+
+    def linearize(self, point: Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        normal = linearized(self.setup, point, self.frames, self.scale)
+        return _Linear(self.setup, point, normal, normal.cost)
 
 
-def _safe_cost(setup: Setup, point: Point, frames: int, scale: float, limits: Limits) -> float:
-    """Return the cost, infinite for what cannot be computed or is too stiff."""
-    if substeps_of(setup, [point], frames) > limits.substeps:
-        return np.inf
-    try:
-        found = cost_of(setup, point, residuals_of(setup, [point], frames)[1], scale)
-    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-        return np.inf
-    return found if np.isfinite(found) else np.inf
+@dataclass
+class _Linear(least_squares.Model[Point]):
+    """Recordings made linear; their first states are eliminated one by one (`recorded_model.reduced`)."""
+
+    setup: Setup
+    point: Point
+    normal: Normal
+    cost: float
+
+    def step(self, damping: float) -> tuple[Point, float]:
+        """See `least_squares.Model.step`."""
+        normal, point = self.normal, self.point
+        starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
+        damped = replace(
+            normal,
+            information=normal.information + damping * np.diag(np.maximum(np.diagonal(normal.information), 1e-12)),
+            start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
+        )
+        schur, gradient, gains = reduced(damped)
+        step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
+        alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
+        moved = alone - np.einsum("glp,p->gl", gains, step)
+        theta = point.theta + step
+        theta[: self.setup.fitted] = self.setup.values(theta).free_vector()
+        predicted = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
+        return Point(theta, point.starts + moved), predicted

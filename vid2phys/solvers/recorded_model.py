@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.solvers.least_squares import student_cost, student_weights
 from vid2phys.types import Array, Parameter, Parameters
 
 Indices = NDArray[np.int64]
-STUDENT_DOF = 5.0
 LEAST_FRAMES = 5
 _STABLE = 0.5  # of the longest stable step of explicit integrators
 _STEP = 1e-4  # of differences by parameters, in solver coordinates over their size
@@ -228,17 +228,12 @@ def scale_of(residuals: list[Array]) -> float:
     return float(max(np.sqrt(np.median(mean[count > 0])), 1e-12))
 
 
-def student_weights(mean: Array, scale: float) -> Array:
-    """Of frames by their mean squares."""
-    return np.asarray((STUDENT_DOF + 1.0) / (STUDENT_DOF + mean / scale**2), dtype=float)
-
-
 def cost_of(setup: Setup, point: Point, residuals: list[Array], scale: float) -> float:
     """What the descent lowers: Student's t of frames, and what was known of the starts."""
     total = 0.5 * float(((point.starts * setup.start_scale * setup.start_inverse) ** 2).sum())
     for residual in residuals:
         mean, count = mean_squares(residual[0])
-        total += 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(mean / scale**2 / STUDENT_DOF)).sum())
+        total += student_cost(mean / scale**2, count)
     return total
 
 
@@ -246,10 +241,11 @@ def cost_of(setup: Setup, point: Point, residuals: list[Array], scale: float) ->
 class Normal:
     """Blocks of the normal equations of the P shared unknowns and of starts in units of `Setup.start_scale`.
 
-    gradient [P], information [P, P], start_gradient [G, L], start_information [G, L, L], mixed [G, L, P]. scores: the
-    frames' parts of the gradient, [T, P + L] of each recording.
+    cost: of the point. gradient [P], information [P, P], start_gradient [G, L], start_information [G, L, L], mixed
+    [G, L, P]. scores: the frames' parts of the gradient, [T, P + L] of each recording.
     """
 
+    cost: float
     gradient: Array
     information: Array
     start_gradient: Array
@@ -268,7 +264,7 @@ def linearized(setup: Setup, point: Point, frames: int, scale: float) -> Normal:
     start_gradient, start_information = units**2 * point.starts, np.zeros((len(residuals), size, size))
     mixed = np.zeros((len(residuals), size, shared))
     for g, residual in enumerate(residuals):
-        weights = student_weights(mean_squares(residual[0])[0], scale) / scale**2
+        weights = student_weights(mean_squares(residual[0])[0] / scale**2) / scale**2
         ahead, behind = np.split(residual[1:], 2)
         slopes = np.nan_to_num((ahead - behind) / widths[:, None, None])
         slopes[shared:][setup.still[g]] = 0.0
@@ -280,7 +276,8 @@ def linearized(setup: Setup, point: Point, frames: int, scale: float) -> Normal:
         start_information[g] = full[shared:, shared:] + np.diag(units[g] ** 2 + setup.still[g])
         mixed[g] = full[shared:, :shared]
         scores.append(score)
-    return Normal(gradient, information, start_gradient, start_information, mixed, tuple(scores))
+    cost = cost_of(setup, point, residuals, scale)
+    return Normal(cost, gradient, information, start_gradient, start_information, mixed, tuple(scores))
 
 
 def _neighbours(setup: Setup, point: Point) -> tuple[list[Point], Array]:
