@@ -45,7 +45,7 @@ class Status(Enum):
     STALLED = "no step, however short, lowers the cost"
     ITERATIONS = "the iterations ran out: allow more, or begin nearer"
     STOPPED = "the time ran out: allow more, or begin nearer"
-    NOT_FINITE = "the cost is not finite where the descent begins: begin nearer"
+    NOT_FINITE = "the linear model cannot be computed at the end: begin nearer"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Settings:
 
 
 class Model(ABC, Generic[Point]):
-    """A problem made linear about a point. cost: of that point."""
+    """A problem made linear about a point. cost: of that point, not finite where the model cannot be computed."""
 
     cost: float
 
@@ -122,7 +122,7 @@ def minimize(
             return Minimum(point, cost, iteration, Status.STOPPED)
         model = problem.linearize(point)
         if not np.isfinite(model.cost):
-            return Minimum(point, np.inf, iteration, Status.NOT_FINITE)
+            return Minimum(point, cost, iteration, Status.NOT_FINITE)
         cost, least, status = model.cost, settings.least_gain(model.cost), Status.CONVERGED
         while True:
             candidate, predicted = model.step(damping)

@@ -13,7 +13,7 @@ way may not be found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers import least_squares
+from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings, minimize, movable
 from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
@@ -32,10 +34,9 @@ _SETTLING = 0.2  # share of the time in which what still moves would move on, fo
 _MOST_STATES = 60  # whose Jacobians are exact
 _STEP = 1e-4  # of differences, in units of the actions
 _STABLE_SHARE = 0.4  # of the longest stable step
-_MOST_DAMPING = 1e12
 _OTHER_STARTS = 6  # that are tried where the nearest optimum is not the goal
 _LEAPS, _PROMISE = 3, 0.1  # from where a bounce holds a descent up, and the share of the cost that is worth one
-_GAIN, _NOTHING = 1e-3, 0.01  # share of the cost, left to gain or gained, to end at; a cost that is as good as none
+_SETTINGS = Settings(tolerance=1e-3, cost_range=(0.01, np.inf), damping=1e-2)  # a cost of 0.01 is as good as none
 
 
 @dataclass(frozen=True)
@@ -100,81 +101,132 @@ def solve(aim: Aim, *, iterations: int = 100) -> Reached:
     substeps = _substeps(aim)
     states = _rollout(aim, actions[None], substeps)[0]
     unit = _units(aim, states, actions, substeps)
-    best = _bring(aim, actions, states, unit, iterations)
+    best = _bring(aim, _Point(actions, states), unit, iterations)
     rng = np.random.default_rng(0)
     for _ in range(_OTHER_STARTS):
         if best.there():
             break
         push = rng.uniform(-1.0, 1.0, len(hold)) * unit  # all the time: what hangs on a contact comes off
-        start = np.clip(actions + push, aim.lower, aim.upper)
-        pushed = _tried(aim, start, substeps)
-        if pushed is not None:
-            best = min(best, _bring(aim, start, pushed, unit, iterations), key=lambda found: found.miss_m)
+        pushed = _tried(aim, np.clip(actions + push, aim.lower, aim.upper), substeps)
+        if pushed.states is not None:
+            best = min(best, _bring(aim, pushed, unit, iterations), key=lambda found: found.miss_m)
     return best
 
 
-def _bring(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> Reached:
-    """From actions [S, A] and the states [S + 1, N] that they lead through: gentle ones, or less gentle ones that come
-    much nearer or without which the goal is not reached."""
-    before, used, left = _distance(aim, states[0]), 0, np.inf
+def _bring(aim: Aim, start: _Point, unit: Array, iterations: int) -> Reached:
+    """Return gentle actions, or less gentle ones that come much nearer or without which the goal is not reached."""
+    used, left = 0, np.inf
     best: Reached | None = None
     for effort in _EFFORTS:
-        actions, states, more, converged = _descend(aim, actions, states, unit / effort, iterations)
-        used, nearer = used + more, float(np.linalg.norm(_residuals(aim, states[-1:])))
+        found = _descend(aim, start, unit / effort, iterations)
+        start, used = found.point, used + found.iterations
+        actions, states = start.actions, start.states
+        assert states is not None
+        nearer = float(np.linalg.norm(_residuals(aim, states[-1:])))
         if best is not None and best.there() and nearer > _NEARER * left:
             break
         edge = 1e-9 * unit
         at_limit = float(((actions <= aim.lower + edge) | (actions >= aim.upper - edge)).mean())
         speed = float(np.abs(states[-1][aim.rates]).max(initial=0.0))
-        miss, left = _distance(aim, states[-1]), nearer
-        best = Reached(actions, states, miss, before, speed, at_limit, used, converged, aim.size_m)
+        before, miss, left = _distance(aim, states[0]), _distance(aim, states[-1]), nearer
+        best = Reached(actions, states, miss, before, speed, at_limit, used, found.converged, aim.size_m)
     assert best is not None
     return best
 
 
-def _descend(aim: Aim, actions: Array, states: Array, unit: Array, iterations: int) -> tuple[Array, Array, int, bool]:
-    """Actions and states at the nearest optimum, after how many iterations, and whether it was come to. unit: [A] of
-    actions, whose residual it is to be so far from rest.
+@dataclass(frozen=True)
+class _Point:
+    """Actions [S, A] and the states [S + 1, N] that they lead through, None where these cannot be computed."""
 
-    Bounces hold descents up where slopes still promise much: from there it leaps, by the whole undamped step, and the
-    lowest place that it came by counts.
+    actions: Array
+    states: Array | None
+
+
+def _descend(aim: Aim, start: _Point, unit: Array, iterations: int) -> Minimum[_Point]:
+    """Return the nearest optimum. unit: [A], actions that have an effort of one.
+
+    Bounces end a descent where slopes still promise much. From there the descent leaps by the whole undamped step, and
+    the lowest of its ends counts.
     """
-    hold, substeps, damping, leaps = np.clip(aim.hold, aim.lower, aim.upper), _substeps(aim), 1e-2, 0
-    cost = _cost(aim, states[-1], actions, hold, unit)
-    best = cost, actions, states
-    for used in range(1, iterations + 1):
-        slope = _slopes_at(aim, states, actions, substeps, unit)
-        if slope is None:  # so near to where nothing can be computed that even small changes lead there
-            return *best[1:], used, False
-        moved = None
-        while damping < _MOST_DAMPING:
-            candidate, hoped = _stepped(aim, states[-1], actions, hold, unit, slope, damping)
-            moved = _tried(aim, candidate, substeps)
-            new_cost = np.inf if moved is None else _cost(aim, moved[-1], candidate, hold, unit)
-            if new_cost < cost:
-                break
-            damping, moved = damping * 5.0, None
-        gain, little = 0.0 if moved is None else cost - new_cost, _GAIN * max(cost, _NOTHING)
-        held_up, ahead, promised = gain < _GAIN * cost, candidate, np.inf
-        if held_up or hoped < little:  # damped steps hope for little: undamped ones say what is left
-            ahead, promised = _stepped(aim, states[-1], actions, hold, unit, slope, 0.0)
-        worth_a_leap = promised > _PROMISE * cost and leaps < _LEAPS
-        if moved is not None:
-            actions, states, cost = candidate, moved, new_cost
-            best = min(best, (cost, actions, states), key=lambda found: found[0])
-        if promised < little:
-            return *best[1:], used, True
-        if held_up:
-            leapt = _tried(aim, ahead, substeps) if worth_a_leap else None
-            if leapt is None:
-                return *best[1:], used, True
-            actions, states, cost = ahead, leapt, _cost(aim, leapt[-1], ahead, hold, unit)
-            damping, leaps = 1e-2, leaps + 1
-        elif gain < 0.25 * hoped:
-            damping *= 4.0
-        elif gain > 0.75 * hoped:
-            damping = max(damping / 5.0, 1e-9)
-    return *best[1:], iterations, False
+    problem = _Control(aim, np.clip(aim.hold, aim.lower, aim.upper), unit, _substeps(aim))
+    ends: list[Minimum[_Point]] = []
+    used = 0
+    for leaps in range(_LEAPS + 1):
+        found = minimize(problem, start, replace(_SETTINGS, iterations=iterations - used))
+        used += found.iterations
+        ends.append(found)
+        if leaps == _LEAPS or not found.converged or used >= iterations:
+            break
+        ahead, promised = problem.model.ahead(0.0)
+        if promised < max(_PROMISE * found.cost, _SETTINGS.least_gain(found.cost)):
+            break
+        start = _tried(aim, ahead, problem.substeps)
+        if start.states is None:
+            break
+    return replace(min(ends, key=lambda end: end.cost), iterations=used, status=ends[-1].status)
+
+
+@dataclass
+class _Control(least_squares.Problem[_Point]):
+    """What is left at the end, and the effort. hold, unit: [A]. model: the latest."""
+
+    aim: Aim
+    hold: Array
+    unit: Array
+    substeps: int
+    model: _Linear = field(init=False)
+
+    def cost(self, point: _Point) -> float:
+        """See `least_squares.Problem.cost`."""
+        if point.states is None:
+            return np.inf
+        left, effort = _residuals(self.aim, point.states[-1:])[0], self.effort(point)
+        return 0.5 * float((left**2).sum() + (effort**2).sum())
+
+    def effort(self, point: _Point) -> Array:
+        """Return the residuals of the actions, [S A]."""
+        return np.asarray(((point.actions - self.hold) / self.unit).ravel(), dtype=float)
+
+    def linearize(self, point: _Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        assert point.states is not None
+        size, cost = point.actions.size, self.cost(point)
+        try:
+            slopes = _slopes(self.aim, point.states, point.actions, self.substeps, self.unit).reshape(-1, size)
+        except (SimulationError, UsageError):  # even small changes lead to what cannot be computed
+            slopes, cost = np.zeros((0, size)), np.inf
+        left = _residuals(self.aim, point.states[-1:])[0][: len(slopes)]
+        normal = NormalEquations(slopes.T @ left + self.effort(point), slopes.T @ slopes + np.eye(size))
+        self.model = _Linear(self, point, cost, normal)
+        return self.model
+
+
+@dataclass
+class _Linear(least_squares.Model[_Point]):
+    """The end made linear about actions, in their units."""
+
+    problem: _Control
+    point: _Point
+    cost: float
+    normal: NormalEquations
+
+    def step(self, damping: float) -> tuple[_Point, float]:
+        """See `least_squares.Model.step`."""
+        actions, predicted = self.ahead(damping)
+        return _tried(self.problem.aim, actions, self.problem.substeps), predicted
+
+    def ahead(self, damping: float) -> tuple[Array, float]:
+        """Return the actions [S, A] after a damped step and the gain that it promises.
+
+        The damping is that of the effort: Marquardt's scale would leave actions free that hardly matter. Actions at a
+        limit that the descent pushes against stay there.
+        """
+        aim, actions, unit = self.problem.aim, self.point.actions, self.problem.unit
+        ends = (np.broadcast_to(end, actions.shape).ravel() for end in (aim.lower, aim.upper))
+        free = movable(actions.ravel(), self.normal.gradient, *ends)
+        step = self.normal.step(damping, free, by_information=False).reshape(actions.shape)
+        moved = np.clip(actions + step * unit, aim.lower, aim.upper)
+        return moved, self.normal.gain(((moved - actions) / unit).ravel())
 
 
 def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
@@ -197,12 +249,12 @@ def _rollout(aim: Aim, actions: Array, substeps: int) -> Array:
     return simulate(aim.system, starts, controls, aim.parameters, aim.step_s, substeps=substeps)
 
 
-def _tried(aim: Aim, actions: Array, substeps: int) -> Array | None:
-    """States under the actions, None where they cannot be computed: a shorter step then."""
+def _tried(aim: Aim, actions: Array, substeps: int) -> _Point:
+    """Return the actions with the states that they lead through."""
     try:
-        return _rollout(aim, actions[None], substeps)[0]
+        return _Point(actions, _rollout(aim, actions[None], substeps)[0])
     except (SimulationError, UsageError):
-        return None
+        return _Point(actions, None)
 
 
 def _distance(aim: Aim, state: Array) -> float:
@@ -226,18 +278,6 @@ def _rate_weights(aim: Aim) -> Array:
     turns = [aim.system.state_names[i].split(" of ")[0].endswith("_rad_s") for i in aim.rates]
     weights = np.where(turns, aim.size_m, 1.0) * settling_s / (_TOLERANCE * aim.size_m)
     return np.asarray(weights / np.sqrt(max(1.0, len(weights) / 6.0)), dtype=float)
-
-
-def _cost(aim: Aim, state: Array, actions: Array, hold: Array, unit: Array) -> float:
-    left, effort = _residuals(aim, state[None])[0], (actions - hold) / unit
-    return 0.5 * float((left**2).sum() + (effort**2).sum())
-
-
-def _slopes_at(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array | None:
-    try:
-        return _slopes(aim, states, actions, substeps, unit)
-    except (SimulationError, UsageError):
-        return None
 
 
 def _slopes(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array:
@@ -278,23 +318,3 @@ def _units(aim: Aim, states: Array, actions: Array, substeps: int) -> Array:
     slope = _slopes(replace(aim, at_rest=False), states, actions, substeps, guess)
     moved = np.sqrt((slope.sum(axis=1) ** 2).sum(axis=0)) * _TOLERANCE  # of the size, for a guess
     return np.asarray(guess / np.maximum(moved, 1e-6 * max(float(moved.max()), 1e-12)), dtype=float)
-
-
-def _stepped(
-    aim: Aim, state: Array, actions: Array, hold: Array, unit: Array, slope: Array, damping: float
-) -> tuple[Array, float]:
-    """The actions after a damped step, and by how much it should lower the cost; those at a limit that the descent
-    pushes on stay there."""
-    jacobian = slope.reshape(len(slope), -1)
-    flat = ((actions - hold) / unit).ravel()
-    gradient = jacobian.T @ _residuals(aim, state[None])[0] + flat
-    at_lower, at_upper = (actions <= aim.lower).ravel(), (actions >= aim.upper).ravel()
-    free = ~((at_lower & (gradient > 0.0)) | (at_upper & (gradient < 0.0)))
-    matrix = jacobian[:, free].T @ jacobian[:, free]
-    matrix[np.diag_indices(len(matrix))] += 1.0 + damping
-    step = np.zeros(len(flat))
-    step[free] = -np.linalg.solve(matrix, gradient[free])
-    moved = np.clip(actions + step.reshape(actions.shape) * unit, aim.lower, aim.upper)
-    step = ((moved - actions) / unit).ravel()
-    along = jacobian @ step
-    return moved, -float(gradient @ step + 0.5 * (along @ along + step @ step))
