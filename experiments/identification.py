@@ -19,7 +19,7 @@ from experiments.method_inputs import observation_of, scene_of, views_of
 from vid2phys.errors import Vid2PhysError
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
-from vid2phys.solvers import camera_parameters, gradient, losses, newton
+from vid2phys.solvers import gradient, losses, newton, prediction
 from vid2phys.solvers.correlated import ClipResiduals
 from vid2phys.solvers.cramer_rao import cramer_rao, noisy
 from vid2phys.solvers.losses import Evidence
@@ -104,7 +104,7 @@ def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[
         return problem
     steps = np.linspace(-plan.reach, plan.reach, plan.looked_at)[:, None]
     values = problem.parameters.free_vector() + steps * plan.unknown.units(problem.parameters)
-    predicted = camera_parameters.bearings(problem, problem.parameters, newton.motions(problem, plan.initial)(values))
+    predicted = prediction.bearings(problem, problem.parameters, newton.motions(problem, plan.initial)(values))
     off = np.full((len(values), len(seen.times_s), len(order)), np.inf)
     for g, names in enumerate(order):
         away = np.linalg.norm(seen.bearings[:, names] - predicted, axis=-1)

@@ -13,7 +13,7 @@ from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.solvers import camera_parameters, configuration_shooting, intervals, shooting, smoothing
+from vid2phys.solvers import camera_parameters, configuration_shooting, intervals, prediction, shooting, smoothing
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array, Camera, Mesh, Observation
@@ -152,7 +152,7 @@ def test_the_fitted_camera_and_mesh_draw_what_the_fit_sees() -> None:
     fitted, larger = camera_parameters.as_fitted(camera, mesh, {p.name: p.value for p in parameters})
     assert fitted.camera_to_world is not None
     pixels = observe(THROWN, near, larger.vertices, fitted.camera_to_world)[0] @ fitted.K[:2, :2].T + K[:2, 2]
-    expected = camera_parameters.observed(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
+    expected = prediction.linear_bearings(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
     np.testing.assert_allclose(pixels, expected, atol=1e-9)
 
 

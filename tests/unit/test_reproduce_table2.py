@@ -26,10 +26,10 @@ from vid2phys.engine.systems.hand import Hand
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
 from vid2phys.solvers import losses, newton
-from vid2phys.solvers.camera_parameters import bearings
 from vid2phys.solvers.correlated import ClipResiduals
 from vid2phys.solvers.cramer_rao import cramer_rao, error_covariance, noisy
 from vid2phys.solvers.losses import Evidence
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Actions, Array, Observation
 

@@ -25,8 +25,8 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import input_estimation, losses, newton
-from vid2phys.solvers.camera_parameters import bearings
 from vid2phys.solvers.input_estimation import InputProblem, Numbers
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Observation
 

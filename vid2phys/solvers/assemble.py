@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from vid2phys.engine.rollout import linearize
-from vid2phys.solvers import arrow, camera_parameters, process
+from vid2phys.solvers import arrow, camera_parameters, prediction, process
 from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
 from vid2phys.types import Array, Parameters
@@ -210,7 +210,7 @@ def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, A
     the free parameters of the image, which are the last of `parameter_names`."""
     problem, seen = layout.problem, layout.problem.observation
     states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
-    predicted, jacobian, by_view = camera_parameters.observed(problem, layout.parameters(point.theta), states)
+    predicted, jacobian, by_view = prediction.linear_bearings(problem, layout.parameters(point.theta), states)
     residual = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
     root = np.linalg.inv(np.linalg.cholesky(seen.covariance))
     root = np.where(seen.visible[..., None, None], root, 0.0)

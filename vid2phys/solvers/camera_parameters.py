@@ -10,16 +10,11 @@ Limits: `scale` enlarges the body's points alone, its inertia stays as it is. `f
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.observe import observe, to_bearings
-from vid2phys.geometry import invert_transform, matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Mesh, Observation, Parameter, Parameters
-
-if TYPE_CHECKING:
-    from vid2phys.solvers.problem import Problem
 
 _HALF_TURN = float(np.pi)
 SCALE = Parameter("scale", "1", 1.0, 1e-3, 1e3, "log")  # of the body over that of its mesh
@@ -30,7 +25,6 @@ CAMERA = (
 )
 NAMES = tuple(p.name for p in (SCALE, *CAMERA))
 GROUPS = {"camera": tuple(p.name for p in CAMERA)}
-_STEP = 1e-6  # of differences, in solver coordinates
 
 
 def expanded(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,46 +40,6 @@ def with_view(parameters: Parameters, names: tuple[str, ...]) -> Parameters:
 def of_system(parameters: Parameters) -> Array:
     """What the engine reads: all values in SI but those of the image, [P]."""
     return np.array([p.value for p in parameters if p.name not in NAMES])
-
-
-def observed(problem: Problem, parameters: Parameters, states: Array) -> tuple[Array, Array, Array]:
-    """Bearings [..., K, 2] of the keypoints of states [..., N], and their derivatives.
-
-    These are by the tangent of the state [..., K, 2, D], and by the free parameters of the image in solver
-    coordinates [..., K, 2, V].
-    """
-    bearings, by_state = _seen(problem, parameters, states)
-    free = [p for p in parameters if p.free and p.name in NAMES]
-    by_view = np.zeros((*bearings.shape, len(free)))
-    for j, parameter in enumerate(free):
-        at = parameter.to_free(parameter.value)
-        ahead, behind = (
-            _seen(problem, parameters.with_values({parameter.name: parameter.from_free(at + step)}), states)[0]
-            for step in (_STEP, -_STEP)
-        )
-        by_view[..., j] = (ahead - behind) / (2.0 * _STEP)
-    return bearings, by_state, by_view
-
-
-def bearings(problem: Problem, parameters: Parameters, states: Array) -> Array:
-    """Bearings [..., K, 2] of the keypoints of states [..., N]; NaN behind the camera. For states without Jacobians."""
-    points, pose, focal = _view(problem, parameters)
-    to_camera = invert_transform(pose)
-    at = problem.system.keypoints(states, points) @ to_camera[:3, :3].T + to_camera[:3, 3]
-    return np.asarray(focal * to_bearings(at), dtype=float)
-
-
-def _seen(problem: Problem, parameters: Parameters, states: Array) -> tuple[Array, Array]:
-    points, pose, focal = _view(problem, parameters)
-    bearings, by_state, _ = observe(problem.system, states, points, pose)
-    return focal * bearings, focal * by_state
-
-
-def _view(problem: Problem, parameters: Parameters) -> tuple[Array, Array, float]:
-    """The body's points [K, 3] m, the camera's pose [4, 4], and its focal length over that of the calibration."""
-    points, pose = problem.observation.points_body, problem.camera_to_world
-    values = {p.name: p.value for p in parameters if p.name in NAMES}
-    return (values["scale"] * points, camera_pose(pose, values), values["focal"]) if values else (points, pose, 1.0)
 
 
 def camera_pose(camera_to_world: Array, values: dict[str, float]) -> Array:

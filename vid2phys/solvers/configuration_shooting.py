@@ -17,7 +17,7 @@ import numpy as np
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import camera_parameters, least_squares
+from vid2phys.solvers import camera_parameters, least_squares, prediction
 from vid2phys.solvers.correlated import ClipResiduals
 from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
@@ -210,9 +210,7 @@ def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
     problem, size = setup.problem, 2 * len(setup.body.rest)
     seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
     fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
-    bearings = np.stack(
-        [camera_parameters.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)]
-    )
+    bearings = np.stack([prediction.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)])
     if setup.whole is not None:
         return setup.whole.whitened(bearings)[:, None]
     residual = (bearings - seen.bearings[:frames]) * seen.visible[:frames, :, None]

@@ -11,10 +11,10 @@ import torch
 from scipy.linalg import solve_triangular
 from torch import Tensor
 
-from vid2phys.solvers.camera_parameters import bearings
 from vid2phys.solvers.cramer_rao import error_covariance
 from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.newton import JudgeOfAll
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 

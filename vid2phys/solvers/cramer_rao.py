@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.solvers.camera_parameters import bearings
 from vid2phys.solvers.newton import Motions
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Observation
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, camera_parameters, least_squares
+from vid2phys.solvers import arrow, camera_parameters, least_squares, prediction
 from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
@@ -104,7 +104,7 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
     states = simulate(problem.system, initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
     seen = problem.observation
-    predicted, by_state, by_view = camera_parameters.observed(problem, parameters, at_frames)
+    predicted, by_state, by_view = prediction.linear_bearings(problem, parameters, at_frames)
     residual = ((predicted - seen.bearings[:frames]) * seen.visible[:frames, :, None]).reshape(frames, -1)
     white = np.einsum("fij,fj->fi", setup.roots[:frames], residual)
     count = np.maximum(2.0 * seen.visible[:frames].sum(1), 1.0)

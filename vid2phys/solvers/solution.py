@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys.solvers import camera_parameters
+from vid2phys.solvers.prediction import linear_bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Parameters
 
@@ -45,7 +45,7 @@ class Solution:
 def residual_bearings(problem: Problem, states: Array) -> Array:
     """Observed minus predicted bearings, [F, K, 2], NaN where a point was not visible; at the problem's parameters."""
     seen = problem.observation
-    predicted = camera_parameters.observed(problem, problem.parameters, states)[0]
+    predicted = linear_bearings(problem, problem.parameters, states)[0]
     return np.where(seen.visible[..., None], seen.bearings - predicted, np.nan)
 
 
