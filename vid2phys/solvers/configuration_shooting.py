@@ -1,10 +1,14 @@
 """Shooting for bodies on a known base: one deterministic rollout from a configuration and its rates.
 
-Unknown are the configuration at the first frame, how fast it changes, and the parameters asked for: as many numbers as
-the configuration has coordinates, twice, however many vertices the body has. All derivatives are differences, their
-rollouts in one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows from a tenth of the clip to
-all of it. The last descents see the clip as a whole (`correlated`): errors of a frame that last count once, and what
-swings faster than they change is told apart from it, where frames by themselves leave several optima alike.
+Purpose: the unknowns are the configuration at the first frame, its rates, and the parameters. These are twice as many
+numbers as the configuration has coordinates, however many vertices the body has.
+
+Method: least squares (`least_squares`) on robust whitened bearings, over a horizon that grows from a tenth of the clip
+to all of it. Derivatives are differences, whose rollouts are one batch. The last descents take the clip as a whole
+(`clip_residuals`): lasting errors count once, and faster motion is told apart from them. Single frames alone leave
+several optima alike.
+
+Limits: deterministic, with known actions; for clips of a body whose base and camera do not move.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import camera_parameters, least_squares, prediction
-from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
-from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, solved, whitening
 from vid2phys.types import Array, Parameters
 
@@ -29,9 +33,9 @@ _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration
 _STEP = 1e-3  # of differences: in spreads of the configuration, and of the parameters' solver coordinates
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
-_ROUNDS = 3  # of descents to the clip as a whole, each weighing points by the one before
-_MOST_HALVINGS = 4  # of steps that cannot be computed
-_MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame counts, or every third ...
+_ROUNDS = 3  # of descents to the clip as a whole; each weights points by the motion of the one before
+_MOST_HALVINGS = 4  # of integration steps, where a motion cannot be computed
+_MOST_NUMBERS = 5000  # of a clip as a whole; of longer clips every second frame counts, or every third
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class ConfigurationSolution:
     misfit: float
 
 
-_MOST_STATES = 200  # of which the covariance is given
+_MOST_STATES = 200  # for which a solution has the covariance
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class _Setup:
     roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
     substeps: int
     scale: Array  # [U] of a unit of the unknowns: configuration, rates, parameters in solver coordinates
-    whole: ClipResiduals | None = None  # instead of frames by themselves
+    whole: ClipResiduals | None = None  # residuals of the clip as a whole, None for single frames
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class _Point:
     theta: Array
 
     def of(self, clip: int) -> Array:
-        """The unknowns [U] of one clip."""
+        """Return the unknowns [U] of one clip."""
         return np.concatenate([self.starts[clip], self.theta])
 
 
@@ -120,8 +124,11 @@ def solve_clips(
 def _grown(
     setups: list[_Setup], begin: _Point, shares: Sequence[float], iterations: int
 ) -> tuple[list[_Setup], _Point, int, bool]:
-    """Descents to shares of the clip, one after another; without the shortest where that led to what cannot be
-    computed: a few frames of a body that hardly moves yet make it as stiff as can be."""
+    """Descend to growing shares of the clip. Return the setups, the point, the iterations and whether they converged.
+
+    Where the shortest share leads to a motion that cannot be computed, it is left out: a few frames of a body that
+    hardly moves agree with any stiffness.
+    """
     point, used, converged = begin, 0, True
     try:
         for share in shares:
@@ -135,10 +142,10 @@ def _grown(
     return setups, point, used, converged
 
 
-def stated_by(
+def with_error_models(
     problems: Sequence[Problem], body: ArticulatedBody, fitted: Sequence[ConfigurationSolution]
 ) -> list[ConfigurationSolution]:
-    """Fits of all clips with the intervals that other error models of the same frames amount to."""
+    """Return fits of all clips with the intervals that other error models of the same frames imply."""
     point = _Point(np.stack([each.start for each in fitted]), fitted[0].parameters.free_vector())
     setups = _stable([_setup(problem, body) for problem in problems], point)
     setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(setups)]
@@ -146,8 +153,10 @@ def stated_by(
 
 
 def states_at_frames(problem: Problem, body: ArticulatedBody, unknowns: Array) -> Array:
-    """States [B, F, N] at the frames of motions from configurations, their rates and parameters in solver coordinates
-    [B, 2 D + P]; NaN for motions that cannot be computed."""
+    """Return states [B, F, N] at the frames of motions, NaN for motions that cannot be computed.
+
+    unknowns: [B, 2 D + P], configurations, their rates, and parameters in solver coordinates.
+    """
     setup, frames = _setup(problem, body), len(problem.observation.times_s)
     each = []
     for row in unknowns:
@@ -165,12 +174,12 @@ def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     free = len(problem.parameters.free_indices)
     scale = np.concatenate([body.spread, _RATE * body.spread, np.ones(free)])
-    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
     return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
 
 
 def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
-    """With points weighed by how well they agree with the motion that follows from the unknowns [U]."""
+    """Return the setup with residuals of the clip as a whole, weighted by the motion of the unknowns [U]."""
     problem, seen = setup.problem, setup.problem.observation
     every = int(np.ceil(2.0 * seen.visible.sum() / _MOST_NUMBERS))
     counted = np.arange(len(seen.times_s)) % max(1, every) == 0
@@ -182,7 +191,7 @@ def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
 
 
 def _stable(setups: Sequence[_Setup], point: _Point) -> list[_Setup]:
-    """With steps as short as the parameters want, which may have come far from those that the fit began with."""
+    """Return setups with steps as short as the parameters need, which may be far from those of the start."""
     parameters = setups[0].problem.parameters.fitted_at(point.theta)
     wanted = [stable_substeps(replace(s.problem, parameters=parameters), s.knots) for s in setups]
     return [replace(s, substeps=n) if n > s.substeps else s for s, n in zip(setups, wanted, strict=True)]
@@ -194,19 +203,21 @@ def _frames(setup: _Setup, share: float) -> int:
 
 
 def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
-    """States [B, T, N] up to the given frame, from unknowns [B, U]."""
+    """Return states [B, T, N] up to the given frame, from unknowns [B, U]."""
     problem, size = setup.problem, len(setup.body.rest)
     last = int(setup.knots.frame_knot[frames - 1])
     starts = setup.body.states(unknowns[:, :size], unknowns[:, size : 2 * size])
     fitted = [problem.parameters.fitted_at(row[2 * size :]) for row in unknowns]
-    parameters = np.stack([camera_parameters.of_system(each) for each in fitted])
+    parameters = np.stack([camera_parameters.system_vector(each) for each in fitted])
     controls = np.broadcast_to(setup.controls[:last], (len(unknowns), last, setup.controls.shape[1]))
     return simulate(problem.system, starts, controls, parameters, setup.knots.step_s[:last], substeps=setup.substeps)
 
 
 def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
-    """Whitened predicted minus read, [B, F, 2 K], of unknowns [B, U] and their states at the knots [B, T, N]; of a clip
-    as a whole [B, 1, R]."""
+    """Return whitened predicted minus measured bearings [B, F, 2 K], or [B, 1, R] of a clip as a whole.
+
+    unknowns: [B, U]. states: [B, T, N], theirs at the knots.
+    """
     problem, size = setup.problem, 2 * len(setup.body.rest)
     seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
     fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
@@ -219,7 +230,10 @@ def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
 
 
 def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
-    """Student-t weight of each frame [F], and the cost without priors; a clip as a whole has weighed its points."""
+    """Return the Student-t weight of each frame [F], and the cost without priors.
+
+    Residuals of a clip as a whole are weighted already.
+    """
     if setup.whole is not None:
         return np.ones(1), 0.5 * float((white**2).sum())
     count = np.maximum(2.0 * setup.problem.observation.visible[:frames].sum(axis=1), 1.0)
@@ -228,7 +242,7 @@ def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
 
 
 def _prior(setup: _Setup, unknowns: Array) -> Array:
-    """Distance of configuration and rates from what is usual, in standard deviations [U]; zero for parameters."""
+    """Return how far configuration and rates are from their prior, in standard deviations [U]; zero for parameters."""
     size = len(setup.body.rest)
     usual = np.concatenate([setup.body.middle, np.zeros(size)])
     return np.concatenate(
@@ -287,7 +301,7 @@ def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
 
 
 def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Part]) -> Dense:
-    """Normal equations of all clips, with the priors of the parameters."""
+    """Return the normal equations of all clips, with the priors of the parameters."""
     dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], len(point.theta))
     off, precision = _prior_of_parameters(setups, point)
     dense.gradient[dense.starts :] += off * np.sqrt(precision)
@@ -296,8 +310,11 @@ def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Part]) -> 
 
 
 def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Part]]:
-    """Linearised clips, with steps as short as it takes to compute them: a stiff body that is read a little wrong
-    swings faster than it ever did. Raises SimulationError where even much shorter steps do not help."""
+    """Return linear models of clips, with steps as short as they need.
+
+    A stiff body whose measurements err a little swings faster than it ever did. Raises SimulationError where even much
+    shorter steps do not help.
+    """
     finer, parts = list(setups), []
     for clip in range(len(finer)):
         for halved in range(_MOST_HALVINGS + 1):
@@ -347,7 +364,7 @@ class _Linear(least_squares.Model[_Point]):
 
 
 def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
-    """The point after a step in units of `scale`; configurations and parameters stay within their limits."""
+    """Return the point after a step in units of `scale`, configurations and parameters within their limits."""
     size, shared = len(setup.body.rest), step[point.starts.size :]
     starts = point.starts + setup.scale[: 2 * size] * step[: point.starts.size].reshape(point.starts.shape)
     starts[:, :size] = np.clip(starts[:, :size], setup.body.lower, setup.body.upper)
@@ -362,7 +379,7 @@ def _solutions(
     null, full = solved(dense, setups[0].problem.prior_precision(parameters.free_names))
     loss, size = _cost(setups, point, 1.0), point.starts.shape[1]
     unknown = sum(each.count for each in parts) - len(dense.gradient)
-    # what the model does not explain is no less uncertain for that, nor what a whole clip shows wrongly
+    # unexplained residuals widen the covariance, and so do errors that last for the whole clip
     lasting = max(float(setup.problem.observation.swing_scale) for setup in setups)
     spread = lasting**2 * max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
     solutions = []

@@ -59,7 +59,7 @@ class Minimum(Generic[Point]):
 
     @property
     def converged(self) -> bool:
-        """Whether the descent ended by itself, so that more iterations would change nothing."""
+        """Return whether the descent ended by itself, so that more iterations would change nothing."""
         return self.status in (Status.CONVERGED, Status.STALLED)
 
 

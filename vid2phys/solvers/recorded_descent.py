@@ -1,11 +1,11 @@
-"""The descent of a fit to recordings, what it is tried from, and when it is given up.
+"""The descent of a fit to recordings: its starts, its growing horizon, and when it is given up.
 
-Levenberg and Marquardt's steps over a horizon that grows from a tenth of the recordings to all. Where that ends in a
-fit that leaves much of the motion unexplained, the fit begins again. The recordings are cut into short pieces, each
-with a first state of its own, whose parameters are then those to begin with (multiple shooting: Bock, "Recent advances
-in parameter identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
+Method: least squares (`least_squares`) over a horizon that grows from a tenth of the recordings to all. A fit that
+leaves much of the motion unexplained begins again. The recordings are cut into short pieces, each with a first state of
+its own, and the parameters of the pieces are the new start (multiple shooting: Bock, "Recent advances in parameter
+identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
 
-Limits: what is tried takes time, of which there is a limit; it is kept to within one rollout of all neighbours.
+Limits: a limit on time, kept to within one batch of rollouts.
 """
 
 from __future__ import annotations
@@ -38,19 +38,22 @@ from vid2phys.types import Array, Parameters
 
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _PIECE_SHARES = (0.1, 0.25)
-_LEAST_PIECE = 12  # frames: a parabola at its begin, and as much again
+_LEAST_PIECE = 12  # frames: a parabola at the start, and as many again
 _ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, at which a descent ends, and at which the last one does
-_PATIENT = 5  # times as many iterations are left to the last descent: valleys are long where little is determined
-_MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a second
-_STIFFER = 4  # times as many steps as the first parameters take are tried in any case
-_POOR, _FAILED = 0.02, 0.05  # shares of the motion left, from which on others are tried, and a fit has failed
-_NOISY = 3.0  # misfit up to which what is left may be noise
-_MOST_GUESSES = 2  # of these that are followed
-_FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # of parameters on a logarithmic scale, for pieces
+_PATIENT = 5  # times as many iterations for the last descent: valleys are long where little is determined
+_MOST_STEPS = 30_000  # of integration in a rollout: half a second
+_STIFFER = 4  # factor of the first parameters' steps that is tried in any case
+_POOR, _FAILED = (
+    0.02,
+    0.05,
+)  # shares of the motion unexplained, above which other starts are tried, and a fit has failed
+_NOISY = 3.0  # largest misfit of noise
+_MOST_GUESSES = 2  # starts from pieces that are refined
+_FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # factors of logarithmic parameters from which pieces are tried
 
 
 class Limits:
-    """What a fit may take: seconds in all, and steps of integration an interval.
+    """Limits of a fit: seconds in all, and steps of integration an interval.
 
     Parameters that are too stiff are not tried: a rollout would take too long.
     """
@@ -62,13 +65,13 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        """Whether the time has run out."""
+        """Return whether the time has run out."""
         return time.monotonic() >= self._end
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Where a descent ended. misfit: robust size of all residuals. unexplained: the share of the motion that they are.
+    """The end of a descent. misfit: robust size of all residuals. unexplained: their share of the motion.
 
     iterations: those used so far. converged: whether the last descent ended by itself.
     """
@@ -81,17 +84,17 @@ class Descent:
 
     @property
     def failed(self) -> bool:
-        """Whether much of the motion is not explained."""
+        """Return whether much of the motion is not explained."""
         return self._noisy and self.unexplained > _FAILED
 
     @property
     def poor(self) -> bool:
-        """Whether another descent may explain more."""
+        """Return whether another descent may explain more."""
         return self._noisy and (self.unexplained > _POOR or not self.converged)
 
     @property
     def _noisy(self) -> bool:
-        """Whether what is left is more than noise."""
+        """Return whether what is left is more than noise."""
         return self.misfit > _NOISY
 
 

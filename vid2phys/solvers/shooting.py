@@ -1,7 +1,10 @@
 """Shooting: one deterministic rollout from the first state; for simulated clips, whose actions are exact.
 
-Levenberg-Marquardt with exact forward sensitivities: the Jacobians of single intervals (`engine.linearize`) in a linear
-recursion. The horizon grows from a tenth of the clip to all of it, so that a poor start does not diverge.
+Method: least squares (`least_squares`) with exact forward sensitivities: the Jacobians of single intervals
+(`engine.linearize`) in a linear recursion. The horizon grows from a tenth of the clip to all of it, so that a poor
+start does not diverge.
+
+Limits: no disturbances: with a filmed flight, smoothing is the method.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import arrow, camera_parameters, least_squares, prediction
 from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
-from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
 
 SUBSTEPS = 2
 FINE_STEP_S = 0.01
 _TOLERANCE = 1e-6  # least gain of a step, as a share of the cost
-_MOST_ALIKE = 1.0 - 1e-9  # correlation of neighbouring frames: the clock of their errors may stand still
+_MOST_ALIKE = 1.0 - 1e-9  # correlation of adjacent frames, whose errors may not change at all
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterati
     """Fit the first state of each clip and the free parameters, which all clips of a body share.
 
     states: [T, N] of each clip, where the first row begins. Priors are those of the first problem. Raises UsageError
-    for a driven system without recorded actions: a deterministic rollout needs them; SimulationError when the motion
+    for a system whose actions are not recorded: a deterministic rollout needs them; SimulationError when the motion
     cannot be computed where the fit begins.
     """
     setups = [_setup(problem) for problem in problems]
@@ -75,11 +78,14 @@ def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterati
 def _setup(problem: Problem) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     substeps = stable_substeps(problem, knots, SUBSTEPS)
-    return _Setup(problem, knots, held_controls(problem, knots), whitening(problem), substeps)
+    return _Setup(problem, knots, rollout_controls(problem, knots), whitening(problem), substeps)
 
 
 def whitening(problem: Problem) -> Array:
-    """Roots W of the inverse covariance of each frame's bearings; shared errors count by their correlation in time."""
+    """Return roots W of the inverse covariance of each frame's bearings, [F, 2 K, 2 K].
+
+    Shared errors count by their correlation in time.
+    """
     seen = problem.observation
     frames, points = seen.visible.shape
     step = np.gradient(seen.error_clock_s)[:, None]
@@ -97,10 +103,10 @@ def whitening(problem: Problem) -> Array:
 
 
 def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int, derivatives: bool) -> _Evaluated:
-    """A rollout over the first `frames` frames of a clip."""
+    """Return the rollout over the first `frames` frames of a clip."""
     problem, last = setup.problem, setup.knots.frame_knot[frames - 1]
     step_s, controls = setup.knots.step_s[:last], setup.controls[:last]
-    vector = camera_parameters.of_system(parameters)
+    vector = camera_parameters.system_vector(parameters)
     states = simulate(problem.system, initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
     seen = problem.observation
@@ -125,8 +131,8 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
 
 
 def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, controls: Array, step_s: Array) -> Array:
-    """d tangent of state k / d (tangent of the first state, free parameters in solver coordinates), [T, D, D + P]."""
-    system, vector = setup.problem.system, camera_parameters.of_system(parameters)
+    """Return derivatives [T, D, D + P] of each state's tangent by the first state's, and by the free parameters."""
+    system, vector = setup.problem.system, camera_parameters.system_vector(parameters)
     steps = linearize(system, states, controls, vector, step_s, substeps=setup.substeps)
     free = [i for i in parameters.free_indices if i < len(vector)]
     size, scale = len(system.tangent_names), parameters.slopes[free]
@@ -142,7 +148,7 @@ def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, control
 def _evaluate_all(
     setups: Sequence[_Setup], point: _Point, share: float, derivatives: bool
 ) -> tuple[float, Dense, list[_Evaluated]]:
-    """Cost and normal equations of all clips, each to a share of its frames, with the priors."""
+    """Return cost and normal equations of all clips, each to a share of its frames, with the priors."""
     found = []
     for setup, initial in zip(setups, point.initial, strict=True):
         frames = len(setup.problem.observation.times_s)
@@ -229,9 +235,9 @@ def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converg
 
 
 def solved(dense: Dense, prior: Array) -> tuple[arrow.Null, Array]:
-    """Covariance of what clips share [P, P], their starts eliminated, and of all unknowns [U, U].
+    """Return the covariance of what clips share [P, P], their starts eliminated, and of all unknowns [U, U].
 
-    prior: [P] what of the shared ones' information was known beforehand.
+    prior: [P] the part of the shared unknowns' information that is from priors.
     """
     information, size = dense.information, dense.starts
     if not size:
@@ -246,7 +252,7 @@ def solved(dense: Dense, prior: Array) -> tuple[arrow.Null, Array]:
 
 
 def _full_covariance(information: Array, size: int, parameters: Array) -> Array:
-    """Covariance of (first state, parameters), null directions of the parameters left out."""
+    """Return the covariance of (first state, parameters), null directions of the parameters left out."""
     start = np.linalg.inv(information[:size, :size] + 1e-9 * np.eye(size))
     gain = -start @ information[:size, size:]
     full = np.zeros_like(information)

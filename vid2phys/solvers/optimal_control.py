@@ -1,14 +1,13 @@
 """Optimal control: actions, held over intervals, that bring a body to where its points should be.
 
-Least squares on what is left at the end (points off their goal, and speeds, where the body is to come to rest), with a
-little on the actions' size, so that of all actions that do it gentle ones are chosen. Levenberg's descent, damped by
-the same size of actions (Marquardt's scale would leave those free that hardly matter, up to where nothing can be
-simulated); derivatives of the end by all actions through the engine: a linear recursion of the intervals' Jacobians,
-backwards from the end, and for bodies of many vertices differences of rollouts in one batch. Limits hold by projection:
-actions at a limit that the step would pass stay there (Bertsekas, "Projected Newton methods", 1982).
+Method: least squares (`least_squares`) on what is left at the end: points off their goal, and speeds, where the body is
+to come to rest. A little effort is added, so that gentle actions are chosen among those that reach the goal.
+Derivatives of the end by all actions go through the engine: a linear recursion of the intervals' Jacobians, backwards
+from the end. For bodies of many vertices they are differences of rollouts in one batch. Limits hold by projection
+(Bertsekas, "Projected Newton methods", 1982).
 
-Where the nearest optimum is not the goal, other starts are tried. Limits: of what has to let go of something first, the
-way may not be found.
+Limits: where the nearest optimum is not the goal, other starts are tried. A body that first has to let go of something
+may not find its way.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from vid2phys.solvers.least_squares import Minimum, NormalEquations, Settings, m
 from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
-REACHED, _OF_THE_WAY = 0.05, 0.1  # of the body's size, and of the way: points off their goal by less are there
-_TOLERANCE = 0.01  # of the body's size, that a residual of 1 is
-_EFFORTS = 3.0, 0.3, 0.03, 0.003  # residuals of an action as large as moves the body by its size, alone
-_NEARER = 0.5  # of what is left, that less gentle actions have to leave to be taken
-_SETTLING = 0.2  # share of the time in which what still moves would move on, for residuals of speeds
-_MOST_STATES = 60  # whose Jacobians are exact
+REACHED, _OF_THE_WAY = 0.05, 0.1  # largest miss at the goal, over the body's size, and over the way
+_TOLERANCE = 0.01  # miss over the body's size for a residual of 1
+_EFFORTS = 3.0, 0.3, 0.03, 0.003  # residuals of an action that alone moves the body by its size
+_NEARER = 0.5  # largest rest of less gentle actions, over that of gentler ones
+_SETTLING = 0.2  # share of the time that a speed is multiplied by, for its residual
+_MOST_STATES = 60  # largest state with exact Jacobians
 _STEP = 1e-4  # of differences, in units of the actions
 _STABLE_SHARE = 0.4  # of the longest stable step
-_OTHER_STARTS = 6  # that are tried where the nearest optimum is not the goal
-_LEAPS, _PROMISE = 3, 0.1  # from where a bounce holds a descent up, and the share of the cost that is worth one
+_OTHER_STARTS = 6  # tried where the nearest optimum is not the goal
+_LEAPS, _PROMISE = 3, 0.1  # most of them, and least gain of one, as a share of the cost
 _SETTINGS = Settings(tolerance=1e-3, cost_range=(0.01, np.inf), damping=1e-2)  # a cost of 0.01 is as good as none
 
 
@@ -44,9 +43,9 @@ class Aim:
     """What is to be reached, from where, with what.
 
     parameters: [P] SI. start: [N]. step_s: [S] of the intervals. hold: [A] actions that hold the body at rest. lower,
-    upper: [A] limits of the actions. points_body [K, 3] m and goal [K, 3] m, where they should be at the end.
-    size_m: of the body. at_rest: whether it is to have come to rest there. max_step_s: longest step of explicit
-    integrators, which contacts want shorter.
+    upper: [A] limits of the actions. points_body [K, 3] m and goal [K, 3] m, where they should be at the end. size_m:
+    of the body. at_rest: whether it is to have come to rest there. max_step_s: longest step of explicit integrators,
+    which contacts want shorter.
     """
 
     system: System
@@ -64,13 +63,13 @@ class Aim:
 
     @property
     def rates(self) -> NDArray[np.int64]:
-        """Which of the states are speeds."""
+        """Return which of the states are speeds."""
         return np.flatnonzero([name.split(" of ")[0].endswith(("_m_s", "_rad_s")) for name in self.system.state_names])
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What was found. actions: [S, A]. states: [S + 1, N] under them. miss_m: root mean square distance of the points
+    """The result. actions: [S, A]. states: [S + 1, N] under them. miss_m: root mean square distance of the points
     from their goal at the end; before_m: at the start. at_limit: share of the actions that are at a limit."""
 
     actions: Array
@@ -83,17 +82,20 @@ class Reached:
     converged: bool
     size_m: float
 
-    def there(self, known_m: float = 0.0) -> bool:
-        """Whether the goal, whose points are known to `known_m`, is reached: near for the body's size and the way."""
+    def at_goal(self, known_m: float = 0.0) -> bool:
+        """Return whether the goal is reached, for the body's size and the way. known_m: error of the goal's points."""
         near = max(_OF_THE_WAY * self.before_m, 2.0 * known_m, _TOLERANCE * self.size_m)
         return self.miss_m <= min(near, REACHED * self.size_m)
 
 
 def solve(aim: Aim, *, iterations: int = 100) -> Reached:
-    """Find the actions. Raises UsageError for a system without actions and limits that contradict each other,
-    SimulationError when the body does not stay where numbers are finite even while nothing drives it."""
+    """Find the actions.
+
+    Raises UsageError for a system without actions and for limits that contradict each other. Raises SimulationError
+    when the motion is not finite even without effort.
+    """
     if not len(aim.hold):
-        raise UsageError(f"the system '{aim.system.name}', which has no actions", "one that can be driven")
+        raise UsageError(f"the system '{aim.system.name}', which has no actions", "one with actions")
     if not (aim.lower < aim.upper).all():
         raise UsageError("limits of an action whose lower end is not below the upper", "LOW..HIGH")
     hold = np.clip(aim.hold, aim.lower, aim.upper)
@@ -104,9 +106,9 @@ def solve(aim: Aim, *, iterations: int = 100) -> Reached:
     best = _bring(aim, _Point(actions, states), unit, iterations)
     rng = np.random.default_rng(0)
     for _ in range(_OTHER_STARTS):
-        if best.there():
+        if best.at_goal():
             break
-        push = rng.uniform(-1.0, 1.0, len(hold)) * unit  # all the time: what hangs on a contact comes off
+        push = rng.uniform(-1.0, 1.0, len(hold)) * unit  # all the time, so that a body comes off a contact
         pushed = _tried(aim, np.clip(actions + push, aim.lower, aim.upper), substeps)
         if pushed.states is not None:
             best = min(best, _bring(aim, pushed, unit, iterations), key=lambda found: found.miss_m)
@@ -123,7 +125,7 @@ def _bring(aim: Aim, start: _Point, unit: Array, iterations: int) -> Reached:
         actions, states = start.actions, start.states
         assert states is not None
         nearer = float(np.linalg.norm(_residuals(aim, states[-1:])))
-        if best is not None and best.there() and nearer > _NEARER * left:
+        if best is not None and best.at_goal() and nearer > _NEARER * left:
             break
         edge = 1e-9 * unit
         at_limit = float(((actions <= aim.lower + edge) | (actions >= aim.upper - edge)).mean())
@@ -168,7 +170,7 @@ def _descend(aim: Aim, start: _Point, unit: Array, iterations: int) -> Minimum[_
 
 @dataclass
 class _Control(least_squares.Problem[_Point]):
-    """What is left at the end, and the effort. hold, unit: [A]. model: the latest."""
+    """What is left at the end, and the effort. hold, unit: [A]. model: the latest linear model."""
 
     aim: Aim
     hold: Array
@@ -230,7 +232,7 @@ class _Linear(least_squares.Model[_Point]):
 
 
 def refined(aim: Aim, actions: Array, times: int = 2) -> Array:
-    """States [S + 1, N] under the actions, integrated in `times` as many steps: what should not matter."""
+    """Return states [S + 1, N] under the actions, integrated in `times` as many steps, which should not matter."""
     return _rollout(aim, actions[None], times * _substeps(aim))[0]
 
 
@@ -242,7 +244,7 @@ def _substeps(aim: Aim) -> int:
 
 
 def _rollout(aim: Aim, actions: Array, substeps: int) -> Array:
-    """States [B, S + 1, N] under actions [B, S, A]."""
+    """Return states [B, S + 1, N] under actions [B, S, A]."""
     controls = np.zeros((*actions.shape[:2], len(aim.system.control_names)))
     controls[..., : actions.shape[2]] = actions
     starts = np.broadcast_to(aim.start, (len(actions), len(aim.start)))
@@ -263,7 +265,7 @@ def _distance(aim: Aim, state: Array) -> float:
 
 
 def _residuals(aim: Aim, states: Array) -> Array:
-    """What is left at final states [B, N], [B, R]: each near 1 where it matters as little as it may."""
+    """Return what is left at final states [B, N], [B, R]: about 1 where it is as small as the tolerance."""
     tolerance = _TOLERANCE * aim.size_m
     off = aim.system.keypoints(states, aim.points_body) - aim.goal
     points = off.reshape(len(states), -1) / (tolerance * np.sqrt(len(aim.goal)))
@@ -271,17 +273,17 @@ def _residuals(aim: Aim, states: Array) -> Array:
 
 
 def _rate_weights(aim: Aim) -> Array:
-    """Of the speeds [Q] in the residuals, zero for a body that may pass its goal."""
+    """Return the weights of the speeds [Q] in the residuals, zero for a body that may pass its goal."""
     if not aim.at_rest:
         return np.zeros(len(aim.rates))
     settling_s = _SETTLING * float(aim.step_s.sum())
-    turns = [aim.system.state_names[i].split(" of ")[0].endswith("_rad_s") for i in aim.rates]
-    weights = np.where(turns, aim.size_m, 1.0) * settling_s / (_TOLERANCE * aim.size_m)
+    angular = [aim.system.state_names[i].split(" of ")[0].endswith("_rad_s") for i in aim.rates]
+    weights = np.where(angular, aim.size_m, 1.0) * settling_s / (_TOLERANCE * aim.size_m)
     return np.asarray(weights / np.sqrt(max(1.0, len(weights) / 6.0)), dtype=float)
 
 
 def _slopes(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array) -> Array:
-    """Derivatives of the residuals by the actions in their units, [R, S, A]."""
+    """Return derivatives of the residuals by the actions in their units, [R, S, A]."""
     if len(aim.system.tangent_names) > _MOST_STATES:
         return _by_differences(aim, actions, substeps, unit)
     controls = np.zeros((len(actions), len(aim.system.control_names)))
@@ -296,7 +298,7 @@ def _slopes(aim: Aim, states: Array, actions: Array, substeps: int, unit: Array)
 
 
 def _by_final_state(aim: Aim, state: Array) -> Array:
-    """Derivatives of the residuals by the tangent of the final state, [R, D], by central differences."""
+    """Return derivatives of the residuals by the tangent of the final state, [R, D], by central differences."""
     count = len(aim.system.tangent_names)
     steps = 1e-6 * np.eye(count)
     ahead, behind = (_residuals(aim, aim.system.retract(np.tile(state, (count, 1)), sign * steps)) for sign in (1, -1))
@@ -304,7 +306,7 @@ def _by_final_state(aim: Aim, state: Array) -> Array:
 
 
 def _by_differences(aim: Aim, actions: Array, substeps: int, unit: Array) -> Array:
-    """As `_slopes`, by one batch of rollouts."""
+    """Return derivatives as `_slopes` does, by one batch of rollouts."""
     count = actions.size
     moves = (_STEP * np.eye(count)).reshape(count, *actions.shape) * unit
     ends = _rollout(aim, np.concatenate([actions + moves, actions - moves]), substeps)[:, -1]
@@ -313,7 +315,7 @@ def _by_differences(aim: Aim, actions: Array, substeps: int, unit: Array) -> Arr
 
 
 def _units(aim: Aim, states: Array, actions: Array, substeps: int) -> Array:
-    """How much of each action [A], held all the time, moves the body's points by its size."""
+    """Return how much of each action [A], held all the time, moves the body's points by its size."""
     guess = np.maximum(np.abs(aim.hold), 1e-3)
     slope = _slopes(replace(aim, at_rest=False), states, actions, substeps, guess)
     moved = np.sqrt((slope.sum(axis=1) ** 2).sum(axis=0)) * _TOLERANCE  # of the size, for a guess

@@ -1,8 +1,10 @@
-"""Levenberg and Marquardt's descent when the first state is known: by any loss with residuals, from several starts.
+"""Least squares on a rollout from a known first state: by any loss with residuals, from several starts.
 
-Few unknowns decide a whole motion, so all derivatives are differences whose rollouts run in one batch. The starts are
-rolled out first, in one batch too, and the best few are refined, more where they disagree: far from the truth a
-swinging or a bouncing body is out of step, and costs have many minima.
+Method: few unknowns decide a whole motion, so that all derivatives are differences whose rollouts run in one batch. The
+starts are rolled out first, in one batch too. The best few are refined (`least_squares`), more where they disagree: far
+from the truth a swinging or a bouncing body is out of step, and costs have many minima.
+
+Limits: two rollouts for each unknown.
 """
 
 from __future__ import annotations
@@ -19,66 +21,66 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import least_squares
 from vid2phys.solvers.least_squares import NormalEquations, Settings, movable, multistart
-from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S
 from vid2phys.types import Array
 
 _STEP = 1e-3  # of differences, in units of the unknowns
 _SETTINGS = Settings(tolerance=1e-5, cost_range=(1.0, 1e3))  # the noise of many pixels is no reason to end
-_LOOKS = 2
+_SCANS = 2
 
 Motions = Callable[[Array], Array]
 """Unknowns [B, U] to states at the frames [B, F, N]; raises SimulationError where it cannot."""
 
 
-class Judge(ABC):
-    """How far states [F, N] are from what was seen: any `losses.Loss` with residuals."""
+class MotionLoss(ABC):
+    """The distance of states [F, N] from the measurements: any `losses.Loss` with residuals."""
 
     @abstractmethod
     def value(self, states: Tensor) -> Tensor:
-        """What is minimised, about half the sum of squares of the residuals."""
+        """Return what is minimised, about half the sum of squares of the residuals."""
 
     @abstractmethod
     def residuals(self, states: Tensor) -> Tensor:
-        """[R], of unit variance."""
+        """Return residuals of unit variance, [R]."""
 
     def values(self, motions: Tensor) -> Tensor:
-        """Of several motions [B, F, N], [B]."""
+        """Return the values [B] of several motions [B, F, N]."""
         return torch.stack([self.value(states) for states in motions])
 
-    def residuals_of_all(self, motions: Tensor) -> Tensor:
-        """Of several motions [B, F, N], [B, R]."""
+    def batched_residuals(self, motions: Tensor) -> Tensor:
+        """Return the residuals [B, R] of several motions [B, F, N]."""
         first = self.residuals(motions[0])
-        found = first.new_empty((len(motions), len(first)))  # once in memory: many unknowns, many pixels
+        found = first.new_empty((len(motions), len(first)))  # allocated once, because of many unknowns and pixels
         found[0] = first
         for b in range(1, len(motions)):
             found[b] = self.residuals(motions[b])
         return found
 
 
-class JudgeOfAll(Judge):
-    """What judges several motions at once, by half the sum of squares of residuals."""
+class BatchedMotionLoss(MotionLoss):
+    """A loss of several motions at once, half the sum of squares of residuals."""
 
     @abstractmethod
-    def residuals_of_all(self, motions: Tensor) -> Tensor:
-        """See `Judge.residuals_of_all`."""
+    def batched_residuals(self, motions: Tensor) -> Tensor:
+        """See `MotionLoss.batched_residuals`."""
 
     def residuals(self, states: Tensor) -> Tensor:
-        """See `Judge.residuals`."""
-        return self.residuals_of_all(states[None])[0]
+        """See `MotionLoss.residuals`."""
+        return self.batched_residuals(states[None])[0]
 
     def values(self, motions: Tensor) -> Tensor:
-        """See `Judge.values`."""
-        return 0.5 * self.residuals_of_all(motions).square().sum(-1)
+        """See `MotionLoss.values`."""
+        return 0.5 * self.batched_residuals(motions).square().sum(-1)
 
     def value(self, states: Tensor) -> Tensor:
-        """See `Judge.value`."""
+        """See `MotionLoss.value`."""
         return self.values(states[None])[0]
 
 
 @dataclass(frozen=True)
-class Found:
-    """The optimum. values: [U]. states: [F, N]. information: [U, U], of residuals of unit variance, the prior's too.
+class RolloutFit:
+    """The optimum. values: [U]. states: [F, N]. information: [U, U], of residuals of unit variance, with the prior.
     loss: half their sum of squares."""
 
     values: Array
@@ -91,30 +93,31 @@ class Found:
 
 @dataclass(frozen=True)
 class Prior:
-    """Unknowns [U] before anything is seen: their mean [U], and a root [R, U] of their precision."""
+    """A Gaussian prior of unknowns [U]: their mean [U], and a root [R, U] of their precision."""
 
     mean: Array
     root: Array
 
     @staticmethod
     def none(size: int) -> Prior:
-        """Nothing is known of so many unknowns."""
+        """Return the prior of so many unknowns of which nothing is known."""
         return Prior(np.zeros(size), np.zeros((0, size)))
 
     def residuals(self, values: Array) -> Array:
-        """Of unit variance, [R]."""
+        """Return residuals of unit variance, [R]."""
         return np.asarray(self.root @ (values - self.mean))
 
 
 def motions(problem: Problem, state: Array) -> Motions:
-    """Rollouts of a problem from its first state [N], by the free parameters in solver coordinates, within bounds."""
+    """Return rollouts of a problem from its first state [N], by the free parameters in solver coordinates, within
+    bounds."""
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
-    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
 
     def roll(values: Array) -> Array:
         rows = np.stack([problem.parameters.fitted_at(row).vector for row in values])
-        starts, held = (np.broadcast_to(a, (len(rows), *a.shape)) for a in (state, controls))
-        states = simulate(problem.system, starts, held, rows, knots.step_s, substeps=substeps)
+        starts, repeated = (np.broadcast_to(a, (len(rows), *a.shape)) for a in (state, controls))
+        states = simulate(problem.system, starts, repeated, rows, knots.step_s, substeps=substeps)
         return states[:, knots.frame_knot]
 
     return roll
@@ -122,17 +125,18 @@ def motions(problem: Problem, state: Array) -> Motions:
 
 def solve(
     roll: Motions,
-    loss: Judge,
+    loss: MotionLoss,
     starts: Array,
     units: Array,
     *,
     prior: Prior | None = None,
     limits: tuple[Array, Array] | None = None,
     iterations: int = 30,
-) -> Found:
-    """The best of starts [B, U], refined. units: [U], what an unknown is changed by to make about as much difference.
+) -> RolloutFit:
+    """Return the best minimum from starts [B, U].
 
-    limits: lower and upper [U] ends of the unknowns. Raises SimulationError when no start can be rolled out.
+    units: [U], changes of the unknowns that make about equal differences. limits: lower and upper [U] bounds. Raises
+    SimulationError when no start can be rolled out.
     """
     size = len(units)
     lower, upper = limits if limits is not None else (np.full(size, -np.inf), np.full(size, np.inf))
@@ -144,18 +148,18 @@ def solve(
     best = multistart(problem, list(starts), costs, replace(_SETTINGS, iterations=iterations))
     model = problem.linearize(best.point)
     information = model.normal.information / np.outer(units, units)
-    return Found(best.point, model.states, information, best.cost, best.iterations, best.converged)
+    return RolloutFit(best.point, model.states, information, best.cost, best.iterations, best.converged)
 
 
-def look(roll: Motions, loss: Judge, start: Array, steps: Array, limits: tuple[Array, Array]) -> Array:
-    """A start [U] that is better than the given one [U]: unknown after unknown, the best of what is looked at, twice.
+def scan_unknowns(roll: Motions, loss: MotionLoss, start: Array, steps: Array, limits: tuple[Array, Array]) -> Array:
+    """Return a start [U] that is better than the given one: the best of each unknown in turn, twice.
 
-    steps: [N, U], what is looked at of each unknown, from where it is. limits: lower and upper [U] ends.
+    steps: [N, U], tried changes of each unknown. limits: lower and upper [U] bounds.
     """
     problem = _Rollouts(roll, loss, np.ones(len(start)), Prior.none(len(start)), *limits)
     best = np.array(start, dtype=float)
     seen = np.clip(best + steps, *limits)
-    for unknown in [*range(len(best))] * _LOOKS:
+    for unknown in [*range(len(best))] * _SCANS:
         rows = np.repeat(best[None], 1 + len(seen), axis=0)
         rows[1:, unknown] = seen[:, unknown]
         best = rows[np.argmin(problem.costs(rows))]
@@ -167,7 +171,7 @@ class _Rollouts(least_squares.Problem[Array]):
     """The loss of rollouts and the prior, of unknowns [U] within lower, upper: [U]."""
 
     roll: Motions
-    loss: Judge
+    loss: MotionLoss
     units: Array
     prior: Prior
     lower: Array
@@ -200,7 +204,7 @@ class _Rollouts(least_squares.Problem[Array]):
         widths = np.maximum(np.diagonal(above - below) / self.units, 1e-300)  # of one that cannot change
         states = self.roll(np.concatenate([point[None], above, below]))
         with torch.no_grad():
-            off = self.loss.residuals_of_all(torch.from_numpy(np.ascontiguousarray(states))).numpy()
+            off = self.loss.batched_residuals(torch.from_numpy(np.ascontiguousarray(states))).numpy()
         size = len(point)
         slopes = (off[1 : 1 + size] - off[1 + size :]) / widths[:, None]
         residuals = np.concatenate([off[0], self.prior.residuals(point)])
