@@ -124,7 +124,9 @@ def test_the_likeliest_prior_is_that_of_the_largest_evidence() -> None:
         return float(-0.5 * off @ np.linalg.solve(covariance, off) - 0.5 * np.linalg.slogdet(covariance)[1])
 
     everything = [
-        input_estimation._prior(sought, 1, s, b) for s in input_estimation._LEVELS for b in input_estimation._BANDWIDTHS
+        input_estimation._prior(sought, 1, s, b)
+        for s in input_estimation._DEVIATIONS
+        for b in input_estimation._BANDWIDTHS
     ]
     assert density(chosen) == pytest.approx(max(map(density, everything)), abs=1e-6)
     assert len({round(density(prior), 3) for prior in everything}) > 20
