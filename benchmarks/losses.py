@@ -27,7 +27,7 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import gradient, losses
 from vid2phys.solvers.network_outputs import of_model
-from vid2phys.solvers.scene import Views
+from vid2phys.solvers.rendering import Views
 
 ROOT = Path(__file__).resolve().parents[1]
 OFF = 1.08

@@ -1,7 +1,8 @@
 """One control of RISP's table 4 by one method: actions that bring a body to where one image shows it.
 
 The papers' methods move actions by RMSProp along a loss of the last frame. Ours reads the image, as `vid2phys
-control` does, and finds gentle actions to there (`solvers.optimal`); a hand's few numbers are fitted (`imitation`).
+control` does, and finds gentle actions to there (`solvers.optimal_control`). A hand's few numbers are fitted
+(`imitation`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import InputError
 from vid2phys.geometry import make_transform, matrix_from_quat, quat_from_matrix, quat_multiply
 from vid2phys.risp.networks.model import Model
-from vid2phys.solvers import optimal
+from vid2phys.solvers import optimal_control
 from vid2phys.types import Array
 
 
@@ -33,7 +34,7 @@ def _aimed(case: Case, drive: Drive, network: Network) -> Array:
     points, goal = target_of(case, network) if isinstance(network, Model) else _true_target(experiment)
     hold, lower, upper = (drive.actions(each) for each in (numbers.middle, numbers.lower, numbers.upper))
     plan = experiment.plan
-    aim = optimal.Aim(
+    aim = optimal_control.Aim(
         plan.system,
         plan.parameters.vector,
         plan.initial,
@@ -47,7 +48,7 @@ def _aimed(case: Case, drive: Drive, network: Network) -> Array:
         at_rest=False,
         max_step_s=0.5 * plan.max_step_s,  # as ends are judged: a bounce depends on it
     )
-    return drive.numbers_of(optimal.solve(aim).actions)
+    return drive.numbers_of(optimal_control.solve(aim).actions)
 
 
 def target_of(case: Case, model: Model) -> tuple[Array, Array]:

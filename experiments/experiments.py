@@ -32,8 +32,8 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.geometry import looking, make_transform, quat_from_rotvec
-from vid2phys.solvers.newton import motions
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.rollout_fit import motions
 from vid2phys.types import Actions, Array, Camera, Mesh, Observation, Parameters
 
 ROD_CELLS = (8, 2, 2)  # of the rod that moves: eight times as many take hours a method

@@ -22,7 +22,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, matrix_from_rotvec
 from vid2phys.indices import evenly
 from vid2phys.report.metrics import SymmetryGroup, summarize, symmetry_of
-from vid2phys.solvers.scene import Scene, Views, lit
+from vid2phys.solvers.rendering import Scene, Views, fit_light
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera, Mesh, Parameters, PoseLog
 
@@ -127,7 +127,7 @@ class FlightClip:
     def lit(self, views: Views) -> Scene:
         """The body in colours that explain the clip at the recorded poses."""
         some = views.some(slice(None, None, _LIT_EVERY))
-        light = lit(self.system, self.mesh, some, torch.from_numpy(self.flight.states)).light
+        light = fit_light(self.system, self.mesh, some, torch.from_numpy(self.flight.states)).light
         return Scene(self.system, self.mesh, views, light)
 
     def strips(self, states: dict[str, Array]) -> tuple[dict[str, NDArray[np.uint8]], list[float]]:

@@ -21,7 +21,7 @@ from experiments.result_cache import Rows
 from experiments.table import Setting, Table
 from vid2phys.engine.systems.double_pendulum import DoublePendulum
 from vid2phys.engine.systems.pendulum import Pendulum
-from vid2phys.solvers import arrow, newton
+from vid2phys.solvers import arrow, rollout_fit
 from vid2phys.types import Array
 
 NAME, BODIES = "gradsim-pendulum", ("pendulum", "double_pendulum")
@@ -135,7 +135,7 @@ def descended(
     return at
 
 
-def fitted(truth: Swing, starts: Array, images: Tensor) -> newton.Found:
+def fitted(truth: Swing, starts: Array, images: Tensor) -> rollout_fit.RolloutFit:
     """Ours: from the best starts on the first frames, and on from there with more."""
     units, bounds = np.array([*truth.parameters.free_units, *np.ones(len(truth.moving))]), truth.bounds()
     for frames in _PARTS[truth.system.name]:
@@ -147,7 +147,7 @@ def fitted(truth: Swing, starts: Array, images: Tensor) -> newton.Found:
         def differences(centres_m: Tensor, part: Swing = part, seen: Tensor = images[:frames]) -> Tensor:
             return (part.drawn(centres_m) - seen).flatten()
 
-        found = newton.solve(roll, ImageJudge(differences), starts, units, limits=bounds)
+        found = rollout_fit.solve(roll, ImageJudge(differences), starts, units, limits=bounds)
         starts = found.values[None]
     return found
 

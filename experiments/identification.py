@@ -19,8 +19,8 @@ from experiments.method_inputs import observation_of, scene_of, views_of
 from vid2phys.errors import Vid2PhysError
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
-from vid2phys.solvers import camera_parameters, gradient, losses, newton
-from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers import gradient, losses, prediction, rollout_fit
+from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.cramer_rao import cramer_rao, noisy
 from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.network_outputs import of_model, of_state_model
@@ -104,7 +104,7 @@ def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[
         return problem
     steps = np.linspace(-plan.reach, plan.reach, plan.looked_at)[:, None]
     values = problem.parameters.free_vector() + steps * plan.unknown.units(problem.parameters)
-    predicted = camera_parameters.bearings(problem, problem.parameters, newton.motions(problem, plan.initial)(values))
+    predicted = prediction.bearings(problem, problem.parameters, rollout_fit.motions(problem, plan.initial)(values))
     off = np.full((len(values), len(seen.times_s), len(order)), np.inf)
     for g, names in enumerate(order):
         away = np.linalg.norm(seen.bearings[:, names] - predicted, axis=-1)
@@ -117,15 +117,17 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
     """The unknowns, the paper's numbers, from a problem with its parameters at the start."""
     plan = experiment.plan
     judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
-    roll, units = newton.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
+    roll, units = rollout_fit.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
     limits = problem.parameters.free_bounds
 
-    def best_about(values: Array, reach: float) -> newton.Found:
+    def best_about(values: Array, reach: float) -> rollout_fit.RolloutFit:
         if plan.looked_at == 1:
-            return newton.solve(roll, judged, values[None], units, limits=limits)
+            return rollout_fit.solve(roll, judged, values[None], units, limits=limits)
         steps = np.linspace(-reach, reach, plan.looked_at)[:, None] * units
-        starts = values + steps if len(units) == 1 else newton.look(roll, judged, values, steps, limits)[None]
-        return newton.solve(roll, judged, starts, units, limits=limits)
+        starts = (
+            values + steps if len(units) == 1 else rollout_fit.scan_unknowns(roll, judged, values, steps, limits)[None]
+        )
+        return rollout_fit.solve(roll, judged, starts, units, limits=limits)
 
     found = best_about(problem.parameters.free_vector(), plan.reach)
     if plan.looked_at > 1:  # contacts make kinks, which catch a descent within a step of the looks of the best
@@ -133,7 +135,7 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
     if loss == "keypoint":
         for _ in range(_ROUNDS):
             whole = ClipResiduals.about(problem, found.states)
-            found = newton.solve(roll, whole, found.values[None], units, limits=limits)
+            found = rollout_fit.solve(roll, whole, found.values[None], units, limits=limits)
     return _in_papers_units(experiment, problem, found.values)
 
 
@@ -194,7 +196,7 @@ def bound_of(experiment: Experiment, seen: Observation) -> Array:
     """Least deviations [U] of unbiased estimates, in the paper's units, by the error model of what was seen."""
     problem = experiment.plan.problem(experiment.truth, seen, np.asarray(experiment.camera.camera_to_world))
     values, units = problem.parameters.free_vector(), experiment.plan.unknown.units(problem.parameters)
-    roll = newton.motions(problem, experiment.plan.initial)
+    roll = rollout_fit.motions(problem, experiment.plan.initial)
     return np.asarray(np.sqrt(np.diag(cramer_rao(problem, roll, values, units))) / units)
 
 

@@ -1,7 +1,7 @@
 """One imitation of RISP's table 3 by one method: from a video and the first state to actions.
 
 The papers' methods move actions by RMSProp, ours reads keypoints and descends by Levenberg and Marquardt with a prior
-of actions whose level and bandwidth the video tells (`solvers.driven`).
+of actions whose level and bandwidth the video tells (`solvers.input_estimation`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import input_estimation, losses
-from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.input_estimation import InputProblem
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array

@@ -22,7 +22,7 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform, matrix_from_quat
 from vid2phys.indices import nearest
 from vid2phys.risp.networks.model import Model
-from vid2phys.solvers.scene import Scene, Views, lit
+from vid2phys.solvers.rendering import Scene, Views, fit_light
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack, track_configurations
 from vid2phys.tracking.cues.creases import Solid
@@ -88,7 +88,7 @@ def scene_of(experiment: Experiment, views: Views) -> Scene:
     """The body before the video's own backdrop, in colours that explain the first frame, whose state is known."""
     system = experiment.plan.system
     begin = torch.from_numpy(experiment.states[:1].copy())
-    known = lit(system, experiment.mesh, views.some(slice(1)), begin, texture=False)
+    known = fit_light(system, experiment.mesh, views.some(slice(1)), begin, texture=False)
     return Scene(system, experiment.mesh, views, known.light)
 
 

@@ -291,7 +291,9 @@ def sought(problem: Problem, states: Array, points: Array) -> InputProblem:
     lower = np.tile(limits * [0.0, -1.0, -1.0, -1.0], steps)
     numbers = Numbers(np.clip(actions.ravel(), lower, upper), np.tile(hover, steps), upper, lower, upper, in_si)
     start = InputProblem(problem, states[0], float(times[1] - times[0]), numbers)
-    return replace(start, numbers=replace(numbers, units=input_estimation.even_units(start, points) / np.sqrt(steps)))
+    return replace(
+        start, numbers=replace(numbers, units=input_estimation.balanced_units(start, points) / np.sqrt(steps))
+    )
 
 
 def _limits(parameters: Parameters) -> Array:

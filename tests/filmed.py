@@ -16,9 +16,9 @@ from vid2phys.geometry import invert_transform, look_at
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import KeypointNetwork
 from vid2phys.solvers.losses import Evidence
-from vid2phys.solvers.network_outputs import Reader
+from vid2phys.solvers.network_outputs import NetworkOutputs
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.scene import Scene, Views
+from vid2phys.solvers.rendering import Scene, Views
 from vid2phys.types import Actions, Array, Mesh, Observation, Parameters
 
 VIEW_PX = 48
@@ -127,12 +127,12 @@ def filmed_scene(system: System, mesh: Mesh, states: Array, pose: Array, size: i
     return Scene(system, mesh, Views(**{**vars(views), "images": images}), light)
 
 
-def tiny_reader(size: int) -> Reader:
+def tiny_reader(size: int) -> NetworkOutputs:
     """An untrained network in double precision that tells five points, two of which a turn of the body swaps."""
     torch.manual_seed(0)
     network = KeypointNetwork(5, width=8, features=8, depth=2).double().requires_grad_(False)
     turns = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [2, 3, 0, 1, 4, 5, 6, 7, 8, 9]])
-    return Reader(
+    return NetworkOutputs(
         network, size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1),
         lambda output: torch.full((len(output), 10), 0.7, dtype=torch.float64), turns, network.pyramid.levels,
     )  # fmt: skip

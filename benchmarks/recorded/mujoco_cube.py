@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from mujoco import rollout
 
-from vid2phys.solvers.population import Found, search
-from vid2phys.solvers.tosses import Toss, misses
+from benchmarks.recorded.contact_fit import Toss, misses
+from benchmarks.recorded.cross_entropy import Found, search
 from vid2phys.types import Array
 
 STEPS = 10  # of MuJoCo in a frame of the recording

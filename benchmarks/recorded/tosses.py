@@ -15,13 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.recorded.mujoco_cube import Cube
-from benchmarks.recorded.rows import Rows, estimate, median, number
-from vid2phys import geometry
-from vid2phys.engine.systems.rigid_contact import Box, RigidContact
-from vid2phys.io.mesh import load_mesh
-from vid2phys.solvers.population import Found
-from vid2phys.solvers.tosses import (
+from benchmarks.recorded.contact_fit import (
     LEAST_FLIGHT,
     ContactFit,
     Toss,
@@ -32,6 +26,12 @@ from vid2phys.solvers.tosses import (
     predict,
     restitution,
 )
+from benchmarks.recorded.cross_entropy import Found
+from benchmarks.recorded.mujoco_cube import Cube
+from benchmarks.recorded.rows import Rows, estimate, median, number
+from vid2phys import geometry
+from vid2phys.engine.systems.rigid_contact import Box, RigidContact
+from vid2phys.io.mesh import load_mesh
 from vid2phys.types import Array, Estimate, Parameters
 
 CASE, SYSTEM, SOURCE = "cube tosses", "rigid_contact", "cube_tosses"

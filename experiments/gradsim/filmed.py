@@ -21,7 +21,7 @@ from experiments.gradsim.descent import Descended, descend
 from experiments.gradsim.newton import Fit, ImageJudge, fit, noisy
 from experiments.gradsim.pixels import Shot, Target
 from vid2phys.engine.rollout import simulate
-from vid2phys.solvers.newton import Motions
+from vid2phys.solvers.rollout_fit import Motions
 from vid2phys.types import Array, Parameters
 
 _EXACT = 1e-14  # of the first loss: a descent that ends at the truth leaves rounding
@@ -83,7 +83,7 @@ class Filmed:
             return Target(self.images(torch.from_numpy(self.true_free)))
 
     def roll(self, values: Array) -> Array:
-        """Unknowns in solver coordinates [B, U] to states at the frames [B, F, N] in one batch: `newton.Motions`."""
+        """Return states at the frames [B, F, N] of unknowns in solver coordinates [B, U]: a `rollout_fit.Motions`."""
         rows = [self.inputs(self.values(torch.from_numpy(np.clip(row, *self.bounds)))) for row in values]
         initial, controls, parameters = (torch.stack(each).numpy() for each in zip(*rows, strict=True))
         shot = self.shot

@@ -16,7 +16,7 @@ from experiments.gradsim.reach import LENGTHS, METHODS, REACHED, TRIES, Task, re
 from experiments.gradsim.result_cache import Cell, Outcome, rng_of, tabulated
 from experiments.panels import figure_at
 from experiments.table import Setting, Table, row, short
-from vid2phys.solvers.scene import encoded
+from vid2phys.solvers.rendering import encode_srgb
 from vid2phys.types import Array, Camera
 
 _COLORS = {"random": "tab:grey", "diffphysics": "tab:orange", "pixel": "tab:blue"}
@@ -196,7 +196,7 @@ def _images(task: Task, states: Array) -> NDArray[np.uint8]:
     """Display values [F, H, W, 3] of states [F, N]."""
     with torch.no_grad():
         light = task.shot.stage.images(torch.from_numpy(states))
-    return np.round(255.0 * encoded(light).numpy()).astype(np.uint8)
+    return np.round(255.0 * encode_srgb(light).numpy()).astype(np.uint8)
 
 
 def _over(image: NDArray[np.uint8], goal: NDArray[np.uint8]) -> NDArray[np.uint8]:

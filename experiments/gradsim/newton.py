@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.gradsim.pixels import Target
-from vid2phys.solvers import arrow, newton
+from vid2phys.solvers import arrow, rollout_fit
 from vid2phys.solvers.intervals import estimates, identifiability
 from vid2phys.types import Array, Estimate, Parameters
 
@@ -22,7 +22,7 @@ SIGMA = 0.01  # of a pixel's linear light, full scale 1
 
 
 @dataclass(frozen=True)
-class ImageJudge(newton.Judge):
+class ImageJudge(rollout_fit.MotionLoss):
     """How far images are from a target, in deviations of its noise.
 
     differences: of states [F, N] to what is left of their images, linear light [R].
@@ -59,10 +59,10 @@ class Fit:
         return np.array([each.value for each in self.estimates])
 
 
-def fit(roll: newton.Motions, judge: newton.Judge, parameters: Parameters, starts: Array) -> Fit:
+def fit(roll: rollout_fit.Motions, judge: rollout_fit.MotionLoss, parameters: Parameters, starts: Array) -> Fit:
     """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
     units = parameters.free_units
-    found = newton.solve(roll, judge, starts, units, limits=parameters.free_bounds)
+    found = rollout_fit.solve(roll, judge, starts, units, limits=parameters.free_bounds)
     fitted, names = parameters.fitted_at(found.values), parameters.free_names
     null = arrow.parameter_covariance(found.information, reference=np.diagonal(found.information))
     with torch.no_grad():

@@ -15,7 +15,7 @@ from experiments.gradsim.filmed import Filmed
 from experiments.gradsim.pixels import Target
 from experiments.test_renderer import FLOOR
 from vid2phys.geometry import invert_transform, make_transform
-from vid2phys.solvers.scene import Views, linear, lit
+from vid2phys.solvers.rendering import Views, decode_srgb, fit_light
 from vid2phys.types import Array, Camera, Mesh
 
 SPP = 64
@@ -45,9 +45,9 @@ def photographed(
     )  # fmt: skip
     frames, backdrop = taken.frames / 255.0, taken.backdrop / 255.0
     light = _light(filmed, states[:1].numpy(), frames[:1], backdrop[None])
-    background = linear(torch.from_numpy(backdrop)).numpy()
+    background = decode_srgb(torch.from_numpy(backdrop)).numpy()
     stage = replace(shot.stage, actors=(replace(actor, paint=None, light=light),), background=background)
-    return replace(filmed, shot=replace(shot, stage=stage), seen=Target(linear(torch.from_numpy(frames))))
+    return replace(filmed, shot=replace(shot, stage=stage), seen=Target(decode_srgb(torch.from_numpy(frames))))
 
 
 def _stage_of(camera: Camera, floor_m: float) -> tuple[Array, Array, float]:
@@ -66,4 +66,4 @@ def _light(filmed: Filmed, states: Array, images: Array, backdrop: Array) -> Arr
         np.arange(count), images, backdrop, np.ones(images.shape[:3], dtype=bool),
         np.tile(camera.K, (count, 1, 1)), np.tile(invert_transform(np.asarray(camera.camera_to_world)), (count, 1, 1)),
     )  # fmt: skip
-    return np.asarray(lit(system, system.surface, views, torch.from_numpy(states)).light[0])
+    return np.asarray(fit_light(system, system.surface, views, torch.from_numpy(states)).light[0])

@@ -24,8 +24,8 @@ from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import to_json
 from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.model import Model
-from vid2phys.solvers import gradient, scene
-from vid2phys.solvers.scene import lit
+from vid2phys.solvers import gradient, rendering
+from vid2phys.solvers.rendering import fit_light
 from vid2phys.types import Status, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,11 +89,11 @@ def test_what_is_not_drawn_is_not_lit(filmed: tuple[task.Inputs, Flight], monkey
     inputs, flight = filmed
     asked: list[dict[str, bool]] = []
 
-    def watched(*given: object, **looks: bool) -> scene.Scene:
+    def watched(*given: object, **looks: bool) -> rendering.Scene:
         asked.append(looks)
-        return lit(*given, **looks)  # type: ignore[arg-type]
+        return fit_light(*given, **looks)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(scene, "lit", watched)
+    monkeypatch.setattr(rendering, "fit_light", watched)
     found = [
         solve(inputs, tracked(flight), fit=("mass",), method="adam", loss="pixel", without=without, refine=False)
         for without in ((), ("shading",))

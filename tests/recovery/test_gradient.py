@@ -19,7 +19,7 @@ from vid2phys.solvers import gradient, intervals, losses
 from vid2phys.solvers.gradient import Start
 from vid2phys.solvers.losses import Evidence
 from vid2phys.solvers.network_outputs import of_model
-from vid2phys.solvers.scene import Views, lit
+from vid2phys.solvers.rendering import Views, fit_light
 from vid2phys.types import Parameters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,7 +121,7 @@ def test_of_several_starts_the_best_is_kept_and_all_are_reported() -> None:
     start = wrong(filmed, length=0.5, damping=0.02)
     problem = replace(filmed.problem, parameters=start)
     loss = losses.get("state", problem, filmed.evidence)
-    near, *others = gradient.drawn_starts(Start(filmed.states[0], start), 4, np.random.default_rng(0))
+    near, *others = gradient.random_starts(Start(filmed.states[0], start), 4, np.random.default_rng(0))
     far = [s.parameters["length"].value for s in others]
     assert len(set(far)) == 3
     assert all(0.25 <= value <= 1.0 for value in far)
@@ -193,13 +193,13 @@ def test_the_light_of_a_clip_is_found() -> None:
     """The images of another light than the scene's are explained to a few grey levels, parts apart."""
     filmed = film("quadrotor", frames=4)
     scene = filmed.evidence.scene
-    found = lit(scene.system, scene.mesh, scene.views, torch.from_numpy(filmed.states))
+    found = fit_light(scene.system, scene.mesh, scene.views, torch.from_numpy(filmed.states))
     images = found.images(torch.from_numpy(filmed.states)).numpy()
     assert np.abs(images - scene.views.images).max() < 0.02
     away = filmed.states.copy()
     away[:, 0] += 9.0
     with pytest.raises(InputError, match="in none of the 4 views"):
-        lit(scene.system, scene.mesh, scene.views, torch.from_numpy(away))
+        fit_light(scene.system, scene.mesh, scene.views, torch.from_numpy(away))
     unknown = Views(**{**vars(scene.views), "known": np.zeros_like(scene.views.known)})
     loss = losses.get("pixel", filmed.problem, replace(filmed.evidence, scene=replace(scene, views=unknown)))
     with pytest.raises(InputError, match="behind the body is known nowhere"):

@@ -13,10 +13,10 @@ from tests.recovery.test_smoothing import start
 from vid2phys.errors import UsageError
 from vid2phys.geometry import look_at
 from vid2phys.solvers import configuration_shooting, shooting, smoothing
-from vid2phys.solvers.assemble import Layout
-from vid2phys.solvers.hyperparameters import first_levels
+from vid2phys.solvers.hyperparameters import prior_hyperparameters
 from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.smoothing_model import Layout
 
 
 def flights() -> list[Flight]:
@@ -47,7 +47,7 @@ def test_information_of_clips_adds_up(solver: str) -> None:
         alone = [shooting.solve(problem, states) for problem, states in zip(each, begin, strict=True)]
         together = shooting.solve_clips(each, begin)
     else:
-        known = [(first_levels(Layout.of(problem)),) for problem in each]
+        known = [(prior_hyperparameters(Layout.of(problem)),) for problem in each]
         starts = [smoothing.Start(*args) for args in zip(each, begin, [None, None], known, strict=True)]
         alone = [smoothing.solution(smoothing.fit_clips([one], rounds=0)[0]) for one in starts]
         together = [smoothing.solution(one) for one in smoothing.fit_clips(starts, rounds=0)]
@@ -76,7 +76,7 @@ def test_a_prior_counts_once_and_levels_are_of_each_clip() -> None:
         assert one.theta_covariance.shape == (4, 4)  # delay and lag are of each clip
     assert found[0].point.theta[0] == found[1].point.theta[0]
     assert found[0].point.theta[2] != found[1].point.theta[2]
-    assert found[0].levels[0].input_std["force"] != found[1].levels[0].input_std["force"]
+    assert found[0].hyperparameters[0].input_std["force"] != found[1].hyperparameters[0].input_std["force"]
 
 
 def test_what_no_clip_determines_is_named_for_all() -> None:
@@ -117,11 +117,11 @@ def test_what_other_clips_say_is_what_is_left_when_their_own_unknowns_are_summed
     assert join.names == ("mass", "drag", "delay", "delay", "lag")
     informations = [rows.T @ rows for rows in (rng.normal(size=(9, 3)), rng.normal(size=(9, 4)))]
     gradients = [rng.normal(size=3), rng.normal(size=4)]
-    found = join.elsewhere(0, informations, gradients)
+    found = join.other_clips(0, informations, gradients)
     assert found is not None
     marginal = np.linalg.inv(np.linalg.inv(informations[1])[:2, :2])
     np.testing.assert_allclose(found.information[:2, :2], marginal, rtol=1e-9)
     np.testing.assert_allclose(found.information[2], 0.0, atol=1e-12)
     lowest = -np.linalg.solve(informations[1], gradients[1])[:2]
     np.testing.assert_allclose(-np.linalg.solve(marginal, found.gradient[:2]), lowest, rtol=1e-9)
-    assert Join.of([("mass",)], ("mass",)).elsewhere(0, informations[:1], gradients[:1]) is None
+    assert Join.of([("mass",)], ("mass",)).other_clips(0, informations[:1], gradients[:1]) is None

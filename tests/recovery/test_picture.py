@@ -13,7 +13,7 @@ from vid2phys.engine.observe import observe
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.solvers import camera_parameters, configuration_shooting, intervals, shooting, smoothing
+from vid2phys.solvers import camera_parameters, configuration_shooting, intervals, prediction, shooting, smoothing
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.solution import Solution
 from vid2phys.types import Array, Camera, Mesh, Observation
@@ -39,7 +39,9 @@ def toss(seed: int, *free: str, gravity: float = 9.81, known: dict[str, float] |
         np.arange(FRAMES) / FPS, bearings, covariance, np.zeros((*bearings.shape, 0)), np.zeros(0),
         np.ones(bearings.shape[:2], dtype=bool), POINTS,
     )  # fmt: skip
-    parameters = camera_parameters.with_view(PARAMETERS, ("scale",)).with_values({"gravity": gravity} | (known or {}))
+    parameters = camera_parameters.with_camera_parameters(PARAMETERS, ("scale",)).with_values(
+        {"gravity": gravity} | (known or {})
+    )
     near, centre = states.copy(), CAMERA_TO_WORLD[:3, 3]
     near[:, :3] = centre + (near[:, :3] - centre) / SCALE
     near[:, 7:10] /= SCALE
@@ -121,7 +123,7 @@ def test_a_body_on_a_known_base_shows_where_its_camera_stands() -> None:
     )
     seen = problem.observation
     seen = replace(seen, bearings=seen.bearings * off["focal"])
-    parameters = camera_parameters.with_view(problem.parameters, free).with_free(free)
+    parameters = camera_parameters.with_camera_parameters(problem.parameters, free).with_free(free)
     priors = {"focal": (0.0, 0.05)}
     problem = replace(problem, parameters=parameters, observation=seen, camera_to_world=wrong, priors=priors)
     found = configuration_shooting.solve(problem, body, 0.9 * configuration, rates)
@@ -152,16 +154,16 @@ def test_the_fitted_camera_and_mesh_draw_what_the_fit_sees() -> None:
     fitted, larger = camera_parameters.as_fitted(camera, mesh, {p.name: p.value for p in parameters})
     assert fitted.camera_to_world is not None
     pixels = observe(THROWN, near, larger.vertices, fitted.camera_to_world)[0] @ fitted.K[:2, :2].T + K[:2, 2]
-    expected = camera_parameters.observed(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
+    expected = prediction.linear_bearings(problem, parameters, near)[0] @ K[:2, :2].T + K[:2, 2]
     np.testing.assert_allclose(pixels, expected, atol=1e-9)
 
 
 def test_camera_stands_for_all_that_is_of_it() -> None:
-    names = camera_parameters.expanded(("mass", "camera", "focal"))
+    names = camera_parameters.expand_groups(("mass", "camera", "focal"))
     assert names[:2] == ("mass", "focal")
     assert len(names) == 8
-    assert camera_parameters.with_view(PARAMETERS, ("mass",)) is PARAMETERS
-    assert camera_parameters.with_view(PARAMETERS, names).names[-8:] == camera_parameters.NAMES
+    assert camera_parameters.with_camera_parameters(PARAMETERS, ("mass",)) is PARAMETERS
+    assert camera_parameters.with_camera_parameters(PARAMETERS, names).names[-8:] == camera_parameters.NAMES
     np.testing.assert_array_equal(
-        camera_parameters.of_system(camera_parameters.with_view(PARAMETERS, names)), PARAMETERS.vector
+        camera_parameters.system_vector(camera_parameters.with_camera_parameters(PARAMETERS, names)), PARAMETERS.vector
     )

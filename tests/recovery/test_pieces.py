@@ -11,9 +11,9 @@ import pytest
 from tests.flight import Flight, fly, watch
 from tests.recovery.test_smoothing import start
 from vid2phys.solvers import smoothing
-from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.segments import at_frames, at_knots, cut
+from vid2phys.solvers.smoothing_model import Layout
 
 GAP = slice(70, 76)  # frames that the camera dropped: knots lie between
 
@@ -51,8 +51,8 @@ def test_pieces_say_what_the_whole_says(recorded: bool, monkeypatch: pytest.Monk
     states = start(problem)
     whole = smoothing.fit(problem, states)
     monkeypatch.setattr(smoothing, "cut", partial(cut, frames=60, overlap=20))
-    monkeypatch.setattr(smoothing, "_HELD_KNOTS", 0)
-    found = smoothing.fit(problem, states, levels=whole.levels * 3, rounds=0)
+    monkeypatch.setattr(smoothing, "_CACHED_KNOTS", 0)
+    found = smoothing.fit(problem, states, hyperparameters=whole.hyperparameters * 3, rounds=0)
     std = np.sqrt(np.einsum("tii->ti", whole.covariance))
     off = problem.system.local(whole.point.states, found.point.states) / std
     assert found.converged
@@ -75,8 +75,8 @@ def test_levels_are_of_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     _, problem = long_problem(recorded=True)
     monkeypatch.setattr(smoothing, "cut", partial(cut, frames=60, overlap=20))
     found = smoothing.fit(problem, start(problem))
-    assert len(found.levels) == 3
-    assert found.levels[0] != found.levels[1]
+    assert len(found.hyperparameters) == 3
+    assert found.hyperparameters[0] != found.hyperparameters[1]
     assert np.exp(found.point.theta[0]) == pytest.approx(0.72, rel=0.01)
     assert found.theta_covariance[0, 0] ** 0.5 == pytest.approx(1e-3, rel=0.4)
 
@@ -87,5 +87,7 @@ def test_a_piece_may_begin_at_its_own_levels() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(smoothing, "cut", partial(cut, frames=60, overlap=20))
         first = smoothing.fit(problem, start(problem), rounds=1)
-        again = smoothing.fit(problem, first.point.states, first.point.inputs[:, :7], levels=first.levels, rounds=0)
-    assert again.levels == first.levels
+        again = smoothing.fit(
+            problem, first.point.states, first.point.inputs[:, :7], hyperparameters=first.hyperparameters, rounds=0
+        )
+    assert again.hyperparameters == first.hyperparameters

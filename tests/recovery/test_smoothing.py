@@ -10,8 +10,8 @@ import pytest
 
 from tests.flight import POINTS, Flight, fly, watch
 from vid2phys.engine.pnp import solve_poses
-from vid2phys.solvers import arrow, assemble, hyperparameters, initial, intervals, smoothing
-from vid2phys.solvers.camera_parameters import with_view
+from vid2phys.solvers import arrow, hyperparameters, initialise, intervals, smoothing, smoothing_model
+from vid2phys.solvers.camera_parameters import with_camera_parameters
 from vid2phys.solvers.multi_clip import Join
 from vid2phys.solvers.problem import Problem, effective_actions
 from vid2phys.types import Array, Observation
@@ -25,7 +25,7 @@ def flight() -> Flight:
 def start(problem: Problem) -> np.ndarray:
     seen = problem.observation
     poses = solve_poses(seen.bearings, seen.covariance, POINTS, visible=seen.visible)[:, 0]
-    return initial.rigid_states(problem, poses.rotation, poses.translation)
+    return initialise.rigid_states(problem, poses.rotation, poses.translation)
 
 
 def mass_problem(observation: Observation, *free: str, **known: float) -> Problem:
@@ -59,7 +59,7 @@ def test_mass_from_recorded_actions() -> None:
 def test_actions_without_a_recording() -> None:
     problem = Problem(flight().system, flight().parameters, watch(flight(), seed=1), flight().camera_to_world)
     fit = smoothing.fit(problem, start(problem))
-    fitted = assemble.controls_of(fit.layout, fit.point)[0][:, :4]
+    fitted = smoothing_model.controls_of(fit.layout, fit.point)[0][:, :4]
     true = effective_actions(flight().actions, fit.layout.knots, 0.0, 1e-6)
     hover = problem.system.hover_controls(problem.parameters.vector)[0]
     assert np.sqrt(((fitted - true)[:, 0] ** 2).mean()) < 0.05 * hover
@@ -88,13 +88,13 @@ def test_gradient_of_the_evidence_is_that_of_differences(kind: str) -> None:
     problem = mass_problem(seen) if kind == "recorded" else problem
     if kind == "of the image":
         free = ("scale", "focal", "camera_turn_x")
-        problem = replace(problem, parameters=with_view(flight().parameters, free).with_free(free))
-    layout = assemble.Layout.of(problem)
-    near = hyperparameters.first_levels(layout)
+        problem = replace(problem, parameters=with_camera_parameters(flight().parameters, free).with_free(free))
+    layout = smoothing_model.Layout.of(problem)
+    near = hyperparameters.prior_hyperparameters(layout)
     chain = smoothing.Chain(layout, smoothing.initial_unknowns(layout, start(problem), None), near)
     join = Join.of([layout.theta_names], layout.parameter_names)
     point = smoothing.gauss_newton([chain], join)[0][0].point
-    linear = assemble.linearized(layout, point, near)
+    linear = smoothing_model.linearized(layout, point, near)
     at = hyperparameters.pack(near) + np.random.default_rng(0).normal(0.0, 0.2, len(hyperparameters.pack(near)))
     _, gradient = hyperparameters.evidence_and_gradient(layout, linear, point, hyperparameters.unpack(at, near))
     for i, step in enumerate(1e-3 * np.eye(len(at))):
@@ -135,7 +135,7 @@ def test_lost_frames_are_bridged() -> None:
     poses = solve_poses(gap.bearings, gap.covariance, POINTS, visible=visible)[:, 0]
     translation = np.where(visible.any(1)[:, None], poses.translation, np.nan)
     problem = mass_problem(gap)
-    fit = smoothing.fit(problem, initial.rigid_states(problem, poses.rotation, translation))
+    fit = smoothing.fit(problem, initialise.rigid_states(problem, poses.rotation, translation))
     assert estimates(fit)["mass"].value == pytest.approx(0.72, rel=0.01)
     error = problem.system.local(flight().states, fit.point.states)[40:55, :3]
     assert np.linalg.norm(error, axis=1).max() < 0.1

@@ -10,7 +10,7 @@ from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_rotvec, quat_from_matrix
 from vid2phys.io.mesh import mass_properties
-from vid2phys.solvers import initial, smoothing
+from vid2phys.solvers import initialise, smoothing
 from vid2phys.solvers.problem import Problem, input_channels
 from vid2phys.types import Array, Mesh, Observation
 
@@ -50,8 +50,8 @@ def test_a_toss_with_a_bounce_is_recovered() -> None:
     problem = Problem(system, known.parameters, seen, CAMERA_TO_WORLD)
     assert {channel.group for channel in input_channels(problem)} == {"action_force", "action_torque"}
     read = matrix_from_rotvec(rng.normal(0.0, 0.02, (len(TIMES), 3))) @ turned
-    states = initial.rigid_states(problem, read, moved + rng.normal(0.0, 0.003, moved.shape))
-    found = smoothing.solve(problem, states, initial.first_inputs(problem, states), rounds=2)
+    states = initialise.rigid_states(problem, read, moved + rng.normal(0.0, 0.003, moved.shape))
+    found = smoothing.solve(problem, states, initialise.first_inputs(problem, states), rounds=2)
     assert found.converged
     error = np.linalg.norm(found.states[:, :3] - position, axis=1)
     assert np.sqrt((error**2).mean()) < 0.008

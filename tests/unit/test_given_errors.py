@@ -12,7 +12,7 @@ from tests.flight import POINTS, Flight, camera_poses, fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
 from vid2phys.commands.external_keypoints import given_track
 from vid2phys.io.points import save_body_points
-from vid2phys.solvers import initial, smoothing
+from vid2phys.solvers import initialise, smoothing
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Observation
 
@@ -98,7 +98,7 @@ def test_poses_are_near_and_their_intervals_hold(tmp_path: Path, flight: Flight,
     seen, _ = observed(tmp_path, flight, noise)
     parameters = flight.parameters
     problem = Problem(flight.system, parameters, seen, flight.camera_to_world, flight.actions)
-    states = initial.rigid_states(problem, *camera_poses(flight))
+    states = initialise.rigid_states(problem, *camera_poses(flight))
     solution = smoothing.solve(problem, states, rounds=2)
     off = flight.system.local(solution.states, flight.states)[:, :6]
     std = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))[:, :6]

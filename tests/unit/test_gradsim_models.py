@@ -27,7 +27,7 @@ from vid2phys.engine.systems.soft_body import SoftBody
 from vid2phys.engine.tets import check_tets, tet_volumes
 from vid2phys.geometry import invert_transform
 from vid2phys.io.mesh import mass_properties
-from vid2phys.solvers.scene import encoded
+from vid2phys.solvers.rendering import encode_srgb
 from vid2phys.types import Array
 
 
@@ -124,7 +124,7 @@ def test_photographs_are_explained_by_their_own_light(monkeypatch: pytest.Monkey
         sides = closed(shot.mesh.vertices, shot.mesh.faces)
         image, covered = draw(seen, shot.mesh.faces, colors, K, 24, 24, one_sided=sides)
         behind = torch.from_numpy(((backdrop / 255.0 + 0.055) / 1.055) ** 2.4)
-        frames = encoded(image + (1.0 - covered[..., None]) * behind)
+        frames = encode_srgb(image + (1.0 - covered[..., None]) * behind)
         return Footage(np.round(255.0 * frames.numpy()).astype(np.uint8), backdrop)
 
     monkeypatch.setattr(photographs.footage, "film", film)

@@ -26,7 +26,7 @@ from vid2phys.geometry import angle_between, invert_transform, make_transform, m
 from vid2phys.io.mesh import load_mesh
 from vid2phys.solvers.input_estimation import InputProblem
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.scene import encoded
+from vid2phys.solvers.rendering import encode_srgb
 from vid2phys.types import Actions, Array
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,8 +191,8 @@ def drawn(shot: Shot, *_: object) -> Footage:
         normals = normals_of(there, shot.mesh.faces)
         colors = torch.stack([0.5 + 0.2 * normals[..., 1].abs(), *[0.1 + 0.0 * normals[..., 0]] * 2], dim=-1)
         image, covered = draw(there, shot.mesh.faces, colors, torch.from_numpy(shot.camera.K)[None], WIDTH, HEIGHT)
-        frames.append(np.round(255.0 * encoded(image + (1.0 - covered[..., None]) * behind)[0].numpy()))
-    backdrop = np.round(255.0 * encoded(behind).numpy())
+        frames.append(np.round(255.0 * encode_srgb(image + (1.0 - covered[..., None]) * behind)[0].numpy()))
+    backdrop = np.round(255.0 * encode_srgb(behind).numpy())
     return Footage(np.array(frames, dtype=np.uint8), backdrop.astype(np.uint8))
 
 

@@ -25,11 +25,11 @@ from vid2phys.engine.systems import get
 from vid2phys.engine.systems.hand import Hand
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
-from vid2phys.solvers import losses, newton
-from vid2phys.solvers.camera_parameters import bearings
-from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers import losses, rollout_fit
+from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.cramer_rao import cramer_rao, error_covariance, noisy
 from vid2phys.solvers.losses import Evidence
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Actions, Array, Observation
 
@@ -117,7 +117,7 @@ def test_the_bound_of_a_rising_quadrotor_is_known_in_closed_form() -> None:
     slope = 12.0 * times**2 / (2.0 * FROM_M)
     for shared, own in ((0.0, None), (4e-3, 1e9)):
         problem = rising(sight(times, shared, own or 0.2))
-        found = cramer_rao(problem, newton.motions(problem, problem.system.rest_state()), np.zeros(1), np.ones(1))
+        found = cramer_rao(problem, rollout_fit.motions(problem, problem.system.rest_state()), np.zeros(1), np.ones(1))
         information = (slope @ slope) / SIGMA**2
         if own is not None:  # an error that all frames share (Sherman and Morrison)
             weight = shared**2 / (SIGMA**2 + len(times) * shared**2)
@@ -127,7 +127,7 @@ def test_the_bound_of_a_rising_quadrotor_is_known_in_closed_form() -> None:
 
 def test_what_is_not_seen_has_no_bound() -> None:
     problem = rising(sight(np.arange(5) * 0.05), thrust_n=0.0)  # free fall tells no mass
-    found = cramer_rao(problem, newton.motions(problem, problem.system.rest_state()), np.zeros(1), np.ones(1))
+    found = cramer_rao(problem, rollout_fit.motions(problem, problem.system.rest_state()), np.zeros(1), np.ones(1))
     assert np.isinf(found).all()
 
 
@@ -145,7 +145,7 @@ def test_errors_are_drawn_from_the_covariance_that_bounds_are_computed_from() ->
 def test_newton_takes_the_best_start_and_finds_the_truth() -> None:
     times = np.arange(8) * 0.05
     problem = rising(sight(times))
-    roll = newton.motions(problem, problem.system.rest_state())
+    roll = rollout_fit.motions(problem, problem.system.rest_state())
     at_truth = bearings(problem, problem.parameters, roll(np.array([[np.log(1.3)]]))[0])
     seen = replace(problem, observation=replace(problem.observation, bearings=at_truth))
     tried: list[Array] = []
@@ -156,12 +156,12 @@ def test_newton_takes_the_best_start_and_finds_the_truth() -> None:
         tried.append(values)
         return roll(values)
 
-    found = newton.solve(picky, losses.get("keypoint", seen), np.array([[2.0], [-1.0], [0.2], [-0.4]]), np.ones(1))
+    found = rollout_fit.solve(picky, losses.get("keypoint", seen), np.array([[2.0], [-1.0], [0.2], [-0.4]]), np.ones(1))
     assert found.values == pytest.approx(np.log(1.3), abs=1e-6)
     assert found.converged
     assert tried[3][0, 0] == 0.2  # derivatives are taken at the best of the starts that can be rolled out
     with pytest.raises(SimulationError, match="none of 1 starts"):
-        newton.solve(picky, losses.get("keypoint", seen), np.array([[2.0]]), np.ones(1))
+        rollout_fit.solve(picky, losses.get("keypoint", seen), np.array([[2.0]]), np.ones(1))
 
 
 def test_our_fit_reaches_the_bound() -> None:
@@ -279,7 +279,7 @@ def test_many_motions_are_judged_at_once_as_one_by_one() -> None:
     motions[..., :7] += rng.normal(scale=0.02, size=(4, 3, 7))
     for judge in (losses.get("keypoint", problem), ClipResiduals(problem, np.ones((3, 2)))):
         many = torch.from_numpy(motions)
-        np.testing.assert_allclose(judge.residuals_of_all(many), torch.stack([judge.residuals(m) for m in many]))
+        np.testing.assert_allclose(judge.batched_residuals(many), torch.stack([judge.residuals(m) for m in many]))
         np.testing.assert_allclose(judge.values(many), torch.stack([judge.value(m) for m in many]), rtol=1e-12)
         assert judge.values(many).std() > 0.0
 

@@ -24,9 +24,9 @@ from vid2phys.engine.constants import RISP_HAND, RISP_QUADROTOR
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.risp.networks.model import Model
-from vid2phys.solvers import input_estimation, losses, newton
-from vid2phys.solvers.camera_parameters import bearings
+from vid2phys.solvers import input_estimation, losses, rollout_fit
 from vid2phys.solvers.input_estimation import InputProblem, Numbers
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Observation
 
@@ -115,16 +115,18 @@ def test_the_likeliest_prior_is_that_of_the_largest_evidence() -> None:
     total = slope.T @ slope + before.root.T @ before.root
     mean = before.mean
     best = mean + np.linalg.solve(total, slope.T @ (read - slope @ mean))
-    found = newton.Found(best, np.zeros((1, 13)), total, 0.0, 1, True)
-    chosen = input_estimation.likeliest(sought, 1, before, found)
+    found = rollout_fit.RolloutFit(best, np.zeros((1, 13)), total, 0.0, 1, True)
+    chosen = input_estimation.most_likely_prior(sought, 1, before, found)
 
-    def density(prior: newton.Prior) -> float:
+    def density(prior: rollout_fit.Prior) -> float:
         covariance = np.eye(12) + slope @ np.linalg.inv(prior.root.T @ prior.root) @ slope.T
         off = read - slope @ prior.mean
         return float(-0.5 * off @ np.linalg.solve(covariance, off) - 0.5 * np.linalg.slogdet(covariance)[1])
 
     everything = [
-        input_estimation._prior(sought, 1, s, b) for s in input_estimation._LEVELS for b in input_estimation._BANDWIDTHS
+        input_estimation._prior(sought, 1, s, b)
+        for s in input_estimation._DEVIATIONS
+        for b in input_estimation._BANDWIDTHS
     ]
     assert density(chosen) == pytest.approx(max(map(density, everything)), abs=1e-6)
     assert len({round(density(prior), 3) for prior in everything}) > 20

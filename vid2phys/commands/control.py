@@ -16,7 +16,7 @@ from vid2phys.errors import InputError, UsageError, unknown_name
 if TYPE_CHECKING:
     from vid2phys.commands.identify import Inputs
     from vid2phys.engine.system import System
-    from vid2phys.solvers.optimal import Reached
+    from vid2phys.solvers.optimal_control import Reached
     from vid2phys.types import Actions, Array, Camera, Clip, Trajectory
 
 SCHEMA = "vid2phys.control/1"
@@ -207,7 +207,7 @@ def _doubts(quality: float) -> list[str]:
 
 def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array, upper: Array) -> Controlled:
     from vid2phys.commands.simulation_inputs import initial_state
-    from vid2phys.solvers import optimal
+    from vid2phys.solvers import optimal_control
     from vid2phys.types import Actions, Trajectory
 
     system, parameters = inputs.system, inputs.known.parameters.vector
@@ -215,11 +215,11 @@ def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array,
     step_s = np.full(steps, options["seconds"] / steps)
     hold = system.hover_controls(parameters)[: len(system.action_names)]
     start = initial_state(system, options["initial"] or {})
-    aim = optimal.Aim(
+    aim = optimal_control.Aim(
         *(system, parameters, start, step_s, hold, lower, upper, aimed.points_body, aimed.goal, aimed.size_m),
         at_rest=not options["moving"],
     )
-    reached = optimal.solve(aim)
+    reached = optimal_control.solve(aim)
     times = np.concatenate([[0.0], np.cumsum(step_s)])
     controls = np.zeros((steps, len(system.control_names)))
     controls[:, : len(hold)] = reached.actions
@@ -229,11 +229,11 @@ def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array,
     trajectory = Trajectory(times, reached.states, system.state_names, controls)
     notes = [*inputs.known.notes, *inputs.warnings, *aimed.notes]
     change = float(
-        np.abs(_points(aim, optimal.refined(aim, reached.actions)[-1]) - _points(aim, reached.states[-1])).max()
+        np.abs(_points(aim, optimal_control.refined(aim, reached.actions)[-1]) - _points(aim, reached.states[-1])).max()
     )
     if change > 0.02 * aimed.size_m:
         notes.append(f"half the time step moves the end by {change:.2g} m: raise --rate")
-    status = "reached" if reached.there(aimed.std_m) else "missed"
+    status = "reached" if reached.at_goal(aimed.std_m) else "missed"
     return Controlled(status, _message(reached, status), aimed, reached, trajectory, actions, tuple(notes))
 
 

@@ -96,16 +96,16 @@ def solve(
 
 def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Progress = silent) -> Settled | None:
     """First fit, branch of a symmetric body, refinement by pixels, last fit. None for a clip that was lost."""
-    from vid2phys.solvers import initial, smoothing
+    from vid2phys.solvers import initialise, smoothing
 
     problem = problem_of(inputs, tracked)
     refine = refine and inputs.mesh.texture is None  # what is painted was aligned to its colours (`pixels.painted`)
     if not enough(tracked):
         return None
     progress("fitting")
-    states = initial.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    states = initialise.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     read = states
-    first = smoothing.fit(problem, states, initial.first_inputs(problem, states), rounds=1)
+    first = smoothing.fit(problem, states, initialise.first_inputs(problem, states), rounds=1)
     solution = smoothing.solution(first)
     evidence, stage = tracked.branch_log_likelihood, None
     if refine or (len(evidence) > 1 and not inputs.network.shape.exact):
@@ -128,7 +128,7 @@ def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Pro
             smoothing.fit(
                 turned,
                 states,
-                levels=first.levels if best is None else best[1].levels,
+                hyperparameters=first.hyperparameters if best is None else best[1].hyperparameters,
                 rounds=smoothing.ROUNDS if best is None else 0,
             ),
         )
@@ -136,7 +136,7 @@ def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Pro
     chosen = max(tried, key=lambda g: float(evidence[g]))
     problem, fitted = tried[chosen]
     if chosen != next(iter(tried)):
-        fitted = smoothing.fit(problem, fitted.point.states, levels=fitted.levels)
+        fitted = smoothing.fit(problem, fitted.point.states, hyperparameters=fitted.hyperparameters)
     notes: list[str] = [UNREFINED] if unrefined else []
     if inputs.turns_alike:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")

@@ -35,12 +35,12 @@ def articulated_parameters(
 ) -> Known:
     """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
     from vid2phys.commands.fit_parameters import Known, check_given
-    from vid2phys.solvers.camera_parameters import SCALE, with_view
+    from vid2phys.solvers.camera_parameters import SCALE, with_camera_parameters
 
     named = (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
     if SCALE.name in named:
         raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
-    parameters = with_view(system.parameters(), named)
+    parameters = with_camera_parameters(system.parameters(), named)
     check_given(parameters, given, fit)
     means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
     parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
@@ -113,7 +113,7 @@ def fit_articulated_clips(
 
 def first_configuration(times_s: Array, tracked: ConfigurationTrack) -> tuple[Array, Array]:
     """Return the configuration at the first frame [D] and its rates [D], by a local fit to the first tracked frames."""
-    from vid2phys.solvers.initial import local_fit, tricube, window
+    from vid2phys.solvers.initialise import local_fit, tricube, window
 
     seen = tracked.tracked
     times = times_s[seen]

@@ -16,7 +16,7 @@ from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import Note
-from vid2phys.solvers.camera_parameters import with_view
+from vid2phys.solvers.camera_parameters import with_camera_parameters
 from vid2phys.types import Actions, Parameters
 
 T = TypeVar("T")
@@ -63,7 +63,9 @@ def known_values(
     priors_and_bounds: Priors = NO_BELIEFS,
 ) -> Known:
     """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
-    parameters = with_view(system.parameters(), (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds))
+    parameters = with_camera_parameters(
+        system.parameters(), (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
+    )
     check_given(parameters, given, fit)
     notes: list[str] = []
     values = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names} | given

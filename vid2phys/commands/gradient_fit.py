@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vid2phys.solvers.gradient import Attempt, Descent, Start
     from vid2phys.solvers.losses import Evidence
     from vid2phys.solvers.problem import Problem
-    from vid2phys.solvers.scene import Views
+    from vid2phys.solvers.rendering import Views
     from vid2phys.solvers.solution import Solution
     from vid2phys.tracking.cues.photometric import Stage
     from vid2phys.tracking.track import Track
@@ -110,7 +110,7 @@ def descend(
     rng = np.random.default_rng(seed)
     first = gradient.Start(smoothed.knot_states[0], problem.parameters)
     if solver == "shooting":
-        return _shoot(problem, smoothed.knot_states, gradient.drawn_starts(first, starts, rng), progress)
+        return _shoot(problem, smoothed.knot_states, gradient.random_starts(first, starts, rng), progress)
     try:
         first = _shoot(problem, smoothed.knot_states, [first], progress).attempts[0].end
     except SimulationError:
@@ -119,7 +119,7 @@ def descend(
     return gradient.solve(
         problem,
         losses.get(loss, problem, evidence),
-        gradient.drawn_starts(first, starts, rng),
+        gradient.random_starts(first, starts, rng),
         optimizer=solver,
         progress=lambda done, total: progress(f"{solver} by {loss}", done, total),
     )
@@ -135,7 +135,9 @@ def keypoint_misfit(problem: Problem, solution: Solution) -> float:
     values = {p.name: p.value for p in solution.parameters}
     if set(view.NAMES) <= set(values):
         pose = view.camera_pose(problem.camera_to_world, values)
-        problem = replace(problem, observation=view.folded(problem.observation, values), camera_to_world=pose)
+        problem = replace(
+            problem, observation=view.observation_as_fitted(problem.observation, values), camera_to_world=pose
+        )
     residuals = losses.get("keypoint", problem).residuals(torch.from_numpy(solution.states)).numpy()
     return float(np.sqrt(np.mean(np.square(residuals[residuals != 0.0]))))
 
@@ -149,7 +151,7 @@ def report(attempts: tuple[Attempt, ...]) -> list[dict[str, object]]:
             for when, point in (("start", attempt.start), ("end", attempt.end))
         }
         rows.append(
-            {**ends, "loss": attempt.loss, "iterations": len(attempt.losses), "settled": attempt.settled,
+            {**ends, "loss": attempt.loss, "iterations": len(attempt.losses), "settled": attempt.converged,
              "failure": attempt.failure}
         )  # fmt: skip
     return rows
@@ -196,7 +198,7 @@ def _evidence(
 
     from vid2phys.solvers.losses import Evidence
     from vid2phys.solvers.network_outputs import of_model
-    from vid2phys.solvers.scene import lit
+    from vid2phys.solvers.rendering import fit_light
 
     evidence = Evidence()
     if "states" in needs:
@@ -206,7 +208,7 @@ def _evidence(
     if "scene" in needs:
         views = clip_views(inputs, stage(), smoothed.states, tracked.tracked)
         looks = {look: look not in without for look in LOOKS}
-        scene = lit(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states), **looks)
+        scene = fit_light(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states), **looks)
         evidence = replace(evidence, scene=scene)
     return evidence
 
@@ -233,7 +235,7 @@ def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.
     from vid2phys.engine.virtual_camera import make_view, resample
     from vid2phys.geometry import invert_transform
     from vid2phys.indices import evenly
-    from vid2phys.solvers.scene import Views
+    from vid2phys.solvers.rendering import Views
     from vid2phys.tracking.detectors.network import direction_and_size
 
     found = np.flatnonzero(tracked)

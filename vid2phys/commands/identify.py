@@ -117,7 +117,7 @@ def identify(
 
     started = time.perf_counter()
     return_large_blocks()
-    options["fit"] = fit = camera_parameters.expanded(tuple(fit))
+    options["fit"] = fit = camera_parameters.expand_groups(tuple(fit))
     each = spread(options)
     check_options(
         *(method, loss, starts),
@@ -357,7 +357,7 @@ def write_run(
     from vid2phys.io.recordings import save_observation, save_trajectory
     from vid2phys.io.run import validate_result, write_json
     from vid2phys.report.html import write_report
-    from vid2phys.solvers.camera_parameters import folded
+    from vid2phys.solvers.camera_parameters import observation_as_fitted
 
     files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": config}
     save_trajectory(result.trajectory, folder / "trajectory.csv")
@@ -378,7 +378,7 @@ def write_run(
     overlay = folder / "overlay.mp4"
     write_report(
         folder / "report.html",
-        replace(result, observation=folded(result.observation, values)),
+        replace(result, observation=observation_as_fitted(result.observation, values)),
         data,
         inputs.system,
         camera,

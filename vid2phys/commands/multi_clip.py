@@ -101,7 +101,7 @@ def _fit_rigid(each: Sequence[Inputs], options: dict[str, Any], progress: Progre
         solutions = shooting.solve_clips(problems, [begun[g].knot_states for g in found])
     else:
         starts = [
-            smoothing.Start(one.problem, begun[g].knot_states, begun[g].knot_inputs, one.fitted.levels)
+            smoothing.Start(one.problem, begun[g].knot_states, begun[g].knot_inputs, one.fitted.hyperparameters)
             for g, one in found.items()
         ]
         solutions = [smoothing.solution(fitted) for fitted in smoothing.fit_clips(starts)]

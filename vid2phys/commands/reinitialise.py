@@ -116,4 +116,4 @@ def reinitialise(
         return tracks, best
     tracks = [stated_alike(track, body, each.window) for each, track in zip(shown, tracks, strict=True)]
     stated = [replace(problem, observation=track.observation) for problem, track in zip(problems, tracks, strict=True)]
-    return tracks, configuration_shooting.stated_by(stated, body, best)
+    return tracks, configuration_shooting.with_error_models(stated, body, best)

@@ -125,10 +125,10 @@ def initial_state(system: System, given: dict[str, float]) -> Array:
 
 def constant_actions(system: System, parameters: Parameters, *, hold: bool) -> Actions:
     """Return a single action: what holds the system at rest, as far as it can be held, or none."""
-    from vid2phys.solvers.camera_parameters import of_system
+    from vid2phys.solvers.camera_parameters import system_vector
     from vid2phys.types import Actions
 
-    values = system.hover_controls(of_system(parameters))[None, : len(system.action_names)]
+    values = system.hover_controls(system_vector(parameters))[None, : len(system.action_names)]
     return Actions(
         np.zeros(1), values if hold else 0.0 * values, system.input, system.action_names, system.action_units
     )

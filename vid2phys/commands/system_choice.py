@@ -89,9 +89,9 @@ def takes_actions(name: str) -> bool:
 
 def remedies(system: System) -> dict[str, str]:
     """Return by parameter, as far as it is known, a sentence on what determines it in a clip."""
-    from vid2phys.solvers.intervals import SETTLES
+    from vid2phys.solvers.intervals import REMEDIES
 
-    return system.capabilities.remedies(system.parameters().names) | SETTLES
+    return system.capabilities.remedies(system.parameters().names) | REMEDIES
 
 
 def _is_rigid(system: System) -> bool:

@@ -1,12 +1,15 @@
 """Linear algebra of smoothing: symmetric block-tridiagonal matrices with an arrow.
 
-The normal equations of a chain of T unknown blocks (size n) that share P parameters are
+Purpose: the normal equations of a chain of T unknown blocks (size n) that share P parameters are
 
     H = [ A    E ]     A: diagonal blocks D[k], blocks below the diagonal L[k] (row k + 1, column k)
         [ E^T  F ]     E: [T, n, P], F: [P, P]
 
-Factor, solution, log-determinant and the marginal covariances (diagonal blocks of H^-1) cost O(T n^3 + T n^2 P).
-Recursions: Rauch, Tung, Striebel (1965) in block form; Takahashi's selected inversion.
+Method: factor, solution, log-determinant and marginal covariances (diagonal blocks of H^-1) cost O(T n^3 + T n^2 P).
+The recursions are those of Rauch, Tung and Striebel ("Maximum likelihood estimates of linear dynamic systems", 1965) in
+block form, and Takahashi's selected inversion.
+
+Limits: A has to be positive definite. Directions of the parameters that nothing determines are left out (`Null`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from scipy.linalg import lapack, qr
 from vid2phys.types import Array
 
 NULL_TOLERANCE = 1e-9
-_TOUCHED = 1e-6  # share of a null direction, squared, along what has a prior, from which on the prior settles it
+_TOUCHED = 1e-6  # squared share of a null direction along parameters with priors, above which the priors determine it
 _NEGLIGIBLE = 1e-4  # part of a direction along a parameter
 _LEAST_REFERENCE = 1e5  # with the tolerance: a standard deviation above 100 in solver coordinates is null
 
@@ -72,7 +75,7 @@ def _to_band(matrix: Arrow) -> Array:
 
 
 def _solve_chain(band: Array, right: Array) -> Array:
-    """A^-1 right, [T, n, R] -> [T, n, R]."""
+    """Return A^-1 right, [T, n, R], for a right-hand side [T, n, R]."""
     if right.shape[-1] == 0:
         return right.copy()
     solution, _ = lapack.dpbtrs(band, right.reshape(-1, right.shape[-1]), lower=1)
@@ -93,11 +96,11 @@ class Null:
 def parameter_covariance(
     schur: Array, tolerance: float = NULL_TOLERANCE, reference: Array | None = None, prior: Array | None = None
 ) -> Null:
-    """Pseudo-inverse of the parameters' information; directions below `tolerance` of `reference` are null.
+    """Return the pseudo-inverse of the parameters' information and its null directions.
 
-    reference: [P] information of each parameter alone, were all else known (its diagonal in the corner block).
-    prior: [P] what of the diagonal of `schur` was known beforehand, 0 for nothing. Where the data say nothing but
-    priors do, these are all there is, however little they are beside the reference.
+    Directions below `tolerance` of `reference` are null. reference: [P] information of each parameter with all else
+    known (its diagonal in the corner block). prior: [P] the part of the diagonal of `schur` that is from priors, 0 for
+    none. Where the data determine nothing but priors do, the priors count however small they are beside the reference.
     """
     if len(schur) == 0:
         return Null(np.zeros((0, 0)), np.zeros((0, 0)))
@@ -108,14 +111,14 @@ def parameter_covariance(
     covariance = (vectors * inverse) @ vectors.T / np.outer(scale, scale)
     nowhere = np.linalg.qr(vectors[:, null] / scale[:, None])[0]
     if prior is not None and null.any():
-        of_priors, turn = np.linalg.eigh((nowhere.T * np.minimum(prior, 1.0)) @ nowhere)
-        nowhere, settled = nowhere @ turn[:, of_priors < _TOUCHED], nowhere @ turn[:, of_priors >= _TOUCHED]
-        covariance += settled @ np.linalg.inv((settled.T * prior) @ settled) @ settled.T
+        of_priors, rotation = np.linalg.eigh((nowhere.T * np.minimum(prior, 1.0)) @ nowhere)
+        nowhere, by_priors = nowhere @ rotation[:, of_priors < _TOUCHED], nowhere @ rotation[:, of_priors >= _TOUCHED]
+        covariance += by_priors @ np.linalg.inv((by_priors.T * prior) @ by_priors) @ by_priors.T
     return Null(covariance, _plain(nowhere.T))
 
 
 def _plain(directions: Array) -> Array:
-    """Directions [m, P] that span the same, each of unit length and along as few parameters as can be."""
+    """Return directions [m, P] of the same span, each of unit length and along as few parameters as possible."""
     if not len(directions):
         return directions
     _, triangle, order = qr(directions, mode="economic", pivoting=True)
@@ -126,26 +129,28 @@ def _plain(directions: Array) -> Array:
 
 
 def reduced(factor: Factor, chain: Array, corner: Array) -> Array:
-    """The parameters' right-hand side [P] once the chain is eliminated, of (chain [T, n], corner [P])."""
+    """Return the parameters' right-hand side [P] once the chain is eliminated, from (chain [T, n], corner [P])."""
     return np.asarray(corner - np.einsum("kip,ki->p", factor.arrow_solution, chain), dtype=float)
 
 
 def back(factor: Factor, chain: Array, parameters: Array) -> Array:
-    """The chain's solution [T, n], given that of the parameters [P]."""
+    """Return the chain's solution [T, n], given that of the parameters [P]."""
     base = _solve_chain(factor.band, chain[..., None])[..., 0]
     return np.asarray(base - factor.arrow_solution @ parameters, dtype=float)
 
 
 def solve(factor: Factor, chain: Array, corner: Array, covariance: Array) -> tuple[Array, Array]:
-    """H^-1 applied to (chain [T, n], corner [P]), with the parameters' covariance from `parameter_covariance`."""
+    """Return H^-1 applied to (chain [T, n], corner [P]), with the parameters' covariance from
+    `parameter_covariance`."""
     parameters = covariance @ reduced(factor, chain, corner)
     return back(factor, chain, parameters), parameters
 
 
 def marginals(matrix: Arrow, factor: Factor, covariance: Array) -> tuple[Array, Array]:
-    """Blocks of H^-1 of the chain, parameters' uncertainty included: on the diagonal [T, n, n], below [T - 1, n, n].
+    """Return blocks of H^-1 of the chain: on the diagonal [T, n, n], and below [T - 1, n, n].
 
-    Those below are covariances of a knot with the one before it, row k + 1 and column k.
+    Both include the parameters' uncertainty. Blocks below are covariances of a knot with the one before it, row k + 1
+    and column k.
     """
     steps = len(matrix.diagonal)
     blocks, gain = np.empty_like(matrix.diagonal), np.empty_like(matrix.lower)

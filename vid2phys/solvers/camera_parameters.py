@@ -1,25 +1,20 @@
-"""What may be unknown about the image itself: how big the body is, the focal length, and where the camera stands.
+"""Camera parameters: the body's scale, the focal length and the camera's pose as unknowns.
 
-These are parameters beside those of the system, at the end of a problem's: they change what is seen of a state, and
-nothing of the motion. A body twice as large, twice as far away, gives the same image; only what happens in metres
-(gravity, recorded forces, a base at a known place) tells the two apart.
+Purpose: these parameters stand beside those of the system, at the end of a problem's. They change the image of a state
+and nothing of the motion. A body twice as large and twice as far away gives the same image. Only gravity, recorded
+forces or a base at a known place, which are in metres, tell the two apart.
 
-Limits: `scale` enlarges the body's points alone, its inertia stays as it is. `focal` enlarges undistorted bearings.
+Limits: `scale` enlarges the body's points alone, and leaves its inertia. `focal` enlarges undistorted bearings.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.observe import observe, to_bearings
-from vid2phys.geometry import invert_transform, matrix_from_rotvec
+from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.types import Array, Camera, Mesh, Observation, Parameter, Parameters
-
-if TYPE_CHECKING:
-    from vid2phys.solvers.problem import Problem
 
 _HALF_TURN = float(np.pi)
 SCALE = Parameter("scale", "1", 1.0, 1e-3, 1e3, "log")  # of the body over that of its mesh
@@ -30,75 +25,34 @@ CAMERA = (
 )
 NAMES = tuple(p.name for p in (SCALE, *CAMERA))
 GROUPS = {"camera": tuple(p.name for p in CAMERA)}
-_STEP = 1e-6  # of differences, in solver coordinates
 
 
-def expanded(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of parameters, `camera` being all of those of the camera; each once."""
+def expand_groups(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of parameters, each once, with the group `camera` replaced by its parameters."""
     return tuple(dict.fromkeys(one for name in names for one in GROUPS.get(name, (name,))))
 
 
-def with_view(parameters: Parameters, names: tuple[str, ...]) -> Parameters:
-    """The parameters, and those of the image if any of `names` is one."""
+def with_camera_parameters(parameters: Parameters, names: tuple[str, ...]) -> Parameters:
+    """Return the parameters, with the camera parameters at the end if `names` has any of them."""
     return Parameters((*parameters, SCALE, *CAMERA)) if set(names) & set(NAMES) else parameters
 
 
-def of_system(parameters: Parameters) -> Array:
-    """What the engine reads: all values in SI but those of the image, [P]."""
+def system_vector(parameters: Parameters) -> Array:
+    """Return the values in SI [P] that the engine needs: all but the camera parameters."""
     return np.array([p.value for p in parameters if p.name not in NAMES])
 
 
-def observed(problem: Problem, parameters: Parameters, states: Array) -> tuple[Array, Array, Array]:
-    """Bearings [..., K, 2] of the keypoints of states [..., N], and their derivatives.
-
-    These are by the tangent of the state [..., K, 2, D], and by the free parameters of the image in solver
-    coordinates [..., K, 2, V].
-    """
-    bearings, by_state = _seen(problem, parameters, states)
-    free = [p for p in parameters if p.free and p.name in NAMES]
-    by_view = np.zeros((*bearings.shape, len(free)))
-    for j, parameter in enumerate(free):
-        at = parameter.to_free(parameter.value)
-        ahead, behind = (
-            _seen(problem, parameters.with_values({parameter.name: parameter.from_free(at + step)}), states)[0]
-            for step in (_STEP, -_STEP)
-        )
-        by_view[..., j] = (ahead - behind) / (2.0 * _STEP)
-    return bearings, by_state, by_view
-
-
-def bearings(problem: Problem, parameters: Parameters, states: Array) -> Array:
-    """Bearings [..., K, 2] of the keypoints of states [..., N]; NaN behind the camera. For states without Jacobians."""
-    points, pose, focal = _view(problem, parameters)
-    to_camera = invert_transform(pose)
-    at = problem.system.keypoints(states, points) @ to_camera[:3, :3].T + to_camera[:3, 3]
-    return np.asarray(focal * to_bearings(at), dtype=float)
-
-
-def _seen(problem: Problem, parameters: Parameters, states: Array) -> tuple[Array, Array]:
-    points, pose, focal = _view(problem, parameters)
-    bearings, by_state, _ = observe(problem.system, states, points, pose)
-    return focal * bearings, focal * by_state
-
-
-def _view(problem: Problem, parameters: Parameters) -> tuple[Array, Array, float]:
-    """The body's points [K, 3] m, the camera's pose [4, 4], and its focal length over that of the calibration."""
-    points, pose = problem.observation.points_body, problem.camera_to_world
-    values = {p.name: p.value for p in parameters if p.name in NAMES}
-    return (values["scale"] * points, camera_pose(pose, values), values["focal"]) if values else (points, pose, 1.0)
-
-
 def camera_pose(camera_to_world: Array, values: dict[str, float]) -> Array:
-    """The pose [4, 4] turned about its centre and moved, both along the world's axes."""
-    turn, move = (np.array([values[f"camera_{what}_{axis}"] for axis in "xyz"]) for what in ("turn", "move"))
+    """Return the pose [4, 4] rotated about its centre and translated, both along the world's axes."""
+    rotation, move = (np.array([values[f"camera_{what}_{axis}"] for axis in "xyz"]) for what in ("turn", "move"))
     pose = camera_to_world.copy()
-    pose[:3, :3] = matrix_from_rotvec(turn) @ pose[:3, :3]
+    pose[:3, :3] = matrix_from_rotvec(rotation) @ pose[:3, :3]
     pose[:3, 3] += move
     return pose
 
 
-def folded(observation: Observation, parameters: dict[str, float]) -> Observation:
-    """The observation as the fitted camera has it, of the body as large as it was fitted."""
+def observation_as_fitted(observation: Observation, parameters: dict[str, float]) -> Observation:
+    """Return the observation for the fitted camera and the fitted scale of the body."""
     if not set(NAMES) <= set(parameters):
         return observation
     focal = parameters["focal"]
@@ -112,7 +66,7 @@ def folded(observation: Observation, parameters: dict[str, float]) -> Observatio
 
 
 def as_fitted(camera: Camera, mesh: Mesh, parameters: dict[str, float]) -> tuple[Camera, Mesh]:
-    """Camera and mesh as the fit has them; the same ones where nothing of the image was fitted."""
+    """Return camera and mesh with the fitted values; the same ones where no camera parameter was fitted."""
     if camera.camera_to_world is None or not set(NAMES) <= set(parameters):
         return camera, mesh
     K = camera.K.copy()

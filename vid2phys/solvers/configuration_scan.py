@@ -1,8 +1,12 @@
-"""Far other values of the parameters than a fit came to, and other starts, judged by something else than was fitted.
+"""Other motions: values of the parameters far from a fit, and other starts, judged by the images.
 
-A fit to frames that were misread all along stays near what was read: a finger that is taken for one that hangs still
-comes out stiff. Motions that the system can do with other parameters are few; whoever looks at the images again can
-tell which of them is seen.
+Purpose: a fit to frames that were wrong all along stays near them. A finger that is taken for one that hangs still
+comes out stiff.
+
+Method: the motions of a system under other parameters are few. Each parameter is scanned over three decades, and the
+log-likelihood of the images selects among the motions.
+
+Limits: one parameter at a time, from starts that are the fitted ones or at rest.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ from vid2phys.solvers.configuration_shooting import states_at_frames
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array
 
-SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 7.0, 20.0)  # of the value that a fit began with
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 7.0, 20.0)  # tried values, over the one that a fit began with
 _ROUNDS = 2
-_MOVED = 1e-3  # spreads of the configuration: a coordinate that a parameter moves by more follows from it
-_STEP = 0.1  # of a parameter's value, to see what it moves
+_MOVED = 1e-3  # spreads of the configuration: least motion of a coordinate that depends on a parameter
+_STEP = 0.1  # change of a parameter, over its value, that shows what it moves
 
 Judge = Callable[[int, Array], float]
 """How well the configurations [F, D] of a clip, given by its index, explain what is seen, nats."""
@@ -41,10 +45,10 @@ class Motion:
 def other_motion(
     problems: Sequence[Problem], body: ArticulatedBody, starts: Array, theta: Array, judge: Judge, least: float
 ) -> Motion | None:
-    """A motion that explains what is seen by `least` nats more than the one from starts [G, 2 D] by theta [P].
+    """Return a motion that explains the images by `least` nats more than the given one, or None.
 
-    Each parameter is tried at `SHARES` of the problem's value, what it moves starting as it did, or at rest. None where
-    there is no such motion.
+    starts: [G, 2 D]. theta: [P]. Each parameter is tried at `SHARES` of the problem's value. What it moves starts as
+    fitted, or at rest.
     """
     scan = _Scan(problems, body, judge)
     first = best = Motion(starts, theta, scan.total(starts, theta))
@@ -63,12 +67,14 @@ class _Scan:
     judge: Judge
 
     def total(self, starts: Array, theta: Array) -> float:
-        """Nats of all clips."""
+        """Return the nats of all clips."""
         return sum(float(self._nats(clip, start, theta[None])[0]) for clip, start in enumerate(starts))
 
     def improved(self, motion: Motion, least: float) -> Motion | None:
-        """With the best value of every parameter that is better than it was by `least`, what it moves started anew
-        where that is better; None where nothing is."""
+        """Return the motion with the best value of every parameter that gains `least` nats, or None.
+
+        What the parameter moves starts at rest where that is better.
+        """
         starts, theta = motion.starts.copy(), motion.theta.copy()
         for j, values in enumerate(self._values()):
             tried = np.repeat(motion.theta[None], len(values), axis=0)
@@ -91,13 +97,13 @@ class _Scan:
         return Motion(starts, theta, self.total(starts, theta))
 
     def _values(self) -> list[Array]:
-        """Of each free parameter those that are tried, in solver coordinates."""
+        """Return the values of each free parameter that are tried, in solver coordinates."""
         items = [parameter for parameter in self.problems[0].parameters if parameter.free]
         limits = [np.clip(np.array(SHARES) * item.value, item.lower, item.upper) for item in items]
         return [np.unique([item.to_free(float(v)) for v in some]) for item, some in zip(items, limits, strict=True)]
 
     def _moved(self, motion: Motion, j: int) -> NDArray[np.bool_]:
-        """Which coordinates of the configuration [D] a parameter moves."""
+        """Return which coordinates of the configuration [D] a parameter moves."""
         parameters = self.problems[0].parameters.fitted_at(motion.theta)
         item = [parameter for parameter in parameters if parameter.free][j]
         both = np.stack([motion.theta, motion.theta])
@@ -110,11 +116,11 @@ class _Scan:
         return np.where(np.concatenate([moved, moved]), rest, start)
 
     def _nats(self, clip: int, start: Array, thetas: Array) -> Array:
-        """Of a clip's motions from a start by thetas [B, P]: [B], minus infinity where one cannot be computed."""
+        """Return the nats [B] of a clip's motions from a start by thetas [B, P], minus infinity without a motion."""
         configurations = self._configurations(clip, start, thetas)
         return np.array([self.judge(clip, each) if np.isfinite(each).all() else -np.inf for each in configurations])
 
     def _configurations(self, clip: int, start: Array, thetas: Array) -> Array:
-        """[B, F, D]."""
+        """Return the configurations [B, F, D] of a clip's motions from a start by thetas [B, P]."""
         unknowns = np.concatenate([np.repeat(start[None], len(thetas), axis=0), thetas], axis=1)
         return self.body.configurations(states_at_frames(self.problems[clip], self.body, unknowns))

@@ -1,15 +1,19 @@
 """Shooting for bodies on a known base: one deterministic rollout from a configuration and its rates.
 
-Unknown are the configuration at the first frame, how fast it changes, and the parameters asked for: as many numbers as
-the configuration has coordinates, twice, however many vertices the body has. All derivatives are differences, their
-rollouts in one batch. Levenberg-Marquardt on robust whitened bearings; the horizon grows from a tenth of the clip to
-all of it. The last descents see the clip as a whole (`correlated`): errors of a frame that last count once, and what
-swings faster than they change is told apart from it, where frames by themselves leave several optima alike.
+Purpose: the unknowns are the configuration at the first frame, its rates, and the parameters. These are twice as many
+numbers as the configuration has coordinates, however many vertices the body has.
+
+Method: least squares (`least_squares`) on robust whitened bearings, over a horizon that grows from a tenth of the clip
+to all of it. Derivatives are differences, whose rollouts are one batch. The last descents take the clip as a whole
+(`clip_residuals`): lasting errors count once, and faster motion is told apart from them. Single frames alone leave
+several optima alike.
+
+Limits: deterministic, with known actions; for clips of a body whose base and camera do not move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,20 +21,21 @@ import numpy as np
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import camera_parameters
-from vid2phys.solvers.correlated import ClipResiduals
+from vid2phys.solvers import camera_parameters, least_squares, prediction
+from vid2phys.solvers.clip_residuals import ClipResiduals
+from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
-from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
-from vid2phys.solvers.shooting import FINE_STEP_S, STUDENT_DOF, solved, whitening
+from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
+from vid2phys.solvers.shooting import FINE_STEP_S, solved, whitening
 from vid2phys.types import Array, Parameters
 
 _RATE = 15.0  # 1/s: prior of the first rates, in spreads of the configuration
 _STEP = 1e-3  # of differences: in spreads of the configuration, and of the parameters' solver coordinates
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _TOLERANCE = 1e-5
-_ROUNDS = 3  # of descents to the clip as a whole, each weighing points by the one before
-_MOST_HALVINGS = 4  # of steps that cannot be computed
-_MOST_NUMBERS = 5000  # of a clip as a whole; of longer ones every second frame counts, or every third ...
+_ROUNDS = 3  # of descents to the clip as a whole; each weights points by the motion of the one before
+_MOST_HALVINGS = 4  # of integration steps, where a motion cannot be computed
+_MOST_NUMBERS = 5000  # of a clip as a whole; of longer clips every second frame counts, or every third
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class ConfigurationSolution:
     misfit: float
 
 
-_MOST_STATES = 200  # of which the covariance is given
+_MOST_STATES = 200  # for which a solution has the covariance
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class _Setup:
     roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
     substeps: int
     scale: Array  # [U] of a unit of the unknowns: configuration, rates, parameters in solver coordinates
-    whole: ClipResiduals | None = None  # instead of frames by themselves
+    whole: ClipResiduals | None = None  # residuals of the clip as a whole, None for single frames
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class _Point:
     theta: Array
 
     def of(self, clip: int) -> Array:
-        """The unknowns [U] of one clip."""
+        """Return the unknowns [U] of one clip."""
         return np.concatenate([self.starts[clip], self.theta])
 
 
@@ -110,21 +115,26 @@ def solve_clips(
     setups, point, used, converged = _grown(setups, point, shares, iterations)
     for _ in range(_ROUNDS):
         setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(_stable(setups, point))]
-        setups, point, steps, converged = _descend(setups, point, 1.0, iterations)
-        used += steps
+        clips = _Clips(setups, 1.0)
+        found = minimize(clips, point, Settings(iterations, _TOLERANCE))
+        setups, point, used, converged = clips.setups, found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)
 
 
 def _grown(
     setups: list[_Setup], begin: _Point, shares: Sequence[float], iterations: int
 ) -> tuple[list[_Setup], _Point, int, bool]:
-    """Descents to shares of the clip, one after another; without the shortest where that led to what cannot be
-    computed: a few frames of a body that hardly moves yet make it as stiff as can be. As `_descend`."""
+    """Descend to growing shares of the clip. Return the setups, the point, the iterations and whether they converged.
+
+    Where the shortest share leads to a motion that cannot be computed, it is left out: a few frames of a body that
+    hardly moves agree with any stiffness.
+    """
     point, used, converged = begin, 0, True
     try:
         for share in shares:
-            setups, point, steps, converged = _descend(setups, point, share, iterations)
-            used += steps
+            clips = _Clips(setups, share)
+            found = minimize(clips, point, Settings(iterations, _TOLERANCE))
+            setups, point, used, converged = clips.setups, found.point, used + found.iterations, found.converged
     except SimulationError:
         if len(shares) == 1:
             raise
@@ -132,10 +142,10 @@ def _grown(
     return setups, point, used, converged
 
 
-def stated_by(
+def with_error_models(
     problems: Sequence[Problem], body: ArticulatedBody, fitted: Sequence[ConfigurationSolution]
 ) -> list[ConfigurationSolution]:
-    """Fits of all clips with the intervals that other error models of the same frames amount to."""
+    """Return fits of all clips with the intervals that other error models of the same frames imply."""
     point = _Point(np.stack([each.start for each in fitted]), fitted[0].parameters.free_vector())
     setups = _stable([_setup(problem, body) for problem in problems], point)
     setups = [_as_a_whole(setup, point.of(clip)) for clip, setup in enumerate(setups)]
@@ -143,8 +153,10 @@ def stated_by(
 
 
 def states_at_frames(problem: Problem, body: ArticulatedBody, unknowns: Array) -> Array:
-    """States [B, F, N] at the frames of motions from configurations, their rates and parameters in solver coordinates
-    [B, 2 D + P]; NaN for motions that cannot be computed."""
+    """Return states [B, F, N] at the frames of motions, NaN for motions that cannot be computed.
+
+    unknowns: [B, 2 D + P], configurations, their rates, and parameters in solver coordinates.
+    """
     setup, frames = _setup(problem, body), len(problem.observation.times_s)
     each = []
     for row in unknowns:
@@ -162,12 +174,12 @@ def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     free = len(problem.parameters.free_indices)
     scale = np.concatenate([body.spread, _RATE * body.spread, np.ones(free)])
-    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
     return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
 
 
 def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
-    """With points weighed by how well they agree with the motion that follows from the unknowns [U]."""
+    """Return the setup with residuals of the clip as a whole, weighted by the motion of the unknowns [U]."""
     problem, seen = setup.problem, setup.problem.observation
     every = int(np.ceil(2.0 * seen.visible.sum() / _MOST_NUMBERS))
     counted = np.arange(len(seen.times_s)) % max(1, every) == 0
@@ -179,7 +191,7 @@ def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
 
 
 def _stable(setups: Sequence[_Setup], point: _Point) -> list[_Setup]:
-    """With steps as short as the parameters want, which may have come far from those that the fit began with."""
+    """Return setups with steps as short as the parameters need, which may be far from those of the start."""
     parameters = setups[0].problem.parameters.fitted_at(point.theta)
     wanted = [stable_substeps(replace(s.problem, parameters=parameters), s.knots) for s in setups]
     return [replace(s, substeps=n) if n > s.substeps else s for s, n in zip(setups, wanted, strict=True)]
@@ -191,25 +203,25 @@ def _frames(setup: _Setup, share: float) -> int:
 
 
 def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
-    """States [B, T, N] up to the given frame, from unknowns [B, U]."""
+    """Return states [B, T, N] up to the given frame, from unknowns [B, U]."""
     problem, size = setup.problem, len(setup.body.rest)
     last = int(setup.knots.frame_knot[frames - 1])
     starts = setup.body.states(unknowns[:, :size], unknowns[:, size : 2 * size])
     fitted = [problem.parameters.fitted_at(row[2 * size :]) for row in unknowns]
-    parameters = np.stack([camera_parameters.of_system(each) for each in fitted])
+    parameters = np.stack([camera_parameters.system_vector(each) for each in fitted])
     controls = np.broadcast_to(setup.controls[:last], (len(unknowns), last, setup.controls.shape[1]))
     return simulate(problem.system, starts, controls, parameters, setup.knots.step_s[:last], substeps=setup.substeps)
 
 
 def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
-    """Whitened predicted minus read, [B, F, 2 K], of unknowns [B, U] and their states at the knots [B, T, N]; of a clip
-    as a whole [B, 1, R]."""
+    """Return whitened predicted minus measured bearings [B, F, 2 K], or [B, 1, R] of a clip as a whole.
+
+    unknowns: [B, U]. states: [B, T, N], theirs at the knots.
+    """
     problem, size = setup.problem, 2 * len(setup.body.rest)
     seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
     fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
-    bearings = np.stack(
-        [camera_parameters.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)]
-    )
+    bearings = np.stack([prediction.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)])
     if setup.whole is not None:
         return setup.whole.whitened(bearings)[:, None]
     residual = (bearings - seen.bearings[:frames]) * seen.visible[:frames, :, None]
@@ -218,17 +230,19 @@ def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
 
 
 def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
-    """Student-t weight of each frame [F], and the cost without priors; a clip as a whole has weighed its points."""
+    """Return the Student-t weight of each frame [F], and the cost without priors.
+
+    Residuals of a clip as a whole are weighted already.
+    """
     if setup.whole is not None:
         return np.ones(1), 0.5 * float((white**2).sum())
     count = np.maximum(2.0 * setup.problem.observation.visible[:frames].sum(axis=1), 1.0)
     share = (white**2).sum(axis=-1) / count
-    cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
-    return (STUDENT_DOF + 1.0) / (STUDENT_DOF + share), cost
+    return student_weights(share), student_cost(share, count)
 
 
 def _prior(setup: _Setup, unknowns: Array) -> Array:
-    """Distance of configuration and rates from what is usual, in standard deviations [U]; zero for parameters."""
+    """Return how far configuration and rates are from their prior, in standard deviations [U]; zero for parameters."""
     size = len(setup.body.rest)
     usual = np.concatenate([setup.body.middle, np.zeros(size)])
     return np.concatenate(
@@ -236,8 +250,14 @@ def _prior(setup: _Setup, unknowns: Array) -> Array:
     )
 
 
+def _prior_of_parameters(setups: Sequence[_Setup], point: _Point) -> tuple[Array, Array]:
+    """See `Problem.prior`; that of the first clip counts."""
+    problem = setups[0].problem
+    return problem.prior(problem.parameters.free_names, point.theta)
+
+
 def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
-    off, _ = setups[0].problem.prior(setups[0].problem.parameters.free_names, point.theta)
+    off, _ = _prior_of_parameters(setups, point)
     total = 0.5 * float(off @ off)
     for clip, setup in enumerate(setups):
         unknowns, frames = point.of(clip), _frames(setup, share)
@@ -247,10 +267,11 @@ def _cost(setups: Sequence[_Setup], point: _Point, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Linear:
-    """A clip's gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences [U, T, N],
-    and the sum of weighted squared residuals with their number."""
+class _Part:
+    """A clip's cost, gradient [U] and information [U, U] in units of `scale`, states [T, N], their differences
+    [U, T, N], and the sum of weighted squared residuals with their number."""
 
+    cost: float
     gradient: Array
     information: Array
     states: Array
@@ -259,62 +280,41 @@ class _Linear:
     count: float
 
 
-def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Linear:
+def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     frames = _frames(setup, share)
     moved = np.concatenate([unknowns[None], unknowns + _STEP * np.diag(setup.scale)])
     states = _rollouts(setup, moved, frames)
     white = _white(setup, moved, states, frames)
     slope = (white[1:] - white[:1]) / _STEP
-    weights, _ = _weights(setup, white[0], frames)
+    weights, cost = _weights(setup, white[0], frames)
     prior = np.zeros(len(unknowns))
     prior[: 2 * len(setup.body.rest)] = 1.0
-    gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + _prior(setup, unknowns)
+    off = _prior(setup, unknowns)
+    gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + off
     information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
     squares = float((weights[:, None] * white[0] ** 2).sum())
     count = 2.0 * float(setup.problem.observation.visible[:frames].sum())
     if setup.whole is not None:
         count = float(white.shape[-1])
-    return _Linear(gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
+    cost += 0.5 * float((off**2).sum())
+    return _Part(cost, gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
 
 
-def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Linear]) -> Dense:
-    """Normal equations of all clips, with the priors of the parameters."""
-    problem, shared = setups[0].problem, len(point.theta)
-    dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], shared)
-    off, precision = problem.prior(problem.parameters.free_names, point.theta)
+def _joined(setups: Sequence[_Setup], point: _Point, parts: Sequence[_Part]) -> Dense:
+    """Return the normal equations of all clips, with the priors of the parameters."""
+    dense = Dense.of([part.gradient for part in parts], [part.information for part in parts], len(point.theta))
+    off, precision = _prior_of_parameters(setups, point)
     dense.gradient[dense.starts :] += off * np.sqrt(precision)
     dense.information[dense.starts :, dense.starts :] += np.diag(precision)
     return dense
 
 
-def _descend(
-    setups: list[_Setup], point: _Point, share: float, iterations: int
-) -> tuple[list[_Setup], _Point, int, bool]:
-    """From a point down to where the cost is flat: clips with steps that it takes there, the point, how many iterations
-    that took, and whether they were enough."""
-    damping, cost = 1e-3, np.inf
-    for iteration in range(iterations):
-        computed, parts = _computed(_stable(setups, point), point, share)
-        if iteration == 0 or any(a is not b for a, b in zip(computed, setups, strict=True)):
-            setups, cost = computed, _cost(computed, point, share)
-        dense = _joined(setups, point, parts)
-        while True:
-            candidate = _moved(setups[0], point, _damped_step(dense.information, dense.gradient, damping))
-            new_cost = _safely(lambda each=setups, moved=candidate: _cost(each, moved, share))  # type: ignore[misc]
-            if new_cost <= cost:
-                break
-            damping *= 10.0
-            if damping > 1e6:
-                return setups, point, iteration + 1, True
-        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
-        if gain < _TOLERANCE * max(1.0, cost):
-            return setups, point, iteration + 1, True
-    return setups, point, iterations, False
+def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Part]]:
+    """Return linear models of clips, with steps as short as they need.
 
-
-def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[list[_Setup], list[_Linear]]:
-    """Linearised clips, with steps as short as it takes to compute them: a stiff body that is read a little wrong
-    swings faster than it ever did. Raises SimulationError where even much shorter steps do not help."""
+    A stiff body whose measurements err a little swings faster than it ever did. Raises SimulationError where even much
+    shorter steps do not help.
+    """
     finer, parts = list(setups), []
     for clip in range(len(finer)):
         for halved in range(_MOST_HALVINGS + 1):
@@ -328,20 +328,43 @@ def _computed(setups: Sequence[_Setup], point: _Point, share: float) -> tuple[li
     return finer, parts
 
 
-def _safely(cost: Callable[[], float]) -> float:
-    try:
-        return cost()
-    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-        return np.inf
+@dataclass
+class _Clips(least_squares.Problem[_Point]):
+    """All clips, each to a share of its frames. setups: with steps as short as the latest linear model takes."""
+
+    setups: list[_Setup]
+    share: float
+
+    def cost(self, point: _Point) -> float:
+        """See `least_squares.Problem.cost`."""
+        try:
+            return _cost(self.setups, point, self.share)
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+
+    def linearize(self, point: _Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        self.setups, parts = _computed(_stable(self.setups, point), point, self.share)
+        off, _ = _prior_of_parameters(self.setups, point)
+        cost = sum(part.cost for part in parts) + 0.5 * float(off @ off)
+        return _Linear(self.setups[0], point, cost, _joined(self.setups, point, parts).normal)
 
 
-def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
-    diagonal = np.maximum(np.diagonal(information), 1e-9)
-    return np.asarray(-np.linalg.solve(information + damping * np.diag(diagonal), gradient), dtype=float)
+@dataclass
+class _Linear(least_squares.Model[_Point]):
+    setup: _Setup
+    point: _Point
+    cost: float
+    normal: NormalEquations
+
+    def step(self, damping: float) -> tuple[_Point, float]:
+        """See `least_squares.Model.step`."""
+        step = self.normal.step(damping)
+        return _moved(self.setup, self.point, step), self.normal.gain(step)
 
 
 def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:
-    """The point after a step in units of `scale`; configurations and parameters stay within their limits."""
+    """Return the point after a step in units of `scale`, configurations and parameters within their limits."""
     size, shared = len(setup.body.rest), step[point.starts.size :]
     starts = point.starts + setup.scale[: 2 * size] * step[: point.starts.size].reshape(point.starts.shape)
     starts[:, :size] = np.clip(starts[:, :size], setup.body.lower, setup.body.upper)
@@ -356,7 +379,7 @@ def _solutions(
     null, full = solved(dense, setups[0].problem.prior_precision(parameters.free_names))
     loss, size = _cost(setups, point, 1.0), point.starts.shape[1]
     unknown = sum(each.count for each in parts) - len(dense.gradient)
-    # what the model does not explain is no less uncertain for that, nor what a whole clip shows wrongly
+    # unexplained residuals widen the covariance, and so do errors that last for the whole clip
     lasting = max(float(setup.problem.observation.swing_scale) for setup in setups)
     spread = lasting**2 * max(1.0, sum(each.squares for each in parts) / max(1.0, unknown))
     solutions = []

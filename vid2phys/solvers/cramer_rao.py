@@ -1,8 +1,11 @@
-"""What unbiased estimates of parameters can be at best: the Cramer-Rao bound of an observation's error model.
+"""The Cramer-Rao bound: the least covariance that unbiased estimates can have under an observation's error model.
 
-Errors are those that an `Observation` states: of each point by itself, and of all points of a frame together, these
-correlated from frame to frame (a Gauss-Markov process by the observation's clock). The whole clip's covariance is
-taken as it is; fits count correlated frames for less instead (`shooting.whitening`).
+Method: errors are those that an `Observation` states. Each point has its own error, and all points of a frame share
+others, which are correlated from frame to frame (a Gauss-Markov process by the observation's clock). The bound is the
+inverse of the information of the whole clip.
+
+Limits: dense covariance, for clips of a few thousand numbers. Fits that weight correlated frames less do not reach it
+(`shooting.whitening`).
 """
 
 from __future__ import annotations
@@ -11,18 +14,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.solvers.camera_parameters import bearings
-from vid2phys.solvers.newton import Motions
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.rollout_fit import Motions
 from vid2phys.types import Array, Observation
 
 _STEP = 1e-3  # of differences, in units of the unknowns
 
 
 def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> Array:
-    """Least covariance [U, U] of the unknowns at `values` [U]; infinite for what the observation does not tell.
+    """Return the least covariance [U, U] of the unknowns at `values` [U]; infinite for undetermined ones.
 
-    roll: see `newton.motions`. units: [U], what an unknown is changed by to make about as much difference.
+    roll: see `rollout_fit.motions`. units: [U], changes of the unknowns that make about equal differences.
     """
     steps = _STEP * np.diag(units)
     states = roll(np.concatenate([values + steps, values - steps]))
@@ -31,15 +34,15 @@ def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> 
     kept = np.repeat(problem.observation.visible.ravel(), 2)
     root = np.linalg.cholesky(error_covariance(problem.observation)[np.ix_(kept, kept)])
     white = np.linalg.solve(root, slopes[kept])
-    sizes, turn = np.linalg.eigh(white.T @ white)
+    sizes, rotation = np.linalg.eigh(white.T @ white)
     if sizes.min() <= 1e-12 * max(float(sizes.max()), 1e-30):
         return np.full((len(values), len(values)), np.inf)
-    covariance = turn @ np.diag(1.0 / sizes) @ turn.T
+    covariance = rotation @ np.diag(1.0 / sizes) @ rotation.T
     return np.asarray(covariance * np.outer(units, units))
 
 
 def error_covariance(seen: Observation) -> Array:
-    """Of all bearings of a clip, [2 F K, 2 F K]."""
+    """Return the covariance of all bearings of a clip, [2 F K, 2 F K]."""
     frames, points = seen.visible.shape
     apart = np.abs(seen.error_clock_s[:, None] - seen.error_clock_s[None, :])
     together = np.exp(-apart[..., None] / np.maximum(seen.correlation_time_s, 1e-9))  # [F, F, R]
@@ -53,7 +56,7 @@ def error_covariance(seen: Observation) -> Array:
 
 
 def noisy(problem: Problem, states: Array, rng: np.random.Generator) -> Problem:
-    """The problem with bearings as they would be read along states [F, N], by its observation's own error model."""
+    """Return the problem with bearings along states [F, N] and errors drawn from its observation's error model."""
     seen = problem.observation
     frames, points = seen.visible.shape
     modes = seen.shared_basis.shape[-1]

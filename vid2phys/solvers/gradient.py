@@ -1,11 +1,12 @@
 """The papers' optimisers on a deterministic rollout from the first state, through the engine's adjoint.
 
-Any loss (`losses`), first derivatives alone: RMSProp as RISP has it (Ma, Du et al., ICLR 2022: rate 3e-3, momentum 0.5,
-100 iterations) and Adam. Parameters move in solver coordinates (logarithms, where they have one) and stay within their
-bounds, states on their manifold. Several starts in one call: all are reported, the best is kept.
+Method: first derivatives of any loss (`losses`). RMSProp is as in RISP (Ma, Du et al., ICLR 2022: rate 3e-3, momentum
+0.5, 100 iterations); Adam is offered beside it. Parameters move in solver coordinates (logarithms, where they have one)
+within their bounds, states on their manifold. Several starts are reported, and the best is kept. Intervals are those of
+a Gauss-Newton Hessian at the end, for losses with residuals.
 
-An interval is that of a Gauss-Newton Hessian at the end, for losses with residuals. Limits: a step is a fixed length,
-so what is found wanders by about `rate` about the optimum; a start far away may end in another one.
+Limits: a step has a fixed length, so that the result wanders by about `rate` about the optimum. A start far away may
+end in another one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vid2phys.errors import SimulationError, UsageError, unknown_name
 from vid2phys.solvers import arrow
 from vid2phys.solvers.losses import Loss
 from vid2phys.solvers.multi_clip import Dense
-from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, solved
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
@@ -33,14 +34,14 @@ RATES = {"adam": 1e-2, "rmsprop": 3e-3}
 MOMENTUM = 0.5  # of RMSProp
 _STEP = 1e-3  # of differences, in units of the unknowns
 _TINY = 1e-5
-_SETTLED = 0.01  # share of the loss that the last tenth of the iterations may still bring
+_CONVERGED = 0.01  # share of the loss that the last tenth of the iterations may still gain
 
 Point = TypeVar("Point")
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a descent begins, or ends: the first state [N] and all parameters."""
+    """A first state [N] and all parameters, where a descent begins or ends."""
 
     state: Array
     parameters: Parameters
@@ -57,19 +58,19 @@ class Attempt:
 
     @property
     def loss(self) -> float:
-        """The least found; infinite if there is none."""
+        """Return the least loss; infinite if there is none."""
         return float(self.losses.min(initial=np.inf))
 
     @property
-    def settled(self) -> bool:
-        """Whether the last tenth of the iterations brought little."""
+    def converged(self) -> bool:
+        """Return whether the last tenth of the iterations brought little."""
         before = self.losses[: max(1, int(0.9 * len(self.losses)))].min(initial=np.inf)
-        return self.failure is None and bool(before - self.loss <= _SETTLED * before)
+        return self.failure is None and bool(before - self.loss <= _CONVERGED * before)
 
 
 @dataclass(frozen=True)
 class Descent:
-    """What came out: the best attempt's solution, and all attempts in the order of their starts.
+    """The result: the best attempt's solution, and all attempts in the order of their starts.
 
     has_intervals: whether covariances follow from the loss; else they are infinite and mean nothing.
     """
@@ -108,8 +109,8 @@ def solve(
     iterations: ITERATIONS if not given. rate: of the optimiser, in units of the unknowns: 1 for a logarithm, the value
     at the start for a parameter without one, and for the first state what moves the body by its own size. known_state:
     the first states of the starts are the truth, as in the papers. progress: called with iterations done and in all.
-    Raises UsageError for an unknown optimiser, no starts, and a driven system without recorded actions; InputError when
-    a start gives the loss nothing to go by; SimulationError when every start diverges.
+    Raises UsageError for an unknown optimiser, no starts, and a system whose actions are not recorded; InputError when
+    a start leaves the loss without evidence; SimulationError when every start diverges.
     """
     iterations = ITERATIONS if iterations is None else iterations
     if optimizer not in RATES:
@@ -121,10 +122,10 @@ def solve(
     attempts: list[Attempt] = []
     for start in starts:
 
-        def told(step: int, before: int = len(attempts) * iterations) -> None:
+        def report(step: int, before: int = len(attempts) * iterations) -> None:
             progress(before + step, len(starts) * iterations)
 
-        attempts.append(_descend(setup, start, optimizer, iterations, rate or RATES[optimizer], told))
+        attempts.append(_descend(setup, start, optimizer, iterations, rate or RATES[optimizer], report))
     best = int(np.argmin([attempt.loss for attempt in attempts]))
     if not np.isfinite(attempts[best].loss):
         raise SimulationError(
@@ -136,10 +137,10 @@ def solve(
     return Descent(solution, tuple(attempts), best, loss.has_residuals)
 
 
-def drawn_starts(start: Start, count: int, rng: np.random.Generator, *, factor: float = 2.0) -> list[Start]:
-    """The start, and others whose free parameters are drawn up to a factor either way, within their bounds.
+def random_starts(start: Start, count: int, rng: np.random.Generator, *, factor: float = 2.0) -> list[Start]:
+    """Return the start, and others whose free parameters are drawn up to a factor either way, within their bounds.
 
-    One that is zero, or has no logarithm, is drawn evenly; zero ones from within a hundredth of their bounds.
+    A parameter without a logarithm is drawn evenly; one that is zero from within a hundredth of its bounds.
     """
     starts = [start]
     for _ in range(count - 1):
@@ -162,13 +163,13 @@ def _setup(problem: Problem, loss: Loss, start: Start, known_state: bool, given:
     units = start.parameters.free_units if given is None else given
     if not moving + len(start.parameters.free_names):
         raise UsageError("nothing to fit", "a parameter or the first state", "name a parameter with --fit")
-    controls, substeps = held_controls(problem, knots), stable_substeps(problem, knots)
+    controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
     setup = _Setup(problem, loss, knots, controls, substeps, np.array([*np.ones(moving), *units]), moving)
     return setup if not moving else replace(setup, units=np.array([*_motion_units(setup, start), *units]))
 
 
 def _motion_units(setup: _Setup, start: Start) -> Array:
-    """What of each tangent of the first state [D] moves the body's points by its own size, over all frames.
+    """Return how much of each tangent of the first state [D] moves the body's points by its own size, over all frames.
 
     A step has the same length along all unknowns: in SI a position would swing by centimetres while a velocity creeps.
     """
@@ -193,7 +194,7 @@ def _check(setup: _Setup, starts: Sequence[Start]) -> None:
             return
         except SimulationError:
             continue
-        except Exception as error:  # the next start may do
+        except Exception as error:  # the next start may be better
             failures.append(error)
     if failures:
         raise failures[0]
@@ -221,10 +222,10 @@ def follow(
     iterations: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Point, Array, str | None]:
-    """The best point of a descent, the losses of its iterations, and why it stopped early, if it did.
+    """Return the best point of a descent, the losses of its iterations, and why it stopped early, if it did.
 
-    slope: the loss of a point and its gradient, in units of the unknowns. moved: a point after a step in these units.
-    step: see `stepper`.
+    slope: a point to its loss and gradient, in units of the unknowns. moved: a point and a step in these units to the
+    next point. step: see `stepper`.
     """
     point, best, losses = start, start, list[float]()
     for iteration in range(iterations):
@@ -243,7 +244,7 @@ def follow(
 
 
 def stepper(optimizer: str, size: int, rate: float) -> Callable[[Array], Array]:
-    """From a gradient to the step of PyTorch's optimiser, whose memory does not depend on where the unknowns are."""
+    """Return a function from a gradient to the step of PyTorch's optimiser, independent of where the unknowns are."""
     at = torch.zeros(size, dtype=torch.float64)
     optimiser: Any = (
         torch.optim.RMSprop([at], lr=rate, momentum=MOMENTUM)
@@ -261,7 +262,7 @@ def stepper(optimizer: str, size: int, rate: float) -> Callable[[Array], Array]:
 
 
 def _slope(setup: _Setup, point: Start) -> tuple[float, Array]:
-    """The loss with its priors, and its gradient for the unknowns [U], not in units."""
+    """Return the loss with its priors, and its gradient by the unknowns [U], not in units."""
     system, names = setup.problem.system, [p.name for p in point.parameters if p.free]
     initial = torch.from_numpy(point.state[None].copy()).requires_grad_()
     parameters = torch.from_numpy(point.parameters.vector).requires_grad_()
@@ -278,14 +279,14 @@ def _slope(setup: _Setup, point: Start) -> tuple[float, Array]:
 
 
 def _moved(setup: _Setup, point: Start, step: Array) -> Start:
-    """The point after a step in units of the unknowns; parameters stay within their bounds."""
+    """Return the point after a step in units of the unknowns, parameters within their bounds."""
     tangent, free = (setup.units * step)[: setup.moving], (setup.units * step)[setup.moving :]
     state = setup.problem.system.retract(point.state, tangent) if setup.moving else point.state
     return Start(state, point.parameters.fitted_at(point.parameters.free_vector() + free))
 
 
 def _states(setup: _Setup, points: Sequence[Start], *, all_knots: bool = False) -> Array:
-    """States at the frames [B, F, N] (or all knots, [B, T, N]) of rollouts from several points."""
+    """Return states at the frames [B, F, N] (or all knots, [B, T, N]) of rollouts from several points."""
     controls = np.broadcast_to(setup.controls, (len(points), *setup.controls.shape))
     initial, parameters = np.stack([p.state for p in points]), np.stack([p.parameters.vector for p in points])
     states = simulate(setup.problem.system, initial, controls, parameters, setup.knots.step_s, substeps=setup.substeps)
@@ -317,7 +318,7 @@ def _solution(setup: _Setup, attempt: Attempt, iterations: int) -> Solution:
         theta_covariance=null.covariance,
         null_directions=null.directions,
         iterations=iterations,
-        converged=attempt.settled,
+        converged=attempt.converged,
         loss=attempt.loss,
         extra={},
         weights=np.ones(problem.observation.visible.shape),
@@ -327,7 +328,8 @@ def _solution(setup: _Setup, attempt: Attempt, iterations: int) -> Solution:
 
 
 def _linearized(setup: _Setup, point: Start, at_frames: Array) -> tuple[Array, Array]:
-    """Information of the unknowns [U, U], and what they do to the states, [F, D, U], by central differences."""
+    """Return the information of the unknowns [U, U], and their effect on the states [F, D, U], by central
+    differences."""
     system, count = setup.problem.system, len(setup.units)
     ends = [_moved(setup, point, sign * _STEP * row) for row in np.eye(count) for sign in (1.0, -1.0)]
     spans = [2.0 * _STEP * setup.units[i] for i in range(count)]

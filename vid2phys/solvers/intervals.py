@@ -1,4 +1,10 @@
-"""From a fit's covariance to intervals, and to words: what the clip determines and what would settle the rest."""
+"""From a fit's covariance to intervals, and to sentences: what the clip determines, and what would determine the rest.
+
+Method: Student-t intervals in solver coordinates (logarithms where a parameter has one). Null directions of the
+information are named by the products of parameters that a fit cannot tell apart.
+
+Limits: intervals are those of the linear model at the optimum.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +16,21 @@ from scipy.stats import t as student_t
 
 from vid2phys.types import Array, Estimate, Parameter, Parameters, Posterior
 
-NOTHING_NEW = 0.98  # of a prior's width: what is not narrower was not learnt from the clip
+NOTHING_NEW = 0.98  # width over that of the prior, above which the clip adds nothing
 REMEDY = "give one of them with --set"
-_INVOLVED = 1e-3  # part of a unit direction
-_SPELLED_OUT, _SHOWN = 6, 3  # parameters of a direction that are named with their powers; of more, how many are named
-_OFF = 0.02  # by how much a power may be off
-WEAK_STD = 1.0  # in solver coordinates (natural logarithm): wider than a factor e either way says nothing
-SETTLES = {
+_INVOLVED = 1e-3  # least component of a unit direction along a parameter that counts
+_SPELLED_OUT, _SHOWN = 6, 3  # most parameters of a direction that are named with powers; of more, how many are named
+_OFF = 0.02  # tolerance of a power
+WEAK_STD = 1.0  # in solver coordinates (natural logarithm): an interval beyond a factor of e is no result
+REMEDIES = {
     "mass": "mass does not show in free flight: give recorded --actions, or a clip with contact",
     "thrust_scale": "give --set mass=..., or a clip with a known payload",
     "drag": "film faster motion: drag grows with speed",
     "gravity": "gravity is only seen relative to thrust: give --set mass=...",
     "scale": "scale and depth show only as a ratio unless something happens in metres: film free flight under gravity, "
     "give recorded --actions with --set mass=..., or --prior scale=1+-0.05",
-    "focal": "focal length and distance look alike on a body that is far away: film closer, or give --prior focal=...",
+    "focal": "focal length and distance cannot be told apart on a body that is far away: film closer, or give --prior "
+    "focal=...",
     **{
         f"camera_{what}_{axis}": "where a camera stands and heads shows on a body at a known place alone: leave it "
         "out, or give a --prior"
@@ -41,11 +48,11 @@ def estimates(
     degrees: float,
     priors: dict[str, tuple[float, float]] | None = None,
 ) -> tuple[Estimate, ...]:
-    """Estimates of all parameters: fitted ones with 95 % t-intervals, the others as given.
+    """Return estimates of all parameters: fitted ones with 95 % t-intervals, the others as given.
 
-    covariance [P, P] and null_directions [*, P] in solver coordinates, in the order of the free parameters (further
-    columns are ignored); degrees: of freedom of the fit. priors: as those of a `Problem`, in solver coordinates. What
-    is as wide as its prior says is not identifiable: the data say nothing.
+    covariance [P, P] and null_directions [*, P] are in solver coordinates, in the order of the free parameters; further
+    columns are ignored. degrees: of freedom of the fit. priors: as those of a `Problem`. A parameter whose interval is
+    as wide as its prior is not identifiable: the data add nothing.
     """
     quantile = float(student_t.ppf(0.975, max(degrees, 1.0)))
     found: dict[str, Estimate] = {}
@@ -61,8 +68,10 @@ def estimates(
 
 
 def posterior(parameters: Parameters, found: tuple[Estimate, ...], covariance: Array) -> Posterior | None:
-    """The joint distribution of what was asked for and is identifiable; arguments as of `estimates`, and what it
-    found."""
+    """Return the joint distribution of the asked parameters that are identifiable, or None.
+
+    Arguments are those of `estimates`, and what it returned.
+    """
     known = {e.name for e in found if e.source == "fitted" and e.identifiable and np.isfinite(e.ci95).all()}
     free = [p for p in parameters if p.free]
     kept = [j for j, p in enumerate(free) if p.name in known]
@@ -108,36 +117,38 @@ def identifiability(
     null_directions: Array,
     found: tuple[Estimate, ...],
     parameters: Parameters | None = None,
-    settles: Mapping[str, str] = SETTLES,
+    remedies: Mapping[str, str] = REMEDIES,
     source: str = "this clip",
 ) -> list[str]:
-    """Return sentences on what a clip cannot determine, and what would settle it.
+    """Return sentences on what a clip cannot determine, and what would determine it.
 
     null_directions: [*, P] in solver coordinates, of what is called `names`. parameters: which of them these are
-    logarithms of (None: of all). settles: what else determines a parameter, by name. source: what was fitted.
+    logarithms of (None: of all). remedies: what else determines a parameter, by name. source: what was fitted.
     """
     lines = []
-    alone: dict[str, list[str]] = {}  # what nothing at all is known of, by what would settle it
-    crowds: list[list[str]] = []  # of too many to spell out
+    alone: dict[str, list[str]] = {}  # parameters without any information, by remedy
+    crowds: list[list[str]] = []  # directions of many parameters
     for direction in null_directions:
         relative = np.array([_relative(n, d, parameters) for n, d in zip(names, direction, strict=False)])
         sizes = np.where(np.isfinite(relative), np.abs(relative), np.abs(direction[: len(relative)]))
         there = sizes > _INVOLVED * max(sizes.max(initial=0.0), _INVOLVED)
         involved = [(n, r) for n, r, involves in zip(names, relative, there, strict=False) if involves]
         if len(involved) == 1:
-            alone.setdefault(settles.get(involved[0][0], REMEDY), []).append(involved[0][0])
+            alone.setdefault(remedies.get(involved[0][0], REMEDY), []).append(involved[0][0])
         elif len(involved) > _SPELLED_OUT:
             crowds.append([name for name, _ in involved])
         elif involved:
-            lines.append(_combination(involved, settles))
+            lines.append(_combination(involved, remedies))
     if crowds:
-        lines.append(_crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds), settles))
+        lines.append(
+            _crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds), remedies)
+        )
     for remedy, several in alone.items():
         lines.append(f"{_listed(sorted(several))} not determined by {source}. {remedy}")
     for estimate in found:
         if estimate.source != "fitted":
             continue
-        more = settles.get(estimate.name, "")
+        more = remedies.get(estimate.name, "")
         if not estimate.identifiable and estimate.prior is not None:
             mean, std = estimate.prior
             prior = f"{mean:.4g} +- {std:.2g}"
@@ -153,20 +164,20 @@ def _listed(names: list[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
 
 
-def _remedy(names: list[str], settles: Mapping[str, str]) -> str:
-    return next((settles[name] for name in names if name in settles), REMEDY)
+def _remedy(names: list[str], remedies: Mapping[str, str]) -> str:
+    return next((remedies[name] for name in names if name in remedies), REMEDY)
 
 
-def _crowded(names: list[str], ways: int, settles: Mapping[str, str]) -> str:
+def _crowded(names: list[str], ways: int, remedies: Mapping[str, str]) -> str:
     some = f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
     how = "one way" if ways == 1 else f"{ways} ways"
-    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names, settles)}"
+    return f"{some} can be changed together, in {how}, without changing the fit. {_remedy(names, remedies)}"
 
 
-def _combination(involved: list[tuple[str, float]], settles: Mapping[str, str]) -> str:
+def _combination(involved: list[tuple[str, float]], remedies: Mapping[str, str]) -> str:
     """Say of which parameters a direction is; each with its change in logarithm, infinite where it has none."""
     names, relative = [name for name, _ in involved], np.array([change for _, change in involved])
-    remedy = _remedy(names, settles)
+    remedy = _remedy(names, remedies)
     powers = relative / np.copysign(np.abs(relative).min(), relative[0]) if np.isfinite(relative).all() else relative
     if not _is_law(powers):
         return f"{', '.join(names[:-1])} and {names[-1]} can be changed together without changing the fit. {remedy}"
@@ -189,7 +200,7 @@ def _is_law(powers: Array) -> bool:
 
 
 def _relative(name: str, change: float, parameters: Parameters | None) -> float:
-    """A change in solver coordinates as one of the logarithm; infinite for what has none."""
+    """Return a change in solver coordinates as one of the logarithm; infinite where there is none."""
     if parameters is None or name not in parameters.names or parameters[name].transform == "log":
         return change
     parameter = parameters[name]

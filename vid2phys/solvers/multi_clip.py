@@ -1,7 +1,9 @@
-"""Several clips in one fit: what they share, and what is of each alone.
+"""Several clips of one body in one fit: what they share, and what each has alone.
 
-Shared by all clips are the parameters; of each its own are its states and its nuisances. What is of a clip alone is
-eliminated clip by clip (Schur complements), and what is left of all is added up: blocks of an arrow once more.
+Method: all clips share the parameters; each has its own states and nuisances. These are eliminated clip by clip (Schur
+complements), and what is left of all is added up: blocks of an arrow once more.
+
+Limits: what differs between clips has to be a state or a nuisance.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.errors import UsageError
-from vid2phys.solvers.hyperparameters import Elsewhere
+from vid2phys.solvers.hyperparameters import OtherClips
+from vid2phys.solvers.least_squares import NormalEquations
 from vid2phys.types import Array
 
 
@@ -29,7 +32,7 @@ class Join:
 
     @staticmethod
     def of(clips: Sequence[tuple[str, ...]], shared: tuple[str, ...]) -> Join:
-        """Of clips by the names of their parameters, which begin with those `shared`."""
+        """Return the join of clips by the names of their parameters, which begin with those `shared`."""
         names, columns = list(shared), []
         for own in clips:
             if own[: len(shared)] != shared:
@@ -40,21 +43,22 @@ class Join:
         return Join(tuple(names), tuple(columns))
 
     def vector(self, parts: Sequence[Array]) -> Array:
-        """The sum of the clips' vectors, [P]."""
+        """Return the sum of the clips' vectors, [P]."""
         total = np.zeros(len(self.names))
         for columns, part in zip(self.columns, parts, strict=True):
             total[columns] += part
         return total
 
     def matrix(self, parts: Sequence[Array]) -> Array:
-        """The sum of the clips' matrices, [P, P]."""
+        """Return the sum of the clips' matrices, [P, P]."""
         total = np.zeros((len(self.names), len(self.names)))
         for columns, part in zip(self.columns, parts, strict=True):
             total[np.ix_(columns, columns)] += part
         return total
 
-    def elsewhere(self, clip: int, informations: Sequence[Array], gradients: Sequence[Array]) -> Elsewhere | None:
-        """What the other clips say of a clip's parameters, their own nuisances eliminated; None for one clip."""
+    def other_clips(self, clip: int, informations: Sequence[Array], gradients: Sequence[Array]) -> OtherClips | None:
+        """Return what the other clips tell of a clip's parameters, their own nuisances eliminated; None for one
+        clip."""
         if len(self.columns) == 1:
             return None
         others = [g for g in range(len(self.columns)) if g != clip]
@@ -65,7 +69,7 @@ class Join:
         here = self.columns[clip]
         rest = np.setdiff1d(np.arange(len(self.names)), here)
         gain = np.linalg.solve(information[np.ix_(rest, rest)], information[np.ix_(rest, here)])
-        return Elsewhere(
+        return OtherClips(
             information[np.ix_(here, here)] - information[np.ix_(here, rest)] @ gain,
             gradient[here] - gain.T @ gradient[rest],
         )
@@ -82,9 +86,14 @@ class Dense:
     information: Array
     starts: int
 
+    @property
+    def normal(self) -> NormalEquations:
+        """Return the equations without their structure."""
+        return NormalEquations(self.gradient, self.information)
+
     @staticmethod
     def of(gradients: Sequence[Array], informations: Sequence[Array], shared: int) -> Dense:
-        """Of clips whose unknowns are those of their start, then the `shared` ones."""
+        """Return the equations of clips whose unknowns are those of their start, then the `shared` ones."""
         sizes = [len(each) - shared for each in gradients]
         starts, before = sum(sizes), np.cumsum([0, *sizes])
         gradient, information = np.zeros(starts + shared), np.zeros((starts + shared,) * 2)
@@ -95,6 +104,6 @@ class Dense:
         return Dense(gradient, information, starts)
 
     def block(self, clip: int, size: int, matrix: Array) -> Array:
-        """Rows and columns of one clip's start, `size` unknowns each, and what is shared, of a matrix [U, U]."""
+        """Return rows and columns of one clip's start (`size` unknowns) and of what is shared, of a matrix [U, U]."""
         places = np.array([*range(clip * size, (clip + 1) * size), *range(self.starts, len(self.gradient))])
         return matrix[np.ix_(places, places)]

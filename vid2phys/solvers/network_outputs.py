@@ -1,4 +1,9 @@
-"""What a trained network says of images, as numbers and as features, differentiable: N of RISP's eq. 6."""
+"""What a trained network estimates of images, as numbers and as features, differentiable: N of RISP's eq. 6.
+
+Purpose: losses compare the network's outputs on the clip's images and on rendered ones.
+
+Limits: weights are frozen; images are square and of the network's size.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +25,12 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A network for V x V views, and what its output means.
+class NetworkOutputs:
+    """A network for V x V images, and what its output means.
 
-    numbers: output of n views to [n, S] numbers; std: the same to [n, S] standard deviations of them. turns: [G, S]
-    order of the numbers under each turn that leaves the body as it looks, the identity first. layers: inputs to
-    feature maps [n, C, h, w], from fine to coarse.
+    numbers: output of n images to [n, S] numbers. std: the same to [n, S] standard deviations of them. turns: [G, S]
+    order of the numbers under each symmetry element of the body, the identity first. layers: inputs to feature maps [n,
+    C, h, w], from fine to coarse.
     """
 
     network: nn.Module
@@ -36,21 +41,21 @@ class Reader:
     layers: Callable[[Tensor], list[Tensor]]
 
     def output(self, images: Tensor) -> Tensor:
-        """Of display values [n, V, V, 3] in 0..1."""
+        """Return the output for display values [n, V, V, 3] in 0..1."""
         result: Tensor = self.network(self.prepared(images))
         return result
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """The layers' feature maps of display values [n, V, V, 3] in 0..1."""
+        """Return the layers' feature maps of display values [n, V, V, 3] in 0..1."""
         return self.layers(self.prepared(images))
 
     def prepared(self, images: Tensor) -> Tensor:
-        """The network's input in its own precision."""
+        """Return the network's input in its own precision."""
         return to_input(255.0 * images).to(next(self.network.parameters()).dtype)
 
 
-def of_model(model: Model, dtype: torch.dtype = torch.float32) -> Reader:
-    """Reads the model's keypoints in view pixels, [n, 2 K], labelled up to the body's symmetry."""
+def of_model(model: Model, dtype: torch.dtype = torch.float32) -> NetworkOutputs:
+    """Return the outputs of a model: its keypoints in view pixels, [n, 2 K], labelled up to the body's symmetry."""
     network = _in_precision(model.fine, dtype)
     order = torch.from_numpy(model.permutation)
     turns = (2 * order[..., None] + torch.arange(2)).flatten(1)
@@ -62,14 +67,14 @@ def of_model(model: Model, dtype: torch.dtype = torch.float32) -> Reader:
         raw = excess_covariance(moment.double(), mass.double()).diagonal(dim1=-2, dim2=-1)
         return (calibration.point_scale**2 * raw + calibration.point_floor_px**2).sqrt().flatten(1)
 
-    return Reader(
+    return NetworkOutputs(
         network, model.view_size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1).double(), std, turns,
         network.pyramid.levels,
     )  # fmt: skip
 
 
-def of_state_model(model: StateModel, dtype: torch.dtype = torch.float32) -> Reader:
-    """Reads the numbers of RISP's own network; it knows of no symmetry, so labels are taken as they are."""
+def of_state_model(model: StateModel, dtype: torch.dtype = torch.float32) -> NetworkOutputs:
+    """Return the outputs of RISP's own network. It knows of no symmetry, so that labels are taken as they are."""
     network = _in_precision(model.network, dtype)
 
     def layers(images: Tensor) -> list[Tensor]:
@@ -82,10 +87,10 @@ def of_state_model(model: StateModel, dtype: torch.dtype = torch.float32) -> Rea
         return output.double()
 
     size = int(network.head.out_features)  # type: ignore[union-attr,arg-type]
-    return Reader(network, model.view_size, numbers, torch.ones_like, torch.arange(size)[None], layers)
+    return NetworkOutputs(network, model.view_size, numbers, torch.ones_like, torch.arange(size)[None], layers)
 
 
 def _in_precision(network: Network, dtype: torch.dtype) -> Network:
-    """A copy with frozen weights."""
+    """Return a copy with frozen weights."""
     copied = copy.deepcopy(network).to(dtype).eval()
     return copied.requires_grad_(False)

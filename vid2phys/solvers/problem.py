@@ -1,4 +1,4 @@
-"""What is to be fitted: a system, its parameters, what was seen and what was recorded. All solvers take a `Problem`."""
+"""The problem of every solver: a system, its parameters, the observation and the recorded actions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Problem:
     max_step_s: float = 0.036
 
     def prior(self, names: Sequence[str], values: Array) -> tuple[Array, Array]:
-        """How far unknowns are from their priors, in standard deviations [P], and the priors' precisions [P].
+        """Return how far unknowns are from their priors, in standard deviations [P], and the priors' precisions [P].
 
         values: [P], solver coordinates of the unknowns of those names. Both are zero where there is no prior.
         """
@@ -48,14 +48,14 @@ class Problem:
         return (values - means) * np.sqrt(precision), precision
 
     def prior_precision(self, names: Sequence[str]) -> Array:
-        """Precisions [P] of the priors of the unknowns of those names, 0 where there is none."""
+        """Return precisions [P] of the priors of the unknowns of those names, 0 where there is none."""
         stds = np.array([self.priors.get(name, (0.0, np.inf))[1] for name in names]).reshape(len(names))
         return np.asarray(stds**-2.0, dtype=float)
 
 
 @dataclass(frozen=True)
 class Knots:
-    """The time grid of the unknown states: all frames, and what is inserted between distant ones.
+    """The time grid of the unknown states: all frames, and knots between distant ones.
 
     times_s [T]; step_s [T - 1]; frame_knot [F], the knot of each frame.
     """
@@ -66,7 +66,7 @@ class Knots:
 
     @staticmethod
     def of(times_s: Array, max_step_s: float) -> Knots:
-        """Grid through all frame times with steps of at most `max_step_s`."""
+        """Return the grid through all frame times with steps of at most `max_step_s`."""
         pieces, index = [times_s[:1]], [0]
         for start, end in itertools.pairwise(times_s):
             count = max(1, int(np.ceil((end - start) / max_step_s - 1e-6)))
@@ -76,7 +76,7 @@ class Knots:
         return Knots(times, np.diff(times), np.array(index))
 
     def frame_means(self, values: Array) -> Array:
-        """Means over the frame intervals of what is held over the knots' intervals, [T - 1, M] -> [F - 1, M]."""
+        """Return means over the frame intervals of piecewise constant values, [T - 1, M] -> [F - 1, M]."""
         integral = np.vstack([np.zeros(values.shape[1]), np.cumsum(values * self.step_s[:, None], axis=0)])
         return np.diff(integral[self.frame_knot], axis=0) / np.diff(self.times_s[self.frame_knot])[:, None]
 
@@ -91,7 +91,8 @@ class Channel:
 
 
 def input_channels(problem: Problem) -> tuple[Channel, ...]:
-    """The unknown inputs: a disturbance wrench beside recorded actions, else the actions and a disturbance force.
+    """Return the unknown inputs: a disturbance wrench beside recorded actions, else the actions and a disturbance
+    force.
 
     A body whose actions are a force and a torque on it, or which has none, gets no disturbance force beside a force.
     """
@@ -104,11 +105,11 @@ def input_channels(problem: Problem) -> tuple[Channel, ...]:
 
 
 def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: float) -> Array:
-    """Mean over each interval of the recorded actions after a delay and a first-order lag, [T - 1, M]."""
+    """Return the mean over each interval of the recorded actions after a delay and a first-order lag, [T - 1, M]."""
     start, end = knots.times_s[0], knots.times_s[-1]
     fine = np.arange(start - 0.2, end + _FILTER_STEP_S, _FILTER_STEP_S)
-    held = _hold_integral(actions, fine - delay_s)
-    samples = np.diff(held, axis=0) / _FILTER_STEP_S
+    integral = _hold_integral(actions, fine - delay_s)
+    samples = np.diff(integral, axis=0) / _FILTER_STEP_S
     keep = np.exp(-_FILTER_STEP_S / max(lag_s, 1e-6))
     filtered, _ = lfilter([1.0 - keep], [1.0, -keep], samples, axis=0, zi=keep * samples[:1])
     integral = np.vstack([np.zeros(actions.values.shape[1]), np.cumsum(filtered, axis=0)]) * _FILTER_STEP_S
@@ -117,15 +118,15 @@ def effective_actions(actions: Actions, knots: Knots, delay_s: float, lag_s: flo
 
 
 def flies_free(system: System) -> bool:
-    """Whether a body's actions are a force and a torque on it, so that without any it is thrown."""
+    """Return whether a body's actions are a force and a torque on it, so that without any it is thrown."""
     return "action_force" in system.control_groups
 
 
-def held_controls(problem: Problem, knots: Knots) -> Array:
-    """Controls [T - 1, M] of a deterministic rollout: the recorded actions, and no disturbance.
+def rollout_controls(problem: Problem, knots: Knots) -> Array:
+    """Return the controls [T - 1, M] of a deterministic rollout: the recorded actions, and no disturbance.
 
     A body whose actions are a force and a torque on it flies free without any. Raises UsageError for another system
-    that is driven and has no recorded actions.
+    that has actions and no recording of them.
     """
     controls = np.zeros((len(knots.step_s), len(problem.system.control_names)))
     if problem.actions is not None:
@@ -137,15 +138,16 @@ def held_controls(problem: Problem, knots: Knots) -> Array:
 
 
 def stable_substeps(problem: Problem, knots: Knots, least: int = 2) -> int:
-    """Steps an interval that the system's own integrator bears at the problem's parameters."""
+    """Return the steps of an interval that the system's own integrator needs at the problem's parameters."""
     if check_scheme(problem.system, None, 1) == "implicit_euler":
         return 1
-    longest = STABLE_SHARE * problem.system.longest_step_s(camera_parameters.of_system(problem.parameters))
+    longest = STABLE_SHARE * problem.system.longest_step_s(camera_parameters.system_vector(problem.parameters))
     return max(least, int(np.ceil(knots.step_s.max() / longest)))
 
 
 def _hold_integral(actions: Actions, times_s: Array) -> Array:
-    """Integral of the zero-order hold up to each time, [N, M]; the first and last values hold beyond the ends."""
+    """Return the integral of the zero-order hold up to each time, [N, M]; first and last values hold beyond the
+    ends."""
     ends = np.concatenate([[min(times_s[0], actions.times_s[0]) - 1.0], actions.times_s[1:], [times_s[-1] + 1.0]])
     ends[-1] = max(ends[-1], actions.times_s[-1] + 1.0)
     cumulative = np.vstack(

@@ -1,11 +1,12 @@
-"""Parameters from recorded motion: states or markers that sensors saw, without a camera.
+"""Parameters from recorded motion: states or markers of sensors, without a camera.
 
-Shooting (design, section 6): every recording is one deterministic rollout from an unknown first state. Robust residuals
-are lowered by `recorded_descent`.
+Method: shooting. Every recording is one deterministic rollout from an unknown first state, and `recorded_descent`
+lowers robust residuals. Intervals do not take the model for true. What a model leaves unexplained is correlated in
+time, so that recordings, or equal parts of them, count as independent, and frames do not. The spread of their scores
+widens the intervals where those of independent frames are narrower (Liang and Zeger, "Longitudinal data analysis using
+generalized linear models", 1986).
 
-Intervals do not take the model for true. What a model leaves unexplained lasts, so that frames do not count as
-independent: recordings, or equal parts of them, do. The spread of their scores widens the intervals where those of
-independent frames are narrower (Liang and Zeger, "Longitudinal data analysis using generalized linear models", 1986).
+Limits: actions are known; motions through many impacts have costs too rugged for derivatives.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from vid2phys.engine.system import System
 from vid2phys.errors import SimulationError
 from vid2phys.notes import Note, doubt, warning
 from vid2phys.solvers import arrow, intervals
+from vid2phys.solvers.least_squares import student_weights
 from vid2phys.solvers.recorded_descent import Descent, Limits, search
 from vid2phys.solvers.recorded_model import (
     Normal,
@@ -33,19 +35,18 @@ from vid2phys.solvers.recorded_model import (
     rollouts,
     scale_of,
     set_up,
-    student_weights,
     substeps_of,
 )
 from vid2phys.solvers.recorded_model import Recording as Recording
 from vid2phys.solvers.whiteness import MOST_LAGS, Whiteness, whiteness
 from vid2phys.types import Array, Estimate, Parameter, Parameters
 
-_PIECES = 8  # that intervals are judged by, at least, and three for each unknown
-_MOST_COORDINATES = 200  # of a start whose covariance is given
-_SURE = 3.0  # errors of a value, were all else known, from which on it is none of zero
-_COARSE = 0.2  # of what a fit leaves unexplained, or of the noise, by which halving the step may change the motion
-_EXACT = 1e-4  # share of the motion: less than this is left by rounding and integration, not by the model
-_LEAST_RECORDINGS = 3  # from which on they are judged by whole recordings too
+_PIECES = 8  # least number for the judgement of intervals, and three for each unknown
+_MOST_COORDINATES = 200  # most coordinates of a start for which a fit has the covariance
+_SURE = 3.0  # values over their errors with all else known, above which they are not zero
+_COARSE = 0.2  # largest change of the motion by half the step, over the noise or the unexplained part
+_EXACT = 1e-4  # share of the motion that rounding and integration leave unexplained
+_LEAST_RECORDINGS = 3  # from which on whole recordings judge intervals, too
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,10 @@ def predict(
     offsets: dict[str, float] | None = None,
     max_step_s: float = 0.01,
 ) -> tuple[Array, ...]:
-    """States [T, N] of each recording rolled out from its first state, in one batch.
+    """Return states [T, N] of each recording rolled out from its first state, in one batch.
 
-    offsets: of the sensors, by tangent coordinate: taken from the first state, and added to all states given back.
+    offsets: of the sensors, by tangent coordinate. They are taken from the first state, and added to all states
+    returned.
     """
     offsets = offsets or {}
     setup = set_up(system, parameters, tuple(recordings), (), (), max_step_s)
@@ -162,7 +164,7 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
     units = _units(setup, point, normal)
     both_ways = np.outer(units, units)
     null = arrow.parameter_covariance(schur * both_ways, reference=np.diagonal(normal.information) * units**2)
-    unknown = len(point.theta) + int((~setup.still).sum())
+    unknown = len(point.theta) + int((~setup.fixed).sum())
     spread = _spread(residuals, scale, unknown)
     covariance, freedom = _widened(null.covariance * both_ways, normal, gains, spread)
     fitted = setup.values(point.theta)
@@ -178,8 +180,8 @@ def _solution(setup: Setup, descent: Descent, notes: list[Note]) -> RecordedFit:
     judged = whiteness(_stacked(residuals, scale))
     misfit = None if judged is None or descent.unexplained < _EXACT else judged.warning()
     source = "this recording" if len(setup.recordings) == 1 else "these recordings"
-    settles = setup.system.capabilities.remedies(free)
-    lines = intervals.identifiability(free, null.directions * units, estimates, both, settles=settles, source=source)
+    remedies = setup.system.capabilities.remedies(free)
+    lines = intervals.identifiability(free, null.directions * units, estimates, both, remedies=remedies, source=source)
     lengths = [len(r.times_s) for r in setup.recordings]
     return RecordedFit(
         parameters=fitted,
@@ -207,41 +209,41 @@ def _units(setup: Setup, point: Point, normal: Normal) -> Array:
 
 
 def _start_covariance(setup: Setup, normal: Normal, spread: float) -> Array:
-    """[G, D, D], zero for what was known."""
+    """Return covariances of the first states [G, D, D], zero for what was known."""
     size = len(setup.system.tangent_names)
     if size > _MOST_COORDINATES:
         return np.zeros((len(normal.scores), 0, 0))
-    inverse = np.linalg.inv(regular(normal.start_information)) * ~(setup.still[:, None, :] | setup.still[:, :, None])
+    inverse = np.linalg.inv(regular(normal.start_information)) * ~(setup.fixed[:, None, :] | setup.fixed[:, :, None])
     found = np.zeros((len(inverse), size, size))
     scale = setup.start_scale[:, :, None] * setup.start_scale[:, None, :]
-    found[:, setup.loose[:, None], setup.loose] = spread * inverse * scale
+    found[:, setup.unknown[:, None], setup.unknown] = spread * inverse * scale
     return found
 
 
 def _unit(tangent_name: str) -> str:
-    """The unit of a coordinate by its name's end."""
+    """Return the unit of a coordinate by its name's end."""
     return next((unit for unit in ("rad_s", "m_s", "rad", "m") if tangent_name.endswith(f"_{unit}")), "1")
 
 
 def _within(estimate: Estimate, parameter: Parameter) -> Estimate:
-    """The estimate, its interval cut to the parameter's domain."""
+    """Return the estimate with its interval cut to the parameter's domain."""
     low, high = np.clip(estimate.ci95, parameter.lower, parameter.upper)
     return replace(estimate, ci95=(float(low), float(high)))
 
 
 def _spread(residuals: list[Array], scale: float, unknown: int) -> float:
-    """Variance of weighted residuals over the square of their robust size."""
+    """Return the variance of weighted residuals over the square of their robust size."""
     shares = [mean_squares(r[0]) for r in residuals]
     mean, count = (np.concatenate([s[i] for s in shares]) for i in (0, 1))
-    total = float((student_weights(mean, scale) * mean * count).sum()) / scale**2
+    total = float((student_weights(mean / scale**2) * mean * count).sum()) / scale**2
     return total / max(1.0, float(count.sum()) - unknown)
 
 
 def _stacked(residuals: list[Array], scale: float) -> Array:
-    """Weighted residuals of all recordings one after another, rows of NaN between them, [*, Q]."""
+    """Return weighted residuals of all recordings one after another, rows of NaN between them, [*, Q]."""
     width, rows = max(r.shape[2] for r in residuals), []
     for residual in residuals:
-        weights = np.sqrt(student_weights(mean_squares(residual[0])[0], scale)) / scale
+        weights = np.sqrt(student_weights(mean_squares(residual[0])[0] / scale**2)) / scale
         padded = np.full((residual.shape[1] + MOST_LAGS, width), np.nan)
         padded[: residual.shape[1], : residual.shape[2]] = residual[0] * weights[:, None]
         rows.append(padded)
@@ -249,10 +251,10 @@ def _stacked(residuals: list[Array], scale: float) -> Array:
 
 
 def _widened(covariance: Array, normal: Normal, gains: Array, spread: float) -> tuple[Array, float]:
-    """Covariance [P, P] of the shared unknowns as wide as the pieces' scores want it, and its degrees of freedom.
+    """Return the covariance [P, P] of the shared unknowns, widened by the pieces' scores, and its degrees of freedom.
 
-    Pieces are equal parts of the recordings, enough of them to tell all unknowns; where there are several recordings,
-    these too: what differs between them is no noise within.
+    Pieces are equal parts of the recordings, enough of them to determine all unknowns. Several recordings are judged as
+    wholes too: what differs between them is no noise within.
     """
     shared, count = len(covariance), len(normal.scores)
     parts = int(np.ceil(max(_PIECES, 3 * shared) / count))

@@ -1,11 +1,11 @@
-"""The descent of a fit to recordings, what it is tried from, and when it is given up.
+"""The descent of a fit to recordings: its starts, its growing horizon, and when it is given up.
 
-Levenberg and Marquardt's steps over a horizon that grows from a tenth of the recordings to all. Where that ends in a
-fit that leaves much of the motion unexplained, the fit begins again. The recordings are cut into short pieces, each
-with a first state of its own, whose parameters are then those to begin with (multiple shooting: Bock, "Recent advances
-in parameter identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
+Method: least squares (`least_squares`) over a horizon that grows from a tenth of the recordings to all. A fit that
+leaves much of the motion unexplained begins again. The recordings are cut into short pieces, each with a first state of
+its own, and the parameters of the pieces are the new start (multiple shooting: Bock, "Recent advances in parameter
+identification techniques for O.D.E.", 1983). Pieces are tried from several first values of the parameters.
 
-Limits: what is tried takes time, of which there is a limit; it is kept to within one rollout of all neighbours.
+Limits: a limit on time, kept to within one batch of rollouts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vid2phys.errors import SimulationError, UsageError
+from vid2phys.solvers import least_squares
+from vid2phys.solvers.least_squares import Minimum, Settings, minimize
 from vid2phys.solvers.recorded_model import (
     LEAST_FRAMES,
     Normal,
@@ -36,20 +38,22 @@ from vid2phys.types import Array, Parameters
 
 _SHARES = (0.1, 0.25, 0.5, 1.0)
 _PIECE_SHARES = (0.1, 0.25)
-_LEAST_PIECE = 12  # frames: a parabola at its begin, and as much again
-_ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, that a descent ends at, and that the last one ends at
-_PATIENT = 5  # times as many iterations are left to the last descent: valleys are long where little is determined
-_MOST_DAMPING = 1e8
-_MOST_STEPS = 30_000  # of integration, one after the other in a rollout: half a second
-_STIFFER = 4  # times as many steps as the first parameters take are tried in any case
-_POOR, _FAILED = 0.02, 0.05  # shares of the motion left, from which on others are tried, and a fit has failed
-_NOISY = 3.0  # misfit up to which what is left may be noise
-_MOST_GUESSES = 2  # of these that are followed
-_FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # of parameters on a logarithmic scale, for pieces
+_LEAST_PIECE = 12  # frames: a parabola at the start, and as many again
+_ROUGH, _FINE = 1e-3, 1e-6  # gain, as a share of the cost, at which a descent ends, and at which the last one does
+_PATIENT = 5  # times as many iterations for the last descent: valleys are long where little is determined
+_MOST_STEPS = 30_000  # of integration in a rollout: half a second
+_STIFFER = 4  # factor of the first parameters' steps that is tried in any case
+_POOR, _FAILED = (
+    0.02,
+    0.05,
+)  # shares of the motion unexplained, above which other starts are tried, and a fit has failed
+_NOISY = 3.0  # largest misfit of noise
+_MOST_GUESSES = 2  # starts from pieces that are refined
+_FACTORS = (1.0, 0.25, 4.0, 1.0 / 16.0, 16.0)  # factors of logarithmic parameters from which pieces are tried
 
 
 class Limits:
-    """What a fit may take: seconds in all, and steps of integration an interval.
+    """Limits of a fit: seconds in all, and steps of integration an interval.
 
     Parameters that are too stiff are not tried: a rollout would take too long.
     """
@@ -61,13 +65,13 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        """Whether the time has run out."""
+        """Return whether the time has run out."""
         return time.monotonic() >= self._end
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Where a descent ended. misfit: robust size of all residuals. unexplained: the share of the motion that they are.
+    """The end of a descent. misfit: robust size of all residuals. unexplained: their share of the motion.
 
     iterations: those used so far. converged: whether the last descent ended by itself.
     """
@@ -80,17 +84,17 @@ class Descent:
 
     @property
     def failed(self) -> bool:
-        """Whether much of the motion is not explained."""
+        """Return whether much of the motion is not explained."""
         return self._noisy and self.unexplained > _FAILED
 
     @property
     def poor(self) -> bool:
-        """Whether another descent may explain more."""
+        """Return whether another descent may explain more."""
         return self._noisy and (self.unexplained > _POOR or not self.converged)
 
     @property
     def _noisy(self) -> bool:
-        """Whether what is left is more than noise."""
+        """Return whether what is left is more than noise."""
         return self.misfit > _NOISY
 
 
@@ -110,14 +114,14 @@ def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Des
     """Descend over a growing part of the recordings."""
     used, converged = 0, False
     stages = (*((share, _ROUGH, iterations) for share in _SHARES), (1.0, _FINE, _PATIENT * iterations))
-    for share, gain, most in stages:
+    for share, tolerance, most in stages:
         frames = min(setup.longest, max(LEAST_FRAMES, int(np.ceil(share * setup.longest))))
         try:
-            point, steps, converged = _descend(setup, point, frames, gain, most, limits)
+            found = _descend(setup, point, frames, tolerance, most, limits)
         except SimulationError:  # the longer horizon is beyond what the engine can compute from there
             converged = False
             break
-        used += steps
+        point, used, converged = found.point, used + found.iterations, found.converged
     misfit, unexplained = _left(setup, point)
     return Descent(point, misfit, unexplained, used, converged)
 
@@ -140,7 +144,7 @@ def _of_pieces(setup: Setup, parameters: Parameters, iterations: int, limits: Li
     for share in _PIECE_SHARES:
         pieces = _pieces(setup, share, parameters)
         try:
-            point, _, _ = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits)
+            point = _descend(pieces, pieces.first_point, pieces.longest, _ROUGH, iterations, limits).point
         except SimulationError:
             return np.inf, parameters
         misfit, parameters = _left(pieces, point)[0], pieces.values(point.theta)
@@ -200,58 +204,62 @@ def _moved(setup: Setup, recording: Recording) -> Array:
 
 
 def _descend(
-    setup: Setup, point: Point, frames: int, least_gain: float, iterations: int, limits: Limits
-) -> tuple[Point, int, bool]:
-    """Return the lowest point found over the first `frames`, the iterations, and whether the descent came to an end."""
-    residuals = residuals_of(setup, [point], frames)[1]
-    scale = scale_of(residuals)
-    damping, cost = 1e-3, cost_of(setup, point, residuals, scale)
-    for iteration in range(iterations):
-        if limits.over:
-            return point, iteration, False
-        normal = linearized(setup, point, frames, scale)
-        while True:
-            candidate, hoped = _step(setup, point, normal, damping)
-            if hoped < 0.1 * least_gain * max(1.0, cost):
-                return point, iteration + 1, True
-            new_cost = _safe_cost(setup, candidate, frames, scale, limits)
-            if new_cost <= cost:
-                break
-            damping *= 10.0
-            if damping > _MOST_DAMPING:
-                return point, iteration + 1, True
-            if limits.over:
-                return point, iteration + 1, False
-        gain, point, cost, damping = cost - new_cost, candidate, new_cost, max(damping / 10.0, 1e-9)
-        if gain < least_gain * max(1.0, cost):
-            return point, iteration + 1, True
-    return point, iterations, False
+    setup: Setup, point: Point, frames: int, tolerance: float, iterations: int, limits: Limits
+) -> Minimum[Point]:
+    """Descend over the first `frames`, with errors of the size that they have at the first point."""
+    scale = scale_of(residuals_of(setup, [point], frames)[1])
+    settings = Settings(iterations, tolerance)
+    return minimize(_Recordings(setup, frames, scale, limits.substeps), point, settings, stop=lambda: limits.over)
 
 
-def _step(setup: Setup, point: Point, normal: Normal, damping: float) -> tuple[Point, float]:
-    """Return where the damped Newton step leads, within the parameters' limits, and the cost that it should save."""
-    starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
-    damped = replace(
-        normal,
-        information=normal.information + damping * np.diag(np.maximum(np.diagonal(normal.information), 1e-12)),
-        start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
-    )
-    schur, gradient, gains = reduced(damped)
-    step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
-    alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
-    moved = alone - np.einsum("glp,p->gl", gains, step)
-    theta = point.theta + step
-    theta[: setup.fitted] = setup.values(theta).free_vector()
-    hoped = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
-    return Point(theta, point.starts + moved), hoped
+@dataclass(frozen=True)
+class _Recordings(least_squares.Problem[Point]):
+    """The first frames of all recordings. scale: robust size of errors. substeps: most steps of an interval."""
+
+    setup: Setup
+    frames: int
+    scale: float
+    substeps: int
+
+    def cost(self, point: Point) -> float:
+        """See `least_squares.Problem.cost`; infinite for what is too stiff, too."""
+        if substeps_of(self.setup, [point], self.frames) > self.substeps:
+            return np.inf
+        try:
+            found = cost_of(self.setup, point, residuals_of(self.setup, [point], self.frames)[1], self.scale)
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+        return found if np.isfinite(found) else np.inf
+
+    def linearize(self, point: Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        normal = linearized(self.setup, point, self.frames, self.scale)
+        return _Linear(self.setup, point, normal, normal.cost)
 
 
-def _safe_cost(setup: Setup, point: Point, frames: int, scale: float, limits: Limits) -> float:
-    """Return the cost, infinite for what cannot be computed or is too stiff."""
-    if substeps_of(setup, [point], frames) > limits.substeps:
-        return np.inf
-    try:
-        found = cost_of(setup, point, residuals_of(setup, [point], frames)[1], scale)
-    except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-        return np.inf
-    return found if np.isfinite(found) else np.inf
+@dataclass
+class _Linear(least_squares.Model[Point]):
+    """Recordings made linear; their first states are eliminated one by one (`recorded_model.reduced`)."""
+
+    setup: Setup
+    point: Point
+    normal: Normal
+    cost: float
+
+    def step(self, damping: float) -> tuple[Point, float]:
+        """See `least_squares.Model.step`."""
+        normal, point = self.normal, self.point
+        starts = np.maximum(np.einsum("gll->gl", normal.start_information), 1e-12)
+        damped = replace(
+            normal,
+            information=normal.information + damping * np.diag(np.maximum(np.diagonal(normal.information), 1e-12)),
+            start_information=normal.start_information + damping * np.eye(starts.shape[1]) * starts[:, None, :],
+        )
+        schur, gradient, gains = reduced(damped)
+        step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
+        alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
+        moved = alone - np.einsum("glp,p->gl", gains, step)
+        theta = point.theta + step
+        theta[: self.setup.fitted] = self.setup.values(theta).free_vector()
+        predicted = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())
+        return Point(theta, point.starts + moved), predicted

@@ -1,7 +1,9 @@
-"""What recordings are fitted by: rollouts of all of them in one batch, residuals, and the normal equations.
+"""The model of a fit to recordings: rollouts of all of them in one batch, residuals, and the normal equations.
 
-Shared by all recordings are parameters and the sensors' zeros, of each its own is the first state: blocks of an arrow,
-which are eliminated recording by recording. Derivatives are central differences.
+Method: recordings share the parameters and the sensors' zeros; each has its own first state. The blocks of an arrow are
+eliminated recording by recording. Derivatives are central differences.
+
+Limits: two rollouts of all recordings for each unknown.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from numpy.typing import NDArray
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import InputError, UsageError, unknown_name
+from vid2phys.solvers.least_squares import student_cost, student_weights
 from vid2phys.types import Array, Parameter, Parameters
 
 Indices = NDArray[np.int64]
-STUDENT_DOF = 5.0
 LEAST_FRAMES = 5
 _STABLE = 0.5  # of the longest stable step of explicit integrators
 _STEP = 1e-4  # of differences by parameters, in solver coordinates over their size
@@ -28,13 +30,14 @@ _PADDING_S = 1e-6  # of the intervals that follow a recording shorter than the l
 
 @dataclass(frozen=True)
 class Recording:
-    """What sensors saw of one motion.
+    """The recording of one motion.
 
     times_s: [T]. seen: states [T, N] in the system's layout, or with `points_body` [K, 3] m the positions of markers
-    there, [T, K, 3] m in the world; NaN where nothing was seen. std: one standard deviation of the independent errors,
-    [D] in the tangent space of a state, or one number [m] for markers; its scale is fitted. start: a first state [N]
-    near the true one (None: the first state seen). start_std: [D] how far that may be off in the tangent space, 0 where
-    it is known and inf where nothing is (None: inf). controls: [T - 1, M], None for those that hold the system at rest.
+    there, [T, K, 3] m in the world; NaN where nothing was measured. std: one standard deviation of the independent
+    errors, [D] in the tangent space of a state, or one number [m] for markers; its scale is fitted. start: a first
+    state [N] near the true one (None: the first state measured). start_std: [D] how far that may be off in the tangent
+    space, 0 where it is known and inf where nothing is (None: inf). controls: [T - 1, M], None for those that hold the
+    system at rest.
     """
 
     times_s: Array
@@ -48,12 +51,12 @@ class Recording:
 
 @dataclass(frozen=True)
 class Setup:
-    """Recordings made ready: what is fitted, and one row a recording of what a rollout needs, G in all.
+    """Recordings prepared for a fit: the unknowns, and one row a recording of what a rollout needs, G in all.
 
     parameters: with those to fit free. starts: [G, N]. offsets: the O tangent coordinates whose sensors' zeros are
-    unknown, offset_scale [O] their units. loose: the L tangent coordinates of first states that are unknown in any
-    recording, start_scale [G, L] their units, start_inverse [G, L] one over their standard deviations beforehand,
-    still [G, L] those known after all. dt_s: [G, S]. controls: [G, S, M].
+    unknown, offset_scale [O] their units. unknown: the L tangent coordinates of first states that are unknown in any
+    recording, start_scale [G, L] their units, start_inverse [G, L] one over their standard deviations beforehand, fixed
+    [G, L] those known after all. dt_s: [G, S]. controls: [G, S, M].
     """
 
     system: System
@@ -62,32 +65,32 @@ class Setup:
     starts: Array
     offsets: Indices
     offset_scale: Array
-    loose: Indices
+    unknown: Indices
     start_scale: Array
     start_inverse: Array
-    still: NDArray[np.bool_]
+    fixed: NDArray[np.bool_]
     dt_s: Array
     controls: Array
     max_step_s: float
 
     @property
     def fitted(self) -> int:
-        """How many parameters are fitted."""
+        """Return how many parameters are fitted."""
         return len(self.parameters.free_indices)
 
     @property
     def longest(self) -> int:
-        """Frames of the longest recording."""
+        """Return the frames of the longest recording."""
         return max(len(r.times_s) for r in self.recordings)
 
     @property
     def first_point(self) -> Point:
-        """Where the descent begins."""
+        """Return the start of the descent."""
         zeros = np.zeros(len(self.offsets))
         return Point(np.concatenate([self.parameters.free_vector(), zeros]), np.zeros(self.start_scale.shape))
 
     def values(self, theta: Array) -> Parameters:
-        """All parameters, those fitted moved into their domain."""
+        """Return all parameters, the fitted ones moved into their domain."""
         return self.parameters.fitted_at(np.nan_to_num(theta[: self.fitted], posinf=1e12, neginf=-1e12))
 
 
@@ -128,8 +131,8 @@ def set_up(
     unsure = np.array([np.broadcast_to(np.asarray(b, dtype=float), size) for b in before])
     errors = [r.std if r.points_body is None else 1.0 for r in recordings]
     scale = np.minimum(np.array([np.broadcast_to(np.asarray(e, dtype=float), size) for e in errors]), unsure)
-    loose = np.flatnonzero((unsure > 0.0).any(axis=0))
-    still = unsure[:, loose] == 0.0
+    unknown = np.flatnonzero((unsure > 0.0).any(axis=0))
+    fixed = unsure[:, unknown] == 0.0
     index = np.array([system.tangent_names.index(name) for name in offsets], dtype=np.int64)
     return Setup(
         system=system,
@@ -138,10 +141,10 @@ def set_up(
         starts=np.array([_first_state(system, r) for r in recordings]),
         offsets=index,
         offset_scale=np.broadcast_to(np.asarray(errors[0], dtype=float), size)[index],
-        loose=loose,
-        start_scale=np.where(still, 1.0, scale[:, loose]),
-        start_inverse=1.0 / np.where(still, np.inf, unsure[:, loose]),
-        still=still,
+        unknown=unknown,
+        start_scale=np.where(fixed, 1.0, scale[:, unknown]),
+        start_inverse=1.0 / np.where(fixed, np.inf, unsure[:, unknown]),
+        fixed=fixed,
         dt_s=dt_s,
         controls=controls,
         max_step_s=max_step_s,
@@ -179,11 +182,11 @@ def substeps_of(setup: Setup, points: Sequence[Point], frames: int) -> int:
 
 
 def rollouts(setup: Setup, points: Sequence[Point], frames: int) -> Array:
-    """States [points, G, frames, N]; all in one batch."""
+    """Return states [points, G, frames, N]; all in one batch."""
     many, count = len(points), len(setup.recordings)
     rows = np.array([setup.values(point.theta).vector for point in points])
     tangents = np.zeros((many, count, len(setup.system.tangent_names)))
-    tangents[..., setup.loose] = np.array([point.starts for point in points]) * setup.start_scale
+    tangents[..., setup.unknown] = np.array([point.starts for point in points]) * setup.start_scale
     starts = setup.system.retract(setup.starts, tangents).reshape(many * count, -1)
     dt_s = np.tile(setup.dt_s[:, : frames - 1], (many, 1))
     controls = np.tile(setup.controls[:, : frames - 1], (many, 1, 1))
@@ -193,8 +196,10 @@ def rollouts(setup: Setup, points: Sequence[Point], frames: int) -> Array:
 
 
 def residuals_of(setup: Setup, points: Sequence[Point], frames: int) -> tuple[Array, list[Array]]:
-    """States [points, G, frames, N], and of each recording predicted minus seen over the standard deviation,
-    [points, T, Q], NaN where nothing was seen."""
+    """Return states [points, G, frames, N] and the residuals of each recording [points, T, Q].
+
+    Residuals are predicted minus measured over the standard deviation, NaN where nothing was measured.
+    """
     states = rollouts(setup, points, frames)
     shifts = np.array([point.theta[setup.fitted :] for point in points])
     return states, [_residual(setup, g, states[:, g], shifts) for g in range(len(setup.recordings))]
@@ -215,30 +220,25 @@ def _residual(setup: Setup, g: int, states: Array, shifts: Array) -> Array:
 
 
 def mean_squares(residual: Array) -> tuple[Array, Array]:
-    """Mean square [..., T] of what was seen in each frame, and how many numbers that were."""
+    """Return the mean square [..., T] of each frame's residuals, and their number."""
     seen = np.isfinite(residual)
     count = seen.sum(axis=-1)
     return (np.where(seen, residual, 0.0) ** 2).sum(axis=-1) / np.maximum(count, 1), count
 
 
 def scale_of(residuals: list[Array]) -> float:
-    """Robust size of the first point's residuals."""
+    """Return the robust size of the first point's residuals."""
     shares = [mean_squares(r[0]) for r in residuals]
     mean, count = (np.concatenate([s[i] for s in shares]) for i in (0, 1))
     return float(max(np.sqrt(np.median(mean[count > 0])), 1e-12))
 
 
-def student_weights(mean: Array, scale: float) -> Array:
-    """Of frames by their mean squares."""
-    return np.asarray((STUDENT_DOF + 1.0) / (STUDENT_DOF + mean / scale**2), dtype=float)
-
-
 def cost_of(setup: Setup, point: Point, residuals: list[Array], scale: float) -> float:
-    """What the descent lowers: Student's t of frames, and what was known of the starts."""
+    """Return what the descent lowers: Student's t of frames, and the priors of the starts."""
     total = 0.5 * float(((point.starts * setup.start_scale * setup.start_inverse) ** 2).sum())
     for residual in residuals:
         mean, count = mean_squares(residual[0])
-        total += 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(mean / scale**2 / STUDENT_DOF)).sum())
+        total += student_cost(mean / scale**2, count)
     return total
 
 
@@ -246,10 +246,11 @@ def cost_of(setup: Setup, point: Point, residuals: list[Array], scale: float) ->
 class Normal:
     """Blocks of the normal equations of the P shared unknowns and of starts in units of `Setup.start_scale`.
 
-    gradient [P], information [P, P], start_gradient [G, L], start_information [G, L, L], mixed [G, L, P]. scores: the
-    frames' parts of the gradient, [T, P + L] of each recording.
+    cost: of the point. gradient [P], information [P, P], start_gradient [G, L], start_information [G, L, L], mixed
+    [G, L, P]. scores: the frames' parts of the gradient, [T, P + L] of each recording.
     """
 
+    cost: float
     gradient: Array
     information: Array
     start_gradient: Array
@@ -259,32 +260,33 @@ class Normal:
 
 
 def linearized(setup: Setup, point: Point, frames: int, scale: float) -> Normal:
-    """Normal equations at a point."""
+    """Return the normal equations at a point."""
     shared, size = len(point.theta), point.starts.shape[1]
-    points, widths = _neighbours(setup, point)
+    points, widths = _difference_points(setup, point)
     _, residuals = residuals_of(setup, [point, *points], frames)
     units = setup.start_scale * setup.start_inverse
     gradient, information, scores = np.zeros(shared), np.zeros((shared, shared)), []
     start_gradient, start_information = units**2 * point.starts, np.zeros((len(residuals), size, size))
     mixed = np.zeros((len(residuals), size, shared))
     for g, residual in enumerate(residuals):
-        weights = student_weights(mean_squares(residual[0])[0], scale) / scale**2
+        weights = student_weights(mean_squares(residual[0])[0] / scale**2) / scale**2
         ahead, behind = np.split(residual[1:], 2)
         slopes = np.nan_to_num((ahead - behind) / widths[:, None, None])
-        slopes[shared:][setup.still[g]] = 0.0
+        slopes[shared:][setup.fixed[g]] = 0.0
         score = np.einsum("utq,tq,t->tu", slopes, np.nan_to_num(residual[0]), weights, optimize=True)
         full = np.einsum("utq,vtq,t->uv", slopes, slopes, weights, optimize=True)
         gradient += score[:, :shared].sum(axis=0)
         information += full[:shared, :shared]
         start_gradient[g] += score[:, shared:].sum(axis=0)
-        start_information[g] = full[shared:, shared:] + np.diag(units[g] ** 2 + setup.still[g])
+        start_information[g] = full[shared:, shared:] + np.diag(units[g] ** 2 + setup.fixed[g])
         mixed[g] = full[shared:, :shared]
         scores.append(score)
-    return Normal(gradient, information, start_gradient, start_information, mixed, tuple(scores))
+    cost = cost_of(setup, point, residuals, scale)
+    return Normal(cost, gradient, information, start_gradient, start_information, mixed, tuple(scores))
 
 
-def _neighbours(setup: Setup, point: Point) -> tuple[list[Point], Array]:
-    """Each unknown moved ahead, then each moved behind, and the distances between the two, [P + L]."""
+def _difference_points(setup: Setup, point: Point) -> tuple[list[Point], Array]:
+    """Return each unknown moved ahead, then each moved behind, and the distances between the two, [P + L]."""
     shared, size = len(point.theta), point.starts.shape[1]
     free = [p for p in setup.parameters if p.free]
     steps = [_STEP * _size(p, float(t)) for p, t in zip(free, point.theta, strict=False)]
@@ -299,19 +301,22 @@ def _neighbours(setup: Setup, point: Point) -> tuple[list[Point], Array]:
 
 
 def _reached(setup: Setup, free: list[Parameter], theta: Array, j: int) -> float:
-    """Where unknown j is, in solver coordinates, after a step that a bound may have cut."""
+    """Return where unknown j is, in solver coordinates, after a step that a bound may have cut."""
     return free[j].to_free(setup.values(theta)[free[j].name].value) if j < len(free) else float(theta[j])
 
 
 def _size(parameter: Parameter, there: float) -> float:
-    """Of a parameter in solver coordinates: 1 of logarithms, else its value, at zero a share of the one at first."""
+    """Return the size of a parameter in solver coordinates: 1 of logarithms, else its value.
+
+    At zero it is a share of the first value.
+    """
     if parameter.transform == "log":
         return 1.0
     return max(abs(there), 0.1 * abs(parameter.value), 1e-6)
 
 
 def reduced(normal: Normal) -> tuple[Array, Array, Array]:
-    """Schur complement and gradient of the shared unknowns, and the starts' gains [G, L, P]."""
+    """Return Schur complement and gradient of the shared unknowns, and the starts' gains [G, L, P]."""
     gains = np.asarray(np.linalg.solve(regular(normal.start_information), normal.mixed), dtype=float)
     schur = normal.information - np.einsum("glp,glq->pq", normal.mixed, gains)
     gradient = normal.gradient - np.einsum("glp,gl->p", gains, normal.start_gradient)
@@ -319,6 +324,6 @@ def reduced(normal: Normal) -> tuple[Array, Array, Array]:
 
 
 def regular(blocks: Array) -> Array:
-    """Blocks with a little on the diagonal: what a recording does not tell of its start stays where it is."""
+    """Return blocks with a little on the diagonal: what a recording does not tell of its start stays."""
     diagonal = np.einsum("gll->gl", blocks)
     return np.asarray(blocks + np.eye(blocks.shape[1]) * (1e-9 * np.maximum(diagonal, 1e-6))[:, None, :], dtype=float)

@@ -1,8 +1,10 @@
 """Long clips in pieces: the memory of a fit is that of one piece, however long the clip.
 
-Pieces of a clip share all parameters, as several clips do (`joint`); states and levels are of each piece. They overlap,
-since the ends of a chain are known less well than what lies within, and each knot is taken from the piece in which it
-lies deeper.
+Method: pieces of a clip share all parameters, as several clips do (`multi_clip`); each has its own states and
+hyperparameters. Pieces overlap, because the ends of a chain are known less well than its middle. Each knot is taken
+from the piece in which it lies deeper.
+
+Limits: memory falls, time does not.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vid2phys.solvers.assemble import Layout, Unknowns
 from vid2phys.solvers.problem import Knots
+from vid2phys.solvers.smoothing_model import Layout, Unknowns
 from vid2phys.types import Array
 
 FRAMES = 1500  # of a piece at most, its overlaps left out
@@ -23,7 +25,7 @@ OVERLAP = 60  # frames on either side of a cut: 2 s of a usual clip, some ten co
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a clip: its layout, the knots that it has of the whole, and what of its own is taken for the whole.
+    """Part of a clip: its layout, its knots of the whole clip, and the part of it that counts for the whole.
 
     knots: of the whole clip. own_knots, own_frames: of the piece. share: of its frames, those of overlaps being in two.
     """
@@ -36,12 +38,13 @@ class Piece:
 
 
 def cut(whole: Layout, frames: int = FRAMES, overlap: int = OVERLAP) -> list[Piece]:
-    """Pieces of a clip, of equal length; one for a clip of up to twice as many frames. Priors are of the first."""
+    """Return pieces of a clip, of equal length; one for a clip of up to twice as many frames. Priors are of the
+    first."""
     problem, grid = whole.problem, whole.knots
     total = len(problem.observation.times_s)
     count = 1 if total <= 2 * frames else -(-total // frames)
     bounds = np.linspace(0, total, count + 1).round().astype(int)
-    at = np.append(grid.frame_knot, len(grid.times_s))  # knots from which on a frame's are, and the end
+    at = np.append(grid.frame_knot, len(grid.times_s))  # first knot of each frame, and the end
     pieces = []
     for begin, end in itertools.pairwise(bounds):
         first, last = max(0, begin - overlap), min(total, end + overlap)
@@ -50,7 +53,7 @@ def cut(whole: Layout, frames: int = FRAMES, overlap: int = OVERLAP) -> list[Pie
             problem, observation=problem.observation[first:last], priors=problem.priors if begin == 0 else {}
         )
         knots = Knots(grid.times_s[start:stop], grid.step_s[start : stop - 1], grid.frame_knot[first:last] - start)
-        layout = replace(whole, problem=part, knots=knots, activity=whole.activity[start:stop])
+        layout = replace(whole, problem=part, knots=knots, relevance=whole.relevance[start:stop])
         own = slice(int(at[begin]) - start, int(at[end]) - start)
         share = (end - begin) / (last - first)
         pieces.append(Piece(layout, slice(start, stop), own, slice(begin - first, end - first), share))
@@ -58,7 +61,7 @@ def cut(whole: Layout, frames: int = FRAMES, overlap: int = OVERLAP) -> list[Pie
 
 
 def whole_point(pieces: Sequence[Piece], points: Sequence[Unknowns]) -> Unknowns:
-    """The unknowns of the whole clip."""
+    """Return the unknowns of the whole clip."""
 
     def joined(name: str) -> Array:
         return at_knots(pieces, [getattr(point, name) for point in points])
@@ -67,10 +70,10 @@ def whole_point(pieces: Sequence[Piece], points: Sequence[Unknowns]) -> Unknowns
 
 
 def at_knots(pieces: Sequence[Piece], parts: Sequence[Array]) -> Array:
-    """Values [T, ...] at the knots of the whole clip, of those of each piece."""
+    """Return values [T, ...] at the knots of the whole clip, from those of each piece."""
     return np.concatenate([part[piece.own_knots] for piece, part in zip(pieces, parts, strict=True)])
 
 
 def at_frames(pieces: Sequence[Piece], parts: Sequence[Array]) -> Array:
-    """Values [F, ...] at the frames of the whole clip, of those of each piece."""
+    """Return values [F, ...] at the frames of the whole clip, from those of each piece."""
     return np.concatenate([part[piece.own_frames] for piece, part in zip(pieces, parts, strict=True)])

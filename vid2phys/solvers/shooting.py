@@ -1,7 +1,10 @@
 """Shooting: one deterministic rollout from the first state; for simulated clips, whose actions are exact.
 
-Levenberg-Marquardt with exact forward sensitivities: the Jacobians of single intervals (`engine.linearize`) in a linear
-recursion. The horizon grows from a tenth of the clip to all of it, so that a poor start does not diverge.
+Method: least squares (`least_squares`) with exact forward sensitivities: the Jacobians of single intervals
+(`engine.linearize`) in a linear recursion. The horizon grows from a tenth of the clip to all of it, so that a poor
+start does not diverge.
+
+Limits: no disturbances: with a filmed flight, smoothing is the method.
 """
 
 from __future__ import annotations
@@ -13,16 +16,17 @@ import numpy as np
 
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, camera_parameters
+from vid2phys.solvers import arrow, camera_parameters, least_squares, prediction
+from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
 from vid2phys.solvers.multi_clip import Dense
-from vid2phys.solvers.problem import Knots, Problem, held_controls, stable_substeps
+from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
 from vid2phys.types import Array, Parameters
 
 SUBSTEPS = 2
-STUDENT_DOF = 5.0
 FINE_STEP_S = 0.01
-_MOST_ALIKE = 1.0 - 1e-9  # correlation of neighbouring frames: the clock of their errors may stand still
+_TOLERANCE = 1e-6  # least gain of a step, as a share of the cost
+_MOST_ALIKE = 1.0 - 1e-9  # correlation of adjacent frames, whose errors may not change at all
 
 
 @dataclass(frozen=True)
@@ -60,25 +64,28 @@ def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterati
     """Fit the first state of each clip and the free parameters, which all clips of a body share.
 
     states: [T, N] of each clip, where the first row begins. Priors are those of the first problem. Raises UsageError
-    for a driven system without recorded actions: a deterministic rollout needs them; SimulationError when the motion
+    for a system whose actions are not recorded: a deterministic rollout needs them; SimulationError when the motion
     cannot be computed where the fit begins.
     """
     setups = [_setup(problem) for problem in problems]
     point, used, converged = _Point(tuple(each[0] for each in states), problems[0].parameters), 0, True
     for share in (0.1, 0.2, 0.4, 0.7, 1.0):
-        point, count, converged = _descend(setups, point, share, iterations)
-        used += count
+        found = minimize(_Clips(setups, share), point, Settings(iterations, _TOLERANCE))
+        point, used, converged = found.point, used + found.iterations, found.converged
     return _solutions(setups, point, used, converged)
 
 
 def _setup(problem: Problem) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     substeps = stable_substeps(problem, knots, SUBSTEPS)
-    return _Setup(problem, knots, held_controls(problem, knots), whitening(problem), substeps)
+    return _Setup(problem, knots, rollout_controls(problem, knots), whitening(problem), substeps)
 
 
 def whitening(problem: Problem) -> Array:
-    """Roots W of the inverse covariance of each frame's bearings; shared errors count by their correlation in time."""
+    """Return roots W of the inverse covariance of each frame's bearings, [F, 2 K, 2 K].
+
+    Shared errors count by their correlation in time.
+    """
     seen = problem.observation
     frames, points = seen.visible.shape
     step = np.gradient(seen.error_clock_s)[:, None]
@@ -96,20 +103,19 @@ def whitening(problem: Problem) -> Array:
 
 
 def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int, derivatives: bool) -> _Evaluated:
-    """A rollout over the first `frames` frames of a clip."""
+    """Return the rollout over the first `frames` frames of a clip."""
     problem, last = setup.problem, setup.knots.frame_knot[frames - 1]
     step_s, controls = setup.knots.step_s[:last], setup.controls[:last]
-    vector = camera_parameters.of_system(parameters)
+    vector = camera_parameters.system_vector(parameters)
     states = simulate(problem.system, initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
     seen = problem.observation
-    predicted, by_state, by_view = camera_parameters.observed(problem, parameters, at_frames)
+    predicted, by_state, by_view = prediction.linear_bearings(problem, parameters, at_frames)
     residual = ((predicted - seen.bearings[:frames]) * seen.visible[:frames, :, None]).reshape(frames, -1)
     white = np.einsum("fij,fj->fi", setup.roots[:frames], residual)
     count = np.maximum(2.0 * seen.visible[:frames].sum(1), 1.0)
     share = (white**2).sum(1) / count
-    weights = (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)
-    cost = 0.5 * (STUDENT_DOF + 1.0) * float((count * np.log1p(share / STUDENT_DOF)).sum())
+    weights, cost = student_weights(share), student_cost(share, count)
     size = len(problem.system.tangent_names) + len(parameters.free_indices)
     if not derivatives or not np.isfinite(states).all():
         cost = cost if np.isfinite(cost) else np.inf
@@ -125,8 +131,8 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
 
 
 def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, controls: Array, step_s: Array) -> Array:
-    """d tangent of state k / d (tangent of the first state, free parameters in solver coordinates), [T, D, D + P]."""
-    system, vector = setup.problem.system, camera_parameters.of_system(parameters)
+    """Return derivatives [T, D, D + P] of each state's tangent by the first state's, and by the free parameters."""
+    system, vector = setup.problem.system, camera_parameters.system_vector(parameters)
     steps = linearize(system, states, controls, vector, step_s, substeps=setup.substeps)
     free = [i for i in parameters.free_indices if i < len(vector)]
     size, scale = len(system.tangent_names), parameters.slopes[free]
@@ -142,7 +148,7 @@ def _sensitivities(setup: _Setup, parameters: Parameters, states: Array, control
 def _evaluate_all(
     setups: Sequence[_Setup], point: _Point, share: float, derivatives: bool
 ) -> tuple[float, Dense, list[_Evaluated]]:
-    """Cost and normal equations of all clips, each to a share of its frames, with the priors."""
+    """Return cost and normal equations of all clips, each to a share of its frames, with the priors."""
     found = []
     for setup, initial in zip(setups, point.initial, strict=True):
         frames = len(setup.problem.observation.times_s)
@@ -156,33 +162,37 @@ def _evaluate_all(
     return sum(each.cost for each in found) + 0.5 * float(off @ off), dense, found
 
 
-def _descend(setups: Sequence[_Setup], point: _Point, share: float, iterations: int) -> tuple[_Point, int, bool]:
-    damping = 1e-3
-    for iteration in range(iterations):
-        cost, dense, _ = _evaluate_all(setups, point, share, True)
-        if not np.isfinite(cost):
-            return point, iteration, False
-        while True:
-            candidate = _moved(setups[0].problem, point, _damped_step(dense.information, dense.gradient, damping))
-            try:
-                new_cost = _evaluate_all(setups, candidate, share, False)[0]
-            except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
-                new_cost = np.inf
-            if new_cost <= cost or damping > 1e8:
-                break
-            damping *= 10.0
-        if damping > 1e8:
-            return point, iteration + 1, True
-        point, damping = candidate, max(damping / 10.0, 1e-9)
-        if cost - new_cost < 1e-6 * max(1.0, cost):
-            return point, iteration + 1, True
-    return point, iterations, False
+@dataclass(frozen=True)
+class _Clips(least_squares.Problem[_Point]):
+    """All clips, each to a share of its frames."""
+
+    setups: Sequence[_Setup]
+    share: float
+
+    def cost(self, point: _Point) -> float:
+        """See `least_squares.Problem.cost`."""
+        try:
+            return _evaluate_all(self.setups, point, self.share, False)[0]
+        except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
+            return np.inf
+
+    def linearize(self, point: _Point) -> _Linear:
+        """See `least_squares.Problem.linearize`."""
+        cost, dense, _ = _evaluate_all(self.setups, point, self.share, True)
+        return _Linear(self.setups[0].problem, point, cost, dense.normal)
 
 
-def _damped_step(information: Array, gradient: Array, damping: float) -> Array:
-    scale = np.sqrt(np.maximum(np.diagonal(information), 1e-12))
-    scaled = information / np.outer(scale, scale)
-    return -np.linalg.lstsq(scaled + damping * np.eye(len(scale)), gradient / scale, rcond=None)[0] / scale
+@dataclass
+class _Linear(least_squares.Model[_Point]):
+    problem: Problem
+    point: _Point
+    cost: float
+    normal: NormalEquations
+
+    def step(self, damping: float) -> tuple[_Point, float]:
+        """See `least_squares.Model.step`."""
+        step = self.normal.step(damping)
+        return _moved(self.problem, self.point, step), self.normal.gain(step)
 
 
 def _moved(problem: Problem, point: _Point, step: Array) -> _Point:
@@ -225,9 +235,9 @@ def _solutions(setups: Sequence[_Setup], point: _Point, iterations: int, converg
 
 
 def solved(dense: Dense, prior: Array) -> tuple[arrow.Null, Array]:
-    """Covariance of what clips share [P, P], their starts eliminated, and of all unknowns [U, U].
+    """Return the covariance of what clips share [P, P], their starts eliminated, and of all unknowns [U, U].
 
-    prior: [P] what of the shared ones' information was known beforehand.
+    prior: [P] the part of the shared unknowns' information that is from priors.
     """
     information, size = dense.information, dense.starts
     if not size:
@@ -242,7 +252,7 @@ def solved(dense: Dense, prior: Array) -> tuple[arrow.Null, Array]:
 
 
 def _full_covariance(information: Array, size: int, parameters: Array) -> Array:
-    """Covariance of (first state, parameters), null directions of the parameters left out."""
+    """Return the covariance of (first state, parameters), null directions of the parameters left out."""
     start = np.linalg.inv(information[:size, :size] + 1e-9 * np.eye(size))
     gain = -start @ information[:size, size:]
     full = np.zeros_like(information)

@@ -1,4 +1,4 @@
-"""What every solver gives back: states, controls, parameters and what is known about their errors."""
+"""The result of every solver: states, controls, parameters and their covariances."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys.solvers import camera_parameters
+from vid2phys.solvers.prediction import linear_bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Parameters
 
@@ -18,7 +18,7 @@ class Solution:
     states [F, N]; covariance [F, D, D] in their tangent space; controls [F - 1, M], means over the frame intervals;
     action_std [F - 1, A] of the fitted actions, None when they were recorded; parameters: all, with fitted values;
     theta_names [P]: the free parameters, then the solver's nuisances, with theta_covariance [P, P] and
-    null_directions [*, P] in solver coordinates; extra: the nuisances' values and the levels found, by name.
+    null_directions [*, P] in solver coordinates; extra: the nuisances' values and the hyperparameters, by name.
     weights: [F, K] robust weights of the keypoints. residuals: [F, C] of deterministic models, white where they
     explain the clip (`innovations`); None where lasting disturbances are part of the model.
     knot_states [T, N], knot_inputs [T, M]: where to start again.
@@ -43,23 +43,23 @@ class Solution:
 
 
 def residual_bearings(problem: Problem, states: Array) -> Array:
-    """Observed minus predicted bearings, [F, K, 2], NaN where a point was not visible; at the problem's parameters."""
+    """Return observed minus predicted bearings at the problem's parameters, [F, K, 2], NaN for points not visible."""
     seen = problem.observation
-    predicted = camera_parameters.observed(problem, problem.parameters, states)[0]
+    predicted = linear_bearings(problem, problem.parameters, states)[0]
     return np.where(seen.visible[..., None], seen.bearings - predicted, np.nan)
 
 
 def degrees_of_freedom(problem: Problem, parameters: int) -> float:
-    """Frames seen times the six numbers that a rigid pose has, less the parameters: conservative for t-intervals."""
+    """Return six numbers for each frame with a point, less the parameters: conservative for t-intervals."""
     frames = int(problem.observation.visible.any(axis=1).sum())
     return max(1.0, 6.0 * frames - parameters)
 
 
 def innovations(problem: Problem, states: Array) -> Array:
-    """What a rollout leaves of each frame's errors that the frame before did not foretell, [F, R]; NaN if not seen.
+    """Return the part of each frame's errors that the frame before does not predict, [F, R]; NaN without a point.
 
-    states: [F, N]. The readings' shared errors last by themselves (first-order Gauss-Markov): what is white is how each
-    frame's coefficients differ from the share of the last frame's that is left.
+    states: [F, N]. The measurements' shared errors are correlated (first-order Gauss-Markov). White is the difference
+    between a frame's coefficients and the share that is left of the last frame's.
     """
     seen = problem.observation
     frames = len(seen.times_s)

@@ -1,8 +1,10 @@
-"""Are a fit's residuals white? A portmanteau test for vectors, and what its answer means in plain words.
+"""Are a fit's residuals white? A portmanteau test for vectors, and its answer in plain words.
 
-Ljung and Box, "On a measure of lack of fit in time series models" (Biometrika 1978), for the autocorrelation of all
-channels together. Points of one frame err together, so that channels do not count as independent: with C the channels'
-covariance, the mean lagged product of white vectors has the variance tr(C^2) / n, which is what it is judged by.
+Method: Ljung and Box, "On a measure of lack of fit in time series models" (Biometrika 1978), for the autocorrelation of
+all channels together. Points of one frame err together, so that channels do not count as independent. With C the
+channels' covariance, the mean lagged product of white vectors has the variance tr(C^2) / n.
+
+Limits: ten frames or more, at about equal times.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from scipy.stats import chi2
 
 from vid2phys.types import Array
 
-SURE = 1e-3  # probability that white residuals would look like this
+SURE = 1e-3  # probability of such a statistic for white residuals
 LASTING = 2.0  # correlation time in frames from which intervals that take frames for independent are far too narrow
 MOST_LAGS = 20
 UNFIT = "the model does not fit"  # how the warning begins
@@ -25,8 +27,8 @@ _LEAST_FRAMES = 10
 class Whiteness:
     """Q over `lags` lags, its probability under white residuals, and how long residuals last.
 
-    correlation: [lags] of residuals so many frames apart. frames: so many residuals count as one, at least 1 (the
-    integrated correlation time: one and twice the sum of the first correlations, as far as they are beyond chance).
+    correlation: [lags] of residuals so many frames apart. frames: so many residuals count as one, at least 1. This is
+    the integrated correlation time: one and twice the sum of the first correlations, as far as they are beyond chance.
     """
 
     statistic: float
@@ -37,11 +39,11 @@ class Whiteness:
 
     @property
     def white(self) -> bool:
-        """False where the model does not explain what was seen: sure, and enough of it to matter."""
+        """Return False where the model does not explain the measurements: sure, and enough of it to matter."""
         return self.p_value > SURE or self.frames < LASTING
 
     def warning(self) -> str | None:
-        """What a user has to know, None for white residuals."""
+        """Return what a user has to know, None for white residuals."""
         if self.white:
             return None
         return (

@@ -1,4 +1,5 @@
-"""How far a motion is from what was seen: one file a loss, found by its file name; `x.py` holds one concrete `Loss`."""
+"""Losses: how far a motion is from the evidence. One file each, found by its file name; `x.py` holds one concrete
+`Loss`."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ __all__ = ["Evidence", "Loss", "available", "get", "kind"]
 
 
 def available() -> tuple[str, ...]:
-    """Names of the losses, sorted."""
+    """Return the names of the losses, sorted."""
     return plugins.names(__path__)
 
 
 def kind(name: str) -> type[Loss]:
-    """The class of the loss called `name`. Raises UsageError listing the names when there is none."""
+    """Return the class of the loss called `name`. Raises UsageError listing the names when there is none."""
     return plugins.class_in(__name__, "loss", name, available(), Loss)
 
 
 def get(name: str, problem: Problem, evidence: Evidence | None = None) -> Loss:
-    """The loss called `name` of a problem. Raises UsageError for an unknown name and for evidence that it lacks."""
+    """Return the loss called `name` of a problem. Raises UsageError for an unknown name or missing evidence."""
     return kind(name)(problem, evidence or Evidence())

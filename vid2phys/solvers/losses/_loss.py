@@ -1,4 +1,4 @@
-"""The contract of a loss: how far a motion is from what was seen."""
+"""The contract of a loss: how far a motion is from the evidence."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import torch
 from torch import Tensor
 
 from vid2phys.errors import UsageError
-from vid2phys.solvers.network_outputs import Reader
-from vid2phys.solvers.newton import Judge
+from vid2phys.solvers.least_squares import STUDENT_DOF
+from vid2phys.solvers.network_outputs import NetworkOutputs
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.scene import Scene
-from vid2phys.solvers.shooting import STUDENT_DOF
+from vid2phys.solvers.rendering import Scene
+from vid2phys.solvers.rollout_fit import MotionLoss
 from vid2phys.types import Array
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a loss may compare a motion with beside the problem's observation; each says what it needs.
+    """What a loss may compare a motion with beside the problem's observation; each loss states what it needs.
 
-    states: [F, N] of the frames, and their standard deviations [F, D], infinite for what is not known. scene: the clip
-    in views and how the body is drawn into them. reader: a trained network.
+    states: [F, N] of the frames, and their standard deviations [F, D], infinite for what is not known. scene: the
+    clip's images and how the body is drawn into them. reader: a trained network.
     """
 
     states: Array | None = None
     std: Array | None = None
     scene: Scene | None = None
-    reader: Reader | None = None
+    reader: NetworkOutputs | None = None
 
 
-class Loss(Judge):
+class Loss(MotionLoss):
     """A loss of the states at all frames of a clip, [F, N] float64, in PyTorch.
 
     Where a loss has residuals in units of their errors, a fit has intervals (`residuals`, `variance`).
@@ -53,7 +53,7 @@ class Loss(Judge):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Whatever stays the same through a fit. Raises Vid2PhysError for what cannot be compared."""
+        """Compute whatever stays the same through a fit. Raises Vid2PhysError for what cannot be compared."""
 
     @abstractmethod
     def check(self, states: Tensor) -> None:
@@ -61,23 +61,26 @@ class Loss(Judge):
 
     @abstractmethod
     def residuals(self, states: Tensor) -> Tensor:
-        """What a Gauss-Newton step would square and add, [R]; empty for a loss that has none."""
+        """Return the residuals [R] of a Gauss-Newton step; empty for a loss that has none."""
 
     @abstractmethod
     def variance(self, residuals: Array) -> float:
-        """What the residuals at the end of a fit say about the variance of one that is independent of the others."""
+        """Return the variance of an independent residual, from the residuals at the end of a fit."""
 
 
 def misfit(residuals: Array) -> float:
-    """Mean square of residuals that should have unit variance, at least 1: a bad fit widens intervals, a good one does
-    not narrow them."""
+    """Return the mean square of residuals that should have unit variance, at least 1.
+
+    A bad fit widens intervals; a good one does not narrow them.
+    """
     return max(1.0, float(np.mean(np.square(residuals))) if residuals.size else 1.0)
 
 
 def robust(white: Tensor, count: Tensor) -> Tensor:
-    """Residuals [..., F, R] of unit variance, scaled so that half their squares are a Student-t cost of each frame.
+    """Return residuals [..., F, R] scaled so that half their squares are a Student-t cost of each frame.
 
-    count: [F], how many of them there are. As in shooting: a frame that was misread counts little.
+    white: [..., F, R], of unit variance. count: [F], how many of them there are. As in shooting, an outlier counts
+    little.
     """
     count = count.clamp(min=1.0)
     share = white.square().sum(-1) / (count * STUDENT_DOF)

@@ -1,4 +1,7 @@
-"""Where the body's keypoints were seen, each with its covariance: the default, and what smoothing and shooting fit."""
+"""The keypoint loss: bearings of the body's keypoints with their covariances, the default.
+
+Smoothing and shooting fit the same residuals.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from vid2phys.engine.points import world_points
 from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform
 from vid2phys.solvers.losses._loss import Loss, misfit, robust
-from vid2phys.solvers.newton import JudgeOfAll
+from vid2phys.solvers.rollout_fit import BatchedMotionLoss
 from vid2phys.solvers.shooting import whitening
 from vid2phys.types import Array
 
 _NEAREST_M = 1e-6
 
 
-class KeypointLoss(JudgeOfAll, Loss):
+class KeypointLoss(BatchedMotionLoss, Loss):
     """Bearings of keypoints, whitened by the error model, under a Student-t cost a frame."""
 
     name = "keypoint"
@@ -38,8 +41,8 @@ class KeypointLoss(JudgeOfAll, Loss):
     def check(self, states: Tensor) -> None:
         """See `Loss.check`: keypoints pull from everywhere."""
 
-    def residuals_of_all(self, motions: Tensor) -> Tensor:
-        """See `Judge.residuals_of_all`."""
+    def batched_residuals(self, motions: Tensor) -> Tensor:
+        """See `Judge.batched_residuals`."""
         points = world_points(self.problem.system, motions.flatten(0, 1), self.problem.observation.points_body)
         camera = points.unflatten(0, motions.shape[:2]) @ self._to_camera[:3, :3].T + self._to_camera[:3, 3]
         bearings = camera[..., :2] / camera[..., 2:].clamp(min=_NEAREST_M)

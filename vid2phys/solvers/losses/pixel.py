@@ -1,4 +1,7 @@
-"""Images of the simulated body against the clip's, pixel by pixel: gradSim's (Jatavallabhula et al., ICLR 2021)."""
+"""The pixel loss: rendered images against the clip's, pixel by pixel (gradSim: Jatavallabhula et al., ICLR 2021).
+
+Limits: whatever the rendered appearance does not explain becomes an error of the motion.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from vid2phys.errors import InputError
 from vid2phys.solvers.losses._loss import Loss
 from vid2phys.types import Array
 
-BLUR_PX = 1.5  # of both images: how far off a silhouette may be and still pull
+BLUR_PX = 1.5  # of both images: the largest distance at which a silhouette has a gradient
 _REACH = 3  # standard deviations
-_NOISE = 0.004  # of a pixel, full scale 1: the least that is taken, as in `risp.pixels.align`
-_SEEN, _NOISES = 0.02, 6.0  # full scale 1, and deviations of the noise: by so much a body differs from what is behind
-_SHARED = 0.01  # of the pixels that the simulated body covers: where fewer show the real one, they do not overlap
-_CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as one
+_NOISE = 0.004  # least noise of a pixel, full scale 1
+_SEEN, _NOISES = 0.02, 6.0  # full scale 1, and deviations of the noise: least contrast of a body with its backdrop
+_SHARED = 0.01  # share of covered pixels that show the real body, below which the images do not overlap
+_CORRELATED_PX = 28.0  # adjacent pixels err together: so many count as one
 
 
 class PixelLoss(Loss):
     """Differences of display values, both images blurred, where what is behind the body is known.
 
-    It takes the look of the simulated body for that of the real one: whatever its light, its colours and its background
-    do not explain becomes an error of the motion. A body that does not overlap its image is not pulled.
+    The rendered appearance counts as the real one: whatever light, colours and background do not explain becomes an
+    error of the motion. A body that does not overlap its image is not pulled.
     """
 
     name = "pixel"
@@ -82,7 +85,7 @@ class PixelLoss(Loss):
 
 
 def blurred(images: Tensor, sigma_px: float = BLUR_PX) -> Tensor:
-    """Images [n, V, V, 3] under a Gaussian; beyond the border they go on as there."""
+    """Return images [n, V, V, 3] under a Gaussian; beyond the border they go on as there."""
     reach = int(np.ceil(_REACH * sigma_px))
     weights = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=images.dtype) / sigma_px) ** 2)
     weights = weights / weights.sum()

@@ -1,4 +1,4 @@
-"""What the network reads in images of the simulated body against what it reads in the clip: RISP's eq. 6."""
+"""The RISP loss: the network's output for rendered images against its output for the clip's (eq. 6)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from torch import Tensor
 
 from vid2phys.errors import InputError
 from vid2phys.solvers.losses._loss import Loss, misfit, robust
-from vid2phys.solvers.network_outputs import Reader
-from vid2phys.solvers.scene import Scene, Views
+from vid2phys.solvers.network_outputs import NetworkOutputs
+from vid2phys.solvers.rendering import Scene, Views
 from vid2phys.types import Array
 
 
 class RispImageLoss(Loss):
     """N(rendered simulation) - N(clip), differentiable through renderer and network (Ma, Du et al., ICLR 2022, eq. 6).
 
-    A network that does not see the look of a body errs the same way in both images. Readings are taken up to the
-    body's symmetry, frame by frame, and under a Student-t cost: the paper has neither, nor units of the errors.
+    A network that ignores a body's appearance errs the same way in both images. Outputs are compared up to the body's
+    symmetry, frame by frame, under a Student-t cost. The paper has neither, nor units of the errors.
     """
 
     name = "risp_image"
@@ -31,7 +31,7 @@ class RispImageLoss(Loss):
             self._numbers, self._std = self._reader.numbers(output), self._reader.std(output).double()
 
     def check(self, states: Tensor) -> None:
-        """See `Loss.check`: there has to be something to read."""
+        """See `Loss.check`: the body has to be in the images."""
         self._scene.require_overlap(states)
 
     def value(self, states: Tensor) -> Tensor:
@@ -52,8 +52,11 @@ class RispImageLoss(Loss):
         return misfit(residuals)
 
 
-def scene_and_reader(loss: Loss) -> tuple[Scene, Reader]:
-    """Those of a loss that needs both. Raises InputError for views of another size than the network's."""
+def scene_and_reader(loss: Loss) -> tuple[Scene, NetworkOutputs]:
+    """Return scene and network of a loss that needs both.
+
+    Raises InputError for images of another size than the network's.
+    """
     scene, reader = loss.evidence.scene, loss.evidence.reader
     assert scene is not None
     assert reader is not None
@@ -61,7 +64,7 @@ def scene_and_reader(loss: Loss) -> tuple[Scene, Reader]:
     return scene, reader
 
 
-def require_size(views: Views, reader: Reader) -> None:
+def require_size(views: Views, reader: NetworkOutputs) -> None:
     """Raises InputError for views of another size than the network's."""
     if views.size != reader.view_size:
         size = reader.view_size

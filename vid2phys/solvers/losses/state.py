@@ -1,4 +1,4 @@
-"""States that are known, of a simulation or of motion capture, or read by a network: the papers' loss on states."""
+"""The state loss: states known from a simulation, from motion capture or from a network, as in the papers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
-"""A search for rugged costs: populations in one batch, each drawn about the best of those before.
+"""The cross-entropy method: a search for rugged costs, with intervals from the same rollouts.
 
-For rollouts through many impacts: a tiny step of a parameter may turn where a body comes to rest, so that derivatives
-say nothing about the cost a little further on. The cross-entropy method (Rubinstein and Kroese, 2004), with what is
-known of each recording kept apart, so that intervals follow from drawing recordings again (Efron's bootstrap) without
-a single further rollout.
+Purpose: a tiny change of a parameter may change where a body comes to rest after many impacts, so that derivatives say
+nothing about the cost a little further on.
+
+Method: samples of one batch are drawn about the best of the batch before (Rubinstein and Kroese, "The cross-entropy
+method", 2004). The cost of each recording is kept apart. Intervals follow from drawing recordings again
+(Efron's bootstrap), without a further rollout.
+
+Limits: a few unknowns; the number of samples grows with each.
 """
 
 from __future__ import annotations
@@ -15,22 +19,22 @@ import numpy as np
 
 from vid2phys.types import Array
 
-_ELITE = 0.25  # of a population, that the next is drawn about
-_MEMORY = 0.3  # of the covariance
-_WIDER = 2.0  # the last population, for intervals: spread over that of the best
-_AVERAGED = 8  # samples that an optimum is the mean of
+_ELITE = 0.25  # share of the samples about which the next ones are drawn
+_MEMORY = 0.3  # weight of the former covariance
+_WIDER = 2.0  # spread of the last samples, which intervals need, over that of the best ones
+_AVERAGED = 8  # samples whose mean is the optimum
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search saw. best: [P]. samples: [S, P]. costs: [S, G], of each recording."""
+    """The result of a search. best: [P]. samples: [S, P]. costs: [S, G], of each recording."""
 
     best: Array
     samples: Array
     costs: Array
 
     def resampled(self, repeats: int, rng: np.random.Generator) -> Array:
-        """The optimum [repeats, P] had other recordings of the same kind been drawn."""
+        """Return the optima [repeats, P] for recordings drawn again."""
         count = self.costs.shape[1]
         drawn = rng.multinomial(count, np.full(count, 1.0 / count), repeats) / count
         # with n recordings the mean of n draws varies by sqrt((n - 1) / n) of what it should
@@ -49,9 +53,10 @@ def search(
     size: int = 40,
     generations: int = 8,
 ) -> Found:
-    """Lower the mean over recordings of `costs`, [B, P] -> [B, G], from normals of `spread` [P] about `centre` [P].
+    """Lower the mean over recordings of `costs`, [B, P] -> [B, G].
 
-    lower, upper: [P], where samples beyond are put back. Not finite costs count as the worst.
+    centre, spread: [P], mean and standard deviation of the first samples. lower, upper: [P], to which samples are
+    clipped. Costs that are not finite count as the worst.
     """
     mean, covariance = np.asarray(centre, dtype=float), np.diag(np.asarray(spread, dtype=float) ** 2)
     samples, found = np.zeros((0, len(mean))), np.zeros((0, 0))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.solvers import process
+from vid2phys.solvers import gauss_markov
 
 STEPS = np.array([0.01, 0.03, 0.02, 0.05])
 
 
-def covariance(chain: process.Chain) -> np.ndarray:
+def covariance(chain: gauss_markov.Chain) -> np.ndarray:
     """Dense covariance of all states of a chain, built by propagating forward."""
     size = len(chain.initial)
     blocks = [np.linalg.inv(chain.initial)]
@@ -28,7 +28,7 @@ def covariance(chain: process.Chain) -> np.ndarray:
 
 
 def test_first_order_has_exponential_covariance_and_right_determinant() -> None:
-    chain = process.first_order(STEPS, std=2.0, time_constant_s=0.04)
+    chain = gauss_markov.first_order(STEPS, std=2.0, time_constant_s=0.04)
     times = np.concatenate([[0.0], np.cumsum(STEPS)])
     expected = 4.0 * np.exp(-np.abs(times[:, None] - times) / 0.04)
     np.testing.assert_allclose(covariance(chain), expected, rtol=1e-6)
@@ -36,7 +36,7 @@ def test_first_order_has_exponential_covariance_and_right_determinant() -> None:
 
 
 def test_second_order_has_matern_covariance() -> None:
-    chain = process.second_order(STEPS, std=3.0, bandwidth_rad_s=20.0)
+    chain = gauss_markov.second_order(STEPS, std=3.0, bandwidth_rad_s=20.0)
     times = np.concatenate([[0.0], np.cumsum(STEPS)])
     lag = 20.0 * np.abs(times[:, None] - times)
     got = covariance(chain)
@@ -45,7 +45,7 @@ def test_second_order_has_matern_covariance() -> None:
 
 
 def test_white_acceleration_matches_van_loan_integral() -> None:
-    precision = process.white_acceleration_precision(np.array([0.1]), density=np.array([2.0]))[0]
+    precision = gauss_markov.white_acceleration_precision(np.array([0.1]), density=np.array([2.0]))[0]
     grid = np.linspace(0.0, 0.1, 20001)
     flow = np.stack([0.1 - grid, np.ones_like(grid)])
     integral = 4.0 * np.trapezoid(flow[:, None] * flow[None], grid)

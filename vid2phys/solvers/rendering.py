@@ -1,10 +1,11 @@
-"""Images of a simulated motion, differentiable: what losses that look at pixels compare with the clip's.
+"""Rendered images of a simulated motion, differentiable: what losses of pixels compare with the clip's images.
 
-A clip is compared in *views*: square images around the object, each of a camera without distortion, resampled from a
-frame once (`risp.tracking.view`). Light is composited linearly and encoded as sRGB. The body's colours are linear in
-its normals, a part each: as much of an unknown light as a few frames tell (Basri and Jacobs, PAMI 2003: of a convex
-body without gloss the first two orders of spherical harmonics; the first order is what is taken here). What a mesh has
-of colours, in a texture or of its faces, is lit by it.
+Method: a clip is compared in square images around the object, each of a virtual camera without distortion, resampled
+from a frame once. Light is composited linearly and encoded as sRGB. The body's colours are linear in its normals, for
+each part: the first order of spherical harmonics (Basri and Jacobs, PAMI 2003, who show that two orders suffice for a
+convex matte body). A texture or colours of faces multiply this light.
+
+Limits: no shadows, no gloss, one light for all frames.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform
 from vid2phys.types import Array, Camera, Mesh
 
-_RIDGE = 1e-3  # of the pixels that a part covers: colours that no image tells stay near grey
-_GREY, _WHITE = 0.18, 1.0  # light of a part that is never seen: of one without colours, and on one that has its own
+_RIDGE = 1e-3  # of the pixels of a part: colours without evidence stay near grey
+_GREY, _WHITE = 0.18, 1.0  # light of a part that no image shows: without colours of its own, and with them
 
 
 @dataclass(frozen=True)
@@ -60,43 +61,45 @@ class Views:
 
     @staticmethod
     def through(
-        looks: Sequence[View],
+        cameras: Sequence[View],
         camera: Camera,
         frames: NDArray[np.int64],
         images: Iterable[NDArray[np.uint8]],
         backdrop: NDArray[np.uint8],
         known: NDArray[np.bool_],
     ) -> Views:
-        """Views of a camera, which has a pose: of frames [n] as `images` [H, W, 3], and of what is behind the body.
+        """Return views of a camera, which has a pose: of frames [n] as `images` [H, W, 3], and of the backdrop.
 
         known: [n, V, V], in the views. Raises InputError as any `Views`.
         """
-        to_view = np.tile(np.eye(4), (len(looks), 1, 1))
-        to_view[:, :3, :3] = [look.rotation_view_from_camera for look in looks]
+        to_view = np.tile(np.eye(4), (len(cameras), 1, 1))
+        to_view[:, :3, :3] = [each.rotation_view_from_camera for each in cameras]
         return Views(
             frames,
-            np.stack([resample(each, camera, look) for each, look in zip(images, looks, strict=True)]) / 255.0,
-            np.stack([resample(backdrop, camera, look) for look in looks]) / 255.0,
+            np.stack([resample(image, camera, each) for image, each in zip(images, cameras, strict=True)]) / 255.0,
+            np.stack([resample(backdrop, camera, each) for each in cameras]) / 255.0,
             known,
-            np.stack([look.K for look in looks]),
+            np.stack([each.K for each in cameras]),
             to_view @ invert_transform(np.asarray(camera.camera_to_world)),
         )
 
     def some(self, chosen: slice) -> Views:
-        """Those of some of the frames."""
+        """Return the views of some of the frames."""
         return Views(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
     @property
     def size(self) -> int:
-        """V, px."""
+        """Return V, px."""
         return int(self.images.shape[1])
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A body before what is behind it. light: [parts, 4, 3], linear light of a part's face with the unit normal n
-    (world axes, towards the camera): light[0] + n @ light[1:]. paint: what it is multiplied with over the faces; None:
-    nothing."""
+    """A body before its backdrop. light: [parts, 4, 3], linear light of a part's face.
+
+    For the unit normal n (world axes, towards the camera) it is light[0] + n @ light[1:]. paint: a texture that
+    multiplies the light over the faces, or None.
+    """
 
     system: System
     mesh: Mesh
@@ -110,18 +113,18 @@ class Scene:
 
     @cached_property
     def _behind(self) -> Tensor:
-        return linear(torch.from_numpy(self.views.backdrop))
+        return decode_srgb(torch.from_numpy(self.views.backdrop))
 
     def images(self, states: Tensor) -> Tensor:
-        """Display values [n, V, V, 3] of states [F, N] at all frames of the clip; differentiable."""
+        """Return display values [n, V, V, 3] of states [F, N] at all frames of the clip; differentiable."""
         shape, normals = self._placed(states)
         light = torch.from_numpy(self.light)[torch.from_numpy(self.mesh.part)]
         colors = light[:, 0] + torch.einsum("nfa,fac->nfc", normals, light[:, 1:])
-        image, coverage = self._drawn(shape, self._painted(colors))
-        return encoded(image + (1.0 - coverage[..., None]) * self._behind)
+        image, coverage = self._drawn(shape, self._textured(colors))
+        return encode_srgb(image + (1.0 - coverage[..., None]) * self._behind)
 
     def coverage(self, states: Tensor) -> Tensor:
-        """Share of each pixel that the body covers, [n, V, V]."""
+        """Return the share of each pixel that the body covers, [n, V, V]."""
         shape, normals = self._placed(states)
         return self._drawn(shape, normals)[1]
 
@@ -135,7 +138,7 @@ class Scene:
             )
 
     def _placed(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Vertices in view axes [n, V, 3] and normals in world axes, towards the camera [n, F, 3]."""
+        """Return vertices in view axes [n, V, 3] and normals in world axes, towards the camera [n, F, 3]."""
         world = world_points(self.system, states[torch.from_numpy(self.views.frames)], self.mesh.vertices)
         to_view = torch.from_numpy(self.views.world_to_view)
         vertices = world @ to_view[:, :3, :3].transpose(1, 2) + to_view[:, None, :3, 3]
@@ -144,8 +147,8 @@ class Scene:
         normals = torch.where(away & ~torch.from_numpy(self._one_sided)[:, None], -normals, normals)
         return vertices, normals @ to_view[:, :3, :3]
 
-    def _painted(self, light: Tensor, channels: slice = slice(None)) -> Tensor | Paint:
-        """Light [n, F, C] of the faces, times these channels of the paint."""
+    def _textured(self, light: Tensor, channels: slice = slice(None)) -> Tensor | Paint:
+        """Return the light [n, F, C] of the faces, times these channels of the texture."""
         paint = self.paint
         if paint is None:
             return light
@@ -156,13 +159,13 @@ class Scene:
         return draw(vertices, self.mesh.faces, colors, K, size, size, one_sided=self._one_sided)
 
 
-def lit(
+def fit_light(
     system: System, mesh: Mesh, views: Views, states: Tensor, *, texture: bool = True, shading: bool = True
 ) -> Scene:
-    """A scene whose light explains the views best if the body moves through states [F, N] (linear least squares).
+    """Return a scene with the light that explains the images best for states [F, N] (linear least squares).
 
-    texture: draw the mesh's colours, where it has any. shading: let light depend on the normals; if not, each part has
-    one for all of its faces. Raises InputError when the body is in none of the views.
+    texture: use the mesh's colours, where it has any. shading: let light depend on the normals; if not, each part has
+    one for all of its faces. Raises InputError when the body is in none of the images.
     """
     parts = len(mesh.part_names)
     scene = Scene(system, mesh, views, np.zeros((parts, 4, 3)))
@@ -181,11 +184,13 @@ def lit(
 
 
 def _light_of(scene: Scene, vertices: Tensor, basis: Tensor, channels: slice) -> Tensor:
-    """Light [parts, 4, C] of channels that have one paint. vertices: [n, V, 3] in view axes. basis: [n, F, parts, 4],
-    what the light of their faces is a sum of."""
+    """Return the light [parts, 4, C] of channels that have one texture.
+
+    vertices: [n, V, 3] in view axes. basis: [n, F, parts, 4], terms of the light of their faces.
+    """
     parts, views = basis.shape[2], scene.views
-    design, coverage = scene._drawn(vertices, scene._painted(basis.flatten(2), channels))
-    target = linear(torch.from_numpy(views.images)) - (1.0 - coverage[..., None]) * scene._behind
+    design, coverage = scene._drawn(vertices, scene._textured(basis.flatten(2), channels))
+    target = decode_srgb(torch.from_numpy(views.images)) - (1.0 - coverage[..., None]) * scene._behind
     used = torch.from_numpy(views.known) & (coverage > 0.0)
     rows, right = design[used], target[used][:, channels]
     squares = rows.T @ rows
@@ -197,14 +202,14 @@ def _light_of(scene: Scene, vertices: Tensor, basis: Tensor, channels: slice) ->
     return light.reshape(parts, 4, -1)
 
 
-def encoded(light: Tensor) -> Tensor:
-    """Linear light to display values, sRGB (IEC 61966-2-1), 0..1; light is clamped to 0..1."""
+def encode_srgb(light: Tensor) -> Tensor:
+    """Return display values 0..1 of linear light, sRGB (IEC 61966-2-1); light is clamped to 0..1."""
     light = light.clamp(0.0, 1.0)
     above = light.clamp(min=0.0031308)
     return torch.where(light <= 0.0031308, 12.92 * light, 1.055 * above ** (1.0 / 2.4) - 0.055)
 
 
-def linear(display: Tensor) -> Tensor:
-    """The inverse of `encoded`."""
+def decode_srgb(display: Tensor) -> Tensor:
+    """Return the linear light of display values: the inverse of `encode_srgb`."""
     above = display.clamp(min=0.04045)
     return torch.where(display <= 0.04045, display / 12.92, ((above + 0.055) / 1.055) ** 2.4)

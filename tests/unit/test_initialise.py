@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vid2phys.geometry import angle_between, quat_from_rotvec
-from vid2phys.solvers.initial import bridged
+from vid2phys.solvers.initialise import bridged
 
 
 def test_a_long_gap_is_bridged_on_the_straight_way() -> None:

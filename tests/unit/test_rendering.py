@@ -13,7 +13,7 @@ from vid2phys.engine.points import manifold_gradient
 from vid2phys.engine.render.paint import textured
 from vid2phys.errors import InputError
 from vid2phys.solvers import losses
-from vid2phys.solvers.scene import Scene, Views, lit
+from vid2phys.solvers.rendering import Scene, Views, fit_light
 from vid2phys.types import Mesh, Texture
 
 
@@ -51,7 +51,7 @@ def test_colours_of_the_mesh_are_lit(filmed: Filmed) -> None:
     off = {}
     for texture in (True, False):
         for shading in (True, False):
-            found = lit(scene.system, scene.mesh, scene.views, states, texture=texture, shading=shading)
+            found = fit_light(scene.system, scene.mesh, scene.views, states, texture=texture, shading=shading)
             off[texture, shading] = float(np.square(found.images(states).numpy() - scene.views.images).mean())
             assert (found.paint is not None) == texture
             assert bool((np.abs(found.light[:, 1:]) > 0.0).any()) == shading
@@ -62,7 +62,9 @@ def test_colours_of_the_mesh_are_lit(filmed: Filmed) -> None:
 
 def test_light_is_found_again(filmed: Filmed) -> None:
     scene, states = scene_of(filmed), torch.from_numpy(filmed.states)
-    found = replace(lit(scene.system, scene.mesh, scene.views, states), paint=scene.paint)  # texels as they were drawn
+    found = replace(
+        fit_light(scene.system, scene.mesh, scene.views, states), paint=scene.paint
+    )  # texels as they were drawn
     assert np.abs(found.images(states).numpy() - scene.views.images).max() < 0.05
 
 

@@ -1,7 +1,10 @@
-"""Bearings of a clip as a whole, with errors that last from frame to frame: what a fit needs to reach its bound.
+"""Bearings of a clip as a whole, with errors that are correlated from frame to frame.
 
-Fits to single frames count correlated ones for less (`shooting.whitening`). That is right for what changes as slowly as
-the errors do; of what swings faster it throws most away, since errors that last are the same in neighbouring frames.
+Purpose: fits to single frames count correlated errors for less (`shooting.whitening`). That is right for what changes
+as slowly as the errors do. Of faster motion it loses most, because lasting errors are equal in adjacent frames and
+cancel. A fit reaches the Cramer-Rao bound only with the covariance of the whole clip.
+
+Limits: the covariance is dense, so that a clip has a few thousand numbers at most.
 """
 
 from __future__ import annotations
@@ -11,19 +14,19 @@ import torch
 from scipy.linalg import solve_triangular
 from torch import Tensor
 
-from vid2phys.solvers.camera_parameters import bearings
 from vid2phys.solvers.cramer_rao import error_covariance
-from vid2phys.solvers.newton import JudgeOfAll
+from vid2phys.solvers.least_squares import STUDENT_DOF
+from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
-from vid2phys.solvers.shooting import STUDENT_DOF
+from vid2phys.solvers.rollout_fit import BatchedMotionLoss
 from vid2phys.types import Array
 
 
-class ClipResiduals(JudgeOfAll):
-    """Predicted minus read bearings, whitened by their covariance over all frames."""
+class ClipResiduals(BatchedMotionLoss):
+    """Predicted minus measured bearings, whitened by their covariance over all frames."""
 
     def __init__(self, problem: Problem, weights: Array) -> None:
-        """weights: [F, K], by which the information of each point is multiplied."""
+        """Factor the covariance. weights: [F, K], factors of the information of each point."""
         self._problem = problem
         self._kept = np.repeat(problem.observation.visible.ravel(), 2)
         self._scale = np.sqrt(np.repeat(weights.ravel(), 2)[self._kept])
@@ -32,19 +35,19 @@ class ClipResiduals(JudgeOfAll):
 
     @staticmethod
     def about(problem: Problem, states: Array) -> ClipResiduals:
-        """With points weighed by how well they agree with states [F, N] (Student's t): misread ones count little."""
+        """Return residuals with each point weighted by its agreement with states [F, N] (Student's t)."""
         seen = problem.observation
         off = bearings(problem, problem.parameters, states) - seen.bearings
         total = seen.covariance + seen.shared_basis @ np.swapaxes(seen.shared_basis, -1, -2)
         share = 0.5 * np.einsum("fki,fki->fk", off, np.linalg.solve(total, off[..., None])[..., 0])
         return ClipResiduals(problem, np.minimum(1.0, (STUDENT_DOF + 1.0) / (STUDENT_DOF + share)))
 
-    def residuals_of_all(self, motions: Tensor) -> Tensor:
-        """See `newton.Judge.residuals_of_all`; not differentiable."""
+    def batched_residuals(self, motions: Tensor) -> Tensor:
+        """See `rollout_fit.MotionLoss.batched_residuals`; not differentiable."""
         return torch.from_numpy(self.whitened(bearings(self._problem, self._problem.parameters, motions.numpy())))
 
     def whitened(self, predicted: Array) -> Array:
-        """Residuals [B, R] of unit variance of predicted bearings [B, F, K, 2]."""
+        """Return residuals [B, R] of unit variance of predicted bearings [B, F, K, 2]."""
         off = (predicted - self._problem.observation.bearings).reshape(len(predicted), -1)[:, self._kept]
         scaled = self._scale * np.nan_to_num(off, nan=1.0)
         return np.asarray(solve_triangular(self._root, scaled.T, lower=True, check_finite=False).T)

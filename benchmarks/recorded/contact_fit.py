@@ -1,11 +1,11 @@
 """Friction and restitution from recorded tosses of a body whose shape and mass are known.
 
-A toss is read in two parts. While nothing touches, its first state follows from positions and orientations to a
+Method: a toss has two parts. While nothing touches, its first state follows from positions and orientations to a
 fraction of a millimetre, and so does gravity in the recording's own units of length (`flights`). From there on,
-rollouts through all impacts are held against the recording (`fit_contact`): where a body lies in the end may hang on a
-hair, so that costs grow with logarithms and the search is one of populations.
+rollouts through all impacts are compared with the recording (`fit_contact`). A tiny change of a parameter may change
+where a body comes to lie: the cost grows with a logarithm, and the cross-entropy method searches for its minimum.
 
-Compliant contacts have a stiffness that cameras do not see: what lasts less than a frame looks the same at any. It is
+Limits: a contact that lasts less than a frame looks the same at any stiffness. The stiffness of compliant contacts is
 searched with the others, and reported as a one-sided bound.
 """
 
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.recorded.cross_entropy import Found, search
 from vid2phys import geometry
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.rigid_contact import RigidContact
 from vid2phys.errors import InputError
-from vid2phys.solvers.population import Found, search
 from vid2phys.solvers.recorded import RecordedFit, Recording, fit
 from vid2phys.types import Array, Estimate, Parameters
 

@@ -13,8 +13,8 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact, Sphere
 from vid2phys.errors import UsageError
-from vid2phys.solvers import optimal
-from vid2phys.solvers.optimal import Aim
+from vid2phys.solvers import optimal_control
+from vid2phys.solvers.optimal_control import Aim
 from vid2phys.types import Array
 
 POINTS = 0.1 * np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, 0, 0.3]])
@@ -38,14 +38,14 @@ def moved(
 def test_least_effort_is_that_of_the_closed_form() -> None:
     """A mass from rest to rest in least squares of the force: the minimum-norm solution of two linear equations."""
     distance, steps = np.array([0.4, -0.1, 0.2]), 20
-    found = optimal.solve(moved(distance, steps=steps))
+    found = optimal_control.solve(moved(distance, steps=steps))
     dt, mass = 1.0 / steps, 0.5
     to_end = 1.0 - (np.arange(steps) + 0.5) * dt
     effect = np.stack([to_end * dt / mass, np.full(steps, dt / mass)])  # of a force on place and speed at the end
     best = np.linalg.pinv(effect) @ np.stack([distance, np.zeros(3)])
     np.testing.assert_allclose(found.actions[:, :3], best, atol=0.01 * np.abs(best).max())
     assert np.abs(found.actions[:, 3:]).max() < 1e-3 * np.abs(best).max()
-    assert found.there()
+    assert found.at_goal()
     assert found.converged
     assert found.miss_m < 1e-4
     assert found.before_m == pytest.approx(np.linalg.norm(distance))
@@ -58,8 +58,8 @@ def test_what_limits_do_not_allow_is_missed_by_what_is_left() -> None:
     """With at most F for T seconds a mass comes F T^2 / (2 m) (1 + 1 / n) far in n semi-implicit steps, and passes."""
     aim = moved(np.array([2.0, 0.0, 0.0]), limit=1.0, at_rest=False)
     still = np.array([1.0, 1.0, 1.0, 1e-9, 1e-9, 1e-9])  # turning would bring some of the points nearer
-    found = optimal.solve(replace(aim, lower=aim.lower * still, upper=aim.upper * still))
-    assert not found.there()
+    found = optimal_control.solve(replace(aim, lower=aim.lower * still, upper=aim.upper * still))
+    assert not found.at_goal()
     assert found.miss_m == pytest.approx(2.0 - 0.5 * 1.0 / 0.5 * (1.0 + 1.0 / 200), rel=1e-3)
     np.testing.assert_allclose(found.actions[:, 0], 1.0, atol=1e-9)
     assert found.at_limit > 0.16
@@ -75,17 +75,17 @@ def test_where_the_nearest_optimum_is_not_the_goal_other_starts_find_it() -> Non
     goal = system.keypoints(start[None], POINTS)[0] + [0.2, 0.1, -0.3]
     low = np.full(6, -10.0)
     aim = replace(free, system=system, parameters=parameters, start=start, goal=goal, lower=low, upper=-low)
-    assert optimal.solve(aim).there()
+    assert optimal_control.solve(aim).at_goal()
 
 
 def test_derivatives_by_recursion_are_those_of_differences() -> None:
     aim = moved(np.array([0.2, 0.1, 0.0]), steps=5)
     rng = np.random.default_rng(0)
     actions = rng.normal(size=(5, 6)) * [1, 1, 1, 0.01, 0.01, 0.01]
-    states = optimal._rollout(aim, actions[None], 4)[0]
+    states = optimal_control._rollout(aim, actions[None], 4)[0]
     unit = np.array([1.0, 1.0, 1.0, 1e-2, 1e-2, 1e-2])
     np.testing.assert_allclose(
-        optimal._slopes(aim, states, actions, 4, unit), optimal._by_differences(aim, actions, 4, unit),
+        optimal_control._slopes(aim, states, actions, 4, unit), optimal_control._by_differences(aim, actions, 4, unit),
         rtol=1e-4, atol=1e-4,
     )  # fmt: skip
 
@@ -100,12 +100,12 @@ def test_a_quadrotor_goes_aside_and_stops() -> None:
     aim = Aim(
         *(system, parameters.vector, start, np.full(24, 1.2 / 24), hold, lower, np.full(4, np.inf), POINTS, goal, 0.1)
     )
-    found = optimal.solve(aim)
-    assert found.there()
+    found = optimal_control.solve(aim)
+    assert found.at_goal()
     assert found.miss_m < 0.003
     assert found.speed < 0.05
     assert found.actions[:, 0].min() >= 0.0
-    again = optimal.refined(aim, found.actions)
+    again = optimal_control.refined(aim, found.actions)
     assert np.abs(again[-1] - found.states[-1]).max() < 1e-3
 
 
@@ -116,13 +116,13 @@ def test_fingers_bend_to_a_configuration() -> None:
     configuration[[1, 2, 3, 5]] = 0.5, 0.3, 0.2, -0.2
     goal = body.points(configuration)
     parameters = hand.parameters().vector
-    found = optimal.solve(
+    found = optimal_control.solve(
         Aim(
             *(hand, parameters, hand.rest_state(), np.full(5, 0.06), hand.hover_controls(parameters)[:13]),
             *(np.full(13, -np.inf), np.full(13, np.inf), body.points_body, goal, body.radius_m),
         )
     )
-    assert found.there()
+    assert found.at_goal()
     np.testing.assert_allclose(found.states[-1][:13], configuration, atol=0.02)
     assert found.speed < 0.2
 
@@ -141,8 +141,8 @@ def test_a_rod_is_pushed_to_a_shape_that_a_push_gives() -> None:
         *(rod, parameters, start, step_s, hold, np.full(3, -np.inf), np.full(3, np.inf), body.points_body, goal, 0.05),
         at_rest=False,
     )
-    found = optimal.solve(aim)
-    assert found.there()
+    found = optimal_control.solve(aim)
+    assert found.at_goal()
     assert found.miss_m < 0.1 * found.before_m
 
 
@@ -158,10 +158,10 @@ def test_a_rod_comes_to_rest_in_a_shape_that_no_push_quite_gives(modulus: float)
         *(rod, rod.parameters().with_values({"young_modulus": modulus}).vector, start, step_s, np.zeros(3)),
         *(-free, free, body.points_body, goal, 0.1),
     )
-    found = optimal.solve(aim)
-    assert found.there()
+    found = optimal_control.solve(aim)
+    assert found.at_goal()
     assert found.speed < 0.01
-    finer = optimal.refined(aim, found.actions)
+    finer = optimal_control.refined(aim, found.actions)
     ends = rod.keypoints(np.stack([found.states[-1], finer[-1]]), body.points_body)
     assert np.abs(ends[1] - ends[0]).max() < 1e-3
 
@@ -176,11 +176,11 @@ def test_a_box_that_bounces_is_brought_to_where_a_push_brings_it() -> None:
     aim = Aim(
         *(box, parameters, start, np.full(20, 0.05), np.zeros(6), -limit, limit, corners, corners, 0.17), at_rest=False
     )
-    states = optimal._rollout(aim, push[None], optimal._substeps(aim))[0]
-    found = optimal.solve(replace(aim, goal=box.keypoints(states[-1:], corners)[0]))
+    states = optimal_control._rollout(aim, push[None], optimal_control._substeps(aim))[0]
+    found = optimal_control.solve(replace(aim, goal=box.keypoints(states[-1:], corners)[0]))
     assert found.miss_m < 0.01 < found.before_m
 
 
 def test_limits_that_contradict_themselves_are_refused() -> None:
     with pytest.raises(UsageError, match="lower end is not below the upper"):
-        optimal.solve(moved(np.zeros(3), limit=0.0))
+        optimal_control.solve(moved(np.zeros(3), limit=0.0))

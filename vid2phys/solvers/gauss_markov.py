@@ -1,9 +1,11 @@
 """Gauss-Markov processes on an irregular time grid: the priors of unknown actions, disturbances and shared errors.
 
-A process of order 1 (Ornstein-Uhlenbeck) has one state, of order 2 (critically damped, Matern-3/2) two: the value and
-its rate divided by the bandwidth, so that both have the same stationary variance. The spectrum of order 2 falls with
-the fourth power of frequency above the bandwidth: a band-limited random walk. Source: Hartikainen, Sarkka, "Kalman
-filtering and smoothing solutions to temporal Gaussian process regression models" (2010).
+Method: a process of first order (Ornstein-Uhlenbeck) has one state. One of second order (critically damped, Matern-3/2)
+has two: the value and its rate over the bandwidth, of equal stationary variance. The spectrum of the second order falls
+with the fourth power of frequency above the bandwidth. Source: Hartikainen and Sarkka, "Kalman filtering and smoothing
+solutions to temporal Gaussian process regression models", 2010.
+
+Limits: scalar processes with constant parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Chain:
 
 
 def first_order(step_s: Array, *, std: float, time_constant_s: float) -> Chain:
-    """Ornstein-Uhlenbeck process: step_s [T - 1] s, standard deviation, correlation time (0: white)."""
+    """Return an Ornstein-Uhlenbeck process: step_s [T - 1] s, standard deviation, correlation time (0: white)."""
     decay = np.exp(-step_s / max(time_constant_s, 1e-9))
     noise = std**2 * np.maximum(1.0 - decay**2, 1e-9)
     logdet = -float(np.log(noise).sum()) - 2.0 * np.log(std)
@@ -38,7 +40,7 @@ def first_order(step_s: Array, *, std: float, time_constant_s: float) -> Chain:
 
 
 def second_order(step_s: Array, *, std: float, bandwidth_rad_s: float) -> Chain:
-    """Critically damped process: step_s [T - 1] s, standard deviation of the value, bandwidth."""
+    """Return a critically damped process: step_s [T - 1] s, standard deviation of the value, bandwidth."""
     x = bandwidth_rad_s * step_s
     decay = np.exp(-x)
     transition = np.empty((len(step_s), 2, 2))
@@ -51,10 +53,10 @@ def second_order(step_s: Array, *, std: float, bandwidth_rad_s: float) -> Chain:
 
 
 def white_acceleration_precision(step_s: Array, *, density: Array) -> Array:
-    """Inverse covariance of a (position, velocity) step under white acceleration noise.
+    """Return the inverse covariances [T, 2 D, 2 D] of (position, velocity) steps under white acceleration noise.
 
-    step_s [T]; density [D] of the acceleration of each axis, unit s^-2 sqrt(s) times that of the position.
-    Returns [T, 2 D, 2 D], ordered positions then velocities.
+    step_s: [T] s. density: [D] of the acceleration of each axis, unit s^-2 sqrt(s) times that of the position. Rows are
+    positions, then velocities.
     """
     dt = step_s[:, None]
     power = np.asarray(density)[None, :] ** 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.solvers.population import search
+from benchmarks.recorded.cross_entropy import search
 from vid2phys.types import Array
 
 WIDE = np.full(2, 10.0)

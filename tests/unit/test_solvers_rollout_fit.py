@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from vid2phys.errors import SimulationError
-from vid2phys.solvers import newton
+from vid2phys.solvers import rollout_fit
 from vid2phys.types import Array
 
 
 @dataclass(frozen=True)
-class Judge(newton.Judge):
+class Judge(rollout_fit.MotionLoss):
     """Residuals of the unknowns, which are taken for the one state of a motion."""
 
     of: Callable[[Tensor], Tensor]
@@ -30,13 +30,13 @@ class Judge(newton.Judge):
 
 def solved(
     of: Callable[[Tensor], Tensor], start: list[float], limits: tuple[list[float], list[float]], *others: list[float]
-) -> newton.Found:
+) -> rollout_fit.RolloutFit:
     low, high = (np.array(end) for end in limits)
 
     def roll(values: Array) -> Array:
         return np.clip(values, low, high)[:, None]  # as parameters are: beyond their ends nothing changes
 
-    return newton.solve(roll, Judge(of), np.array([start, *others]), np.ones(len(start)), limits=(low, high))
+    return rollout_fit.solve(roll, Judge(of), np.array([start, *others]), np.ones(len(start)), limits=(low, high))
 
 
 def test_an_unknown_comes_back_from_its_end() -> None:
@@ -81,8 +81,8 @@ def test_a_look_along_each_unknown_finds_the_valley_that_a_descent_misses() -> N
 
     judge = Judge(lambda x: (1.0 - x) * torch.clamp((x - 0.1).abs(), min=0.02) + 0.1 * (x < 0.5))
     start, steps = np.array([0.12, 0.08]), np.linspace(-1.0, 1.0, 21)[:, None]
-    caught = newton.solve(roll, judge, start[None], np.ones(2), limits=(low, high))
+    caught = rollout_fit.solve(roll, judge, start[None], np.ones(2), limits=(low, high))
     assert (caught.values < 0.3).all()
-    begun = newton.look(roll, judge, start, steps, (low, high))
-    found = newton.solve(roll, judge, begun[None], np.ones(2), limits=(low, high))
+    begun = rollout_fit.scan_unknowns(roll, judge, start, steps, (low, high))
+    found = rollout_fit.solve(roll, judge, begun[None], np.ones(2), limits=(low, high))
     assert found.values == pytest.approx([1.0, 1.0], abs=1e-4)

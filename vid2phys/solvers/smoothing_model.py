@@ -1,8 +1,11 @@
-"""The normal equations of smoothing: keypoints, dynamics as weighted residuals, process priors (design, section 6).
+"""The normal equations of smoothing: keypoints, dynamics as weighted residuals, process priors.
 
-Unknowns of a knot: tangent of the state, unknown input accelerations (band-limited random walks), and the network's
-errors shared by the points of a frame (first-order Gauss-Markov). Unknown and shared by all knots: parameters, action
-delay, motor lag. Together a block-tridiagonal matrix with an arrow; Student-t weights on keypoints.
+Method: unknowns of a knot are the tangent of the state, unknown input accelerations (band-limited random walks), and
+the network's errors shared by the points of a frame (first-order Gauss-Markov). Unknown and shared by all knots are
+parameters, action delay and motor lag. Together they are a block-tridiagonal matrix with an arrow. Keypoints have
+Student-t weights.
+
+Limits: rigid bodies, whose tangent is a position and a rotation with their rates.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from vid2phys.engine.rollout import linearize
-from vid2phys.solvers import arrow, camera_parameters, process
+from vid2phys.solvers import arrow, camera_parameters, gauss_markov, prediction
+from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
 from vid2phys.types import Array, Parameters
 
-STUDENT_DOF = 5.0
 FORCE_FLOOR = 0.01  # m/s^2 sqrt(s): white acceleration that keeps a step invertible
 TORQUE_FLOOR = 0.2  # rad/s^2 sqrt(s)
 DELAY_PRIOR_S = 0.02
@@ -24,8 +27,8 @@ LAG_PRIOR = (np.log(0.02), 1.0)
 
 
 @dataclass(frozen=True)
-class Levels:
-    """Hyperparameters, all positive: std and bandwidth of each input group, scales of the observation errors."""
+class Hyperparameters:
+    """All positive: standard deviation and bandwidth of each input group, scales of the observation errors."""
 
     input_std: dict[str, float]
     bandwidth_rad_s: dict[str, float]
@@ -47,7 +50,7 @@ class Unknowns:
 class Layout:
     """Where the unknowns of a knot lie, and the fixed facts of a problem.
 
-    activity: [T, M], what the unknown inputs are multiplied by (`activity`).
+    relevance: [T, M], factors of the unknown inputs (`relevance`).
     """
 
     problem: Problem
@@ -55,7 +58,7 @@ class Layout:
     channels: tuple[Channel, ...]
     parameter_names: tuple[str, ...]
     theta_names: tuple[str, ...]
-    activity: Array
+    relevance: Array
 
     @staticmethod
     def of(problem: Problem) -> Layout:
@@ -70,38 +73,38 @@ class Layout:
 
     @property
     def tangent(self) -> int:
-        """Size of the tangent space of a state."""
+        """Return the size of the tangent space of a state."""
         return len(self.problem.system.tangent_names)
 
     @property
     def modes(self) -> int:
-        """Number of modes of the shared error."""
+        """Return the number of modes of the shared error."""
         return self.problem.observation.shared_basis.shape[-1]
 
     @property
     def inputs(self) -> slice:
-        """Where the inputs are in a knot: values, then rates."""
+        """Return where the inputs are in a knot: values, then rates."""
         return slice(self.tangent, self.tangent + 2 * len(self.channels))
 
     @property
     def shared(self) -> slice:
-        """Where the shared errors are in a knot; its end is the size of a knot."""
+        """Return where the shared errors are in a knot; its end is the size of a knot."""
         return slice(self.inputs.stop, self.inputs.stop + self.modes)
 
     @property
     def error_step_s(self) -> Array:
-        """Steps between knots by the clock of the shared errors, [T - 1]."""
+        """Return steps between knots by the clock of the shared errors, [T - 1]."""
         seen = self.problem.observation
         return np.diff(np.interp(self.knots.times_s, seen.times_s, seen.error_clock_s))
 
     def parameters(self, theta: Array) -> Parameters:
-        """All parameters, with the fitted ones as in `theta`."""
+        """Return all parameters, with the fitted ones as in `theta`."""
         return self.problem.parameters.with_free_vector(theta[: len(self.parameter_names)])
 
 
 @dataclass
 class Linear:
-    """Normal equations at a point, without the priors that depend on `Levels`.
+    """Normal equations at a point, without the priors that depend on `Hyperparameters`.
 
     *_obs: from keypoints, to be divided by point_scale^2; the others as they are. cost_*: half the squared residuals.
     """
@@ -125,13 +128,14 @@ class Linear:
 
 
 def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
-    """Controls [T - 1, C] and their derivatives to theta [T - 1, C, P] and to the inputs' values [T - 1, C, M]."""
+    """Return controls [T - 1, C] and their derivatives by theta [T - 1, C, P] and by the inputs' values [T - 1, C,
+    M]."""
     problem, steps = layout.problem, len(layout.knots.step_s)
     names = problem.parameters.names
 
     def base(theta: Array) -> Array:
         controls = np.zeros((steps, len(problem.system.control_names)))
-        parameters = camera_parameters.of_system(layout.parameters(theta))
+        parameters = camera_parameters.system_vector(layout.parameters(theta))
         if problem.actions is None:
             controls += problem.system.hover_controls(parameters)
         else:
@@ -139,14 +143,14 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
             recorded = effective_actions(problem.actions, layout.knots, delay, lag)
             controls[:, : recorded.shape[1]] = recorded
         for j, channel in enumerate(layout.channels):
-            acceleration = layout.activity[:-1, j] * point.inputs[:-1, j]
+            acceleration = layout.relevance[:-1, j] * point.inputs[:-1, j]
             controls[:, channel.index] += parameters[names.index(channel.inertia)] * acceleration
         return controls
 
-    parameters = camera_parameters.of_system(layout.parameters(point.theta))
+    parameters = camera_parameters.system_vector(layout.parameters(point.theta))
     by_input = np.zeros((steps, len(problem.system.control_names), len(layout.channels)))
     for j, channel in enumerate(layout.channels):
-        by_input[:, channel.index, j] = parameters[names.index(channel.inertia)] * layout.activity[:-1, j]
+        by_input[:, channel.index, j] = parameters[names.index(channel.inertia)] * layout.relevance[:-1, j]
     by_theta = np.zeros((steps, len(problem.system.control_names), len(point.theta)))
     for j in range(len(point.theta)):
         step = np.zeros(len(point.theta))
@@ -155,8 +159,8 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
     return base(point.theta), by_theta, by_input
 
 
-def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
-    """Residuals and normal equations of keypoints, dynamics and fixed priors at a point."""
+def linearized(layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> Linear:
+    """Return residuals and normal equations of keypoints, dynamics and fixed priors at a point."""
     problem, knots, d = layout.problem, layout.knots, layout.tangent
     steps, size, count = len(knots.times_s), layout.shared.stop, len(point.theta)
     linear = Linear(
@@ -167,14 +171,14 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
         gradient=np.zeros((steps, size)), gradient_theta=np.zeros(count),
         cost_obs=0.0, cost_student=0.0, cost=0.0, observations=0.0, weights=np.zeros(0),
     )  # fmt: skip
-    _add_keypoints(linear, layout, point, levels)
+    _add_keypoints(linear, layout, point, hyperparameters)
 
     controls, by_theta, by_input = controls_of(layout, point)
     parameters = layout.parameters(point.theta)
-    of_system = camera_parameters.of_system(parameters)
-    step = linearize(problem.system, point.states[:-1], controls, of_system, knots.step_s, substeps=2)
+    system_vector = camera_parameters.system_vector(parameters)
+    step = linearize(problem.system, point.states[:-1], controls, system_vector, knots.step_s, substeps=2)
     residual = problem.system.local(step.next_states, point.states[1:])
-    free = [i for i in parameters.free_indices if i < len(of_system)]
+    free = [i for i in parameters.free_indices if i < len(system_vector)]
     to_here = np.zeros((steps - 1, d, size))
     to_here[:, :, :d] = -step.A
     to_here[:, :, layout.inputs.start : layout.inputs.start + len(layout.channels)] = -step.B @ by_input
@@ -199,18 +203,21 @@ def linearized(layout: Layout, point: Unknowns, levels: Levels) -> Linear:
 
 
 def _step_precision(step_s: Array, tangent: int) -> Array:
-    """Precision of a rigid body's step: white linear and angular acceleration, [T, 12, 12]."""
+    """Return the precision of a rigid body's step: white linear and angular acceleration, [T, 12, 12]."""
     axes = tangent // 2
     density = np.repeat([FORCE_FLOOR, TORQUE_FLOOR], axes // 2)
-    return process.white_acceleration_precision(step_s, density=density)
+    return gauss_markov.white_acceleration_precision(step_s, density=density)
 
 
 def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array, Array]:
-    """Whitened residuals [F, K, 2] at point_scale 1 and their derivatives to the tangent, to the shared modes and to
-    the free parameters of the image, which are the last of `parameter_names`."""
+    """Return whitened residuals [F, K, 2] at point_scale 1, and three derivatives.
+
+    These are by the tangent, by the shared modes, and by the free camera parameters, which are the last of
+    `parameter_names`.
+    """
     problem, seen = layout.problem, layout.problem.observation
     states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
-    predicted, jacobian, by_view = camera_parameters.observed(problem, layout.parameters(point.theta), states)
+    predicted, jacobian, by_view = prediction.linear_bearings(problem, layout.parameters(point.theta), states)
     residual = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
     root = np.linalg.inv(np.linalg.cholesky(seen.covariance))
     root = np.where(seen.visible[..., None, None], root, 0.0)
@@ -218,9 +225,9 @@ def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, A
     return (root @ residual[..., None])[..., 0], root @ jacobian, root @ seen.shared_basis, root @ by_view
 
 
-def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> None:
+def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> None:
     residual, to_state, to_shared, to_view = keypoint_residuals(layout, point)
-    distance = (residual**2).sum(-1) / levels.point_scale**2
+    distance = (residual**2).sum(-1) / hyperparameters.point_scale**2
     weights = (STUDENT_DOF + 2.0) / (STUDENT_DOF + distance)
     jacobian = np.zeros((*residual.shape, linear.gradient.shape[1]))
     jacobian[..., : layout.tangent] = to_state
@@ -260,25 +267,27 @@ class Normal:
     prior_logdet: float
 
 
-def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels) -> Normal:
-    """Add the process priors for given levels."""
-    weight = levels.point_scale**-2.0
+def with_priors(linear: Linear, layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> Normal:
+    """Add the process priors for given hyperparameters."""
+    weight = hyperparameters.point_scale**-2.0
     diagonal = linear.diagonal + weight * linear.diagonal_obs
     gradient = linear.gradient + weight * linear.gradient_obs
     lower, cost, logdet = linear.lower.copy(), linear.cost + weight * linear.cost_obs, 0.0
     count, start = len(layout.channels), layout.inputs.start
     for j, channel in enumerate(layout.channels):
-        chain = process.second_order(
+        chain = gauss_markov.second_order(
             layout.knots.step_s,
-            std=levels.input_std[channel.group],
-            bandwidth_rad_s=levels.bandwidth_rad_s[channel.group],
+            std=hyperparameters.input_std[channel.group],
+            bandwidth_rad_s=hyperparameters.bandwidth_rad_s[channel.group],
         )
         index = np.array([start + j, start + count + j])
         cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
         logdet += chain.logdet
     error_step_s = layout.error_step_s
     for j, time_constant in enumerate(layout.problem.observation.correlation_time_s):
-        chain = process.first_order(error_step_s, std=levels.shared_scale, time_constant_s=float(time_constant))
+        chain = gauss_markov.first_order(
+            error_step_s, std=hyperparameters.shared_scale, time_constant_s=float(time_constant)
+        )
         index = np.array([layout.shared.start + j])
         cost += _add_chain(chain, index, point.shared[:, [j]], diagonal, lower, gradient)
         logdet += chain.logdet
@@ -288,7 +297,7 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, levels: Levels)
 
 
 def _add_chain(
-    chain: process.Chain, index: np.ndarray, values: Array, diagonal: Array, lower: Array, gradient: Array
+    chain: gauss_markov.Chain, index: np.ndarray, values: Array, diagonal: Array, lower: Array, gradient: Array
 ) -> float:
     """Add a process prior to the blocks; returns half its squared residual."""
     rows, columns = index[:, None], index[None, :]
@@ -306,7 +315,7 @@ def _add_chain(
 
 
 def moved(layout: Layout, point: Unknowns, chain_step: Array, theta_step: Array) -> Unknowns:
-    """The point after a step in the tangent space, parameters kept within their bounds."""
+    """Return the point after a step in the tangent space, parameters within their bounds."""
     theta, count = point.theta + theta_step, len(layout.parameter_names)
     theta[:count] = layout.problem.parameters.fitted_at(theta[:count]).free_vector()
     return Unknowns(

@@ -1,4 +1,10 @@
-"""Starting values: states at all knots from per-frame poses, and first actions from the tracking controller."""
+"""Starting values: states at all knots from the poses of frames, and first actions from the tracking controller.
+
+Method: local quadratic fits of positions and rotations, robust and weighted by a tricube (Cleveland, "Robust locally
+weighted regression", 1979).
+
+Limits: rigid bodies. Where no frame is near, states are interpolated at steady speed.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,8 @@ from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_from_rotvec, quat_multiply, rotvec_from_quat, slerp
 from vid2phys.solvers import camera_parameters
-from vid2phys.solvers.assemble import Layout
 from vid2phys.solvers.problem import Problem
+from vid2phys.solvers.smoothing_model import Layout
 from vid2phys.types import Array
 
 WINDOW_S = 0.12  # half width of the local fits
@@ -18,12 +24,12 @@ MIN_FRAMES = 6
 
 
 def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array:
-    """States [T, 13] of a rigid body at all knots from poses in camera axes.
+    """Return states [T, 13] of a rigid body at all knots from poses in camera axes.
 
-    rotation [F, 3, 3] camera_from_body, translation [F, 3] m; frames that were not seen are NaN and are bridged.
-    Positions and rotations are local quadratic fits; velocities are their slopes. Positions are fitted in camera axes,
-    where sideways and depth noise stay apart. Knots with no frame within the window lie on the straight way, at steady
-    speed, between those that have one: a quadratic would run away.
+    rotation: [F, 3, 3] camera_from_body. translation: [F, 3] m. NaN in frames without a pose. Positions and rotations
+    are local quadratic fits, velocities their slopes. Positions are fitted in camera axes, in which sideways and depth
+    noise are separate. Knots with no frame within the window are interpolated (`bridged`), where a quadratic would
+    extrapolate.
     """
     layout = Layout.of(problem)
     seen = np.isfinite(translation).all(axis=1)
@@ -48,8 +54,7 @@ def rigid_states(problem: Problem, rotation: Array, translation: Array) -> Array
 
 
 def bridged(states: Array, times: Array, known: NDArray[np.bool_]) -> Array:
-    """Rigid states [T, 13] with those that are not known on the straight way between their neighbours; at the ends at
-    rest."""
+    """Return rigid states [T, 13] with unknown ones interpolated at steady speed; at the ends at rest."""
     out, there = states.copy(), np.flatnonzero(known)
     for k in np.flatnonzero(~known):
         after = int(np.searchsorted(there, k))
@@ -60,15 +65,15 @@ def bridged(states: Array, times: Array, known: NDArray[np.bool_]) -> Array:
         a, b = states[there[after - 1]], states[there[after]]
         span = times[there[after]] - times[there[after - 1]]
         share = (times[k] - times[there[after - 1]]) / span
-        turn = rotvec_from_quat(quat_multiply(quat_conjugate(a[3:7]), b[3:7]))
+        rotation = rotvec_from_quat(quat_multiply(quat_conjugate(a[3:7]), b[3:7]))
         out[k, :3] = a[:3] + share * (b[:3] - a[:3])
         out[k, 3:7] = slerp(a[3:7], b[3:7], share)
-        out[k, 7:10], out[k, 10:13] = (b[:3] - a[:3]) / span, turn / span
+        out[k, 7:10], out[k, 10:13] = (b[:3] - a[:3]) / span, rotation / span
     return out
 
 
 def window(times: Array, time: float) -> np.ndarray:
-    """Indices of the frames within the window, or the nearest few where there are fewer."""
+    """Return indices of the frames within the window, or of the nearest few where there are fewer."""
     distance = np.abs(times - time)
     inside = np.flatnonzero(distance <= WINDOW_S)
     if len(inside) >= MIN_FRAMES:
@@ -77,13 +82,13 @@ def window(times: Array, time: float) -> np.ndarray:
 
 
 def tricube(times: Array, time: float) -> Array:
-    """Weights [N] of times [N] s about `time`, falling to nearly nothing at the farthest."""
+    """Return weights [N] of times [N] s about `time`, which fall to nearly nothing at the farthest."""
     distance = np.abs(times - time)
     return (1.0 - np.minimum(distance / (1.05 * max(distance.max(), 1e-9)), 1.0) ** 3) ** 3
 
 
 def local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Array]:
-    """Value and slope at offset 0 of a robust weighted quadratic, offsets [N] s, values [N, D]."""
+    """Return value and slope at offset 0 of a robust weighted quadratic, offsets [N] s, values [N, D]."""
     basis = np.stack([np.ones_like(offsets), offsets, offsets**2], axis=1)
     robust = np.ones_like(weight)
     coefficients = np.zeros((3, values.shape[1]))
@@ -99,15 +104,15 @@ def local_fit(offsets: Array, values: Array, weight: Array) -> tuple[Array, Arra
 
 
 def first_inputs(problem: Problem, states: Array) -> Array:
-    """Input accelerations [T, M] at the knots: what the geometric tracking controller does along the states.
+    """Return input accelerations [T, M] at the knots: those of the geometric tracking controller along the states.
 
-    Zeros when the actions are recorded (the inputs are then disturbances), and for systems without such a controller.
+    Zeros when the actions are recorded (inputs are then disturbances), and for systems without such a controller.
     """
     layout = Layout.of(problem)
     inputs = np.zeros((len(layout.knots.times_s), len(layout.channels)))
     if problem.actions is not None or not isinstance(problem.system, Quadrotor):
         return inputs
-    parameters, names = camera_parameters.of_system(problem.parameters), problem.parameters.names
+    parameters, names = camera_parameters.system_vector(problem.parameters), problem.parameters.names
     controls = tracking_actions(problem.system, parameters, layout.knots.times_s, states)
     hover = problem.system.hover_controls(parameters)
     for j, channel in enumerate(layout.channels):
