@@ -25,7 +25,6 @@ NOT_YET = {
     "vid2phys/solvers": "not yet",
     "vid2phys/tracking": "not yet",
     "experiments": "not yet",
-    "docs/design.md": "its successor is docs/architecture.md",
     "docs/results": "written by the experiments",
     "README.md": "not yet",
 }
