@@ -79,7 +79,7 @@ def test_small_values_are_not_taken_for_determined(damping: float) -> None:
 def test_powers_of_a_pendulum(truth: dict[str, float], names: tuple[str, ...], expected: dict[str, float]) -> None:
     (note,) = notes_of("pendulum", truth, names)
     assert powers(note) == pytest.approx(expected)
-    assert note.endswith("give one of them with --set")
+    assert note.endswith(tuple(systems.get("pendulum").capabilities.remedies(names).values()))
 
 
 def test_springs_tell_stiffness_and_damping_over_mass() -> None:
