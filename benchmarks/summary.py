@@ -1,9 +1,9 @@
-"""RISP's four tables in one: errors and times of ours, RISP's own network and gradSim's pixels, and what was aimed at.
+"""Print RISP's four tables in one: errors and times of ours, RISP's own network and gradSim's pixels, with the aim.
 
     python -m benchmarks.summary [--results FOLDER]
 
-Prints the table that the README shows. Nothing is measured here: docs/results holds what `vid2phys reproduce
-risp-table1` ... `risp-table4` measured.
+docs/results.md shows this table. Nothing is measured here: docs/results holds what `vid2phys reproduce risp-table1` ...
+`risp-table4` measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TASKS = (
 )
 _BODIES = {
     "quadrotor": "quadrotor",
-    "cube": "painted cube",
+    "cube": "textured cube",
     "cube-plain": "plain cube",
     "hand": "hand",
     "rod": "rod",
@@ -86,7 +86,7 @@ def _line(task: Task, rows: Rows, name: str, metric: str) -> str:
         aim = max(aim, _BOUND * ours["bound"])
     met = "" if ours is None or aim is None else "yes" if ours["value"] <= aim else "no"
     shown = [_shown(ours), _shown(paper) + ("" if paper is None or _converged(rows) else "*"), _shown(pixel)]
-    link = f"[{task.title}](docs/results/{task.table}.md)"
+    link = f"[{task.title}](results/{task.table}.md)"
     wanted = "" if aim is None else _short(aim)
     return f"| {link} | {name} | {_UNITS[metric]} | {' | '.join(shown)} | {wanted} | {met} |"
 

@@ -1,4 +1,4 @@
-"""The file that a benchmark writes, in the form that all tables share (design, section 7)."""
+"""The file that a benchmark writes, in the form that all tables share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of results in the form that all tables and benchmarks share (design, section 7)."""
+"""A table of results in the form that all tables and benchmarks share."""
 
 from __future__ import annotations
 

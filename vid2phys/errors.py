@@ -6,7 +6,7 @@ _LONGEST = 1000  # characters of each part of a message
 
 
 class Vid2PhysError(Exception):
-    """Base of all errors that are not bugs. `exit_code` is what the command line ends with (design, section 9)."""
+    """Base of all errors that are not bugs. `exit_code` is what the command line ends with."""
 
     exit_code = 3
 

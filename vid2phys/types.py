@@ -261,7 +261,7 @@ class PoseLog:
 
 @dataclass(frozen=True)
 class Observation:
-    """Where K keypoints of the body were seen, with an error model (design, sections 2 and 6).
+    """Where K keypoints of the body were seen, with an error model.
 
     times_s: [T] s. bearings: [T, K, 2] normalised image coordinates x/z, y/z in camera axes, distortion removed.
     covariance: [T, K, 2, 2] of what is independent between points and frames.

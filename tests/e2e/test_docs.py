@@ -6,11 +6,13 @@ with `make test-all`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +20,18 @@ import typer.main
 import yaml
 
 import vid2phys
+from tests.unit.test_imports import BASE, MAY_IMPORT
 from vid2phys.cli import app
 from vid2phys.engine import systems
 from vid2phys.io.recordings import load_trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.glob("*.md") if path.name != "design.md")
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.glob("*.md"))
+ALL_PAGES = sorted(
+    {*PAGES, *(p.relative_to(DOCS).as_posix() for sub in ("decisions", "reference") for p in (DOCS / sub).glob("*.md"))}
+)
+CODE = ("vid2phys", "experiments", "benchmarks", "tests")
 BLOCK = re.compile(r"(<!-- slow -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"vid2phys ([a-z][a-z-]*)((?:[^\n`|;]|\\\n)*)")
 
@@ -65,6 +72,10 @@ def test_commands_run(page: str, tmp_path: Path) -> None:
 def test_slow_commands_run(page: str, tmp_path: Path) -> None:
     done = shell(page, tmp_path, slow=True)
     assert done.returncode == 0, done.stderr[-2000:]
+    if page == "first-clip.md":
+        shown = float(re.findall(r"^mass +(\S+)", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)[0])
+        (run,) = (tmp_path / "runs" / "identify").glob("*/result.json")
+        assert json.loads(run.read_text())["parameters"]["mass"]["value"] == pytest.approx(shown, abs=5e-4)
 
 
 def check_slider(folder: Path) -> None:
@@ -91,18 +102,59 @@ def test_commands_and_options_exist(path: str) -> None:
         assert set(re.findall(r"(?<!\S)--[a-z][a-z-]*", rest)) <= known, f"{path}: vid2phys {name}{rest}"
 
 
+def listed_in(nav: list[Any]) -> list[str]:
+    """Return the pages of the site's navigation, those of its sections too."""
+    targets = [target for entry in nav for target in entry.values()]
+    return [page for target in targets for page in (listed_in(target) if isinstance(target, list) else [target])]
+
+
 def test_the_site_has_every_page() -> None:
-    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    listed = [page for entry in nav for page in entry.values()]
+    listed = listed_in(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     assert len(set(listed)) == len(listed)
     assert all((DOCS / page).is_file() for page in listed)
-    assert {*PAGES, "design.md"} <= set(listed)
+    index = (DOCS / "decisions" / "index.md").read_text(encoding="utf-8")
+    decisions = {page for page in ALL_PAGES if re.match(r"decisions/\d", page)}
+    assert {page for page in decisions if f"({Path(page).name})" not in index} == set()
+    assert set(ALL_PAGES) - decisions <= set(listed)
 
 
-@pytest.mark.parametrize("page", [*PAGES, "design.md"])
+@pytest.mark.parametrize("page", ALL_PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (DOCS / page).read_text(encoding="utf-8")):
-        assert target.startswith("https://") or (DOCS / target).exists(), target
+        assert target.startswith("https://") or (DOCS / page).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_the_project_page_lead_somewhere(path: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / path).read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", *(f"docs/{page}" for page in ALL_PAGES)])
+def test_paragraphs_are_short(path: str) -> None:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / path).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^([-*] |[|#<]|    |!\[)", r"\n\1", text, flags=re.MULTILINE)
+    long = [part for part in prose.split("\n\n") if len(part.strip().splitlines()) > 8 or len(part.strip()) > 8 * 121]
+    assert [part for part in long if not part.lstrip().startswith("|")] == []
+
+
+@pytest.mark.parametrize("page", ["architecture.md", *(page for page in ALL_PAGES if page.startswith("decisions/"))])
+def test_files_that_are_named_exist(page: str) -> None:
+    named = set(re.findall(r"[\w/]+\.py\b", (DOCS / page).read_text(encoding="utf-8")))
+    files = [path.relative_to(ROOT).as_posix() for top in CODE for path in (ROOT / top).rglob("*.py")]
+    assert {name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)} == set()
+
+
+def test_the_architecture_has_the_import_table() -> None:
+    """Rows of the page hold what the test of the imports holds, with `base` for the small files beside the packages."""
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    for package in ("io", "engine", "risp", "tracking", "solvers", "camera_calibration", "report"):
+        (row,) = re.findall(rf"^\| `{package}` \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", row)) == MAY_IMPORT[package] - BASE, package
 
 
 def test_the_reference_is_complete() -> None:

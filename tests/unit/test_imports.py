@@ -1,4 +1,4 @@
-"""Who may import whom (design, section 3), over the syntax trees; and that the command line starts light."""
+"""Who may import whom, over the syntax trees; and that the command line starts light."""
 
 from __future__ import annotations
 

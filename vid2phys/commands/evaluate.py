@@ -1,4 +1,4 @@
-"""`vid2phys evaluate`: judge a run of identify against motion capture (design, sections 7 and 8)."""
+"""`vid2phys evaluate`: judge a run of identify against motion capture."""
 
 from __future__ import annotations
 

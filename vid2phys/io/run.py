@@ -1,4 +1,4 @@
-"""The run folder: where a command leaves its files, and the JSON that says what it found (design, section 7)."""
+"""The run folder: where a command leaves its files, and the JSON that says what it found."""
 
 from __future__ import annotations
 

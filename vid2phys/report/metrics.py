@@ -1,4 +1,4 @@
-"""How far an estimated trajectory is from the true one: the numbers of metrics.json (design, section 7)."""
+"""How far an estimated trajectory is from the true one: the numbers of metrics.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The normal equations of smoothing: keypoints, dynamics as weighted residuals, process priors (design, section 6).
+"""The normal equations of smoothing: keypoints, dynamics as weighted residuals, process priors.
 
 Unknowns of a knot: tangent of the state, unknown input accelerations (band-limited random walks), and the network's
 errors shared by the points of a frame (first-order Gauss-Markov). Unknown and shared by all knots: parameters, action

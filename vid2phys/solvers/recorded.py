@@ -1,6 +1,6 @@
 """Parameters from recorded motion: states or markers that sensors saw, without a camera.
 
-Shooting (design, section 6): every recording is one deterministic rollout from an unknown first state. Robust residuals
+Shooting: every recording is one deterministic rollout from an unknown first state. Robust residuals
 are lowered by `recorded_descent`.
 
 Intervals do not take the model for true. What a model leaves unexplained lasts, so that frames do not count as

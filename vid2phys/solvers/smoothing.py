@@ -1,4 +1,4 @@
-"""Smoothing: the states of all frames are unknown, the dynamics are weighted residuals (design, section 6).
+"""Smoothing: the states of all frames are unknown, the dynamics are weighted residuals.
 
 Gauss-Newton with Levenberg damping on the normal equations of `assemble`; the levels and bandwidths of all processes
 and the scale of the observation errors by marginal likelihood (Laplace), with weak priors: MacKay, "Bayesian

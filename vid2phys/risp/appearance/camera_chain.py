@@ -1,7 +1,7 @@
 """The stages between light and a video frame's bytes: blur, exposure, colour, tone curve, noise (then `codec.py`).
 
 `Exposure` is drawn once an image and applied to light and, linearised, to derivatives of light. Noise and codec are
-constants of the derivative (design, section 2).
+constants of the derivative.
 """
 
 from __future__ import annotations

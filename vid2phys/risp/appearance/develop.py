@@ -3,7 +3,7 @@
 Light of body and background (with the body's shadow, look-alikes, and things before it) is mixed and shrunk to the size
 that the body has in a frame (20 to 100 px), blurred, exposed, made noisy and compressed there, and only then resampled
 into the view, bilinearly, as a tracked frame is.
-Derivatives of the light go through the same chain, linearised (design, section 2).
+Derivatives of the light go through the same chain, linearised.
 """
 
 from __future__ import annotations

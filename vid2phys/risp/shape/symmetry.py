@@ -2,7 +2,7 @@
 
 Every quadrotor looks almost the same after a quarter turn, and a plain cube the same in 24 poses. Training against the
 nearest of the symmetric answers, instead of the one label, decides whether a small network learns rotation at all
-(`docs/design.md`).
+(`docs/decisions/011-symmetries.md`).
 
 Turns are looked for about the body's origin and about its surface's centroid (through which every exact axis goes);
 the origin is kept where the body is as symmetric about it. A body of revolution has a turn for every angle: it gets
