@@ -1,7 +1,7 @@
 """One imitation of RISP's table 3 by one method: from a video and the first state to actions.
 
 The papers' methods move actions by RMSProp, ours reads keypoints and descends by Levenberg and Marquardt with a prior
-of actions whose level and bandwidth the video tells (`solvers.driven`).
+of actions whose level and bandwidth the video tells (`solvers.input_estimation`).
 """
 
 from __future__ import annotations

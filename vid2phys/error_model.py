@@ -32,14 +32,14 @@ class Calibration:
     rotations [rad], sideways [fraction of the sphere's radius], log depth; times
     (REFERENCE_PX / diameter)^mode_exponent[i] and, for a reading of another quality,
     exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). correlation_time_s: [6], by a
-    `clock` of errors, as all correlation times. min_quality: a reading below it is
+    `error_clock`, as all correlation times. min_quality: a reading below it is
     not the object (`sight.Detections.quality`), still_quality: nor one below this where the image does not differ from
     the clip's median. evidence_divisor: frames of a clip that count as one when front-map
     evidence is added up. align_scale: [6] errors of poses aligned to pixels (`align`) over what that says, a mode, and
     align_correlation_s: [6] their correlation times; contour_scale, contour_correlation_s: the same for poses fitted
     to outlines (`contour`), by default as found for three bodies; of bodies on a known base one number a coordinate of
-    the configuration (`posed.outlined`), and swing_scale: by how much a clip's motion is misread over
-    what errors of its frames amount to (`posed.edge_errors`). normalised: residuals on
+    the configuration (`tracking.articulated`), and swing_scale: by how much a clip's motion is misread over
+    what errors of its frames amount to (`tracking.uncertainty`). normalised: residuals on
     looks not used for the fit over what the model expects; 1 is honest.
     """
 

@@ -70,8 +70,8 @@ def improve_levels(layout: Layout, point: Unknowns, levels: Levels, elsewhere: E
         return -value, -gradient
 
     bounds = [(value - _REACH, value + _REACH) for value in start]
-    # points that were put where a pose has them (`pixels.outlined`), and errors that the trajectory takes up (a bias of
-    # depth), leave no residual: their levels are never below what was calibrated
+    # points that were put where a pose has them (`tracking.contour_refinement`), and errors that the trajectory takes
+    # up (a bias of depth), leave no residual: their levels are never below what was calibrated
     for k in (-2, -1):
         bounds[k] = (min(0.0, start[k]), max(bounds[k][1], 0.0))
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}

@@ -29,7 +29,7 @@ def can_rest(layout: Layout) -> bool:
 def with_activity(layout: Layout, point: Unknowns, levels: Levels, input_std: Array) -> tuple[Layout, Unknowns, Levels]:
     """The same inputs under levels of their own about each knot.
 
-    input_std: [T, M], standard deviations at `point`, under `levels`.
+    input_std: [T, M], standard deviations at `point`, under these hyperparameters.
     """
     times = layout.knots.times_s
     before, after, std = layout.activity, layout.activity.copy(), dict(levels.input_std)
