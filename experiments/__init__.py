@@ -1,9 +1,9 @@
 """The papers' tables and figures: one module each, found by its file name (`risp_table1.py` is `risp-table1`).
 
 A module holds `run(setting) -> Table`, `METHODS`, and `BODIES` where they are not those of RISP (`bodies`). Tables are
-filled cell by cell (`cells`, `gradsim.cells`): a method of a body.
-Shared: `bodies` (which there are), `subject` (what a table does with one: `rigid`, `posed`), `stage` and `unseen` (the
-frames), `methods` (trained networks), `table`.
+filled cell by cell (`result_cache`, `gradsim.result_cache`): a method of a body.
+Shared: `bodies` (which there are), `body_adapter` (what a table does with one: `rigid`, `articulated`),
+`image_alignment` and `test_renderer` (the frames), `methods` (trained networks), `table`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a table does with a body, whatever moves: a pose (`rigid`) or a configuration (`posed`)."""
+"""What a table does with a body, whatever moves: a pose (`rigid`) or a configuration (`articulated`)."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ class Experiment:
         return middle - place, place
 
     def shot(self, look: int, spp: int, seed: int, variant: int = 0) -> Shot:
-        """The true motion on the stage, with a look of `unseen`; variant: of its materials."""
+        """The true motion on the stage, with a look of `test_renderer`; variant: of its materials."""
         camera = self.camera
         assert camera.camera_to_world is not None
         if self.posed is not None:

@@ -35,7 +35,7 @@ _LIT_EVERY, _CHUNK = 12, 24  # frames
 
 @dataclass(frozen=True)
 class FilmSet:
-    """Where the flight is filmed: its camera in the world, and how the world is put on the stage of `unseen`."""
+    """Where the flight is filmed: its camera in the world, and how the world is put on the stage of `test_renderer`."""
 
     camera: Camera
     stage_from_world: Array

@@ -31,7 +31,7 @@ _GRAIN = 5  # stream of random numbers
 class Shot:
     """What is filmed, all on the stage: vertices [T, V, 3] m of a mesh, a camera with a pose, and a look.
 
-    radius_m: the stage's unit of length. look: index of a configuration of `unseen`; variant: of its materials.
+    radius_m: the stage's unit of length. look: index of a configuration of `test_renderer`; variant: of its materials.
     """
 
     mesh: Mesh

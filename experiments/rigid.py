@@ -127,8 +127,9 @@ class RigidAdapter(Subject):
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
-        """Points, pose by PnP and edges (`twins.settle`), its branch by front map, paint and shape (`turns`); of a
-        painted body pose and branch by all together (`lone`)."""
+        """Points, pose by PnP and edges (`ambiguous_poses`), its branch by front map, paint and shape
+        (`symmetry_evidence`); of a painted body pose and branch by all together (`single_image`).
+        """
         from vid2phys.engine.pnp import known_pose
         from vid2phys.error_model import Calibration
         from vid2phys.tracking.ambiguous_poses import settle

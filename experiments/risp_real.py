@@ -1,7 +1,8 @@
 """RISP's real-world experiment (Ma, Du et al., ICLR 2022, figures 4 and 5): the actions behind a flight that was flown.
 
 144 frames at 10 Hz of a recorded flight, each method's motion judged by motion capture and drawn as a film strip. The
-motion is real and its pixels are path-traced with a look never trained on (`unseen`), since no video was recorded.
+motion is real and its pixels are path-traced with a look never trained on (`test_renderer`), since no video was
+recorded.
 """
 
 from __future__ import annotations

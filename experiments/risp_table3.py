@@ -1,7 +1,7 @@
 """RISP's table 3 (Ma, Du et al., ICLR 2022): imitation, the actions behind a video with a look never trained on.
 
 Four motions a body, drawn at random, each filmed with another look and sought from another start. Parameters, first
-state and camera are known (`drives`). All methods see the same videos.
+state and camera are known (`control_parametrisation`). All methods see the same videos.
 """
 
 from __future__ import annotations

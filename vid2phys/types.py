@@ -308,7 +308,7 @@ class Status(Enum):
     """How a fit ended; the text is the remedy."""
 
     CONVERGED = "converged"
-    DOUBTFUL = "doubtful: the fit converged, but probably not on the object; read the notes and look at overlay.mp4"
+    DOUBTFUL = "doubtful: the fit converged, but it is probably wrong; read the notes and look at the overlay"
     NOT_CONVERGED = "not converged: check the camera and the mesh scale in overlay.mp4, or select a shorter part"
     NOT_IDENTIFIABLE = "the clip does not determine any of the parameters asked for: see diagnostics for what would"
     LOST = "the object was tracked in too few frames: see overlay.mp4; train on this mesh or film closer"

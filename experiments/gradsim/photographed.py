@@ -27,9 +27,9 @@ def photographed(
 ) -> Filmed:
     """The same motion before another renderer: its images are what was seen, the model draws into its backdrop.
 
-    look: index of a configuration of `unseen`. The model's one body has no paint any more; its colours are those that
-    explain the first image, whose state is known, linear in its normals. Finished pieces in `folder` are used again.
-    Raises MissingDependencyError without LLVM.
+    look: index of a configuration of `test_renderer`. The model's one body has no paint any more; its colours are those
+    that explain the first image, whose state is known, linear in its normals. Finished pieces in `folder` are used
+    again. Raises MissingDependencyError without LLVM.
     """
     shot, camera = filmed.shot, filmed.shot.stage.camera
     (actor,) = shot.stage.actors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.engine import pnp as pose
+from vid2phys.engine import pnp
 from vid2phys.engine.pnp import Pose, solve_pose, solve_poses
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.geometry import matrix_from_quat, matrix_from_rotvec, quat_normalize
@@ -133,7 +133,7 @@ def test_frames_are_fitted_some_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     """Which frames are fitted together changes nothing: memory does not grow with the length of a clip."""
     _, _, bearings, covariance = _scene(np.random.default_rng(6), 11)
     whole = solve_poses(bearings, covariance, POINTS, hypotheses=2)
-    monkeypatch.setattr(pose, "_AT_ONCE", 4)
+    monkeypatch.setattr(pnp, "_AT_ONCE", 4)
     parts = solve_poses(bearings, covariance, POINTS, hypotheses=2)
     assert parts.inliers.shape == whole.inliers.shape == (11, 2, len(POINTS))
     np.testing.assert_allclose(parts.rotation, whole.rotation, atol=1e-9)

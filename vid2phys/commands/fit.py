@@ -99,7 +99,7 @@ def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Pro
     from vid2phys.solvers import initialise, smoothing
 
     problem = problem_of(inputs, tracked)
-    refine = refine and inputs.mesh.texture is None  # what is painted was aligned to its colours (`pixels.painted`)
+    refine = refine and inputs.mesh.texture is None  # `tracking.texture_refinement` has aligned a textured body
     if not enough(tracked):
         return None
     progress("fitting")

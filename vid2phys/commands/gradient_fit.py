@@ -46,8 +46,8 @@ def check_options(
 ) -> None:
     """Raises UsageError for unknown names and for combinations that do not exist, before anything is read.
 
-    thrown: a body that flies free without actions. of_image: what is fitted of the image (`solvers.view`). without:
-    what a loss of images is not to draw, of `LOOKS`.
+    thrown: a body that flies free without actions. of_image: what is fitted of the image (`solvers.camera_parameters`).
+    without: what a loss of images is not to draw, of `LOOKS`.
     """
     if solver not in SOLVERS:
         raise unknown_name("solver", solver, SOLVERS)
@@ -129,15 +129,13 @@ def keypoint_misfit(problem: Problem, solution: Solution) -> float:
     """Root mean square of robust normalised residuals of the keypoints along the motion found, 1 where it is right."""
     import torch
 
-    from vid2phys.solvers import camera_parameters as view
-    from vid2phys.solvers import losses
+    from vid2phys.solvers import camera_parameters, losses
 
     values = {p.name: p.value for p in solution.parameters}
-    if set(view.NAMES) <= set(values):
-        pose = view.camera_pose(problem.camera_to_world, values)
-        problem = replace(
-            problem, observation=view.observation_as_fitted(problem.observation, values), camera_to_world=pose
-        )
+    if set(camera_parameters.NAMES) <= set(values):
+        pose = camera_parameters.camera_pose(problem.camera_to_world, values)
+        observation = camera_parameters.observation_as_fitted(problem.observation, values)
+        problem = replace(problem, observation=observation, camera_to_world=pose)
     residuals = losses.get("keypoint", problem).residuals(torch.from_numpy(solution.states)).numpy()
     return float(np.sqrt(np.mean(np.square(residuals[residuals != 0.0]))))
 

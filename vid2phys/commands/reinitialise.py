@@ -2,8 +2,9 @@
 
 The network reads frames by themselves, and edges lead to the nearest place: a finger that is taken for the one beside
 it stays there all through a clip, and its stiffness comes out as that of a finger that hardly moves. What the system
-can do under its actions is known. Motions by far other parameters are compared with the images (`posed_scan`), frames
-are read from the best motion (`reread`), and what is fitted to them is kept where the images show it no worse.
+can do under its actions is known. Motions by far other parameters are compared with the images
+(`solvers.configuration_scan`), frames are read from the best motion (`articulated.reinitialise`), and what is fitted to
+them is kept where the images show it no worse.
 """
 
 from __future__ import annotations

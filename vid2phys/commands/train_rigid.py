@@ -145,7 +145,7 @@ def training_data(
     renders = training_renders(
         *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, looks=looks, ray=ray
     )
-    symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
+    symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`cues.texture`)
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
     images = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.indices import evenly
+from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors.network import Image, direction_and_size
 from vid2phys.tracking.detectors.search import Found, LastSeen, Watch
 from vid2phys.types import Array, Frames
@@ -26,8 +28,10 @@ _EAGER_FRAMES = 12  # searched in every frame at first, later in every fourth
 
 
 class FrameStore:
-    """Frames by index, in any order: all in memory where they fit, else a chunk at a time. at_once: how many a reader
-    may hold together, a quarter of that memory."""
+    """Hold the frames of a clip by index, in any order: all in memory where they fit, else a chunk at a time.
+
+    at_once: how many frames a caller may hold together, a quarter of that memory.
+    """
 
     def __init__(self, frames: Frames, width: int, height: int) -> None:
         self._frames, self._start = frames, 0
@@ -45,6 +49,11 @@ class FrameStore:
             stop = min(self._start + self._span, len(self))
             self._held = list(self._frames.at(range(self._start, stop)))
         return self._held[index - self._start]
+
+    @cached_property
+    def background(self) -> Background:
+        """Return the background of the clip, which is computed once."""
+        return Background.of(self)
 
 
 @dataclass(frozen=True)

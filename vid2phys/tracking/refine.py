@@ -3,7 +3,7 @@
 After region-based tracking on correspondence lines (Stoiber et al., SRT3D, IJCV 2021; Tjaden et al., TPAMI 2018). The
 energy is a robust sum over lines of (n . (x(pose) - x) - mean)^2 / variance, with the mean and the variance of the
 edge's place on the line (`edge_lines`), plus the prior of the pose that it starts from. A pose is whatever moves the
-mesh: six numbers of a rigid body (`contour`), the configuration of one on a base (`posed.edges`).
+mesh: six numbers of a rigid body (`cues.contour`), the configuration of one on a base (`articulated.contour`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A network reads the shape, up to turns that look alike, and paint that is compared at a pose some degrees off may take a
 wrong turn for the right one. So each of the likeliest turns of a reading is fitted to the paint, then to the edges;
-where none explains much, all orientations are tried (`paint_search`). Of all that is found the pose is taken that
-explains shape and paint best. A second of one core.
+where none explains much, all orientations are tried (`detectors.texture_search`). Of all that is found the pose is
+taken that explains shape and paint best. A second of one core.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import one_thread, side_by_side
-from vid2phys.tracking.background import Background, Indexed
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
+from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.verifier import Verifier, background_of, crop_of
 from vid2phys.types import Array, Camera, Mesh
@@ -71,7 +71,7 @@ class SupportModel:
 
 
 @one_thread()
-def supported(track: Track, frames: Indexed, camera: Camera, mesh: Mesh) -> Track:
+def supported(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> Track:
     """Return the track without the frames whose image does not support the pose; `Track.unsupported` lists them."""
     rows, evidence = evidence_of(track, frames, camera, mesh)
     lost = np.zeros(len(track.tracked), dtype=bool)
@@ -79,10 +79,10 @@ def supported(track: Track, frames: Indexed, camera: Camera, mesh: Mesh) -> Trac
     return track.without(lost, unsupported=True)
 
 
-def evidence_of(track: Track, frames: Indexed, camera: Camera, mesh: Mesh) -> tuple[NDArray[np.int64], Array]:
+def evidence_of(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> tuple[NDArray[np.int64], Array]:
     """Return the tracked frames' indices [N] and the evidence for their poses [N, E], NaN where there is none."""
     rows = np.flatnonzero(track.tracked & np.isfinite(track.poses.translation).all(axis=-1))
-    verifier, background = Verifier.load(), background_of(Background.of(frames), frames[0].shape)
+    verifier, background = Verifier.load(), background_of(frames.background, frames[0].shape)
 
     def image_match(item: tuple[int, Image]) -> float:
         i, frame = item

@@ -2,7 +2,8 @@
 frame.
 
 What hardly differs between them, a camera in front, arms that are no square, moves outlines by a pixel: enough to tell
-once the pose is fitted to the edges in each of the orientations. Then parts say which of them colours fit (`parts`).
+once the pose is fitted to the edges in each of the orientations. Then parts say which of them colours fit
+(`cues.part_colors`).
 """
 
 from __future__ import annotations

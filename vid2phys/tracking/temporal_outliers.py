@@ -6,7 +6,7 @@ much worse than they are, or not turned as they say, edges are fitted again from
 likeliest path is taken through all that is found (`path.likeliest_path`), by what it explains and by how steadily the
 body turns: the twin of a small body explains a frame about as well as its pose does. What is put right says more of
 the frames about it, in the next round. A frame that has none beside it is fitted from poses that its own may be taken
-for (`twins`).
+for (`ambiguous_poses`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLEARLY = 10.0  # nats, and by so much at least
 _BESIDE = 2  # frames to both sides
 _TURNED_RAD = 0.2  # from what they say
 _NATS = 10.0  # that another pose has to explain more, unless frames about it say so; by so much it may explain less
-_OVERCONFIDENT = 5.0  # by how much nats are too many, as in `turns`
+_OVERCONFIDENT = 5.0  # by how much nats are too many, as in `symmetry_evidence`
 _NOTHING_SHOWN = 1e6  # cost of a pose that cannot be drawn
 _ROUNDS = 4
 _SAME = np.array([0.05, 0.05, 0.05, 0.005, 0.005, 0.01])  # modes: a start so near to another leads where that does

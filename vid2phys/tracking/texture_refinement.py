@@ -2,9 +2,9 @@
 
 What a network is unsure of in one frame, its paint shows, given a pose that is nearly right: the frame's own, or that
 of the frame before or after. Pieces of the paint say it most closely and through whatever covers half of the body
-(`patches`); where there are too few of them, or the pose is too far off, all colours at once (`paint_fit`). Where
-nothing explains a reading, all orientations are tried at its place (`paint_search`). The fit that explains most of the
-image is kept.
+(`cues.texture_patches`); where there are too few of them, or the pose is too far off, all colours at once
+(`cues.texture_fit`). Where nothing explains a reading, all orientations are tried at its place
+(`detectors.texture_search`). The fit that explains most of the image is kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From a clip to keypoint observations with an error model: find, follow, read again, join, label, fill gaps.
 
-First pass (`follow`): where the object is in every frame. Second pass: all frames again in batches, in views centred
-on the smoothed path. Then one pose hypothesis and one symmetry element a frame by continuity, the branch of the whole
-clip by appearance (`branch`), and covariances by the model's calibration. Frames in between that could not be read by
-themselves are read where their neighbours say (`gaps`).
+First pass (`first_pass`): where the object is in every frame. Second pass: all frames again in batches, in views
+centred on the smoothed path. Then one pose hypothesis and one symmetry element a frame by continuity, the branch of the
+whole clip by appearance (`hypotheses`), and covariances by the model's calibration. Frames in between that could not be
+read by themselves are read where their neighbours say (`gap_filling`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from vid2phys.engine.pnp import Pose
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.risp.shape.groups import offsets
-from vid2phys.tracking.background import Background
 from vid2phys.tracking.contour_refinement import outlined
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import Paint
@@ -60,10 +59,9 @@ def track(
 
     Arguments and errors are those of `candidates`. Without a mesh nothing can be drawn, and all candidates count.
     """
-    found = candidates(clip, camera, model, radius_m, mesh=mesh, **options)
-    if mesh is None:
-        return found
-    return supported(found, FrameStore(clip.frames, clip.width, clip.height), camera, mesh)
+    frames = FrameStore(clip.frames, clip.width, clip.height)
+    found = candidates(clip, camera, model, radius_m, mesh=mesh, frames=frames, **options)
+    return found if mesh is None else supported(found, frames, camera, mesh)
 
 
 @one_thread()
@@ -77,6 +75,7 @@ def candidates(
     tilt_std_rad: float | None = None,
     mesh: Mesh | None = None,
     paint: Paint | None = None,
+    frames: FrameStore | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Track:
     """Find the likeliest pose of an object in each frame of a clip, whether or not the object is there.
@@ -84,14 +83,14 @@ def candidates(
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
     up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
-    correct readings by its outline (`outlined`) and paint (`painted`); None: keypoints alone. paint: what is on the
-    object, to tell its turns. progress: is told the share of frames done. Raises InputError if the object is found
-    in no frame.
+    correct readings by its contour (`contour_refinement`) and texture (`texture_refinement`); None: keypoints alone.
+    paint: what is on the object, to tell its turns. frames: of the clip, where the caller holds them. progress: is told
+    the share of frames done. Raises InputError if the object is found in no frame.
     """
     if calibration is None:
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
-    frames = FrameStore(clip.frames, clip.width, clip.height)
-    watch = Watch(model, camera, Background.of(frames), radius_m, calibration)
+    frames = FrameStore(clip.frames, clip.width, clip.height) if frames is None else frames
+    watch = Watch(model, camera, frames.background, radius_m, calibration)
     lone = None if paint is None or mesh is None else Lone.of(mesh, paint, model.rotations, model.center)
     if lone is not None and len(frames) == 1:
         imaged = _imaged(watch, frames, clip.times_s, lone, tilt_std_rad)

@@ -48,7 +48,7 @@ class StateModel:
         return self.codes.decode(numbers, torch.from_numpy(np.asarray(K, dtype=np.float64))).numpy()
 
     def read_configurations(self, images: NDArray[np.uint8]) -> Array:
-        """The paper's vectors [B, S] (`posed.numbers`) of what views [B, V, V, 3] show."""
+        """The paper's vectors [B, S] (`configuration_numbers`) of what views [B, V, V, 3] show."""
         assert isinstance(self.codes, ConfigurationNumbers)
         return self.codes.decode(read_numbers(self.network, images).numpy())
 

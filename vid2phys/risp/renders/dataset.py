@@ -76,7 +76,7 @@ class Render:
     radiance: [S, S, 4] float16, linear premultiplied RGB and coverage. K: [3, 3] px, centres at integers.
     view_from_body: [4, 4] m, OpenCV axes. tangents: [P, S, S, 4] float16, d radiance / d psi for one standard
     deviation of each of PSI_NAMES (coverage does not change), or None. look_id: the look; the frames of a sequence
-    share it. time_s: within the sequence. configuration: [D] of a body on a known base (`posed`), else None.
+    share it. time_s: within the sequence. configuration: [D] of a body on a known base (`engine.movable`), else None.
     """
 
     radiance: NDArray[np.float16]

@@ -31,7 +31,7 @@ class Viewpoint:
 
     view_from_body: [4, 4] m. K: [3, 3] px, centres at integers. body_from_world: [3, 3]. moved_m: [3] way of the body
     in the world since the first frame. time_s: since the first frame. configuration: [D] of a body on a known base
-    (`posed`).
+    (`engine.movable`).
     """
 
     view_from_body: Array

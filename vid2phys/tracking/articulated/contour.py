@@ -1,4 +1,4 @@
-"""The configuration of a body on a known base by its edges in one frame, as `pixels.contour` for rigid ones.
+"""The configuration of a body on a known base by its edges in one frame, as `cues.contour` for rigid ones.
 
 A point of the outline or of a crease moves as the mesh's vertex next to it. What a camera does not tell apart (a rod's
 height and its way towards a camera above it) stays as keypoints and prior say.

@@ -1,4 +1,5 @@
-"""Configurations of a tracked clip corrected by the body's edges (`edges`), as `pixels.outlined` corrects rigid ones.
+"""Configurations of a tracked clip corrected by the body's edges (`contour`), as `tracking.contour_refinement` corrects
+rigid ones.
 
 What the points of a frame err by together, as changes of the configuration, is replaced by what points and edges say
 together; what each errs by on its own, and the frame's shift, stay. Networks bend a body too little where they are not

@@ -1,6 +1,6 @@
-"""Configurations of a body that bends by how light falls on it, after its edges (`edges`).
+"""Configurations of a body that bends by how light falls on it, after its edges (`contour`).
 
-One camera sees what bends along its sight by the body's width alone; its shading turns with it (`pixels.shading`).
+One camera sees what bends along its sight by the body's width alone; its shading turns with it (`cues.shading`).
 """
 
 from __future__ import annotations

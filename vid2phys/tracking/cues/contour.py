@@ -1,4 +1,4 @@
-"""The pose of a rigid mesh by its edges in one frame: outline and creases (`edge_fit`).
+"""The pose of a rigid mesh by its edges in one frame: outline and creases (`refine`).
 
 Needs no learnt appearance and no other frame, and leaves a pose alone where nothing stands out from what is behind it.
 

@@ -1,8 +1,8 @@
 """The pose of a painted mesh by pieces of its paint, each found in the frame by itself.
 
 What covers half of the body takes half of the pieces away and leaves the others where they are, while a fit of all
-colours at once (`paint_fit`) is drawn aside. Pieces lie at corners of the paint (Shi and Tomasi 1994) as it is drawn at
-about the right pose, are sought around there by normalised correlation (Lewis 1995), which no light changes, and the
+colours at once (`texture_fit`) is drawn aside. Pieces lie at corners of the paint (Shi and Tomasi 1994) as it is drawn
+at about the right pose, are sought around there by normalised correlation (Lewis 1995), which no light changes, and the
 pose on which most of them agree is fitted (random samples: Fischler and Bolles 1981). A wrong pose has few friends: how
 many of the pieces agree says whether the body is there.
 """

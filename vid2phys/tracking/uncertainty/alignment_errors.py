@@ -31,7 +31,7 @@ POSE_MODES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_
 @dataclass(frozen=True)
 class AlignErrors:
     """Fitted minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
-    time_s [N] within a look, by the `clock` of errors. Of configurations: their D coordinates instead."""
+    time_s [N] within a look, by `error_clock`. Of configurations: their D coordinates instead."""
 
     error: Array
     std: Array

@@ -1,4 +1,4 @@
-"""What configurations fitted to edges are worth, measured on held-out clips, as `pixels.contour_errors` for rigid
+"""What configurations fitted to edges are worth, measured on held-out clips, as `contour_errors` for rigid
 bodies.
 """
 

@@ -34,7 +34,7 @@ class Residuals:
     error: [N, K, 2] read minus true. raw: [N, K, 2, 2] the network's own covariance. used: [N, K]. modes: [N, K, 2, 6]
     derivative wrt (rotations [rad], sideways [fraction of the radius], log depth); or [N, K, 2, R] of other shared
     errors. diameter_px, quality: [N]. sequence: [N] index of the sequence, increasing. time_s: [N], increasing within a
-    sequence, by the `clock` of errors.
+    sequence, by `error_clock`.
     """
 
     error: Array
