@@ -20,6 +20,7 @@ from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
 from experiments.methods import Learnt, Recipe, is_converged, is_flat, model_folder, training_seconds
 from experiments.result_cache import Cell, missing_note
 from experiments.rigid import HALF_RANGE, MIDDLE, RigidAdapter, at_plausible_place, project, read_pose
+from experiments.state_vector import state_vector
 from experiments.table import Setting, Table, markdown, row
 from experiments.test_renderer import CONFIGURATIONS, PHOTOGRAPHS, photograph
 from tests.unit.risp_synthetic import square_body
@@ -34,7 +35,6 @@ from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.io.photographs import photograph_names
 from vid2phys.risp.networks import bodies as posed_bodies
 from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers, configuration_numbers, configuration_vectors
-from vid2phys.risp.shape.state_vector import state_vector
 from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.types import Array, Camera, Mesh, Texture
 
@@ -427,7 +427,7 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
     """A black asymmetric body before a white sky: what is missing is the hull of its projected corners."""
     from scipy.spatial import ConvexHull
 
-    from vid2phys.engine.render.pathtraced import PathTracer
+    from experiments.path_tracer import PathTracer
 
     corners = np.array([[0.0, 0.0, 0.0], [0.09, 0.01, 0.0], [0.02, 0.06, 0.01], [-0.01, 0.015, 0.05]])
     faces = np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
@@ -456,7 +456,7 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
 @needs_llvm
 def test_a_path_traced_texture_is_where_its_corners_are() -> None:
     """A square before the camera with an image of its own: every quarter has its colour, none is mirrored or dark."""
-    from vid2phys.engine.render.pathtraced import PathTracer, surfaces
+    from experiments.path_tracer import PathTracer, surfaces
 
     # Seen along x, left is +y: the image's left and top corner is at +y, +z.
     corners = np.array([[1.0, 0.1, -0.1], [1.0, -0.1, -0.1], [1.0, -0.1, 0.1], [1.0, 0.1, 0.1]])
