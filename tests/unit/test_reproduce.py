@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from experiments import available, bodies, reproduce, risp_fig6a, risp_table1
+from experiments import methods as trained
 from experiments.articulated import ArticulatedAdapter, hidden_joints
 from experiments.bodies import entries
 from experiments.body_adapter import Frames, Reading, Subject
@@ -361,7 +362,7 @@ def _never(_: Path) -> Subject:
 
 def test_a_model_counts_when_the_default_command_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = entries(("hand",))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trained, "MODEL_PLACES", (tmp_path / "models",))
     folder = tmp_path / "models" / "hand"
     folder.mkdir(parents=True)
     score = {"data": {}, "history": {}, "seconds": {}}
