@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -375,6 +377,28 @@ def test_a_model_counts_when_the_default_command_made_it(tmp_path: Path, monkeyp
         (folder / "score.json").write_text(json.dumps(said))
         found = model_folder(entry.model, entry.training_command)
         assert (found is not None) == counts
+
+
+def test_the_key_of_a_cell_does_not_depend_on_how_its_model_is_found(tmp_path: Path) -> None:
+    (entry,) = entries(("quadrotor",))
+    root = Path(trained.__file__).resolve().parents[1]
+    places = [Path(os.path.relpath(root / "models")), root / "models", root / "experiments" / ".." / "models"]
+    cells = [Cell("t", entry, "ours", None, setting(tmp_path), model=place / "quadrotor") for place in places]
+    assert len({cell.key for cell in cells}) == 1
+    other = replace(cells[0], model=tmp_path / "quadrotor")  # a model that is not shipped may be trained again
+    assert other.key != cells[0].key
+
+
+RESULTS = Path(trained.__file__).resolve().parents[1] / "docs" / "results"
+
+
+@pytest.mark.parametrize("name", ["risp-table1", "risp-table2", "risp-table3", "risp-table4", "risp-coverage"])
+def test_rows_of_the_results_still_belong_to_their_cells(name: str, tmp_path: Path) -> None:
+    """The hash of a recipe must not change because something is renamed: hours of training hang on it."""
+    module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
+    nobody = Setting(False, RESULTS, tmp_path, TrainingProgress(quiet=True), ("nobody",), ("nothing",))
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    assert [row.get("cell") for row in module.run(nobody).rows] == [row.get("cell") for row in kept]
 
 
 def test_estimates_grow_with_what_is_trained(tmp_path: Path) -> None:
