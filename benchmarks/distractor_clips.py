@@ -156,7 +156,7 @@ class _Flat:
 
     def layer(self, index: int, light: Linear) -> tuple[Linear, Linear]:
         """Return coverage [s, s] and light [s, s, 3] of a frame."""
-        draw = (occluders.hand, occluders._mug, occluders._pole)[self.kind]
+        draw = (occluders.hand, occluders.mug, occluders.pole)[self.kind]
         rng = np.random.default_rng(self.seed)
         return draw(rng, light, self.center[index], float(self.radius_px[index]), self.bank)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,18 @@ def summary(results: Path) -> str:
             of_body = [row for row in rows if row["system"] == body]
             lines += [_line(task, of_body, name, metric) for metric in task.metrics if _row(of_body, "ours", metric)]
     return "\n".join(lines)
+
+
+def main_figures(results: Path) -> Iterator[dict[str, Any]]:
+    """Yield the row of `ours` for each line of the summary."""
+    for task in TASKS:
+        rows = json.loads((results / f"{task.table}.json").read_text())["rows"]
+        for body in _BODIES:
+            for metric in task.metrics:
+                row = _row([row for row in rows if row["system"] == body], "ours", metric)
+                if row is not None:
+                    named = {"table": task.table, "system": body, "metric": metric}
+                    yield {**named, "value": row["value"], "unit": row["unit"]}
 
 
 def _line(task: Task, rows: Rows, name: str, metric: str) -> str:

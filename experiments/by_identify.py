@@ -16,7 +16,14 @@ from vid2phys.commands.identify import Inputs, track_clip, track_configuration
 from vid2phys.commands.priors import Priors
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, quat_from_matrix
+from vid2phys.geometry import (
+    angle_between,
+    invert_transform,
+    make_transform,
+    matrix_from_quat,
+    quat_from_matrix,
+    quat_multiply,
+)
 from vid2phys.io.mesh import mass_properties
 from vid2phys.report.metrics import SymmetryGroup, coverage
 from vid2phys.risp.networks.bodies import body_of_model
@@ -92,7 +99,9 @@ class Clip:
         alike = self.experiment.alike
         turns = SymmetryGroup(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
         held = 0.0
-        for index, frames in turns.best_for_frames(quats, true_quats):
+        nearest = np.argmin(angle_between(quat_multiply(quats[:, None], turns.quats), true_quats[:, None]), axis=1)
+        for index in np.unique(nearest).tolist():
+            frames = np.flatnonzero(nearest == index)
             log = turns.applied(index, PoseLog(result.trajectory.times_s[frames], found[frames], quats[frames]))
             share = coverage(log, turns.applied_to_std(index, std[frames]), truth[frames], true_quats[frames])
             held += len(frames) * (share or 0.0)

@@ -1,7 +1,7 @@
 """What RISP's tables 3 and 4 look for (Ma, Du et al., ICLR 2022): actions, in its units, of bodies that are known.
 
 Quadrotor, cube and rod have an action for each frame, clamped to [-500, 500]; a finger of the hand is moved by
-m sin(2 pi clip((t - d) / 40, 0, 1)) with an m in [0, 1] and a d in [0, 40]. What these are in SI: `engine.constants`.
+m sin(2 pi clip((t - d) / 40, 0, 1)) with an m in [0, 1] and a d in [0, 40]. What these are in SI: `constants`.
 The paper publishes no motions: those to imitate are drawn here, and so are the starts of searches.
 """
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from experiments.bodies import Entry
+from experiments.constants import RISP_ACTION_LIMIT, RISP_ACTIONS, RISP_LENGTH_M, RISP_QUADROTOR
 from experiments.experiments import (
     FINGER_STEPS,
     Experiment,
@@ -26,7 +27,7 @@ from experiments.experiments import (
     unknown_of,
 )
 from experiments.unknowns import NOTHING
-from vid2phys.engine.constants import RISP_ACTION_LIMIT, RISP_ACTIONS, RISP_CUBE, RISP_LENGTH_M, RISP_QUADROTOR
+from vid2phys.engine.constants import RISP_CUBE
 from vid2phys.engine.systems.hand import Hand
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.engine.systems.rigid_contact import Box, RigidContact

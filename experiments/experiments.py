@@ -17,13 +17,14 @@ from torch import Tensor
 
 from experiments.articulated import ArticulatedAdapter
 from experiments.bodies import Entry
+from experiments.constants import RISP_QUADROTOR
 from experiments.footage import Footage, Shot, film
 from experiments.image_alignment import frame_matrix
 from experiments.rigid import RigidAdapter, project
 from experiments.test_renderer import FLOOR
 from experiments.unknowns import CONTACT, JOINTS, MASS, YOUNG, Unknown
 from vid2phys.commands.training_progress import TrainingProgress
-from vid2phys.engine.constants import RISP_CUBE, RISP_HAND, RISP_QUADROTOR, RISP_ROD
+from vid2phys.engine.constants import RISP_CUBE, RISP_HAND, RISP_ROD
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.movable.modes import ModalBody
 from vid2phys.engine.system import System

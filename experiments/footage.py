@@ -106,7 +106,7 @@ def _render(shot: Shot, some: range, gain: float, path: Path) -> None:
 def _light(shot: Shot, some: Sequence[int | None]) -> list[NDArray[np.float32]]:
     """Linear light of some frames, None: without the body."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
-    from vid2phys.engine.render.pathtraced import PathTracer, surfaces
+    from experiments.path_tracer import PathTracer, surfaces
 
     look = CONFIGURATIONS[shot.look]
     materials = look.materials([surface.color for surface in surfaces(shot.mesh)], shot.variant)

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from experiments.gradsim import reach
 from experiments.gradsim.goals import Control
-from experiments.gradsim.pixels import Actor, Shot, Stage, looking_at
+from experiments.gradsim.pixels import Actor, Shot, Stage, looking_at, solid_texture
 from experiments.gradsim.reach import Task
 from experiments.gradsim.smoothing import roughness
 from experiments.table import Setting, Table
-from vid2phys.engine.render.paint import solid
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.cloth import Cloth, sheet
 from vid2phys.types import Array
@@ -75,7 +74,7 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int
     start = cloth.state(cloth.rest_m, thrown(cloth.rest_m, np.random.default_rng([seed, 7])))
     goal = simulate(cloth, start[None], held[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
     camera = looking_at((0.5, -3.2, 0.6), (0.0, 0.0, 0.4), 1.0, size_px)
-    paint = solid(cloth.rest_m, cloth.elements, _pattern)
+    paint = solid_texture(cloth.rest_m, cloth.elements, _pattern)
     stage = Stage((Actor.of(cloth, albedo=(1.0, 1.0, 1.0), paint=paint),), camera)
     shot = Shot(cloth, stage, 1.0 / _FPS, steps, substeps=substeps)
     return Task(shot, parameters, drive, drawn, goal, dense=False)

@@ -146,7 +146,7 @@ def _render(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     from safetensors.numpy import save
 
-    from vid2phys.engine.render.pathtraced import PathTracer, surfaces
+    from experiments.path_tracer import PathTracer, surfaces
 
     look = CONFIGURATIONS[place]
     materials = look.materials([surface.color for surface in surfaces(shots.mesh)])

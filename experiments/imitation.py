@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from experiments.constants import RISP_FARTHEST, RISP_LENGTH_M
 from experiments.control_parametrisation import Drive
 from experiments.experiments import Experiment
 from experiments.identification import (
@@ -23,7 +24,6 @@ from experiments.identification import (
     seen_in,
     true_states,
 )
-from vid2phys.engine.constants import RISP_FARTHEST, RISP_LENGTH_M
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
 from vid2phys.risp.networks.model import Model

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from vid2phys.risp.training.train import Schedule, Validate
 
 FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
-MODEL_PLACES = (Path("models"), Path("work/models"))
+_CHECKOUT = Path(__file__).resolve().parents[1]
+MODEL_PLACES = (_CHECKOUT / "models", _CHECKOUT / "work/models")
 RENDERS, QUICK_RENDERS = 12_000, 192  # of a body, which all of its methods share
 RATES, RATE_EPOCHS = (1e-2, 1e-3), 2  # RISP's own learning rate and a smaller one, tried for so many epochs
 GRADIENT_EVERY = 5

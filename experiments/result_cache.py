@@ -52,7 +52,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Body, and a hash of what its rows follow from."""
-        shipped = self.model is not None and self.model.parent == MODEL_PLACES[0]  # others may be trained again
+        shipped = self.model is not None and self.model.parent.resolve() == MODEL_PLACES[0]  # others may change
         facts = {
             "table": self.table,
             "method": self.method,

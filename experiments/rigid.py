@@ -15,9 +15,9 @@ import numpy as np
 from experiments.body_adapter import Frames, Reading, RenderPlan, Score, Subject
 from experiments.image_alignment import frame_matrix, piece
 from experiments.methods import Learnt
+from experiments.state_vector import rigid_vector
 from vid2phys.engine.system import System
 from vid2phys.geometry import make_transform, matrix_from_quat
-from vid2phys.risp.shape.state_vector import rigid_vector
 from vid2phys.types import Array, Camera, Mesh
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from experiments.panels import draw_strips
 from experiments.result_cache import Cell, Rows, assembled, missing_row
 from experiments.rigid import RigidAdapter, at_plausible_place, read_pose
 from experiments.risp_table1 import recipes
+from experiments.smooth_reference import smooth_reference
 from experiments.table import Setting, Table, row
 from experiments.weights import state_model
-from vid2phys.engine.control import smooth_reference, tracking_actions
+from vid2phys.engine.control import tracking_actions
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import InputError
 from vid2phys.geometry import matrix_from_quat

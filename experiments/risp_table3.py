@@ -24,7 +24,7 @@ _NOTES = [
     "The motions are ours, since the paper publishes none: its figures are those of other scenes and another measure, "
     "and `paper` is empty.",
     "Actions are clamped to [-500, 500]: N of a rotor, force and torque on the cube, force on the middle of the rod, "
-    "by the units of `engine/constants.py` (RISP_ACTIONS), one action for each frame. A finger's torque is "
+    "by the units of `experiments/constants.py` (RISP_ACTIONS), one action for each frame. A finger's torque is "
     "m sin(2 pi clip((t - d) / 40, 0, 1)) with m in [0, 1] and d in [0, 40]. `action_error`: their root mean square "
     "error, in these units.",
     "Motions and starts are drawn from one distribution; `random` draws a hundred times from it, and `average` is its "

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vid2phys.engine.constants import DYN_PER_CM, RISP_HAND
+from experiments.constants import DYN_PER_CM
+from vid2phys.engine.constants import RISP_HAND
 from vid2phys.types import Array, Parameter, Parameters
 
 

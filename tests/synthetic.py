@@ -67,7 +67,7 @@ def noisy_result(flight: Flight, *, seed: int = 0, lost: tuple[int, ...] = ()) -
 
 def save_run(folder: Path, flight: Flight, result: Result, mesh: Mesh | None = None) -> dict[str, object]:
     """Write the files that evaluate reads, camera and mesh beside them; returns what result.json holds."""
-    from vid2phys.io.mesh import save_obj
+    from tests.obj_files import save_obj
 
     inputs = folder.parent / "inputs"
     inputs.mkdir(exist_ok=True, parents=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.recorded.matlab import load_matlab
 from benchmarks.recorded.rows import Rows, fitted, number
 from vid2phys.engine.systems.pendulum import Pendulum
-from vid2phys.io.matlab import load_matlab
 from vid2phys.solvers.recorded import RecordedFit, Recording, fit, predict
 from vid2phys.types import Array, Parameters
 

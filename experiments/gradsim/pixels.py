@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vid2phys.engine.points import world_points
 from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw, normals_of
-from vid2phys.engine.render.paint import solid
+from vid2phys.engine.render.paint import interpolated
 from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
@@ -251,7 +251,7 @@ class Shot:
 def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> Paint:
     """A texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
     ways = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
-    return solid(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
+    return solid_texture(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
 
 
 def looking_at(
@@ -264,3 +264,12 @@ def looking_at(
     focal = half * np.sqrt(max((distance / reach_m) ** 2 - 1.0, 1e-6))
     K = np.array([[focal, 0.0, half - 0.5], [0.0, focal, half - 0.5], [0.0, 0.0, 1.0]])
     return Camera(K, size_px, size_px, camera_to_world=look_at(eye, target))
+
+
+def solid_texture(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Tensor]) -> Paint:
+    """Return a solid texture (Peachey, SIGGRAPH 1985), which needs no map of the surface and has no seams.
+
+    points: [V, 3] m, the vertices at rest. faces: [F, 3]. color: points [n, 3] of the shape at rest to light [n, 3].
+    """
+    at_rest = interpolated(torch.from_numpy(np.asarray(points, dtype=float)), faces)
+    return lambda fragments: color(at_rest(fragments))

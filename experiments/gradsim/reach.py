@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from experiments.gradsim.pixels import Shot, Target
 from vid2phys.engine.rollout import rollout, simulate
-from vid2phys.engine.systems._particles import ParticleSystem
 from vid2phys.errors import SimulationError
 from vid2phys.types import Array
 
@@ -31,6 +30,20 @@ _SHRUNK = 3  # times that all of them may be too long
 REACHED = 0.05  # of the body's size: the middle this near to the goal's
 
 Loss = Callable[[Tensor], Tensor]  # of the states [S + 1, N] of one motion
+
+
+@runtime_checkable
+class VertexBody(Protocol):
+    """What control experiments ask of a system whose state is positions, then velocities, of vertices.
+
+    rest_m: [V, 3] m, the vertices at rest.
+    """
+
+    rest_m: Array
+
+    def masses(self, parameters: Array) -> Array:
+        """Return the masses of the vertices, [V] kg."""
+        ...
 
 
 class Motion(Protocol):
@@ -70,9 +83,9 @@ class Task:
     dense: bool = True
 
     @property
-    def body(self) -> ParticleSystem:
+    def body(self) -> VertexBody:
         """What moves."""
-        assert isinstance(self.shot.system, ParticleSystem)
+        assert isinstance(self.shot.system, VertexBody)
         return self.shot.system
 
     def states(self, unknowns: Tensor) -> Tensor:
@@ -151,7 +164,7 @@ class Task:
     @cached_property
     def _shares(self) -> Array:
         """Of each vertex in the mass [V]."""
-        masses: Array = self.body.masses(self.parameters)  # type: ignore[attr-defined]
+        masses = self.body.masses(self.parameters)
         return masses / masses.sum()
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.differences import parameter_differences
 from vid2phys.engine import autograd, systems
-from vid2phys.engine.differences import parameter_differences
 from vid2phys.engine.rollout import rollout
 from vid2phys.types import Array
 

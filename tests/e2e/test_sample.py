@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.identify import Row, markdown
-from vid2phys.engine.render.rasterizer import silhouette
+from vid2phys.engine.render.rasterizer import rasterize
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems import get
 from vid2phys.geometry import angle_between, invert_transform, rotate
@@ -66,7 +66,7 @@ def test_the_clip_shows_the_logged_motion(truth: dict, log: PoseLog) -> None:
     background = np.median(frames, axis=0)
     for index, frame in zip(chosen, frames, strict=True):
         world = rotate(quats[index], mesh.vertices) + positions[index]
-        seen = silhouette(world @ to_camera[:3, :3].T + to_camera[:3, 3], mesh.faces, camera.K, 640, 480)
+        seen = rasterize(world @ to_camera[:3, :3].T + to_camera[:3, 3], mesh.faces, camera.K, 640, 480).mask
         change = np.abs(frame - background).sum(axis=-1)
         score = {
             (dy, dx): change[np.roll(seen, (dy, dx), axis=(0, 1))].mean() for dy in (-2, 0, 2) for dx in (-2, 0, 2)

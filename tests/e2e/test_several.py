@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.test_standin import tracked
 from tests.flight import Flight, fly, watch
+from tests.obj_files import save_obj
 from tests.synthetic import camera_of, cross_mesh, write_clip
 from vid2phys.commands import identify as task
 from vid2phys.commands import multi_clip
@@ -21,7 +22,6 @@ from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import look_at, matrix_from_rotvec
 from vid2phys.io.actions import save_actions
 from vid2phys.io.camera import load_camera, save_camera
-from vid2phys.io.mesh import save_obj
 from vid2phys.io.run import load_trajectory, validate_result
 from vid2phys.risp.networks import find
 from vid2phys.types import Status

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.flight import Flight, camera_poses, fly, watch
+from tests.obj_files import save_obj
 from tests.synthetic import camera_of, cross_mesh, mocap_of, save_log, write_clip
 from vid2phys.commands import identify as task
 from vid2phys.commands.evaluate import evaluate
@@ -17,7 +18,7 @@ from vid2phys.commands.fit import solve
 from vid2phys.commands.fit_parameters import known_values
 from vid2phys.engine.pnp import Pose
 from vid2phys.io.camera import save_camera
-from vid2phys.io.mesh import mass_properties, save_obj
+from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import validate_result
 from vid2phys.io.video import read_clip
 from vid2phys.tracking.track import Track

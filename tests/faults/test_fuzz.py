@@ -52,9 +52,9 @@ def test_ten_thousand_spoiled_files_are_refused_in_one_line() -> None:
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the commands below take, as the current folder; a body is not tracked and no clip of a batch identified."""
+    from tests.obj_files import save_obj
     from tests.unit.test_risp_model import box
     from vid2phys.io.camera import save_camera
-    from vid2phys.io.mesh import save_obj
 
     for make in (doors.make_videos, doors.make_actions, doors.make_options, doors.make_models, doors.make_run):
         make(tmp_path)

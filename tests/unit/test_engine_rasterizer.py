@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial import ConvexHull
 
 from vid2phys.engine.observe import project
-from vid2phys.engine.render.rasterizer import rasterize, rasterize_camera, shade, silhouette
+from vid2phys.engine.render.rasterizer import rasterize, rasterize_camera, shade
 from vid2phys.types import Array, Camera, Mesh
 
 K = np.array([[210.0, 0.0, 47.3], [0.0, 190.0, 30.8], [0.0, 0.0, 1.0]])
@@ -43,7 +43,7 @@ def test_a_pixel_is_covered_when_its_centre_is() -> None:
     """A rectangle from column 9.6 to 20.4 and row 4.4 to 7.6 holds the centres 10..20 and 5..7."""
     corners = np.array([[9.6, 4.4], [20.4, 4.4], [20.4, 7.6], [9.6, 7.6]])
     vertices = np.concatenate([(corners - K[:2, 2]) / np.diag(K)[:2], np.ones((4, 1))], axis=-1) * 2.0
-    mask = silhouette(vertices, np.array([[0, 1, 2], [0, 2, 3]]), K, 40, 30)
+    mask = rasterize(vertices, np.array([[0, 1, 2], [0, 2, 3]]), K, 40, 30).mask
     expected = np.zeros((30, 40), dtype=bool)
     expected[5:8, 10:21] = True
     np.testing.assert_array_equal(mask, expected)
@@ -92,14 +92,14 @@ def test_shared_edges_leave_no_gap_and_ties_are_settled_by_order() -> None:
 
 
 def test_faces_outside_behind_or_absent_draw_nothing() -> None:
-    assert not silhouette(TETRAHEDRON * [1, 1, -1], FACES, K, 100, 64).any()
-    assert not silhouette(TETRAHEDRON + np.array([5, 0, 0]), FACES, K, 100, 64).any()
-    assert not silhouette(TETRAHEDRON, np.zeros((0, 3), dtype=int), K, 100, 64).any()
+    assert not rasterize(TETRAHEDRON * [1, 1, -1], FACES, K, 100, 64).mask.any()
+    assert not rasterize(TETRAHEDRON + np.array([5, 0, 0]), FACES, K, 100, 64).mask.any()
+    assert not rasterize(TETRAHEDRON, np.zeros((0, 3), dtype=int), K, 100, 64).mask.any()
     partly = rasterize(TETRAHEDRON + np.array([0.25, 0.1, 0.0]), FACES, K, 100, 64)
     assert partly.mask[:, -1].any()
     assert partly.depth.shape == (64, 100)
     crossing = TETRAHEDRON - np.array([0, 0, 1.2])
-    assert not silhouette(crossing, FACES, K, 100, 64).any()
+    assert not rasterize(crossing, FACES, K, 100, 64).mask.any()
 
 
 @pytest.mark.parametrize("supersample", [1, 4])

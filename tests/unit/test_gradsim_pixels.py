@@ -11,14 +11,14 @@ import torch
 
 from experiments import reproduce
 from experiments.gradsim.descent import descend
-from experiments.gradsim.pixels import Actor, Shot, Stage, Target, looking_at
+from experiments.gradsim.pixels import Actor, Shot, Stage, Target, looking_at, solid_texture
 from experiments.gradsim.result_cache import Cell, filled, missing_note
 from experiments.gradsim.shapes import NAMES, RADIUS_M, shape
 from experiments.table import Setting
 from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.points import world_points
 from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw
-from vid2phys.engine.render.paint import interpolated, solid, textured
+from vid2phys.engine.render.paint import interpolated, textured
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -50,7 +50,7 @@ def paint_of(kind: str, mesh: Mesh) -> Paint:
     if kind == "texture":
         return textured(patterned(mesh))
     if kind == "solid":
-        return solid(mesh.vertices, mesh.faces, lambda p: 0.5 + 0.4 * torch.sin(40.0 * p))
+        return solid_texture(mesh.vertices, mesh.faces, lambda p: 0.5 + 0.4 * torch.sin(40.0 * p))
     return interpolated(torch.from_numpy(np.random.default_rng(1).uniform(size=(len(mesh.vertices), 3))), mesh.faces)
 
 
@@ -143,7 +143,7 @@ def start_of(shot: Shot) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_the_whole_graph_has_the_gradient_of_differences() -> None:
     """Mass, push and first state, through physics, vertices and pixels at once."""
     shot = shot_of(
-        paint=solid(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.6 + 0.3 * torch.sin(30.0 * p))
+        paint=solid_texture(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.6 + 0.3 * torch.sin(30.0 * p))
     )
     inputs = start_of(shot)
     with torch.no_grad():
@@ -170,7 +170,7 @@ def test_looks_are_switches() -> None:
     body = shot_of().stage.coverage(states)[0] > 1.0 - 1e-9
     assert len(torch.unique((flat[body] * 1e6).round(), dim=0)) == 1
     assert len(torch.unique((lit[body] * 1e6).round(), dim=0)) >= 2  # faces differ
-    painted = shot_of(paint=solid(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.5 + p))
+    painted = shot_of(paint=solid_texture(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.5 + p))
     assert len(torch.unique((painted.stage.images(states)[0][body] * 1e6).round(), dim=0)) > 30
     assert torch.equal(flat[~(shot_of().stage.coverage(states)[0] > 0.0)].unique(dim=0)[0],
                        torch.from_numpy(shot_of().stage.background))  # fmt: skip
@@ -183,7 +183,11 @@ def test_several_bodies_in_one_image() -> None:
     state[:3], state[13:16] = [0.0, 0.0, 0.0], [0.0, 0.5, 0.0]
     box, wall = (replace(_box(half), name="box") for half in ((0.1, 0.1, 0.1), (0.3, 0.02, 0.3)))
     near = Actor.of(
-        pair, box, albedo=(1.0, 1.0, 1.0), shaded=False, paint=solid(box.vertices, box.faces, lambda p: 0.0 * p + 0.5)
+        pair,
+        box,
+        albedo=(1.0, 1.0, 1.0),
+        shaded=False,
+        paint=solid_texture(box.vertices, box.faces, lambda p: 0.0 * p + 0.5),
     )
     far = Actor.of(pair, wall, body=1, albedo=(0.0, 0.0, 1.0), shaded=False)
     for actors in ((near, far), (far, near)):

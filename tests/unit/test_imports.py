@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "vid2phys"
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "vid2phys"
 BASE = {
     *("types", "errors", "notes", "geometry", "indices", "memory", "plugins", "cluster"),
     *("error_model", "error_clock"),
@@ -96,6 +97,7 @@ CIRCLES = {
 }
 HEAVY = ("torch", "warp", "mitsuba", "drjit", "cv2", "trimesh", "av", "matplotlib", "scipy", "numpy", "yaml", "jinja2")
 FILES = sorted(PACKAGE.rglob("*.py"))
+OUTSIDE = sorted(path for folder in ("experiments", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 
 
 def unit_of(path: Path) -> str:
@@ -206,6 +208,34 @@ def test_no_import_circles() -> None:
     }
     assert not circles - CIRCLES, f"import circles: {[sorted(circle) for circle in circles - CIRCLES]}"
     assert not CIRCLES - circles, f"remove these from CIRCLES: {[sorted(circle) for circle in CIRCLES - circles]}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_package_imports_no_experiment_and_no_benchmark(path: Path) -> None:
+    roots = {name.split(".")[0] for name in imports_of(ast.parse(path.read_text(encoding="utf-8")))}
+    assert not roots & {"experiments", "benchmarks", "tests", "scripts"}
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_experiments_and_benchmarks_use_public_names(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = imports_of(tree)
+    private = {name for name in names if name.startswith("vid2phys") and any(map(is_private, name.split(".")))}
+    assert not private, f"private modules or names of vid2phys: {sorted(private)}"
+    imported = {alias.asname or alias.name for node in ast.walk(tree) for alias in aliases_of_package(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and ast.unparse(node.value) in imported:
+            raise AssertionError(f"line {node.lineno}: {ast.unparse(node)} is private")
+
+
+def is_private(name: str) -> bool:
+    """Return whether a name begins with an underscore and is none of Python's own."""
+    return name.startswith("_") and not name.startswith("__")
+
+
+def aliases_of_package(node: ast.AST) -> list[ast.alias]:
+    """Return what an import statement takes from vid2phys; nothing of other statements."""
+    return node.names if isinstance(node, ast.ImportFrom) and str(node.module).startswith("vid2phys") else []
 
 
 def test_mitsuba_is_imported_in_one_place() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.obj_files import save_obj
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.geometry import SAME_GEOMETRY, GeometrySignature
-from vid2phys.io.mesh import geometry_signature, load_mesh, mass_properties, save_obj, signature_distance
+from vid2phys.io.mesh import geometry_signature, load_mesh, mass_properties, signature_distance
 from vid2phys.types import Mesh
 
 trimesh = pytest.importorskip("trimesh")

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.obj_files import save_obj
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.geometry import geometry_signature
-from vid2phys.io.mesh import load_mesh, save_obj
+from vid2phys.io.mesh import load_mesh
 from vid2phys.io.move import moved, parse_move
 from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import SCHEMA

@@ -67,7 +67,7 @@ def test_wheel_holds_models_and_data_files_and_nothing_else(wheel: Path) -> None
         assert f"vid2phys/{data}" in names
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "vid2phys").rglob("*.py")}
     assert sources <= names
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"vid2phys"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"vid2phys"}  # no experiments, no benchmarks
     assert wheel.stat().st_size < 30_000_000
 
 
@@ -88,6 +88,21 @@ def test_doctor_names_the_models_that_came_along(installed: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     for model in MODELS:
         assert f"model {model} " in done.stdout
+
+
+def test_installed_package_says_where_to_get_the_experiments(installed: Path, tmp_path: Path) -> None:
+    for arguments in ((), ("risp-table1", "--quick")):
+        done = run(installed, tmp_path, "-m", "vid2phys", "reproduce", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "the experiments are not part of an installed package" in done.stderr
+        assert "clone the project's repository" in done.stderr
+
+
+def test_checkout_finds_the_experiments_from_any_folder(tmp_path: Path) -> None:
+    done = run(ROOT, tmp_path, "-m", "vid2phys", "reproduce")
+    assert done.returncode == 0, done.stderr
+    assert {"risp-table1", "gradsim-table3"} <= set(done.stdout.split())
 
 
 @pytest.mark.parametrize(

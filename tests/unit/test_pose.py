@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vid2phys.engine import pnp
-from vid2phys.engine.pnp import Pose, solve_pose, solve_poses
+from vid2phys.engine.pnp import Pose, solve_poses
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.geometry import matrix_from_quat, matrix_from_rotvec, quat_normalize
 from vid2phys.types import Array
@@ -98,7 +98,7 @@ def test_too_few_points_is_no_pose() -> None:
     _, _, bearings, covariance = _scene(np.random.default_rng(4), 1)
     visible = np.zeros(12, dtype=bool)
     visible[:3] = True
-    assert np.isinf(solve_pose(bearings[0], covariance[0], POINTS, visible=visible).cost)
+    assert np.isinf(solve_poses(bearings, covariance, POINTS, visible=visible[None])[0, 0].cost)
 
 
 def test_unseen_points_do_not_count() -> None:
@@ -106,7 +106,7 @@ def test_unseen_points_do_not_count() -> None:
     visible = np.ones(12, dtype=bool)
     visible[[1, 4]] = False
     bearings[0, [1, 4]] = np.nan
-    pose = solve_pose(bearings[0], covariance[0], POINTS, visible=visible)
+    pose = solve_poses(bearings, covariance, POINTS, visible=visible[None])[0, 0]
     assert _angle(pose.rotation, rotation[0]) < 15.0
     assert not pose.inliers[[1, 4]].any()
 

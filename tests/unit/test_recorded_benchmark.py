@@ -10,9 +10,9 @@ from scipy.io import savemat
 
 from benchmarks.recorded import beam, crazyflie
 from benchmarks.recorded.__main__ import _write
+from benchmarks.recorded.matlab import load_matlab
 from benchmarks.recorded.rows import estimate, markdown, median
 from vid2phys.errors import InputError
-from vid2phys.io.matlab import load_matlab
 from vid2phys.io.run import read_json
 from vid2phys.types import Estimate
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import torch
 
 from experiments import available, bodies, reproduce, risp_fig6a, risp_table1
+from experiments import methods as trained
 from experiments.articulated import ArticulatedAdapter, hidden_joints
 from experiments.bodies import entries
 from experiments.body_adapter import Frames, Reading, Subject
@@ -20,6 +23,7 @@ from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
 from experiments.methods import Learnt, Recipe, is_converged, is_flat, model_folder, training_seconds
 from experiments.result_cache import Cell, missing_note
 from experiments.rigid import HALF_RANGE, MIDDLE, RigidAdapter, at_plausible_place, project, read_pose
+from experiments.state_vector import state_vector
 from experiments.table import Setting, Table, markdown, row
 from experiments.test_renderer import CONFIGURATIONS, PHOTOGRAPHS, photograph
 from tests.unit.risp_synthetic import square_body
@@ -34,7 +38,6 @@ from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.io.photographs import photograph_names
 from vid2phys.risp.networks import bodies as posed_bodies
 from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers, configuration_numbers, configuration_vectors
-from vid2phys.risp.shape.state_vector import state_vector
 from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.types import Array, Camera, Mesh, Texture
 
@@ -361,7 +364,7 @@ def _never(_: Path) -> Subject:
 
 def test_a_model_counts_when_the_default_command_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (entry,) = entries(("hand",))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trained, "MODEL_PLACES", (tmp_path / "models",))
     folder = tmp_path / "models" / "hand"
     folder.mkdir(parents=True)
     score = {"data": {}, "history": {}, "seconds": {}}
@@ -374,6 +377,28 @@ def test_a_model_counts_when_the_default_command_made_it(tmp_path: Path, monkeyp
         (folder / "score.json").write_text(json.dumps(said))
         found = model_folder(entry.model, entry.training_command)
         assert (found is not None) == counts
+
+
+def test_the_key_of_a_cell_does_not_depend_on_how_its_model_is_found(tmp_path: Path) -> None:
+    (entry,) = entries(("quadrotor",))
+    root = Path(trained.__file__).resolve().parents[1]
+    places = [Path(os.path.relpath(root / "models")), root / "models", root / "experiments" / ".." / "models"]
+    cells = [Cell("t", entry, "ours", None, setting(tmp_path), model=place / "quadrotor") for place in places]
+    assert len({cell.key for cell in cells}) == 1
+    other = replace(cells[0], model=tmp_path / "quadrotor")  # a model that is not shipped may be trained again
+    assert other.key != cells[0].key
+
+
+RESULTS = Path(trained.__file__).resolve().parents[1] / "docs" / "results"
+
+
+@pytest.mark.parametrize("name", ["risp-table1", "risp-table2", "risp-table3", "risp-table4", "risp-coverage"])
+def test_rows_of_the_results_still_belong_to_their_cells(name: str, tmp_path: Path) -> None:
+    """The hash of a recipe must not change because something is renamed: hours of training hang on it."""
+    module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
+    nobody = Setting(False, RESULTS, tmp_path, TrainingProgress(quiet=True), ("nobody",), ("nothing",))
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    assert [row.get("cell") for row in module.run(nobody).rows] == [row.get("cell") for row in kept]
 
 
 def test_estimates_grow_with_what_is_trained(tmp_path: Path) -> None:
@@ -427,7 +452,7 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
     """A black asymmetric body before a white sky: what is missing is the hull of its projected corners."""
     from scipy.spatial import ConvexHull
 
-    from vid2phys.engine.render.pathtraced import PathTracer
+    from experiments.path_tracer import PathTracer
 
     corners = np.array([[0.0, 0.0, 0.0], [0.09, 0.01, 0.0], [0.02, 0.06, 0.01], [-0.01, 0.015, 0.05]])
     faces = np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
@@ -456,7 +481,7 @@ def test_path_traced_frames_are_where_opencv_has_them() -> None:
 @needs_llvm
 def test_a_path_traced_texture_is_where_its_corners_are() -> None:
     """A square before the camera with an image of its own: every quarter has its colour, none is mirrored or dark."""
-    from vid2phys.engine.render.pathtraced import PathTracer, surfaces
+    from experiments.path_tracer import PathTracer, surfaces
 
     # Seen along x, left is +y: the image's left and top corner is at +y, +z.
     corners = np.array([[1.0, 0.1, -0.1], [1.0, -0.1, -0.1], [1.0, -0.1, 0.1], [1.0, 0.1, 0.1]])

@@ -18,6 +18,7 @@ from experiments.footage import Footage, Shot
 from experiments.panels import draw_strips
 from experiments.rigid import project
 from experiments.risp_real import METHODS, nearest, sought
+from experiments.smooth_reference import smooth_reference
 from experiments.test_renderer import FLOOR
 from vid2phys.engine.render.differentiable import draw, normals_of
 from vid2phys.engine.systems.quadrotor import Quadrotor
@@ -121,7 +122,7 @@ def followed(positions: Array, headings: Array, axes: Array) -> InputProblem:
     system, times = Quadrotor(), np.arange(len(positions)) / RATE_HZ
     parameters = system.parameters().with_values({"mass": MASS_KG})
     problem = Problem(system, parameters, nothing_seen(times, POINTS[:1]), make_transform(axes, np.zeros(3)))
-    return sought(problem, risp_real.smooth_reference(times, positions, headings, GRAVITY, axes=axes), POINTS)
+    return sought(problem, smooth_reference(times, positions, headings, GRAVITY, axes=axes), POINTS)
 
 
 def test_the_controllers_actions_fly_a_known_flight() -> None:

@@ -13,6 +13,7 @@ import torch
 from experiments import driving, imitation, reproduce
 from experiments.aiming import final_distance_mm
 from experiments.bodies import entries
+from experiments.constants import RISP_QUADROTOR
 from experiments.control_parametrisation import Drive, drive_of
 from experiments.experiments import Experiment, nothing_seen
 from experiments.identification import Case
@@ -20,7 +21,7 @@ from experiments.imitation import followed, imitate, starts_of, state_discrepanc
 from experiments.method_inputs import places
 from experiments.table import Setting
 from vid2phys.commands.training_progress import TrainingProgress
-from vid2phys.engine.constants import RISP_HAND, RISP_QUADROTOR
+from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.risp.networks.model import Model

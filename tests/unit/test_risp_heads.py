@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from experiments.state_vector import rigid_vector, state_vector
 from tests.unit.risp_synthetic import RADIUS_M, square_body, training_data, write_renders
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
@@ -19,7 +20,6 @@ from vid2phys.risp.networks.places import model_folders
 from vid2phys.risp.networks.state_model import StateModel
 from vid2phys.risp.renders.stream import ImageStream, Key, StreamSettings
 from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
-from vid2phys.risp.shape.state_vector import rigid_vector, state_vector
 from vid2phys.risp.shape.view_state import ViewState
 from vid2phys.risp.training.recipes import Sitting, TrainingData, head_of, paper_schedule, train_head
 from vid2phys.risp.training.train import Schedule

@@ -60,24 +60,6 @@ def known_pose(rotation: Array, translation: Array) -> Pose:
     return Pose(rotation, translation, np.zeros((*shape, 6, 6)), zero, zero, np.zeros((*shape, 0), dtype=bool))
 
 
-def solve_pose(
-    bearings: Array,
-    covariance: Array,
-    points_body: Array,
-    *,
-    visible: NDArray[np.bool_] | None = None,
-    initial: Pose | None = None,
-) -> Pose:
-    """The best pose of one frame: bearings [K, 2], covariance [K, 2, 2], points_body [K, 3] m.
-
-    visible: [K], what is False is not used. initial: a pose to start from as well. With fewer than 4 points the cost is
-    infinite.
-    """
-    start = None if initial is None else initial[None]
-    mask = None if visible is None else visible[None]
-    return solve_poses(bearings[None], covariance[None], points_body, visible=mask, initial=start)[0, 0]
-
-
 def solve_poses(
     bearings: Array,
     covariance: Array,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vid2phys.errors import InputError, unknown_name
 from vid2phys.io.faces import face_areas, first_alike
-from vid2phys.io.files import require_file, write_text
+from vid2phys.io.files import require_file
 from vid2phys.io.geometry import GeometrySignature as GeometrySignature
 from vid2phys.io.geometry import geometry_signature as geometry_signature
 from vid2phys.io.geometry import signature_distance as signature_distance
@@ -88,15 +88,6 @@ def load_mesh(path: str | Path, units: str = "m", *, units_flag: str = "--mesh-u
         part, names = _connected_parts(vertices, faces)
     part, names = _few_parts(*_only_used(part, names), face_areas(vertices, faces), path)
     return Mesh(vertices, np.ascontiguousarray(faces), part, names, path.stem, texture)
-
-
-def save_obj(mesh: Mesh, path: str | Path) -> None:
-    """Write an OBJ in metres with one group a part."""
-    lines = ["# metres"] + [f"v {x:.9g} {y:.9g} {z:.9g}" for x, y, z in mesh.vertices]
-    for index, name in enumerate(mesh.part_names):
-        lines.append(f"g {name}")
-        lines += [f"f {a} {b} {c}" for a, b, c in mesh.faces[mesh.part == index] + 1]
-    write_text(path, "\n".join(lines) + "\n")
 
 
 def mass_properties(mesh: Mesh) -> MassProperties:

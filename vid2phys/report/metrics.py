@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,13 +61,6 @@ class SymmetryGroup:
         """Return the one element that brings the estimate [T, 4] of a whole clip nearest to the truth (mean angle)."""
         turned = quat_multiply(quats[:, None], self.quats[None])
         return int(np.argmin(angle_between(turned, true_quats[:, None]).mean(axis=0)))
-
-    def best_for_frames(self, quats: Array, true_quats: Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield the elements that bring some frames of the estimate [T, 4] nearest to the truth, and the frames."""
-        turned = quat_multiply(quats[:, None], self.quats[None])
-        nearest = np.argmin(angle_between(turned, true_quats[:, None]), axis=1)
-        for index in np.unique(nearest).tolist():
-            yield index, np.flatnonzero(nearest == index)
 
     def applied(self, index: int, poses: PoseLog) -> PoseLog:
         """Return the poses of the body after the element with this index."""

@@ -1,8 +1,6 @@
-"""Colours that vary over faces, for the differentiable rasteriser: of vertices, of matter, or by a mesh's texture."""
+"""Colours that vary over faces, for the differentiable rasteriser: of vertices, or by a mesh's texture."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,7 +9,7 @@ from torch import Tensor
 
 from vid2phys.engine.render.differentiable import Fragments, Paint
 from vid2phys.io.texture import linear_images, texel_sizes
-from vid2phys.types import Array, Mesh
+from vid2phys.types import Mesh
 
 
 def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> Paint:
@@ -24,15 +22,6 @@ def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> Paint:
         return (fragments.weights[..., None] * values).sum(1)
 
     return paint
-
-
-def solid(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Tensor]) -> Paint:
-    """A colour of the body's matter (Peachey, SIGGRAPH 1985): points [n, 3] of the shape at rest to light [n, 3].
-
-    points: [V, 3] of the vertices at rest. Needs no map of the surface, and so has no seams.
-    """
-    at_rest = interpolated(torch.from_numpy(np.asarray(points, dtype=float)), faces)
-    return lambda fragments: color(at_rest(fragments))
 
 
 def textured(mesh: Mesh, texel_m: float = 0.0) -> Paint:

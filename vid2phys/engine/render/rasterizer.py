@@ -121,13 +121,6 @@ def rasterize_camera(vertices_camera: Array, faces: NDArray[np.int64], camera: C
     return Raster(nearness, faces_seen, window, shape, corners, faces, face_normals(vertices, faces), supersample)
 
 
-def silhouette(
-    vertices_camera: Array, faces: NDArray[np.int64], K: Array, width: int, height: int
-) -> NDArray[np.bool_]:
-    """Pixels [H, W] whose centre the mesh covers."""
-    return rasterize(vertices_camera, faces, K, width, height).mask
-
-
 def shade(raster: Raster, mesh: Mesh, part_colors: Array, light_dir: Array) -> NDArray[np.float32]:
     """The image [H, W, 4]: linear RGB, not multiplied by the coverage that is its fourth channel.
 

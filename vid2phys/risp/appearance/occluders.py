@@ -71,7 +71,7 @@ def hand(
     return soft, _exposed(rng, light, skin) * shade[..., None]
 
 
-def _pole(
+def pole(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
     """A bar across the whole image: a table's leg, a cable, a branch."""
@@ -91,7 +91,7 @@ def _edge(
     return mask, _material(rng, light, bank)
 
 
-def _mug(
+def mug(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
     """A cylinder with a handle, seen from somewhat above."""
@@ -127,7 +127,7 @@ def _solid(
 
 
 _Kind = Callable[[np.random.Generator, Linear, NDArray[Any], float, NDArray[np.uint8]], tuple[Linear, Linear]]
-_KINDS: tuple[_Kind, ...] = (hand, _pole, _edge, _mug, _solid)
+_KINDS: tuple[_Kind, ...] = (hand, pole, _edge, mug, _solid)
 _WEIGHTS = np.array([0.3, 0.22, 0.08, 0.15, 0.25])
 
 
