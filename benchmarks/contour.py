@@ -28,13 +28,13 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, make_dataset
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.held_out import HeldOutClip, make_clip
 from vid2phys.tracking.cues.background_image import Backdrop
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import PRIOR_STD, Stage, align, moved
 from vid2phys.tracking.uncertainty.alignment_errors import difference
-from vid2phys.tracking.uncertainty.contour_errors import Reading, read_clip
+from vid2phys.tracking.uncertainty.contour_errors import NetworkPose, detect_clip
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +54,7 @@ Errors = dict[str, list[tuple[Array, Array]]]  # of each method: error [6] in mo
 def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generator, spent: dict[str, float]) -> Errors:
     """Errors of every method in the clip's frames that the network believes it sees the body in."""
     calibration = Calibration.from_dict(model.calibration)
-    readings = list(read_clip(model, calibration, clip, rng, FRAMES))
+    readings = list(detect_clip(model, calibration, clip, rng, FRAMES))
     scale = np.array(calibration.contour_scale)
     found: Errors = defaultdict(list)
     for seen in readings:
@@ -73,7 +73,7 @@ def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generato
     return found
 
 
-def _align(mesh: Mesh, clip: HeldOutClip, readings: list[Reading], scale: Array, found: Errors) -> None:
+def _align(mesh: Mesh, clip: HeldOutClip, readings: list[NetworkPose], scale: Array, found: Errors) -> None:
     behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
     kept, looks = [], []
     for seen in readings:

@@ -21,8 +21,8 @@ from experiments.rigid import project
 from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.geometry import looking, make_transform, matrix_from_rotvec
-from vid2phys.risp.networks.bodies import body_for_training
-from vid2phys.risp.shape.configuration_numbers import configuration_numbers, configuration_vectors
+from vid2phys.risp.networks.articulated_bodies import body_for_training
+from vid2phys.risp.shape.configuration_encoding import configuration_encoding, configuration_vectors
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ArticulatedAdapter(Subject):
         folder.mkdir(parents=True, exist_ok=True)
         self.body = body_for_training(system, folder)
         self.mesh, self.radius_m = self.body.mesh, self.body.radius_m
-        self.codes = configuration_numbers(self.body)
+        self.codes = configuration_encoding(self.body)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         """Configurations [N, D], drawn as those of training."""
@@ -117,9 +117,9 @@ class ArticulatedAdapter(Subject):
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
         """Detect points, then fit the configuration by kinematics and by edges (`tracking.articulated.contour`)."""
-        from vid2phys.risp.networks.bodies import body_of_model
+        from vid2phys.risp.networks.articulated_bodies import body_of_model
         from vid2phys.tracking.articulated.contour import fit_configuration
-        from vid2phys.tracking.articulated.detector import Window, look
+        from vid2phys.tracking.articulated.detector import Window, detect
         from vid2phys.tracking.cues.creases import Solid
         from vid2phys.tracking.uncertainty.articulated import first_calibration
 
@@ -127,7 +127,7 @@ class ArticulatedAdapter(Subject):
         calibration, solid, found = first_calibration(body), Solid.of(self.mesh), []
         for image, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, body, model.view_size)
-            seen = look(model, body, window, [image], calibration)
+            seen = detect(model, body, window, [image], calibration)
             if edges:
                 found.append(fit_configuration(image, window, self.body, solid, seen.minima[0]))
             else:
@@ -138,14 +138,14 @@ class ArticulatedAdapter(Subject):
     def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
         """See `Subject.read_state`; the view is that of the tracker, whose camera the network is not told."""
         from vid2phys.engine.virtual_camera import resample
-        from vid2phys.risp.heads.state import read_numbers
+        from vid2phys.risp.heads.state import predict_numbers
         from vid2phys.tracking.articulated.detector import Window
 
         views = []
         for image, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, self.body, learnt.view_size)
             views.append(resample(image, camera, window.view))
-        vectors = self.codes.decode(read_numbers(learnt.network, np.stack(views)).numpy())
+        vectors = self.codes.decode(predict_numbers(learnt.network, np.stack(views)).numpy())
         return Reading(vectors / np.array(self.codes.scale))
 
     def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
@@ -205,7 +205,7 @@ class ArticulatedAdapter(Subject):
 
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
         """See `Subject.validation`; `state_error` is over the paper's vector."""
-        from vid2phys.risp.heads.state import StateHead, read_numbers
+        from vid2phys.risp.heads.state import StateHead, predict_numbers
         from vid2phys.risp.renders.dataset import RenderSet
         from vid2phys.risp.renders.stream import ImageStream
         from vid2phys.risp.training.validate import prepare_views
@@ -223,11 +223,11 @@ class ArticulatedAdapter(Subject):
             images = prepare_views(stream, judge.validation).images
 
             def validate(network: nn.Module) -> dict[str, float]:
-                return error(codes.decode(read_numbers(network, images).numpy()) / np.array(codes.scale))
+                return error(codes.decode(predict_numbers(network, images).numpy()) / np.array(codes.scale))
 
             return validate
         own = ConfigurationValidation.prepare(stream, judge.validation, self.body, configurations)
-        return lambda network: {**own(network), **error(self.vectors(own.read_configurations(network)))}
+        return lambda network: {**own(network), **error(self.vectors(own.predict_configurations(network)))}
 
 
 def hidden_joints(body: JointBody, configuration: Array, camera_m: Array, behind_m: float) -> NDArray[np.bool_]:

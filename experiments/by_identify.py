@@ -18,7 +18,7 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat, quat_from_matrix
 from vid2phys.io.mesh import mass_properties
 from vid2phys.report.metrics import Turns, coverage
-from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import whiteness
 from vid2phys.solvers.cramer_rao import noisy

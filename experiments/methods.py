@@ -176,7 +176,7 @@ def train(
 ) -> Learnt:
     """The network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
     from vid2phys.commands.training import share_cores
-    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+    from vid2phys.risp.training.recipes import TrainingRun, head_of, train_head
 
     data = data or training_data(subject, setting, recipe)
     schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
@@ -186,7 +186,7 @@ def train(
         data,
         head,
         schedule,
-        Sitting(folder, setting.device, setting.progress),
+        TrainingRun(folder, setting.device, setting.progress),
         gamma=recipe.gamma,
         seed=recipe.seed,
         loss=recipe.loss,

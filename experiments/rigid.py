@@ -121,7 +121,7 @@ class RigidAdapter(Subject):
         shape = Shape(
             *(self.system.name, geometry_signature(self.mesh), known.points, known.rotations, known.permutation),
             *(known.front, self.mesh.name, known.center),
-            painted=self.mesh.texture is not None,
+            textured=self.mesh.texture is not None,
         )
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
@@ -196,7 +196,7 @@ class RigidAdapter(Subject):
 
     def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
         """See `Subject.scores`. A plain body is scored up to its symmetry alone."""
-        turns = self.known.turns
+        turns = self.known.symmetry_transforms
         errors = np.abs(reading.vectors[:, None] - self.vectors(frames.states[:, None] @ turns)).mean(axis=-1)
         result = {"state_error": Score(errors[:, 0], "1")} if self.labelled else {}
         if len(turns) > 1:
@@ -205,7 +205,7 @@ class RigidAdapter(Subject):
 
     def _in_units(self, poses: Array, frames: Frames) -> dict[str, Score]:
         """Errors in units that mean something outside the table."""
-        truth, turns = frames.states, self.known.turns
+        truth, turns = frames.states, self.known.symmetry_transforms
         cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], turns[:, :3, :3], poses[:, :3, :3]) - 1.0)
         angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
         error, distance = poses[:, :3, 3] - truth[:, :3, 3], np.linalg.norm(truth[:, :3, 3], axis=1)
@@ -230,7 +230,7 @@ class RigidAdapter(Subject):
         result = []
         for pose, truth, camera in zip(poses, frames.states, frames.cameras, strict=True):
             seen = project(camera, vertices @ pose[:3, :3].T + pose[:3, 3])
-            same = truth @ self.known.turns
+            same = truth @ self.known.symmetry_transforms
             places = np.einsum("gij,vj->gvi", same[:, :3, :3], vertices) + same[:, None, :3, 3]
             result.append(np.linalg.norm(seen - project(camera, places), axis=-1).mean(axis=-1).min())
         return np.array(result)
@@ -240,17 +240,17 @@ class RigidAdapter(Subject):
         import torch
 
         from vid2phys.risp.renders.stream import ImageStream
-        from vid2phys.risp.shape.view_state import ViewState
+        from vid2phys.risp.shape.pose_encoding import PoseEncoding
 
         images = replace(judge.stream, looks=0)
         own: Any = head.validation(ImageStream(images, jitter=False), judge.validation)
-        codes = ViewState(images.radius_m, images.view_size)
-        truth = own.view_from_body[:, None] @ judge.body.turns
+        codes = PoseEncoding(images.radius_m, images.view_size)
+        truth = own.view_from_body[:, None] @ judge.body.symmetry_transforms
         camera = torch.from_numpy(own.K)
         wanted = codes.encode(torch.from_numpy(truth), camera[:, None])
 
         def validate(network: nn.Module) -> dict[str, float]:
-            found = codes.encode(torch.from_numpy(own.read_poses(network)), camera)
+            found = codes.encode(torch.from_numpy(own.predict_poses(network)), camera)
             error = (found[:, None] - wanted).abs().mean(-1).amin(-1)
             return {**own(network), "state_error": float(error.mean())}
 
@@ -262,11 +262,11 @@ def read_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius:
     import torch
 
     from vid2phys.engine.virtual_camera import make_view, resample
-    from vid2phys.risp.heads.state import StateHead, read_numbers
+    from vid2phys.risp.heads.state import StateHead, predict_numbers
 
     assert isinstance(learnt.head, StateHead)
     view = make_view(camera, center, radius, learnt.view_size)
-    numbers = read_numbers(learnt.network, resample(image, camera, view)[None])
+    numbers = predict_numbers(learnt.network, resample(image, camera, view)[None])
     in_view = learnt.head.codes.decode(numbers, torch.from_numpy(view.K)[None])[0].numpy()
     turn = view.rotation_view_from_camera.T
     return make_transform(turn @ in_view[:3, :3], turn @ in_view[:3, 3])

@@ -25,8 +25,8 @@ LOOKS = {"1": 1, "10": 10, "random": 0}
 _COLORS = {"1": "tab:red", "10": "tab:orange", "random": "tab:blue"}
 _NOTES = [
     "`state_error` on held-out random looks: of rigid bodies the mean absolute error over the nine numbers of a pose "
-    "in its view (`risp/shape/view_state.py`: place in half views, log size, sines and cosines of three angles), up to "
-    "the body's symmetry; of hand and rod that over the paper's vector. What is painted on the cube tells keypoints' "
+    "in its view (`risp/shape/pose_encoding.py`: place in half views, log size, sines and cosines of three angles), "
+    "up to the body's symmetry; of hand and rod that over the paper's vector. The colours of the cube tell keypoints' "
     "turns after the network, in the table: here their errors are up to the symmetry of its shape.",
     "All trainings of a head have as many steps on as many renders, in the same poses or configurations; `1`, `10` and "
     "`random` are the rendering configurations they meet.",

@@ -20,7 +20,7 @@ from vid2phys.tracking.cues.photometric import Alignment, Stage, align, moved, s
 from vid2phys.tracking.hypotheses import relabelled
 from vid2phys.tracking.photometric_evidence import branch_evidence
 from vid2phys.tracking.photometric_refinement import refined
-from vid2phys.tracking.uncertainty.alignment_errors import AlignErrors, difference, fit
+from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors, difference, fit
 from vid2phys.types import Clip, Mesh, Observation
 
 QUARTERS = np.stack([matrix_from_rotvec(np.array([0.0, 0.0, g * np.pi / 2])) for g in range(4)])
@@ -154,7 +154,7 @@ def test_stated_errors_are_scaled_to_those_found() -> None:
     true = np.array([0.5, 1.0, 1.0, 2.0, 3.0, 1.5])
     process[:2, :, 0] = 50.0  # gross errors do not spoil the scale
     look, time_s = np.repeat(np.arange(looks), frames), np.tile(np.arange(frames) / 30.0, looks)
-    errors = AlignErrors((process * std * true).reshape(-1, 6), std.reshape(-1, 6), look, time_s)
+    errors = RefinementErrors((process * std * true).reshape(-1, 6), std.reshape(-1, 6), look, time_s)
     scale, correlation_s = fit(errors)
     np.testing.assert_allclose(scale, true, rtol=0.06)
     np.testing.assert_allclose(correlation_s, 0.2, rtol=0.25)

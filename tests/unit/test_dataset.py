@@ -163,19 +163,19 @@ def test_tangents_are_the_derivative_of_the_radiance(folder: Path) -> None:
     """Against central differences in each psi, with a common seed."""
     from vid2phys.engine.render.mitsuba import Renderer
     from vid2phys.risp.appearance.materials import mesh_parts
-    from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
+    from vid2phys.risp.appearance.random_appearance import directions, render_appearance, sample_appearance
     from vid2phys.risp.renders.viewpoints import sample_single
 
     renderer, parts = Renderer(MESH, 32, 16), mesh_parts(MESH)
     rng = np.random.default_rng(3)
     view = sample_single(rng, get("quadrotor"), renderer.radius_m, 32)
-    look = sample_look(rng, parts)
+    look = sample_appearance(rng, parts)
     seen = (look, view.body_from_world, view.moved_m, renderer.radius_m)
     pose = (view.view_from_body, view.K)
-    tangents = renderer.render(*pose, appearance(*seen), seed=1, directions=directions(*seen)).tangents
+    tangents = renderer.render(*pose, render_appearance(*seen), seed=1, directions=directions(*seen)).tangents
     for name in PSI_NAMES:
         k, step = PSI_NAMES.index(name), 0.02
-        sides = [appearance(*seen, psi=look.psi + s * np.eye(len(PSI_NAMES))[k]) for s in (step, -step)]
+        sides = [render_appearance(*seen, psi=look.psi + s * np.eye(len(PSI_NAMES))[k]) for s in (step, -step)]
         images = [renderer.render(*pose, side, seed=1).radiance[..., :3] for side in sides]
         difference = (images[0] - images[1]) / (2 * step)
         tolerance = 0.2 if name == "roughness" else 0.02  # its samples move, and may meet or miss the body

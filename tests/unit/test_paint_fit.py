@@ -8,7 +8,7 @@ import pytest
 from tests.painted_mesh import painted_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.risp.shape.groups import octahedral
+from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.unit.test_posed_edges import moved_along_sight, window
+
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.movable.modes import CELLS
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.geometry import look_at
-from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.cues.creases import Solid
@@ -33,7 +33,7 @@ def rod() -> ArticulatedBody:
 
 def turned(body: ArticulatedBody, solid: Solid, configuration: Array, some: Array) -> Turned:
     corners = body.mesh.faces[some]
-    slopes = body.vertex_slopes(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
+    slopes = body.vertex_jacobian(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
     return Turned.of(body.vertices(configuration)[corners], slopes, solid.smooth_parts[some], body.radius_m)
 
 

@@ -180,7 +180,7 @@ def _pose(inputs: Inputs) -> Target:
 
 def _configuration(inputs: Inputs) -> Target:
     from vid2phys.commands.identify import track_configuration
-    from vid2phys.risp.networks.bodies import body_of_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model
 
     body = body_of_model(inputs.network, inputs.system)
     tracked = track_configuration(inputs, body)

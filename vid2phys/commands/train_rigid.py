@@ -42,10 +42,10 @@ def train_rigid(
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.training import together
-    from vid2phys.risp.training.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
+    from vid2phys.risp.training import distributed
+    from vid2phys.risp.training.recipes import COARSE_SIZE, TrainingRun, head_of, train_head, train_locator
     from vid2phys.risp.training.train import Schedule
-    from vid2phys.tracking.uncertainty.single_images import Subject
+    from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
     start = time.monotonic()
     data = training_data(
@@ -61,13 +61,13 @@ def train_rigid(
     if options.head.startswith("state"):
         return train_state_head(system.name, data, rendered - start, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
-    sitting = Sitting(work, options.device, progress, options.resume, begin)
+    run = TrainingRun(work, options.device, progress, options.resume, begin)
     schedule = Schedule(options.epochs, workers=workers)
     head = head_of(data, options.head)
     assert isinstance(head, KeypointHead)
-    fine = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
-    if not together.leads():
+    fine = train_head(data, head, schedule, run, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), run, seed=options.seed)
+    if not distributed.is_main_process():
         return None
     assert isinstance(fine.network, KeypointNetwork)
     assert isinstance(coarse.network, LocatorNetwork)
@@ -81,7 +81,7 @@ def train_rigid(
         known.front,
         body.name,
         known.center,
-        painted=body.texture is not None,
+        textured=body.texture is not None,
     )
     sizes = {"fine": head.size, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.stream.view_size, sizes)
@@ -97,7 +97,7 @@ def train_rigid(
     score["validation"]["calibration"] = model.calibration["normalised"]
     model.save(out, score)
     model = Model.load(out)
-    make_card(out, Subject(model, body), renders, options.seed, progress, given=options.given)
+    make_card(out, EvaluatedModel(model, body), renders, options.seed, progress, given=options.given)
     return model
 
 

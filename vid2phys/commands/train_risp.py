@@ -70,7 +70,7 @@ def train_risp(
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.training import together
+    from vid2phys.risp.training import distributed
 
     begin = Path(start) if start is not None else None
     varied = Randomisation.without(without)
@@ -90,7 +90,7 @@ def train_risp(
         samples, epochs, gamma, where, resume, seed, begin, varied, command, given, head, loss, ray
     )
     _check(options)
-    together.join(where)
+    distributed.initialise(where)
     physics = from_file(system, body) if body is not None else get(system)
     name = Path(mesh or body or system).stem
     if out is None:
@@ -102,11 +102,11 @@ def train_risp(
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
-            if together.leads():
+            if distributed.is_main_process():
                 held.enter_context(alone(work / ".lock", "training"))
                 if not resume:
                     _empty(work)
-            progress = held.enter_context(show_training(quiet or not together.leads()))
+            progress = held.enter_context(show_training(quiet or not distributed.is_main_process()))
             for note in notes:
                 progress.note(f"note: {note}")
             if posed:
@@ -114,13 +114,13 @@ def train_risp(
             else:
                 assert shape is not None
                 model = train_rigid(shape, physics, out, work, options, progress)
-            together.leave()
+            distributed.shut_down()
         return model if model is not None else (Model if head == "keypoint" else StateModel).load(out)
 
 
 def _is_posed(system: System, mesh: str | Path | None) -> bool:
     """Whether it is the system's own body on a known base. Raises UsageError for a mesh too many or missing."""
-    from vid2phys.risp.networks.bodies import configuration_kind
+    from vid2phys.risp.networks.articulated_bodies import configuration_kind
 
     if configuration_kind(system) == "rigid":
         if mesh is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.renders.dataset import RenderSet
-    from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
+    from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
     from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Mesh
 
@@ -72,9 +72,9 @@ def share_cores(device: str) -> int:
     """Number of processes that develop images; the other cores train."""
     import torch
 
-    from vid2phys.risp.training import together
+    from vid2phys.risp.training import distributed
 
-    count = max(1, cores() // together.on_this_machine())
+    count = max(1, cores() // distributed.local_processes())
     if device != "cpu":
         return max(1, count - 1)
     workers = max(1, count // 2)
@@ -86,7 +86,7 @@ def training_renders(mesh: Mesh, system: System, folder: Path, progress: Trainin
     """The renders of a training, those that are missing made by the first process. more: arguments of
     `make_dataset`."""
     from vid2phys.risp.renders.dataset import make_dataset
-    from vid2phys.risp.training import together
+    from vid2phys.risp.training import distributed
 
     def make() -> RenderSet:
         def told(done: int, total: int) -> None:
@@ -94,7 +94,7 @@ def training_renders(mesh: Mesh, system: System, folder: Path, progress: Trainin
 
         return make_dataset(mesh, system, folder, workers=cores(), progress=told, **more)
 
-    return together.after_the_first(make)
+    return distributed.main_process_first(make)
 
 
 def unseen_clips(
@@ -130,24 +130,24 @@ def train_state_head(
     workers: int,
     progress: TrainingProgress,
     *,
-    codes: ConfigurationNumbers | None = None,
+    codes: ConfigurationEncoding | None = None,
 ) -> StateModel | None:
     """RISP's own network by its own recipe, on the same images. codes: what its numbers mean; the head's own unless
     given. None in processes that only help (`together`)."""
     from vid2phys.risp.heads.state import StateHead
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.training import together
-    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
+    from vid2phys.risp.training import distributed
+    from vid2phys.risp.training.recipes import TrainingRun, head_of, paper_schedule, train_head
 
     head = head_of(data, options.head)
     assert isinstance(head, StateHead)
-    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
-    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    run, schedule = TrainingRun(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
+    trained = train_head(data, head, schedule, run, gamma=options.gamma, seed=options.seed, loss=options.loss)
     model = StateModel(
         system, head.codes if codes is None else codes, head.size["width"], trained.network, data.stream.view_size
     )
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
-    if not together.leads():
+    if not distributed.is_main_process():
         return None
     model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
     return StateModel.load(out)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes
 from vid2phys.report.outline import Image, Projected, Window, blend, outline
-from vid2phys.tracking.uncertainty.single_images import Judged, Subject, projected
+from vid2phys.tracking.uncertainty.single_images import EvaluatedModel, ImageEvaluation, projected
 
 TRUE_COLOR, READ_COLOR = (70, 230, 70), (255, 120, 30)
 UNITS = {
@@ -27,7 +27,7 @@ _QUALITY = 80
 _INK = (30, 30, 30)
 
 
-def write_sheet(path: Path, subject: Subject, judged: Judged, chosen: NDArray[np.int64]) -> None:
+def write_sheet(path: Path, subject: EvaluatedModel, judged: ImageEvaluation, chosen: NDArray[np.int64]) -> None:
     """One tile for each of the `chosen` images: as it is, then with true and read outline and keypoints."""
     import cv2
 
@@ -44,7 +44,7 @@ def write_sheet(path: Path, subject: Subject, judged: Judged, chosen: NDArray[np
     write_bytes(path, data.tobytes())
 
 
-def _tile(subject: Subject, judged: Judged, index: int) -> Image:
+def _tile(subject: EvaluatedModel, judged: ImageEvaluation, index: int) -> Image:
     import cv2
 
     size = judged.images.shape[1]
@@ -70,7 +70,7 @@ def _tile(subject: Subject, judged: Judged, index: int) -> Image:
     return np.concatenate([np.concatenate([plain, drawn], axis=1), text])
 
 
-def _words(judged: Judged, index: int, across: str) -> tuple[str, str]:
+def _words(judged: ImageEvaluation, index: int, across: str) -> tuple[str, str]:
     errors = [f"{UNITS[n][0]} {_short(v[index])} {UNITS[n][1]}" for n, v in judged.errors.items() if n != "sideways_mm"]
     seen = f"{across} {judged.diameter_px[index]:.0f} px, contrast {judged.contrast[index]:.0f}"
     return ", ".join(errors), f"{seen}, {judged.hidden_share[index]:.0%} of the points covered"

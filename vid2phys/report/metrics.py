@@ -82,7 +82,7 @@ class Turns:
 
 def turns_of(mesh: Mesh) -> Turns:
     """Those of a mesh as it looks."""
-    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.risp.shape.rotation_groups import offsets
     from vid2phys.risp.shape.symmetry import find_symmetry
 
     found = find_symmetry(mesh)

@@ -90,7 +90,7 @@ class ArticulatedBody(ABC):
         """The mesh's vertices [V, 3] m in a configuration [D]."""
 
     @abstractmethod
-    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
+    def vertex_jacobian(self, configuration: Array, which: NDArray[np.int64]) -> Array:
         """d vertices / d configuration of the vertices `which` [N] in a configuration [D], [N, 3, D]."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class ArticulatedBody(ABC):
         """A random configuration [D]."""
 
     @abstractmethod
-    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
+    def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
         """Configurations [T, D] of a smooth motion."""
 
     @abstractmethod

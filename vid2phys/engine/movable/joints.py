@@ -57,8 +57,8 @@ class JointBody(ArticulatedBody):
         """See `ArticulatedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
         return self._placed(configuration, *self._vertices_in_links)
 
-    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """See `ArticulatedBody.vertex_slopes`."""
+    def vertex_jacobian(self, configuration: Array, which: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.vertex_jacobian`."""
         links, points = self._vertices_in_links
         return self._slopes(configuration, links[which], points[which])
 
@@ -97,8 +97,8 @@ class JointBody(ArticulatedBody):
             share = (self.rest - self.middle) / self._half + rng.normal(0.0, 0.12, count)
         return self._within(self.middle + self._half * share)
 
-    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """See `ArticulatedBody.path`: from a random configuration, each joint in three slow sines."""
+    def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
+        """See `ArticulatedBody.sample_motion`: from a random configuration, each joint in three slow sines."""
         count = len(self.names)
         frequency = rng.uniform(0.3, 2.5, (3, count))
         phase = rng.uniform(-np.pi, np.pi, (3, count))

@@ -115,8 +115,8 @@ class ModalBody(ArticulatedBody):
         """See `ArticulatedBody.vertices`."""
         return np.asarray(self.system.rest_m + np.tensordot(configuration, self._vertex_modes, 1))
 
-    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """See `ArticulatedBody.vertex_slopes`; the same for all configurations."""
+    def vertex_jacobian(self, configuration: Array, which: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.vertex_jacobian`; the same for all configurations."""
         return np.moveaxis(self._vertex_modes[:, which], 0, -1)
 
     def points(self, configurations: Array) -> Array:
@@ -134,8 +134,8 @@ class ModalBody(ArticulatedBody):
         configuration = found[int(rng.integers(len(found)))] * rng.uniform(0.4, 1.15)
         return np.asarray(configuration + 0.05 * self.spread * rng.normal(size=len(configuration)))
 
-    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """See `ArticulatedBody.path`: a piece of one of the motions, larger or smaller."""
+    def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
+        """See `ArticulatedBody.sample_motion`: a piece of one of the motions, larger or smaller."""
         motion = self.motions.amplitudes[int(rng.integers(len(self.motions.amplitudes)))]
         known_s = np.arange(len(motion)) * self.motions.step_s
         start = rng.uniform(0.0, max(0.0, known_s[-1] - np.ptp(times_s)))

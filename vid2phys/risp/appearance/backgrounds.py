@@ -169,11 +169,11 @@ def compose_background(rng: np.random.Generator, bank: Image, size: int) -> Line
         blob = np.exp(-((x - center[0]) ** 2 + ((y - center[1]) * rng.uniform(1, 3)) ** 2) / radius**2)
         background *= 1.0 - rng.uniform(0.3, 0.8) * blob[..., None]
     for _ in range(int(rng.choice([0, 1, 2, 3], p=[0.5, 0.25, 0.15, 0.1]))):
-        paint_solid(rng, background, center=rng.uniform(0, size, 2), radius=size * rng.uniform(0.06, 0.5))
+        draw_solid(rng, background, center=rng.uniform(0, size, 2), radius=size * rng.uniform(0.06, 0.5))
     return background
 
 
-def paint_solid(
+def draw_solid(
     rng: np.random.Generator, image: Linear, *, center: NDArray[np.float64], radius: float
 ) -> NDArray[np.bool_]:
     """Paints a shaded sphere, box, cone, cylinder, disc or crossed bars over a linear image; returns where."""

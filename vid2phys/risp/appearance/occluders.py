@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.appearance.backgrounds import paint_solid, random_color, to_linear
+from vid2phys.risp.appearance.backgrounds import draw_solid, random_color, to_linear
 
 Linear = NDArray[Any]  # float32 light
 MOST_HIDDEN = 0.5
@@ -121,7 +121,7 @@ def _solid(
     """One of the background's shaded solids."""
     color = light.copy()
     place = center + radius * rng.uniform(-1.1, 1.1, 2)
-    covered = paint_solid(rng, color, center=place, radius=radius * rng.uniform(0.12, 0.7))
+    covered = draw_solid(rng, color, center=place, radius=radius * rng.uniform(0.12, 0.7))
     mask = cv2.GaussianBlur(covered.astype(np.float32), (3, 3), 0.6)  # its edges are those of whole pixels
     return mask * covered, color
 

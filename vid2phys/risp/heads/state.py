@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
 from vid2phys.risp.renders.stream import ImageStream
-from vid2phys.risp.shape.view_state import ViewState
+from vid2phys.risp.shape.pose_encoding import PoseEncoding
 from vid2phys.risp.training.validate import Body, pose_errors, predict, prepare_views
 from vid2phys.types import Array
 
@@ -26,7 +26,7 @@ _SMOOTH = 0.01  # of the absolute error at zero
 
 
 class StateHead(Head):
-    """The state of a view as numbers (`view_state.ViewState`), learnt by their mean absolute error (eq. 8).
+    """The state of a view as numbers (`view_state.PoseEncoding`), learnt by their mean absolute error (eq. 8).
 
     Where the body has a symmetry the error is that against the nearest of the equivalent states, as for keypoints:
     otherwise both would be compared on labels that no image shows.
@@ -38,12 +38,12 @@ class StateHead(Head):
     def __init__(
         self, body: Body, *, radius_m: float, view_size: int, width: int | None = None, numbers: int | None = None
     ) -> None:
-        self.codes = ViewState(radius_m, view_size)
+        self.codes = PoseEncoding(radius_m, view_size)
         self.body = body
-        self.numbers = ViewState.SIZE if numbers is None else numbers
+        self.numbers = PoseEncoding.SIZE if numbers is None else numbers
         self.rigid = numbers is None
         self.size = {"width": width or WIDTH}
-        self._turns = torch.from_numpy(body.turns)
+        self._turns = torch.from_numpy(body.symmetry_transforms)
 
     def network(self) -> StateNetwork:
         """See `Head.network`; its output is [B, 9] for a rigid body, else the paper's vector [B, S]."""
@@ -100,18 +100,18 @@ class StateValidation:
         found = self.head.codes.decode(output, camera).numpy()
         return {
             "val_error": float(error),
-            **pose_errors(found, self.view_from_body, self.head.body.turns),
+            **pose_errors(found, self.view_from_body, self.head.body.symmetry_transforms),
         }
 
-    def read_poses(self, network: nn.Module) -> Array:
+    def predict_poses(self, network: nn.Module) -> Array:
         """Poses of the views, [N, 4, 4] m."""
         return self.head.codes.decode(self._numbers(network), torch.from_numpy(self.K)).numpy()
 
     def _numbers(self, network: nn.Module) -> Tensor:
-        return read_numbers(network, self.images)
+        return predict_numbers(network, self.images)
 
 
-def read_numbers(network: nn.Module, images: NDArray[np.uint8]) -> Tensor:
+def predict_numbers(network: nn.Module, images: NDArray[np.uint8]) -> Tensor:
     """Outputs [N, S] for uint8 images [N, V, V, 3], float64 on the CPU."""
     return predict(network, images, dtype=torch.float64)
 

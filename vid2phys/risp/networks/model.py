@@ -20,7 +20,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
 from vid2phys.io.mesh import GeometrySignature
 from vid2phys.risp.networks import heatmaps
-from vid2phys.risp.networks.locate import Candidates, locate
+from vid2phys.risp.networks.locator import Candidates, locate
 from vid2phys.risp.networks.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
 from vid2phys.types import Array
 
@@ -31,7 +31,7 @@ _LEAST_VARIANCE_PX2 = 0.05
 
 
 @dataclass(frozen=True)
-class Reading:
+class KeypointPrediction:
     """What the fine network says of B views.
 
     points_px: [B, K, 2] view pixels, labelled up to the body's symmetry. covariance_px: [B, K, 2, 2] px^2, the spread
@@ -44,7 +44,7 @@ class Reading:
     peak: Array
     front_logprob: Array
 
-    def renamed(self, order: NDArray[np.int64]) -> Reading:
+    def renamed(self, order: NDArray[np.int64]) -> KeypointPrediction:
         """The same with point order[k] for point k."""
         return replace(
             self,
@@ -74,7 +74,7 @@ class Shape:
     mesh_name: str = "mesh"
     center: Array = field(default_factory=lambda: np.zeros(3))
     kind: str = "rigid"
-    painted: bool = False
+    textured: bool = False
     cameras: CameraRange | None = None
 
     @property
@@ -135,7 +135,7 @@ class Model:
         """Radius of the bounding sphere about the body origin, m."""
         return self.shape.signature.radius
 
-    def read(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> Reading:
+    def predict(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> KeypointPrediction:
         """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size.
 
         places_px: [B, K, 2] about where they are; then they are labelled as these, not up to symmetry.
@@ -144,13 +144,13 @@ class Model:
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(f"views of shape {images.shape}, expected [B, {self.view_size}, {self.view_size}, 3]")
         parts = [slice(i, i + batch) for i in range(0, len(images), batch)]
-        pieces = [self._read(images[part], None if places_px is None else places_px[part]) for part in parts]
+        pieces = [self._predict(images[part], None if places_px is None else places_px[part]) for part in parts]
         if not pieces:
-            return _empty_reading(len(self.points_body), self.view_size // STRIDE)
-        return Reading(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+            return _empty_prediction(len(self.points_body), self.view_size // STRIDE)
+        return KeypointPrediction(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     @torch.no_grad()
-    def _read(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
+    def _predict(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
         device = next(self.fine.parameters()).device
         output = self.fine(to_input(torch.from_numpy(np.ascontiguousarray(images)).to(device))).float()
         if places_px is None:
@@ -195,7 +195,7 @@ class Model:
             "system": shape.system,
             "kind": shape.kind,
             "cameras": None if shape.cameras is None else shape.cameras.to_json(),
-            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.painted},
+            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.textured},
             "view_size": self.view_size,
             "keypoints": {
                 "points_body": np.round(shape.points_body, 9).tolist(),
@@ -301,8 +301,8 @@ def excess_covariance(moment: Tensor, mass: Tensor) -> Tensor:
     return vectors @ torch.diag_embed(values) @ vectors.transpose(-1, -2)
 
 
-def _empty_reading(keypoints: int, cells: int) -> Reading:
-    return Reading(
+def _empty_prediction(keypoints: int, cells: int) -> KeypointPrediction:
+    return KeypointPrediction(
         np.zeros((0, keypoints, 2)),
         np.zeros((0, keypoints, 2, 2)),
         np.zeros((0, keypoints)),

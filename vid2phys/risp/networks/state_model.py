@@ -20,9 +20,9 @@ from torch import nn
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
-from vid2phys.risp.heads.state import StateNetwork, read_numbers
-from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
-from vid2phys.risp.shape.view_state import ViewState
+from vid2phys.risp.heads.state import StateNetwork, predict_numbers
+from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
+from vid2phys.risp.shape.pose_encoding import PoseEncoding
 from vid2phys.types import Array
 
 SCHEMA = "vid2phys.state-model/1"
@@ -36,21 +36,21 @@ class StateModel:
     the configuration of one on a known base. view_size: V px."""
 
     system: str
-    codes: ViewState | ConfigurationNumbers
+    codes: PoseEncoding | ConfigurationEncoding
     width: int
     network: nn.Module
     view_size: int
 
-    def read_poses(self, images: NDArray[np.uint8], K: Array) -> Array:
+    def predict_poses(self, images: NDArray[np.uint8], K: Array) -> Array:
         """Poses view_from_body [B, 4, 4] m of views [B, V, V, 3] seen by cameras [B, 3, 3] px."""
-        assert isinstance(self.codes, ViewState)
-        numbers = read_numbers(self.network, images)
+        assert isinstance(self.codes, PoseEncoding)
+        numbers = predict_numbers(self.network, images)
         return self.codes.decode(numbers, torch.from_numpy(np.asarray(K, dtype=np.float64))).numpy()
 
-    def read_configurations(self, images: NDArray[np.uint8]) -> Array:
+    def predict_configurations(self, images: NDArray[np.uint8]) -> Array:
         """The paper's vectors [B, S] (`posed.numbers`) of what views [B, V, V, 3] show."""
-        assert isinstance(self.codes, ConfigurationNumbers)
-        return self.codes.decode(read_numbers(self.network, images).numpy())
+        assert isinstance(self.codes, ConfigurationEncoding)
+        return self.codes.decode(predict_numbers(self.network, images).numpy())
 
     def save(self, folder: Path, score: dict[str, Any]) -> None:
         """Writes the folder, each file whole or not at all; state.json last, since it makes the folder a model."""
@@ -63,7 +63,7 @@ class StateModel:
             "view_size": self.view_size,
             **(
                 {"radius_m": self.codes.radius_m}
-                if isinstance(self.codes, ViewState)
+                if isinstance(self.codes, PoseEncoding)
                 else {"configuration": self.codes.to_json()}
             ),
             "width": self.width,
@@ -79,13 +79,13 @@ class StateModel:
             if config["schema"] != SCHEMA:
                 raise ValueError(f"schema {config['schema']}")
             size = int(config["view_size"])
-            codes: ViewState | ConfigurationNumbers
+            codes: PoseEncoding | ConfigurationEncoding
             numbers = config.get("configuration", config.get("posture"))  # the key of version 0.1
             if numbers is not None:
-                codes = ConfigurationNumbers.from_json(numbers)
+                codes = ConfigurationEncoding.from_json(numbers)
             else:
-                codes = ViewState(float(config["radius_m"]), size)
-            outputs = codes.size if isinstance(codes, ConfigurationNumbers) else ViewState.SIZE
+                codes = PoseEncoding(float(config["radius_m"]), size)
+            outputs = codes.size if isinstance(codes, ConfigurationEncoding) else PoseEncoding.SIZE
             network = StateNetwork(outputs, width=int(config["width"]))
             network.load_state_dict(load_file(folder / _WEIGHTS))
             return StateModel(str(config["system"]), codes, int(config["width"]), network.eval(), size)

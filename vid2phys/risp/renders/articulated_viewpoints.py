@@ -32,7 +32,7 @@ def sample_articulated(rng: np.random.Generator, body: ArticulatedBody, size: in
 def sample_articulated_sequence(rng: np.random.Generator, body: ArticulatedBody, size: int) -> list[Viewpoint]:
     """Consecutive frames of a smooth motion before a camera that stands still."""
     times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
-    return _viewpoints(rng, body, size, body.path(rng, times), times)
+    return _viewpoints(rng, body, size, body.sample_motion(rng, times), times)
 
 
 def _viewpoints(

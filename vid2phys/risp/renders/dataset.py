@@ -20,8 +20,8 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
+from vid2phys.risp.appearance.random_appearance import PSI_NAMES
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
-from vid2phys.risp.appearance.randomize import PSI_NAMES
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, SEQUENCE_FPS
 from vid2phys.types import Array, Mesh
 
@@ -100,7 +100,7 @@ def make_dataset(
     spp: int = 16,
     workers: int = 2,
     sequences: bool = False,
-    posed: ArticulatedBody | None = None,
+    articulated: ArticulatedBody | None = None,
     varied: Randomisation = ALL,
     looks: int = 0,
     ray: str | None = None,
@@ -114,23 +114,23 @@ def make_dataset(
     cluster that renders instead of `workers` here. progress: called with (samples done, samples). Raises InputError
     when the folder holds a dataset made otherwise, MissingDependencyError without LLVM.
     """
-    from vid2phys.risp.renders.on_ray import render_on_ray
+    from vid2phys.risp.renders.ray_cluster import render_on_ray
     from vid2phys.risp.renders.workers import render_missing
 
     folder = Path(folder)
-    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if posed is None else posed.reach_m
+    radius_m = float(np.linalg.norm(mesh.vertices, axis=1).max()) if articulated is None else articulated.reach_m
     settings = Settings(
         *(samples, gradient_share, seed, size, spp, sequences, system.name, radius_m, _mesh_digest(mesh)),
         without=varied.off_in_renders,
         looks=looks,
-        configurations="" if posed is None else posed.recipe,
+        configurations="" if articulated is None else articulated.recipe,
     )
     _prepare(folder, settings)
     missing = [shard for shard in range(settings.shards) if not _is_whole(shard_path(folder, shard))]
     if ray is not None and missing:
-        render_on_ray(mesh, posed or system, folder, settings, missing, ray, progress)
+        render_on_ray(mesh, articulated or system, folder, settings, missing, ray, progress)
     else:
-        render_missing(mesh, posed or system, folder, settings, missing, workers=workers, progress=progress)
+        render_missing(mesh, articulated or system, folder, settings, missing, workers=workers, progress=progress)
     return RenderSet(folder)
 
 

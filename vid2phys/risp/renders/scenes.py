@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.risp.appearance import camera_chain as chain
-from vid2phys.risp.appearance.backgrounds import compose_background, paint_solid
+from vid2phys.risp.appearance.backgrounds import compose_background, draw_solid
 from vid2phys.risp.appearance.codec import compress
 from vid2phys.risp.appearance.develop import (
     RenderLike,
@@ -71,7 +71,7 @@ def develop_scene(
     scale = side / size  # codec and noise act at most at twice the resolution: beyond it they vanish in the shrinking
     light = compose_background(rng, bank, side)
     for _ in range(int(rng.integers(0, 4))):
-        paint_solid(
+        draw_solid(
             rng, light, center=rng.uniform(0, side, 2), radius=scale * float(np.exp(rng.uniform(np.log(4), np.log(40))))
         )
     if present:

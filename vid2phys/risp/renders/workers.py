@@ -205,36 +205,41 @@ def render_shards(
     from vid2phys.risp.appearance.materials import mesh_parts
     from vid2phys.risp.renders.dataset import shard_path
 
-    posed = body if isinstance(body, ArticulatedBody) else None
-    mesh = posed.mesh if posed is not None else body
+    articulated = body if isinstance(body, ArticulatedBody) else None
+    mesh = articulated.mesh if articulated is not None else body
     assert isinstance(mesh, Mesh)
     renderer = Renderer(mesh, settings.size, settings.spp)
     parts = mesh_parts(mesh)
     for shard, each in views.items():
         if not going_on():
             return
-        arrays = _render_shard(renderer, parts, posed, settings, shard, each)
+        arrays = _render_shard(renderer, parts, articulated, settings, shard, each)
         _write_shard(shard_path(Path(folder), shard), arrays)
 
 
 def _render_shard(
-    renderer: Any, parts: Any, posed: ArticulatedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
+    renderer: Any,
+    parts: Any,
+    articulated: ArticulatedBody | None,
+    settings: Settings,
+    shard: int,
+    views: list[Viewpoint],
 ) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays of one shard."""
+    from vid2phys.risp.appearance.random_appearance import directions, render_appearance, sample_appearance
     from vid2phys.risp.appearance.randomisation import Randomisation
-    from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
     from vid2phys.risp.renders.dataset import group_of
 
     images, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
     for index, view in zip(settings.indices(shard), views, strict=True):
         group = group_of(settings, index)
-        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
+        look = sample_appearance(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
         seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
         moves = directions(*seen) if settings.has_tangents(index) else []
         seed = int(np.random.default_rng([settings.seed, index, _RENDER]).integers(2**31))
-        if posed is not None and view.configuration is not None:
-            renderer.pose(posed.vertices(view.configuration))
-        image = renderer.render(view.view_from_body, view.K, appearance(*seen), seed=seed, directions=moves)
+        if articulated is not None and view.configuration is not None:
+            renderer.pose(articulated.vertices(view.configuration))
+        image = renderer.render(view.view_from_body, view.K, render_appearance(*seen), seed=seed, directions=moves)
         images.append(image.radiance.astype(np.float16))
         looks.append(group)
         if moves:

@@ -52,7 +52,7 @@ def texture_color(mesh: Mesh) -> SurfaceColor:
     return color
 
 
-class TurnedSurface:
+class RotatedSurface:
     """How a surface differs from itself turned about `center`, in body radii."""
 
     def __init__(self, mesh: Mesh, center: Array, color: SurfaceColor | None = None) -> None:

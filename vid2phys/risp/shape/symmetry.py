@@ -19,8 +19,8 @@ import numpy as np
 from vid2phys.engine.pose_geometry import rotation_grid
 from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.io.faces import face_areas
-from vid2phys.risp.shape import groups
-from vid2phys.risp.shape.surface import SurfaceColor, TurnedSurface, surface_points, texture_color
+from vid2phys.risp.shape import rotation_groups
+from vid2phys.risp.shape.surface import RotatedSurface, SurfaceColor, surface_points, texture_color
 from vid2phys.types import Array, Mesh
 
 TOLERANCE = 0.04
@@ -55,7 +55,7 @@ class Symmetry:
         """G, 1 when the body has no symmetry."""
         return len(self.rotations)
 
-    def turned(self, points: Array) -> Array:
+    def rotated(self, points: Array) -> Array:
         """Points [..., N, 3] m turned by every element, [..., G, N, 3]."""
         about = np.asarray(points)[..., None, :, :] - self.center
         return about @ np.swapaxes(self.rotations, -1, -2) + self.center
@@ -100,7 +100,7 @@ def _centroid(mesh: Mesh) -> Array:
 
 
 def _about(mesh: Mesh, center: Array, tolerance: float, color: SurfaceColor | None) -> Symmetry:
-    surface = TurnedSurface(mesh, center, color)
+    surface = RotatedSurface(mesh, center, color)
     found = [Symmetry(r, e, center) for r, e in _Search(surface, tolerance).groups()]
     exact = max((s for s in found if s.exact), key=_rank, default=Symmetry(np.eye(3)[None], np.zeros(1), center))
     return max((s for s in found if _contains(s.rotations, exact.rotations)), key=_rank, default=exact)
@@ -128,13 +128,13 @@ class _Spin:
 class _Search:
     """The groups of one surface about one point."""
 
-    def __init__(self, surface: TurnedSurface, tolerance: float) -> None:
+    def __init__(self, surface: RotatedSurface, tolerance: float) -> None:
         self.surface, self.tolerance = surface, tolerance
 
     def groups(self) -> list[tuple[Array, Array]]:
         """Rotations and exactness of the groups that hold: the cyclic ones, and the largest of the others."""
         spins = [spin for axis in self._axes() for spin in self._spins(axis)]
-        found = [self._checked(groups.cyclic(s.order), _frame(s.axis), self.tolerance) for s in spins]
+        found = [self._checked(rotation_groups.cyclic(s.order), _frame(s.axis), self.tolerance) for s in spins]
         shapes = [shape for a in spins for b in spins if abs(float(a.axis @ b.axis)) < np.sin(_PARALLEL)
                   for shape in _shapes(a, b)]  # fmt: skip
         largest = 0
@@ -149,9 +149,9 @@ class _Search:
 
     def _checked(self, group: Array, frame: Array, tolerance: float) -> tuple[Array, Array] | None:
         """The group in the frame, and how exact its elements are; None if one of them is worse than `tolerance`."""
-        if self.surface.roughly(groups.in_frame(group, frame)).max() > tolerance + _ROUGH:
+        if self.surface.roughly(rotation_groups.in_frame(group, frame)).max() > tolerance + _ROUGH:
             return None
-        rotations = groups.in_frame(group, self._polished(group, frame))
+        rotations = rotation_groups.in_frame(group, self._polished(group, frame))
         exactness = np.zeros(len(rotations))
         inverse = np.linalg.norm(rotations[:, None] - np.swapaxes(rotations, -1, -2), axis=(-1, -2)).argmin(axis=1)
         for g in range(1, len(rotations)):
@@ -211,7 +211,7 @@ class _Search:
             return frame
         probes = self.surface.probes[:: len(self.surface.probes) // _PROBES]
         for _ in range(4):
-            rotations = groups.in_frame(group, frame)[1:25]
+            rotations = rotation_groups.in_frame(group, frame)[1:25]
             turned = probes @ np.swapaxes(rotations, -1, -2)
             near, normal = self.surface.nearest(turned)
             # turning the frame by d turns R p into R p + d x (R p) - R (d x p)
@@ -240,18 +240,18 @@ def _frame(axis: Array, across: Array | None = None) -> Array:
 def _shapes(a: _Spin, b: _Spin) -> list[tuple[Array, Array]]:
     """Groups of several axes that two spins about axes across each other may belong to, each with its frame."""
     if a.axial and b.axial:
-        return [(groups.icosahedral(), np.eye(3))]
+        return [(rotation_groups.icosahedral(), np.eye(3))]
     frame = _frame(a.axis, b.axis)
     if a.axial or b.axial:
-        return [(groups.dihedral(a.order), frame)] if a.axial and b.order % 2 == 0 else []
+        return [(rotation_groups.dihedral(a.order), frame)] if a.axial and b.order % 2 == 0 else []
     shapes = []
     if b.order % 2 == 0:
-        shapes.append((groups.dihedral(a.order), frame))
+        shapes.append((rotation_groups.dihedral(a.order), frame))
     if a.order == b.order == 4:
-        shapes.append((groups.octahedral(), frame))
+        shapes.append((rotation_groups.octahedral(), frame))
     if a.order == b.order == 2:
-        quarter = groups.in_frame(groups.icosahedral(), groups.cyclic(4)[1])
-        shapes += [(groups.icosahedral(), frame), (quarter, frame), (groups.tetrahedral(), frame)]
+        quarter = rotation_groups.in_frame(rotation_groups.icosahedral(), rotation_groups.cyclic(4)[1])
+        shapes += [(rotation_groups.icosahedral(), frame), (quarter, frame), (rotation_groups.tetrahedral(), frame)]
     return shapes
 
 

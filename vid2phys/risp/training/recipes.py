@@ -19,7 +19,7 @@ from vid2phys.risp.penalties import Penalty
 from vid2phys.risp.renders.stream import ImageStream, Plan, StreamSettings
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry
-from vid2phys.risp.training import precision
+from vid2phys.risp.training import mixed_precision
 from vid2phys.risp.training.losses import locator_loss
 from vid2phys.risp.training.train import Batch, Reporter, Schedule, Trained, Validate, train_network
 from vid2phys.risp.training.validate import Body, LocatorValidation
@@ -53,7 +53,7 @@ class TrainingData:
 
 
 @dataclass(frozen=True)
-class Sitting:
+class TrainingRun:
     """Where one training is run. folder: of checkpoints. device: torch's name. start: a model whose features both
     networks begin with, or None."""
 
@@ -64,7 +64,7 @@ class Sitting:
     start: Model | None = None
 
 
-def _begin_with(network: nn.Module, other: nn.Module | None) -> None:
+def _copy_features(network: nn.Module, other: nn.Module | None) -> None:
     """Copies the features of another network, which know edges, blur and clutter; heads are learnt anew."""
     if other is None:
         return
@@ -99,11 +99,11 @@ def body_of(mesh: Mesh, symmetry: Symmetry) -> Body:
     points, center = keypoints.points_body - symmetry.center, symmetry.center
     if symmetry.exact and symmetry.order > 1:
         return Body(keypoints.points_body, keypoints.permutation, symmetry.rotations, None, center)
-    known = known_body(points, keypoints.permutation, symmetry.rotations, mesh.vertices - center)
+    known = body_with_front(points, keypoints.permutation, symmetry.rotations, mesh.vertices - center)
     return replace(known, points=known.points + center, center=center)
 
 
-def known_body(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
+def body_with_front(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
     """The keypoints [K, 3] with the one by which the branches of the group are told apart, at the nose (towards +x).
 
     The group's turns are about the origin.
@@ -155,7 +155,7 @@ class HeadStep:
             return loss, {"gradient_px" if self.head.name == "keypoint" else "gradient": float(norm.detach())}
         images = to_input(batch["image"])
         paper = self.head.name == "state"  # RISP's own training stays as it is
-        return self.head.loss(network(images) if paper else precision.run(network, images), batch)
+        return self.head.loss(network(images) if paper else mixed_precision.run(network, images), batch)
 
 
 def head_of(data: TrainingData, spec: str) -> Head:
@@ -169,7 +169,7 @@ def train_head(
     data: TrainingData,
     head: Head,
     schedule: Schedule,
-    sitting: Sitting,
+    sitting: TrainingRun,
     *,
     gamma: float,
     seed: int,
@@ -184,7 +184,7 @@ def train_head(
     torch.manual_seed(seed)
     network = head.network()
     if head.name == "keypoint":
-        _begin_with(network, sitting.start.fine if sitting.start else None)
+        _copy_features(network, sitting.start.fine if sitting.start else None)
     if validation is None:
         unjittered = ImageStream(replace(data.stream, varied=ALL), jitter=False)  # an ablation is judged by all
         validation = head.validation(unjittered, data.validation)
@@ -213,17 +213,17 @@ def train_head(
 
 
 def _locator_step(network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
-    output = precision.run(network, to_input(batch["image"]))
+    output = mixed_precision.run(network, to_input(batch["image"]))
     reference = LocatorNetwork.REFERENCE_PX
     loss = locator_loss(output, batch["center_px"], batch["diameter_px"], batch["present"], reference)
     return loss, {"loss": float(loss.detach())}
 
 
-def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, seed: int) -> Trained:
+def train_locator(data: TrainingData, schedule: Schedule, sitting: TrainingRun, *, seed: int) -> Trained:
     """Trains the coarse network."""
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
-    _begin_with(network, sitting.start.coarse if sitting.start else None)
+    _copy_features(network, sitting.start.coarse if sitting.start else None)
     validation = LocatorValidation.prepare(ImageStream(replace(data.stream, varied=ALL)), data.validation)
     return train_network(
         network,

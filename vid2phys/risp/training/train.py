@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from vid2phys.errors import InputError
 from vid2phys.risp.renders.stream import BatchStream, Plan, StreamSettings
-from vid2phys.risp.training import together
+from vid2phys.risp.training import distributed
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
-from vid2phys.risp.training.memory import Batch, Pieces, StepLoss
+from vid2phys.risp.training.gradient_accumulation import Batch, GradientAccumulator, StepLoss
 from vid2phys.risp.training.muon import Muon
 
 Validate = Callable[[nn.Module], dict[str, float]]
@@ -92,7 +92,7 @@ def train_network(
     epoch; with `resume` an existing one is continued. Raises InputError when it belongs to other settings, UsageError
     for more processes than images in a batch.
     """
-    together.require_work(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
+    distributed.require_enough_images(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
     network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = {k: v.detach().clone() for k, v in network.state_dict().items()}
     optimizer = schedule.optimizer(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
@@ -118,20 +118,20 @@ def train_network(
             epochs=schedule.epochs,
             workers=schedule.workers,
             note=reporter.note,
-            share=together.share,
+            share=distributed.local_share,
         )
-        pieces = Pieces(device, reporter.note)
+        pieces = GradientAccumulator(device, reporter.note)
         for epoch in range(notes["epoch"], schedule.epochs):
             start = time.monotonic()
             parts = _one_epoch(
                 network, average, optimizer, step_loss, stream, plan, schedule, epoch, name, pieces, reporter
             )
-            if together.leads():
+            if distributed.is_main_process():
                 parts |= _with_weights(network, average, validate)
             notes["epoch"] = epoch + 1
             notes["seconds"] += time.monotonic() - start
             notes["history"].append({"epoch": epoch + 1, **parts})
-            if together.leads():
+            if distributed.is_main_process():
                 save_checkpoint(checkpoint, network, average, optimizer, notes)
             reporter.note(f"{name} {epoch + 1}/{schedule.epochs}: " + _one_line(parts))
     network.load_state_dict(average)
@@ -148,7 +148,7 @@ def _one_epoch(
     schedule: Schedule,
     epoch: int,
     name: str,
-    pieces: Pieces,
+    pieces: GradientAccumulator,
     reporter: Reporter,
 ) -> dict[str, float]:
     network.train()
@@ -161,7 +161,7 @@ def _one_epoch(
             group["lr"] = schedule.learning_rate * learning_rate_factor(fraction, schedule.rise)
         batch = next(stream)
         parts = pieces.backward(network, step_loss, batch, fraction)
-        together.join_gradients(network, len(batch["image"]))
+        distributed.average_gradients(network, len(batch["image"]))
         norm = nn.utils.clip_grad_norm_(network.parameters(), schedule.clip_norm)
         if bool(torch.isfinite(norm)):
             optimizer.step()
@@ -174,7 +174,7 @@ def _one_epoch(
         reporter.step(
             f"{name}, epoch {epoch + 1} of {schedule.epochs}", epoch * steps + step + 1, schedule.epochs * steps
         )
-    return together.join_means({key: value / counts[key] for key, value in sums.items()})
+    return distributed.average_metrics({key: value / counts[key] for key, value in sums.items()})
 
 
 @torch.no_grad()

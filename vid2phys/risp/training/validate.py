@@ -14,7 +14,7 @@ from vid2phys.geometry import make_transform
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
 from vid2phys.risp.renders.stream import ImageStream, Key
-from vid2phys.risp.shape.groups import offsets
+from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.risp.training.losses import Targets, best_targets
 from vid2phys.types import Array
 
@@ -36,7 +36,7 @@ class Body:
     center: Array = field(default_factory=lambda: np.zeros(3))
 
     @property
-    def turns(self) -> Array:
+    def symmetry_transforms(self) -> Array:
         """The group as transforms of the body, [G, 4, 4]: pose @ turns[g] looks like pose."""
         return make_transform(self.rotations, offsets(self.rotations, self.center))
 
@@ -65,7 +65,7 @@ def prepare_views(stream: ImageStream, indices: NDArray[np.int64]) -> Views:
 
 
 def pose_errors_each(found: Array, truth: Array, turns: Array) -> dict[str, Array]:
-    """Of poses [N, 4, 4] against the truth, up to `Body.turns`, [N] each: rotation, sideways, depth over range."""
+    """Return the errors of poses [N, 4, 4] against the truth, each [N]: rotation, sideways, depth over range."""
     turned = truth[:, None] @ turns
     cosine = 0.5 * (np.einsum("ngij,nij->ng", turned[..., :3, :3], found[:, :3, :3]) - 1.0)
     angle = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
@@ -116,11 +116,11 @@ class KeypointValidation:
             "val_ce": float(value.mean()),
             "px": float(distance.median()),
             "px_p90": float(distance.quantile(0.9)),
-            **pose_errors(found, self.view_from_body, self.body.turns),
+            **pose_errors(found, self.view_from_body, self.body.symmetry_transforms),
             "branch_right": self._branch(output[:, -1:]),
         }
 
-    def read_poses(self, network: nn.Module) -> Array:
+    def predict_poses(self, network: nn.Module) -> Array:
         """Poses of the views, [N, 4, 4] m, as labelled by the network (up to the body's symmetry)."""
         decoded, _, _ = heatmaps.decode(predict(network, self.images)[:, :-1])
         return self._solve(decoded.double().numpy())

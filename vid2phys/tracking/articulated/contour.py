@@ -48,7 +48,7 @@ class _Posed:
         x, y, z = points.T
         u, v = along.T / z
         normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ self.camera_from_base[:3, :3]
-        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.vertex_slopes(self.configuration, nearest)))
+        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.vertex_jacobian(self.configuration, nearest)))
 
     def moved(self, step: Array) -> tuple[_Posed, Array]:
         within = np.clip(self.configuration + step, self.body.lower, self.body.upper)
@@ -67,7 +67,7 @@ def fit_configuration(
     configurations, costs = [], []
     for read in minima.distinct(_SAME * body.spread):
         begin, prior = _begun(body, read)
-        found = fit_about(frame, window, body, solid, begin, prior)
+        found = refine_from(frame, window, body, solid, begin, prior)
         at = begin if found is None else found[0]
         if found is not None and body.bends:
             at = fit_shading([frame], [0], window, body, solid, at[None], found[1][None])[0][0]
@@ -76,22 +76,22 @@ def fit_configuration(
     if len(configurations) == 1:
         return configurations[0]
 
-    shown = evidence_of(frame, window, body, solid)
+    shown = image_evidence(frame, window, body, solid)
     nats = [
-        nats_of(shown, window, body, configuration) - cost / _overconfident(body)
+        log_likelihood(shown, window, body, configuration) - cost / _overconfident(body)
         for configuration, cost in zip(configurations, costs, strict=True)
     ]
     return configurations[int(np.argmax(nats))]
 
 
-def evidence_of(frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid) -> Evidence:
+def image_evidence(frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid) -> Evidence:
     """What a frame [H, W, 3] shows of the body, wherever in its workspace it is."""
     pose = window.camera_from_base
     center, radius = direction_and_size(pose[:3, :3] @ body.center_m + pose[:3, 3], body.radius_m)
     return Evidence(frame, window.camera, solid, center, float(radius))
 
 
-def nats_of(
+def log_likelihood(
     shown: Evidence, window: Window, body: ArticulatedBody, configuration: Array, *, colors_alone: bool = False
 ) -> float:
     """How well a configuration [D] explains what a frame shows."""
@@ -99,7 +99,7 @@ def nats_of(
     return shown.color_nats(vertices) if colors_alone else shown.nats(vertices)
 
 
-def fit_about(
+def refine_from(
     frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, configuration: Array, prior: Array
 ) -> tuple[Array, Array] | None:
     """The configuration [D] that edges and what was known before say, and its covariance [D, D] before it is scaled.
@@ -116,16 +116,16 @@ def fit_about(
     return at.configuration, np.asarray(np.linalg.inv(information / OVERCONFIDENT + prior))
 
 
-def seen_about(
+def refine_near(
     frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, configuration: Array, kept: float
 ) -> tuple[Array, Array] | None:
-    """What edges say near a configuration [D]: `fit_about` with the body's weak prior about it, of which a share is
+    """What edges say near a configuration [D]: `refine_from` with the body's weak prior about it, of which a share is
     kept.
 
     The rest is taken out again, so that what edges do not tell stays near but is stated to be anywhere.
     """
     weak = _weak(body)
-    found = fit_about(frame, window, body, solid, configuration, weak)
+    found = refine_from(frame, window, body, solid, configuration, weak)
     if found is None:
         return None
     at, known = found
@@ -142,7 +142,7 @@ def _overconfident(body: ArticulatedBody) -> float:
     return _OVERCONFIDENT_SHADED if body.bends else _OVERCONFIDENT
 
 
-def believed_less(body: ArticulatedBody, pull: Array, information: Array, less: float) -> tuple[Array, Array]:
+def downweighted(body: ArticulatedBody, pull: Array, information: Array, less: float) -> tuple[Array, Array]:
     """Where a configuration [D] lies when its points say less of it, and the information there, [D, D].
 
     information: [D, D], of the points, which counts so many times less beside the body's weak prior. pull: [D], that
@@ -157,4 +157,4 @@ def believed_less(body: ArticulatedBody, pull: Array, information: Array, less: 
 def _begun(body: ArticulatedBody, read: Configurations) -> tuple[Array, Array]:
     """Where a single image's search for edges begins, and the information there."""
     weak, told = _weak(body), np.linalg.inv(read.covariance)
-    return believed_less(body, told @ read.configuration - weak @ body.middle, told - weak, _overconfident(body))
+    return downweighted(body, told @ read.configuration - weak @ body.middle, told - weak, _overconfident(body))

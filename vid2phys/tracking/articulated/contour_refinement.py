@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.articulated.contour import believed_less, fit_about
+from vid2phys.tracking.articulated.contour import downweighted, refine_from
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
@@ -30,7 +30,7 @@ _ALIKE_S = 0.2  # frames so near err alike: errors of the hand and the rod are c
 
 
 @dataclass(frozen=True)
-class Outlined:
+class RefinedConfigurations:
     """Of N frames. configuration: [N, D]. covariance: [N, D, D], of edges and points together, as frames near it have
     it on average, before it is scaled to what held-out looks showed. moved: [N], whether edges were seen; what was read
     stays where they were not.
@@ -51,25 +51,25 @@ class Outlined:
     def errors(self, calibration: Calibration) -> Array:
         """The columns, those of edges scaled to what held-out looks showed, [N, D, D]."""
         scale = np.where(
-            self.moved[:, None], of_configurations(calibration.contour_scale, self.configuration.shape[1]), 1.0
+            self.moved[:, None], per_coordinate(calibration.contour_scale, self.configuration.shape[1]), 1.0
         )
         return self.columns * scale[:, None]
 
 
-def of_configurations(values: tuple[float, ...], size: int) -> Array:
+def per_coordinate(values: tuple[float, ...], size: int) -> Array:
     """Numbers of a calibration, one a coordinate [size]; for models that were calibrated without edges the largest."""
     return np.array(values) if len(values) == size else np.full(size, max(values))
 
 
-def lasting_s(calibration: Calibration, size: int) -> Array:
+def refined_correlation_s(calibration: Calibration, size: int) -> Array:
     """Correlation times [size] of configurations fitted to edges, which mistake the same look for the same thing for
     longer than the network does.
     """
     read = np.array(calibration.correlation_time_s[:size])
-    return np.maximum(read, of_configurations(calibration.contour_correlation_s, size))
+    return np.maximum(read, per_coordinate(calibration.contour_correlation_s, size))
 
 
-def outlined(
+def refine_contours(
     frames: Indexed,
     body: ArticulatedBody,
     window: Window,
@@ -78,7 +78,7 @@ def outlined(
     calibration: Calibration,
     which: NDArray[np.int64],
     times_s: Array,
-) -> Outlined:
+) -> RefinedConfigurations:
     """Configurations at the edges of the frames `which` [M] of N, each from what was read in it.
 
     read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together. times_s: [N].
@@ -95,8 +95,8 @@ def outlined(
         told = np.linalg.inv(known[i])
         before = read.configuration[i], told
         if body.bends:
-            before = believed_less(body, told @ read.configuration[i], told, _TOO_SURE)
-        return fit_about(image, window, body, solid, *before)
+            before = downweighted(body, told @ read.configuration[i], told, _TOO_SURE)
+        return refine_from(image, window, body, solid, *before)
 
     fits = side_by_side(fit, ((i, frames[i]) for i in which.tolist()))
     for i, fitted in zip(which.tolist(), fits, strict=True):
@@ -109,7 +109,7 @@ def outlined(
             known_of = configuration[some], covariance[some]
             configuration[some], covariance[some] = fit_shading(frames, some.tolist(), window, body, solid, *known_of)
     covariance[moved] = smoothed(covariance[moved], times_s[moved])
-    return Outlined(configuration, covariance, moved)
+    return RefinedConfigurations(configuration, covariance, moved)
 
 
 def smoothed(covariance: Array, times_s: Array) -> Array:

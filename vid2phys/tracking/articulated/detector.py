@@ -128,7 +128,7 @@ class ConfigurationDetections:
         )
 
 
-def look(
+def detect(
     model: Model,
     body: ArticulatedBody,
     window: Window,
@@ -137,7 +137,7 @@ def look(
 ) -> ConfigurationDetections:
     """Read N frames [H, W, 3]."""
     view, camera = window.view, window.camera
-    reading = model.read(np.stack([resample(frame, camera, view) for frame in frames]))
+    reading = model.predict(np.stack([resample(frame, camera, view) for frame in frames]))
     if window.from_behind:
         assert body.half_turn is not None
         reading = reading.renamed(body.half_turn)

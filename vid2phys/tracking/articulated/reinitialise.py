@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.articulated.contour import evidence_of, nats_of, seen_about
-from vid2phys.tracking.articulated.contour_refinement import of_configurations, smoothed
+from vid2phys.tracking.articulated.contour import image_evidence, log_likelihood, refine_near
+from vid2phys.tracking.articulated.contour_refinement import per_coordinate, smoothed
 from vid2phys.tracking.articulated.detector import Window, configuration_modes
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
@@ -29,7 +29,7 @@ _NATS = 5.0  # by which a frame may speak against what the others say
 
 
 @dataclass(frozen=True)
-class Images:
+class ClipEvidence:
     """Some frames of a clip, and what they show of a body. indices: [n]."""
 
     body: ArticulatedBody
@@ -38,21 +38,22 @@ class Images:
     shown: tuple[Evidence, ...]
 
     @staticmethod
-    def of(frames: Indexed, body: ArticulatedBody, window: Window, indices: NDArray[np.int64]) -> Images:
+    def of(frames: Indexed, body: ArticulatedBody, window: Window, indices: NDArray[np.int64]) -> ClipEvidence:
         """frames: of the whole clip."""
         solid = Solid.of(body.mesh)
-        shown = (evidence_of(frames[int(i)], window, body, solid) for i in indices)
-        return Images(body, window, indices, tuple(shown))
+        shown = (image_evidence(frames[int(i)], window, body, solid) for i in indices)
+        return ClipEvidence(body, window, indices, tuple(shown))
 
     def nats(self, configurations: Array) -> float:
         """How well configurations [n, D] part the colours of the frames."""
         each = zip(self.shown, configurations, strict=True)
         return sum(
-            nats_of(shown, self.window, self.body, configuration, colors_alone=True) for shown, configuration in each
+            log_likelihood(shown, self.window, self.body, configuration, colors_alone=True)
+            for shown, configuration in each
         )
 
 
-def reread(
+def reinitialise_track(
     frames: Indexed,
     window: Window,
     track: ConfigurationTrack,
@@ -71,11 +72,11 @@ def reread(
 
     def look(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
         i, image = shown
-        found = seen_about(image, window, body, solid, expected[i], kept)
+        found = refine_near(image, window, body, solid, expected[i], kept)
         if found is None:
             return None
-        evidence = evidence_of(image, window, body, solid)
-        now, then = (nats_of(evidence, window, body, each) for each in (found[0], track.configurations[i]))
+        evidence = image_evidence(image, window, body, solid)
+        now, then = (log_likelihood(evidence, window, body, each) for each in (found[0], track.configurations[i]))
         return found if now > then - _NATS else None
 
     tried = np.flatnonzero(track.tracked)
@@ -87,7 +88,7 @@ def reread(
     if not found:
         return track
     some, configurations, covariance = (np.stack(part) for part in zip(*found, strict=True))
-    scale = of_configurations(calibration.contour_scale, configurations.shape[1])
+    scale = per_coordinate(calibration.contour_scale, configurations.shape[1])
     bearings = _put(seen.bearings, some, window.project(body.points(configurations)))
     return _stating(
         replace(
@@ -102,7 +103,7 @@ def reread(
     )
 
 
-def stated_alike(track: ConfigurationTrack, body: ArticulatedBody, window: Window) -> ConfigurationTrack:
+def with_averaged_covariance(track: ConfigurationTrack, body: ArticulatedBody, window: Window) -> ConfigurationTrack:
     """The track with covariances that are means over frames that err alike (see `outlined.smoothed`).
 
     A fit does better by what each frame shows, but is too sure of itself by it.

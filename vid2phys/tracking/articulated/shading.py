@@ -61,7 +61,7 @@ def _seen(
     if seen is None:
         return None
     corners = solid.mesh.faces[seen.faces]
-    slopes = body.vertex_slopes(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
+    slopes = body.vertex_jacobian(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
     return seen, Turned.of(vertices[corners], slopes, parts[seen.faces], body.radius_m)
 
 

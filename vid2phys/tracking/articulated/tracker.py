@@ -18,8 +18,18 @@ from numpy.typing import NDArray
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.tracking.articulated.contour_refinement import Outlined, lasting_s, outlined
-from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, agreement, configuration_modes, look
+from vid2phys.tracking.articulated.contour_refinement import (
+    RefinedConfigurations,
+    refine_contours,
+    refined_correlation_s,
+)
+from vid2phys.tracking.articulated.detector import (
+    ConfigurationDetections,
+    Window,
+    agreement,
+    configuration_modes,
+    detect,
+)
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.types import Array, Camera, Clip, Observation
@@ -84,7 +94,7 @@ def track_configurations(
             "check camera_to_world, or train longer",
         )
     shown = np.flatnonzero(tracked)
-    better = outlined(frames, body, window, found, quality, calibration, shown, clip.times_s)
+    better = refine_contours(frames, body, window, found, quality, calibration, shown, clip.times_s)
     errors = better.errors(calibration)
     observation = _observe(clip.times_s, body, window, seen, found, better, errors, quality, tracked, calibration)
     return ConfigurationTrack(
@@ -109,7 +119,7 @@ def _read(
     parts = []
     for start in range(0, len(frames), _BATCH):
         images = [frames[i] for i in range(start, min(start + _BATCH, len(frames)))]
-        parts.append(look(model, body, window, images, calibration))
+        parts.append(detect(model, body, window, images, calibration))
         if progress is not None:
             progress((start + len(images)) / len(frames))
     return ConfigurationDetections.join(parts)
@@ -121,16 +131,16 @@ def _joined(body: ArticulatedBody, window: Window, seen: ConfigurationDetections
     """
     candidates = seen.minima
     rows = np.arange(len(times_s))
-    path = candidates.configuration[rows, _path(body, candidates, times_s)]
+    path = candidates.configuration[rows, _viterbi_path(body, candidates, times_s)]
     neighbours = np.stack([np.vstack([path[:1], path[:-1]]), np.vstack([path[1:], path[-1:]])], axis=1)
     more = find_minima(
         body, window.camera_from_base, seen.bearings, seen.covariance, visible=seen.inside, starts=neighbours
     )
     candidates = Configurations.join([candidates, more], axis=1)
-    return candidates[rows, _path(body, candidates, times_s)]
+    return candidates[rows, _viterbi_path(body, candidates, times_s)]
 
 
-def _path(body: ArticulatedBody, candidates: Configurations, times_s: Array) -> NDArray[np.int64]:
+def _viterbi_path(body: ArticulatedBody, candidates: Configurations, times_s: Array) -> NDArray[np.int64]:
     """The candidate of each frame [N] on the path of least cost through candidates [N, S] (Viterbi)."""
     cost, configurations = candidates.cost, candidates.configuration / body.spread
     total, back = cost[0], np.zeros(cost.shape, dtype=np.int64)
@@ -153,7 +163,7 @@ def _observe(
     window: Window,
     seen: ConfigurationDetections,
     found: Configurations,
-    better: Outlined,
+    better: RefinedConfigurations,
     errors: Array,
     quality: Array,
     tracked: NDArray[np.bool_],
@@ -162,14 +172,14 @@ def _observe(
     """Lost frames hold harmless numbers and are not visible. errors: [T, D, D], of `better`.
 
     Points of a body that bends are where its edges and its light have it, as those of rigid bodies are (`pixels.
-    outlined`): what each was read off by on its own would have a say along the sight, which they do not see.
+    refine_contours`): what each was read off by on its own would have a say along the sight, which they do not see.
     """
     size, correlation_s = better.configuration.shape[1], np.array(calibration.correlation_time_s)
     std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
     apart = std[:, :, None] * np.eye(std.shape[1])
     apart[better.moved, :size, :size] = errors[better.moved]
     if better.moved.any():
-        correlation_s[:size] = lasting_s(calibration, size)
+        correlation_s[:size] = refined_correlation_s(calibration, size)
     modes = configuration_modes(body, window, better.configuration) @ apart[:, None]
     put = window.project(body.points(better.configuration))
     bearings = seen.bearings + put - window.project(body.points(found.configuration))

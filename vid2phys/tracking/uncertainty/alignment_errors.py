@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vid2phys.geometry import quat_from_matrix, rotvec_from_quat
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
+from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.cues.background_image import Backdrop
 from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD, Stage, align, moved
 from vid2phys.types import Array, Mesh
@@ -29,7 +29,7 @@ POSE_MODES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_
 
 
 @dataclass(frozen=True)
-class AlignErrors:
+class RefinementErrors:
     """Fitted minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
     time_s [N] within a look, by the `clock` of errors. Of configurations: their D coordinates instead."""
 
@@ -38,22 +38,22 @@ class AlignErrors:
     look: NDArray[np.int64]
     time_s: Array
 
-    def of_looks(self, chosen: NDArray[np.int64]) -> AlignErrors:
+    def of_appearances(self, chosen: NDArray[np.int64]) -> RefinementErrors:
         """The frames of some looks."""
         kept = np.isin(self.look, chosen)
-        return AlignErrors(self.error[kept], self.std[kept], self.look[kept], self.time_s[kept])
+        return RefinementErrors(self.error[kept], self.std[kept], self.look[kept], self.time_s[kept])
 
 
 def measure(
     mesh: Mesh, renders: RenderSet, *, seed: int = 0, progress: Callable[[float], None] | None = None
-) -> AlignErrors:
+) -> RefinementErrors:
     """Aligns held-out clips (at most 60) from poses that are wrong by as much as a first fit's."""
     parts, radius_m = [], renders.settings.radius_m
     for sequence, clip in make_clips(renders, radius_m, _MOST_LOOKS, seed=seed, progress=progress):
         rng = np.random.default_rng([seed, sequence, 9])
         error, std, time_s = _errors(mesh, clip, _START * PRIOR_STD * rng.normal(size=MODES))
-        parts.append(AlignErrors(error, std, np.full(len(error), sequence), time_s))
-    return AlignErrors(
+        parts.append(RefinementErrors(error, std, np.full(len(error), sequence), time_s))
+    return RefinementErrors(
         *(np.concatenate([getattr(part, name) for part in parts]) for name in ("error", "std", "look", "time_s"))
     )
 
@@ -89,7 +89,7 @@ def difference(rotation: Array, translation: Array, other_rotation: Array, other
     return np.concatenate([turn, away, np.broadcast_to(growth, (*turn.shape[:-1], 1))], axis=-1)
 
 
-def fit(errors: AlignErrors, *, trimmed: bool = True) -> tuple[Array, Array]:
+def fit(errors: RefinementErrors, *, trimmed: bool = True) -> tuple[Array, Array]:
     """By how much the stated standard deviations must be scaled, and the correlation times [s], [6] each.
 
     trimmed: errors above 5 sigma are left out; else they count as 5 sigma, where nothing puts such frames right later.
@@ -113,7 +113,7 @@ def _root_mean_square(values: Array, most: Array | float, trimmed: bool) -> Arra
     return np.sqrt(squares.sum(axis=0) / np.maximum(kept.sum(axis=0) if trimmed else len(values), 1))
 
 
-def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) -> float:
+def _correlation_s(errors: RefinementErrors, values: Array, kept: NDArray[np.bool_]) -> float:
     """Correlation time of unit Gauss-Markov processes, one a look, by maximum likelihood."""
     cost = np.zeros(len(_TIMES_S))
     for look in np.unique(errors.look[kept]):
@@ -125,14 +125,16 @@ def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) 
     return float(_TIMES_S[np.argmin(cost)])
 
 
-def normalised(errors: AlignErrors, scale: Array, names: Sequence[str], *, trimmed: bool = True) -> dict[str, float]:
+def normalised(
+    errors: RefinementErrors, scale: Array, names: Sequence[str], *, trimmed: bool = True
+) -> dict[str, float]:
     """Root mean square error over what is stated after scaling, by names of the modes. trimmed: as for `fit`."""
     normal = errors.error / (errors.std * scale)
     numbers = dict(zip(names, _root_mean_square(normal, _TRIM_SIGMA, trimmed).tolist(), strict=True))
     return numbers | {"outlier_share": float(1.0 - (np.abs(normal) < _TRIM_SIGMA).all(axis=1).mean())}
 
 
-def pose_sizes(errors: AlignErrors) -> dict[str, float]:
+def pose_sizes(errors: RefinementErrors) -> dict[str, float]:
     """Median errors of poses, in the units that people know."""
     return {
         "rotation_deg": float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1)))),

@@ -16,7 +16,7 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.virtual_camera import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, configuration_modes, look
+from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, configuration_modes, detect
 from vid2phys.tracking.uncertainty import articulated_contour_errors
 from vid2phys.tracking.uncertainty.articulated_clips import clips
 from vid2phys.tracking.uncertainty.calibrate import cross_validated, detection_threshold, with_contour
@@ -62,10 +62,10 @@ def calibrate_configurations(
     parts, empty, errors = [], [], []
     for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
         clip, window = known.clip, known.window
-        seen = look(model, body, window, clip.frames, start)
+        seen = detect(model, body, window, clip.frames, start)
         parts.append(_residuals(body, window, seen, known.configurations, known.sequence, clip.times_s))
         errors.append(np.abs(seen.configurations.configuration - known.configurations))
-        empty.append(float(look(model, body, window, [clip.background], start).quality[0]))
+        empty.append(float(detect(model, body, window, [clip.background], start).quality[0]))
     residuals = Residuals(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Residuals)})
     quality = detection_threshold(residuals.quality, np.array(empty))
     start = replace(start, min_quality=quality, still_quality=quality)

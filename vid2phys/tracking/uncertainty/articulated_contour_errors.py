@@ -13,9 +13,9 @@ import numpy as np
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.tracking.articulated.contour_refinement import lasting_s, outlined
-from vid2phys.tracking.articulated.detector import look
-from vid2phys.tracking.uncertainty.alignment_errors import AlignErrors, robust_size
+from vid2phys.tracking.articulated.contour_refinement import refine_contours, refined_correlation_s
+from vid2phys.tracking.articulated.detector import detect
+from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors, robust_size
 from vid2phys.tracking.uncertainty.articulated_clips import clips
 from vid2phys.types import Array
 
@@ -28,9 +28,10 @@ _WHITE = 1e-6  # share of an error that lasts for a frame only
 
 
 @dataclass(frozen=True)
-class Misread:
+class ContourResiduals:
     """The M frames of a held-out clip in which edges were seen. error: [M, D], configurations fitted minus true.
-    columns: [M, D, D], of `Outlined`. configurations: [M, D], the true ones. times_s: [M]. sequence: the clip's number.
+    columns: [M, D, D], of `RefinedConfigurations`. configurations: [M, D], the true ones. times_s: [M].
+    sequence: the clip's number.
     """
 
     error: Array
@@ -68,29 +69,29 @@ def measure(
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
-) -> list[Misread]:
+) -> list[ContourResiduals]:
     """Reads at most 60 clips, each frame by itself, and fits their edges."""
     found = []
     for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
         clip, window = known.clip, known.window
-        seen = look(model, body, window, clip.frames, calibration)
+        seen = detect(model, body, window, clip.frames, calibration)
         sighted = np.flatnonzero(seen.quality >= calibration.min_quality)
         read = seen.configurations, seen.quality
-        better = outlined(clip.frames, body, window, *read, calibration, sighted, clip.times_s)
+        better = refine_contours(clip.frames, body, window, *read, calibration, sighted, clip.times_s)
         moved, error = better.moved, better.configuration - known.configurations
         columns, times_s = better.columns[moved], clip.times_s[moved]
-        found.append(Misread(error[moved], columns, known.configurations[moved], times_s, known.sequence))
+        found.append(ContourResiduals(error[moved], columns, known.configurations[moved], times_s, known.sequence))
     return found
 
 
-def of_frames(misread: Sequence[Misread]) -> AlignErrors:
+def of_frames(misread: Sequence[ContourResiduals]) -> RefinementErrors:
     """The errors of all frames, as shares of their columns."""
     error, times_s = (np.concatenate([getattr(each, name) for each in misread]) for name in ("shares", "times_s"))
     look_of = np.concatenate([np.full(len(each.times_s), each.sequence) for each in misread])
-    return AlignErrors(error, np.ones_like(error), look_of, times_s)
+    return RefinementErrors(error, np.ones_like(error), look_of, times_s)
 
 
-def swing_scale(misread: Sequence[Misread], calibration: Calibration) -> float:
+def swing_scale(misread: Sequence[ContourResiduals], calibration: Calibration) -> float:
     """By how much swings are misread over what errors of frames amount to, at least 1.
 
     Errors come back with the configuration, and more so than any correlation time says: what looks like more or less
@@ -98,7 +99,7 @@ def swing_scale(misread: Sequence[Misread], calibration: Calibration) -> float:
     altogether.
     """
     scale = np.array(calibration.contour_scale)
-    correlation_s = lasting_s(calibration, len(scale))
+    correlation_s = refined_correlation_s(calibration, len(scale))
     swings = [each.swings(scale, correlation_s) for each in misread if len(each.times_s) >= _LEAST_FRAMES]
     found = np.concatenate([each[np.isfinite(each)] for each in swings] or [np.zeros(0)])
     return max(1.0, float(robust_size(found))) if len(found) else 1.0

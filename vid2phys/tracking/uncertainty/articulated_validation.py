@@ -85,7 +85,7 @@ class ConfigurationValidation:
             "rest": float(np.abs(self.configurations - self.body.rest).mean()),
         }
 
-    def read_configurations(self, network: nn.Module) -> Array:
+    def predict_configurations(self, network: nn.Module) -> Array:
         """Configurations of the views by the kinematic fit, [N, D]."""
         points, moment, mass = heatmaps.decode(predict(network, self.images)[:, :-1])
         raw = excess_covariance(moment.double(), mass.double()).numpy()

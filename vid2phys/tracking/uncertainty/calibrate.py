@@ -19,12 +19,12 @@ from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.virtual_camera import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
+from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.detectors.network import Detections, direction_and_size, look
 from vid2phys.tracking.detectors.search import plausible
 from vid2phys.tracking.hypotheses import front_evidence
 from vid2phys.tracking.uncertainty import alignment_errors, contour_errors
-from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, AlignErrors, pose_sizes
+from vid2phys.tracking.uncertainty.alignment_errors import POSE_MODES, RefinementErrors, pose_sizes
 from vid2phys.tracking.uncertainty.fit_errors import Residuals, fit, normalised
 from vid2phys.types import Array, Mesh
 
@@ -40,7 +40,7 @@ _LEAST_LOOKS = 8  # to say what outlines are worth
 
 
 @dataclass(frozen=True)
-class Measured:
+class HeldOutDetections:
     """Readings of N held-out frames. residuals: labelled as truth is. quality: [N]; empty_quality: [M] of searches of
     images without the body. evidence: [N, G] log-probability of the front map at the places of the group's elements,
     the true
@@ -74,7 +74,7 @@ def calibrate(
     numbers["sighted_share"] = round(float((measured.quality >= quality).mean()), 4)
     numbers["still_sighted_share"] = round(float((measured.quality >= still).mean()), 4)
     numbers["false_still_share"] = round(float((measured.empty_quality >= still).mean()), 4)
-    numbers["branch_right_share"] = branch_right_share(measured.evidence, measured.residuals.sequence)
+    numbers["branch_right_share"] = hypothesis_right_share(measured.evidence, measured.residuals.sequence)
     return replace(calibration, evidence_divisor=divisor, normalised=numbers)
 
 
@@ -107,9 +107,9 @@ def calibrate_contour(
 
 def with_contour(
     calibration: Calibration,
-    errors: AlignErrors,
+    errors: RefinementErrors,
     names: Sequence[str],
-    sizes: Callable[[AlignErrors], dict[str, float]] | None = None,
+    sizes: Callable[[RefinementErrors], dict[str, float]] | None = None,
     *,
     trimmed: bool = True,
 ) -> Calibration:
@@ -125,18 +125,18 @@ def with_contour(
 
 
 def _worth(
-    errors: AlignErrors,
+    errors: RefinementErrors,
     prefix: str,
     names: Sequence[str],
-    sizes: Callable[[AlignErrors], dict[str, float]] | None,
+    sizes: Callable[[RefinementErrors], dict[str, float]] | None,
     trimmed: bool = True,
 ) -> tuple[tuple[float, ...], tuple[float, ...], dict[str, float]]:
     """Scale and correlation times [s] of what was fitted to pixels, one a mode, and by what they were judged: numbers
     of `normalised` and `sizes`, all with the prefix."""
 
     def judge(fitting: NDArray[np.int64], checking: NDArray[np.int64]) -> dict[str, float]:
-        checked = errors.of_looks(checking)
-        scale, _ = alignment_errors.fit(errors.of_looks(fitting), trimmed=trimmed)
+        checked = errors.of_appearances(checking)
+        scale, _ = alignment_errors.fit(errors.of_appearances(fitting), trimmed=trimmed)
         found = alignment_errors.normalised(checked, scale, names, trimmed=trimmed)
         found |= sizes(checked) if sizes is not None else {}
         return {f"{prefix}_{name}": value for name, value in found.items()}
@@ -162,7 +162,7 @@ def measure(
     *,
     seed: int,
     progress: Callable[[float], None] | None = None,
-) -> Measured:
+) -> HeldOutDetections:
     """Reads the clips of all looks (at most 120) as the tracker's second pass does."""
     parts = []
     for sequence, clip in make_clips(renders, model.radius_m, _MOST_LOOKS, seed=seed, progress=progress):
@@ -171,12 +171,12 @@ def measure(
         **{f.name: np.concatenate([getattr(p.residuals, f.name) for p in parts]) for f in fields(Residuals)}
     )
     names = ("quality", "empty_quality", "evidence")
-    return Measured(residuals, *(np.concatenate([getattr(p, name) for p in parts]) for name in names))
+    return HeldOutDetections(residuals, *(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
 
 def _measure_clip(
     model: Model, clip: HeldOutClip, sequence: int, calibration: Calibration, rng: np.random.Generator
-) -> Measured:
+) -> HeldOutDetections:
     center, radius = direction_and_size(clip.translation, model.radius_m)
     steady = rng.normal(0.0, 0.5, 3)
     seen = []
@@ -193,7 +193,7 @@ def _measure_clip(
     evidence = front_evidence(
         detections.front_logprob, detections.views, truth, model.rotations, body_front, model.center
     )[:, 0]
-    return Measured(residuals, detections.quality[:, 0], np.array([empty]), evidence)
+    return HeldOutDetections(residuals, detections.quality[:, 0], np.array([empty]), evidence)
 
 
 def _best_of_nothing(
@@ -273,6 +273,6 @@ def _log_sum_exp(values: Array) -> Array:
     return np.asarray(np.log(np.exp(values - top).sum(axis=-1)) + top[..., 0])
 
 
-def branch_right_share(evidence: Array, sequence: NDArray[np.int64]) -> float:
+def hypothesis_right_share(evidence: Array, sequence: NDArray[np.int64]) -> float:
     """Share of clips in which the summed evidence is highest for the true branch."""
     return round(float((np.argmax(_sums(evidence, sequence), axis=1) == 0).mean()), 4)

@@ -15,13 +15,13 @@ import numpy as np
 
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
+from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.contour_refinement import LEAST_PX
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import MODES
 from vid2phys.tracking.detectors.network import direction_and_size, look
-from vid2phys.tracking.uncertainty.alignment_errors import AlignErrors, difference
+from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors, difference
 from vid2phys.types import Array, Mesh
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _CENTER, _SIZE = 0.06, 0.03  # spread of where the views look: share of the body
 
 
 @dataclass(frozen=True)
-class Reading:
+class NetworkPose:
     """A frame's keypoints as a pose camera_from_body, labelled as truth is, and its covariance [6, 6] in modes."""
 
     frame: int
@@ -42,9 +42,9 @@ class Reading:
     covariance: Array
 
 
-def read_clip(
+def detect_clip(
     model: Model, calibration: Calibration, clip: HeldOutClip, rng: np.random.Generator, frames: Sequence[int]
-) -> Iterator[Reading]:
+) -> Iterator[NetworkPose]:
     """Readings of those frames in which the network believes it sees the body."""
     center, radius = direction_and_size(clip.translation, model.radius_m)
     steady = rng.normal(0.0, 0.5, 3)
@@ -58,7 +58,7 @@ def read_clip(
             continue
         turned = pose.rotation @ np.swapaxes(model.rotations, -1, -2)
         nearest = int(np.argmax(np.einsum("gij,ij->g", turned, clip.rotation[i])))
-        yield Reading(i, turned[nearest], pose.translation, seen.pose_covariance(calibration)[0])
+        yield NetworkPose(i, turned[nearest], pose.translation, seen.pose_covariance(calibration)[0])
 
 
 def measure(
@@ -69,14 +69,14 @@ def measure(
     *,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
-) -> AlignErrors:
+) -> RefinementErrors:
     """Reads held-out clips (at most 60) and fits their outlines."""
     solid = Solid.of(mesh)
     error, std, look_of, time_s = [], [], [], []
     shown = make_clips(renders, model.radius_m, _MOST_LOOKS, seed=seed, in_frame_px=_IN_FRAME_PX, progress=progress)
     for sequence, clip in shown:
         rng, clock_s = np.random.default_rng([seed, sequence, 11]), clip.clock_s
-        for seen in read_clip(model, calibration, clip, rng, range(len(clip.frames))):
+        for seen in detect_clip(model, calibration, clip, rng, range(len(clip.frames))):
             i, prior = seen.frame, np.linalg.inv(seen.covariance)
             fit = fit_contour(
                 clip.frames[i], clip.cameras[i], solid, seen.rotation, seen.translation, prior=np.asarray(prior)
@@ -88,4 +88,4 @@ def measure(
                 time_s.append(clock_s[i])
     shape = (len(error), MODES)
     looks = np.array(look_of, dtype=np.int64)
-    return AlignErrors(np.array(error).reshape(shape), np.array(std).reshape(shape), looks, np.array(time_s))
+    return RefinementErrors(np.array(error).reshape(shape), np.array(std).reshape(shape), looks, np.array(time_s))

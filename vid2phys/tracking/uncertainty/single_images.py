@@ -23,9 +23,9 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.appearance.develop import FILL, VIEW_PX, develop
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
-from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX as POSED_VIEW_PX
+from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX as ARTICULATED_VIEW_PX
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.risp.shape.groups import offsets
+from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.risp.training.validate import pose_errors_each
 from vid2phys.tracking.articulated.kinematic_fit import fit_configurations
 from vid2phys.types import Array, Mesh
@@ -40,47 +40,51 @@ _RING = 0.06  # share of the view around the body that its colour is compared wi
 
 
 @dataclass(frozen=True)
-class Subject:
+class EvaluatedModel:
     """What is judged: a model, its body's mesh, and the body itself where it is one on a known base."""
 
     model: Model
     mesh: Mesh
-    posed: ArticulatedBody | None = None
+    articulated: ArticulatedBody | None = None
 
     @property
     def view_px(self) -> tuple[float, float]:
         """Least and largest width of the view in frame pixels."""
-        px = VIEW_PX if self.posed is None else POSED_VIEW_PX
+        px = VIEW_PX if self.articulated is None else ARTICULATED_VIEW_PX
         return px[0], px[2]
 
     @property
     def fill(self) -> float:
         """Share of the view that the diameter of the body's sphere, or of its workspace, takes."""
-        return FILL if self.posed is None else 1.0
+        return FILL if self.articulated is None else 1.0
 
     @property
     def across(self) -> str:
-        """What `Judged.diameter_px` is the diameter of."""
-        return "body" if self.posed is None else "workspace"
+        """What `ImageEvaluation.diameter_px` is the diameter of."""
+        return "body" if self.articulated is None else "workspace"
 
     @property
     def main_error(self) -> str:
         """The error by which readings are ranked."""
-        return "rotation_deg" if self.posed is None else "points_mm"
+        return "rotation_deg" if self.articulated is None else "points_mm"
 
     def vertices(self, configuration: Array | None) -> Array:
         """The mesh's vertices [V, 3] m in a configuration, or of the rigid body."""
-        return self.mesh.vertices if self.posed is None or configuration is None else self.posed.vertices(configuration)
+        return (
+            self.mesh.vertices
+            if self.articulated is None or configuration is None
+            else self.articulated.vertices(configuration)
+        )
 
     def points(self, configurations: Array | None, count: int) -> Array:
         """Keypoints [N, K, 3] m of N images."""
-        if self.posed is None or configurations is None:
+        if self.articulated is None or configurations is None:
             return np.broadcast_to(self.model.points_body, (count, *self.model.points_body.shape))
-        return self.posed.points(configurations)
+        return self.articulated.points(configurations)
 
 
 @dataclass(frozen=True)
-class Judged:
+class ImageEvaluation:
     """N images with what they show and what was read. An image's keypoints are labelled as the truth is.
 
     images: [N, V, V, 3]. look: [N]. K: [N, 3, 3] px. truth_pose, read_pose: [N, 4, 4] m, the same where the base is
@@ -108,22 +112,22 @@ class Judged:
     contrast: Array
 
 
-def judge(
-    subject: Subject,
+def evaluate_images(
+    subject: EvaluatedModel,
     renders: RenderSet,
     indices: NDArray[np.int64],
     *,
     seed: int = 0,
     varied: Randomisation = ALL,
     progress: Callable[[float], None] | None = None,
-) -> Judged:
+) -> ImageEvaluation:
     """Develops the `indices` of a held-out dataset and reads them. varied: what is randomised in developing.
 
     The same seed gives the same images but for what is switched off, so that its share of the error can be told.
     """
     model, low_high = subject.model, np.log(subject.view_px)
     bank = make_bank(photographs(), count=_BANK, seed=seed + 1)
-    configurations = renders.configurations()[indices] if subject.posed is not None else None
+    configurations = renders.configurations()[indices] if subject.articulated is not None else None
     points = subject.points(configurations, len(indices))
     samples, widths = [], []
     for row, index in enumerate(indices):
@@ -154,7 +158,7 @@ def judge(
     behind = np.stack([_behind(seen[i], truth_px[i], _depth(points[i], pose[i]), subject) for i in range(len(pose))])
     read = _read(subject, images, K, pose, truth_px, configurations, diameter)
     errors = {"px": np.array([_median(d[v]) for d, v in zip(_distance(read.px, truth_px), visible, strict=True)])}
-    return Judged(
+    return ImageEvaluation(
         images,
         renders.look_id()[indices],
         K,
@@ -183,7 +187,7 @@ class _Read:
 
 
 def _read(
-    subject: Subject,
+    subject: EvaluatedModel,
     images: NDArray[np.uint8],
     K: Array,
     pose: Array,
@@ -193,20 +197,20 @@ def _read(
 ) -> _Read:
     """Keypoints, and the pose or configuration that fits them, with errors up to the body's symmetry."""
     model = subject.model
-    reading, inverse = model.read(images), np.linalg.inv(K)
+    reading, inverse = model.predict(images), np.linalg.inv(K)
     bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], reading.points_px) + inverse[:, None, :2, 2]
     calibration = Calibration.from_dict(model.calibration)
     turn = inverse[:, None, :2, :2]
     pixels = calibration.point_covariance(reading.covariance_px, diameter)
     covariance = turn @ pixels @ np.swapaxes(turn, -1, -2)
-    if subject.posed is None or configurations is None:
+    if subject.articulated is None or configurations is None:
         found = solve_poses(bearings, covariance, model.points_body)
         poses = make_transform(found.rotation[:, 0], found.translation[:, 0])
         turns = make_transform(model.rotations, offsets(model.rotations, model.center))
         px = _labelled_as(truth_px, reading.points_px, model.permutation, model.view_size)
         return _Read(px, poses, None, pose_errors_each(poses, pose, turns), None)
-    configuration = fit_configurations(subject.posed, pose, bearings, covariance).configuration
-    away = 1e3 * _distance(subject.posed.points(configuration), subject.posed.points(configurations))
+    configuration = fit_configurations(subject.articulated, pose, bearings, covariance).configuration
+    away = 1e3 * _distance(subject.articulated.points(configuration), subject.articulated.points(configurations))
     off = np.abs(configuration - configurations).mean(axis=1)
     named = {"posture_deg": np.degrees(off)} if model.shape.kind == "joints" else {"posture_mm": 1e3 * off}
     return _Read(reading.points_px, pose, configuration, {"points_mm": away.mean(axis=1), **named}, away)
@@ -220,7 +224,7 @@ def _labelled_as(truth_px: Array, read_px: Array, permutation: NDArray[np.int64]
     return np.take_along_axis(read_px, names[..., None], axis=1)
 
 
-def _surface(subject: Subject, configuration: Array | None, pose: Array, K: Array) -> Array:
+def _surface(subject: EvaluatedModel, configuration: Array | None, pose: Array, K: Array) -> Array:
     """Depth [V, V] m of the body that is seen, infinite where there is none."""
     size = subject.model.view_size
     vertices = subject.vertices(configuration) @ pose[:3, :3].T + pose[:3, 3]
@@ -231,9 +235,9 @@ def _depth(points: Array, pose: Array) -> Array:
     return np.asarray(points @ pose[2, :3] + pose[2, 3])
 
 
-def _behind(surface: Array, points_px: Array, depth: Array, subject: Subject) -> NDArray[np.bool_]:
+def _behind(surface: Array, points_px: Array, depth: Array, subject: EvaluatedModel) -> NDArray[np.bool_]:
     """Which points lie behind the surface that is seen, farther than the body's own thickness is likely to be."""
-    radius = subject.model.radius_m if subject.posed is None else subject.posed.radius_m
+    radius = subject.model.radius_m if subject.articulated is None else subject.articulated.radius_m
     cell = np.clip(np.round(points_px), 0, len(surface) - 1).astype(int)
     return np.asarray(depth - surface[cell[:, 1], cell[:, 0]] > _BEHIND * radius)
 
@@ -257,7 +261,7 @@ def _median(values: Array) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def projected(subject: Subject, pose: Array, configuration: Array | None, K: Array) -> tuple[Array, Array]:
+def projected(subject: EvaluatedModel, pose: Array, configuration: Array | None, K: Array) -> tuple[Array, Array]:
     """Pixels [V, 2] and depths [V] m of the mesh's vertices in an image."""
     vertices = subject.vertices(configuration)
     bearings = project_points(pose[:3, :3], pose[:3, 3], vertices)

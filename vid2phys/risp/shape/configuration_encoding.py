@@ -18,7 +18,7 @@ from vid2phys.types import Array
 
 
 @dataclass(frozen=True)
-class ConfigurationNumbers:
+class ConfigurationEncoding:
     """The code of a vector [S]. turning: which of its coordinates are angles, rad. scale: by which the others [m] are
     divided; 1 for angles."""
 
@@ -48,10 +48,10 @@ class ConfigurationNumbers:
         return {"turning": list(self.turning), "scale": list(self.scale)}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> ConfigurationNumbers:
+    def from_json(data: dict[str, Any]) -> ConfigurationEncoding:
         """Back from `to_json`. Raises KeyError, TypeError, ValueError."""
         turning = tuple(bool(each) for each in data["turning"])
-        return ConfigurationNumbers(turning, tuple(float(each) for each in data["scale"]))
+        return ConfigurationEncoding(turning, tuple(float(each) for each in data["scale"]))
 
 
 def configuration_vectors(body: ArticulatedBody, configurations: Array) -> Array:
@@ -61,16 +61,16 @@ def configuration_vectors(body: ArticulatedBody, configurations: Array) -> Array
     return configurations
 
 
-def configuration_numbers(body: ArticulatedBody) -> ConfigurationNumbers:
+def configuration_encoding(body: ArticulatedBody) -> ConfigurationEncoding:
     """The code of a body's vectors."""
     if isinstance(body, JointBody):
         turning = tuple(kind == "revolute" for kind in body.system.robot.joint_types)
-        return ConfigurationNumbers(
+        return ConfigurationEncoding(
             turning, tuple(1.0 if turns else float(size) for turns, size in zip(turning, body.spread, strict=True))
         )
     assert isinstance(body, ModalBody)
     heights = configuration_vectors(body, body.motions.amplitudes)
-    return ConfigurationNumbers((False,) * _sensors(body), (0.5 * float(np.ptp(heights)),) * _sensors(body))
+    return ConfigurationEncoding((False,) * _sensors(body), (0.5 * float(np.ptp(heights)),) * _sensors(body))
 
 
 def _sensors(body: ModalBody) -> int:

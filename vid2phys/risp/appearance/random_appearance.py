@@ -38,7 +38,7 @@ _STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class Look:
+class RandomAppearance:
     """One look in world axes (z up), the same for all frames of a sequence.
 
     face_color: [F, 3] linear RGB. face_roughness, face_metallic: [F]. specular: 0 to 1.
@@ -64,7 +64,7 @@ class Look:
     texture_brightness: Array
 
 
-def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Look:
+def sample_appearance(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> RandomAppearance:
     """A random look for the mesh that `parts` describes. varied: what is randomised at all."""
     surface = random_surface(rng, parts, varied)
     metal = parts.mean(surface.metallic)
@@ -79,7 +79,7 @@ def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisatio
     # Reflected radiance of albedo a: a * environment + a / pi * (mean cosine over the sphere, 1/4) * irradiance.
     exposure = 2.0 * _BRIGHTNESS_OF_GREY * (0.5 / max(surface.albedo(parts), 0.02)) ** 0.35
     colors = np.array([environments.tint(rng, colored) for _ in range(LIGHTS)])
-    return Look(
+    return RandomAppearance(
         face_color=surface.color,
         face_roughness=surface.roughness,
         face_metallic=surface.metallic,
@@ -97,8 +97,8 @@ def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisatio
     )
 
 
-def appearance(
-    look: Look, rotation_body_from_world: Array, moved_m: Array, radius_m: float, psi: Array | None = None
+def render_appearance(
+    look: RandomAppearance, rotation_body_from_world: Array, moved_m: Array, radius_m: float, psi: Array | None = None
 ) -> Appearance:
     """The look seen from the body: rotation [3, 3], `moved_m` [3] the body's way since the start in the world.
 
@@ -132,12 +132,14 @@ def appearance(
     )
 
 
-def directions(look: Look, rotation_body_from_world: Array, moved_m: Array, radius_m: float) -> list[Appearance]:
+def directions(
+    look: RandomAppearance, rotation_body_from_world: Array, moved_m: Array, radius_m: float
+) -> list[Appearance]:
     """d appearance / d psi for each psi, one standard deviation long. Environment image and axes do not change."""
     result = []
     for step in _STEP * np.eye(len(PSI_NAMES)):
         plus, minus = (
-            appearance(look, rotation_body_from_world, moved_m, radius_m, look.psi + s) for s in (step, -step)
+            render_appearance(look, rotation_body_from_world, moved_m, radius_m, look.psi + s) for s in (step, -step)
         )
         moved = {f.name: (np.asarray(getattr(plus, f.name)) - getattr(minus, f.name)) / (2.0 * _STEP) for f in _SMOOTH}
         result.append(Appearance(**moved, **{f.name: getattr(plus, f.name) * 0.0 for f in _FIXED}))  # type: ignore[arg-type]

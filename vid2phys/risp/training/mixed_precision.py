@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 
-def helps(device: str) -> bool:
+def is_faster(device: str) -> bool:
     """Whether bfloat16 is faster on a device of this type: on GPUs since Ampere, which multiply it in hardware."""
     return device == "cuda" and torch.cuda.get_device_capability()[0] >= 8
 
@@ -19,6 +19,6 @@ def helps(device: str) -> bool:
 def run(network: nn.Module, images: Tensor) -> Tensor:
     """The network's output in float32, of images from `to_input`; inside, products are bfloat16 where that helps."""
     device = images.device.type
-    with torch.autocast(device, torch.bfloat16, enabled=helps(device)):
+    with torch.autocast(device, torch.bfloat16, enabled=is_faster(device)):
         output: Tensor = network(images)
     return output.float()

@@ -16,7 +16,7 @@ _FILL = 2.0 / 3.0  # share of the view that the body takes when its size is told
 
 
 @dataclass(frozen=True)
-class ViewState:
+class PoseEncoding:
     """Nine numbers: origin (x, y) in half views from the middle, log size, sines and cosines of three angles.
 
     The rotation view_from_body is R_x(a) R_y(b) R_z(c), |b| <= pi/2: for a body that stands upright before a level

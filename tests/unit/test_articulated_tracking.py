@@ -19,12 +19,12 @@ from vid2phys.engine.systems.rod import Rod
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import invert_transform
 from vid2phys.io.held import HeldFrames
-from vid2phys.risp.networks.bodies import configuration_kind
-from vid2phys.risp.networks.model import Reading
+from vid2phys.risp.networks.articulated_bodies import configuration_kind
+from vid2phys.risp.networks.model import KeypointPrediction
 from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
-from vid2phys.tracking.articulated.detector import Window, configuration_modes, look
+from vid2phys.tracking.articulated.detector import Window, configuration_modes, detect
 from vid2phys.tracking.articulated.kinematic_fit import find_minima, fit_configurations
-from vid2phys.tracking.articulated.tracker import _path, track_configurations
+from vid2phys.tracking.articulated.tracker import _viterbi_path, track_configurations
 from vid2phys.types import Array, Camera, Clip
 
 NOISE_PX = 0.5
@@ -220,19 +220,19 @@ class Network:
     def __init__(self, places_px: Array) -> None:
         self.places_px, self.done = places_px, 0
 
-    def read(self, images: Array, batch: int = 32) -> Reading:
+    def predict(self, images: Array, batch: int = 32) -> KeypointPrediction:
         assert images.shape[1:] == (128, 128, 3)
         points = self.places_px[self.done : self.done + len(images)]
         self.done += len(images)
         shape = points.shape[:2]
         covariance = np.broadcast_to(0.3 * np.eye(2), (*shape, 2, 2))
-        return Reading(points, covariance, np.full(shape, 0.9), np.zeros((len(images), 32, 32)))
+        return KeypointPrediction(points, covariance, np.full(shape, 0.9), np.zeros((len(images), 32, 32)))
 
 
 def test_track_reads_a_clip_through_a_distorting_camera(hand: JointBody) -> None:
     rng, count = np.random.default_rng(10), 24
     times = np.arange(count) / 30.0
-    path = hand.path(np.random.default_rng(11), times)
+    path = hand.sample_motion(np.random.default_rng(11), times)
     view = sample_articulated(np.random.default_rng(12), hand, 128)
     pose = view.view_from_body.copy()
     pose[0, 3] += 0.08  # the camera's axis passes the body
@@ -271,7 +271,7 @@ def test_a_rod_seen_from_behind_is_the_one_that_was_trained_but_for_names(rod: M
     x = turned @ front[:3, :3].T + front[:3, 3]
     rays = x @ (window.view.K @ window.view.rotation_view_from_camera).T
     network = Network((rays[:, :2] / rays[:, 2:])[None])
-    seen = look(network, rod, window, [np.zeros((480, 640, 3), np.uint8)], Calibration())  # type: ignore[arg-type]
+    seen = detect(network, rod, window, [np.zeros((480, 640, 3), np.uint8)], Calibration())  # type: ignore[arg-type]
     assert seen.bearings[0] == pytest.approx(window.project(rod.points(configuration)), abs=1e-9)
 
 
@@ -297,7 +297,7 @@ def test_the_path_prefers_a_smooth_motion_to_a_jump(hand: JointBody) -> None:
     both.configuration[:, 0], both.configuration[:, 1] = configurations, -configurations
     both.cost[:] = [[1.0, 3.0]]
     both.cost[3] = [2.0, 1.5]
-    assert _path(hand, both, np.arange(6) / 30.0).tolist() == [0] * 6
+    assert _viterbi_path(hand, both, np.arange(6) / 30.0).tolist() == [0] * 6
 
 
 @pytest.mark.mitsuba
@@ -307,7 +307,16 @@ def test_rendered_configurations_lie_where_their_keypoints_are(hand: JointBody, 
     from vid2phys.risp.renders.dataset import RenderSet, make_dataset
 
     make_dataset(
-        hand.mesh, hand.system, tmp_path, samples=6, seed=3, size=64, spp=4, gradient_share=0.0, workers=1, posed=hand
+        hand.mesh,
+        hand.system,
+        tmp_path,
+        samples=6,
+        seed=3,
+        size=64,
+        spp=4,
+        gradient_share=0.0,
+        workers=1,
+        articulated=hand,
     )
     renders = RenderSet(tmp_path)
     configurations = renders.configurations()

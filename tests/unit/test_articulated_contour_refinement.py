@@ -6,9 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
-from vid2phys.tracking.articulated.contour_refinement import Outlined, of_configurations, outlined, smoothed
+
+from vid2phys.tracking.articulated.contour_refinement import (
+    RefinedConfigurations,
+    per_coordinate,
+    refine_contours,
+    smoothed,
+)
 from vid2phys.tracking.articulated.detector import ConfigurationDetections, configuration_modes
 from vid2phys.tracking.articulated.tracker import _observe
 from vid2phys.tracking.uncertainty.articulated import first_calibration
@@ -29,7 +34,9 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
         calibration, mode_std=(*(0.3 * body.spread), 0.003, 0.003), mode_exponent=(0.0,) * (len(off[0]) + 2)
     )
     times_s = 0.05 * np.arange(3)
-    found = outlined(images, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]), times_s)
+    found = refine_contours(
+        images, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]), times_s
+    )
 
     def apart(configuration: Array) -> float:  # as the camera sees it
         seen, true = (window(camera, body).project(body.vertices(each)) for each in (configuration, truth[0]))
@@ -52,7 +59,7 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     rng = np.random.default_rng(6)
     read = minima(body.sample(rng), std=0.02 * body.spread)
     mixed = rng.normal(size=(size, size)) * 0.01 * body.spread[:, None]
-    better = Outlined(read.configuration + 0.05 * body.spread, (mixed @ mixed.T)[None], np.array([True]))
+    better = RefinedConfigurations(read.configuration + 0.05 * body.spread, (mixed @ mixed.T)[None], np.array([True]))
     scale = rng.uniform(0.5, 2.0, size)
     calibration = replace(
         first_calibration(body), contour_scale=tuple(scale), contour_correlation_s=(0.5,) + (0.05,) * (size - 1)
@@ -116,8 +123,8 @@ def test_frames_that_err_alike_state_alike() -> None:
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:
-    np.testing.assert_array_equal(of_configurations((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
-    np.testing.assert_array_equal(of_configurations((1.0, 3.0, 2.0), 4), [3.0] * 4)
+    np.testing.assert_array_equal(per_coordinate((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
+    np.testing.assert_array_equal(per_coordinate((1.0, 3.0, 2.0), 4), [3.0] * 4)
 
 
 @pytest.mark.parametrize("name", ["rod", "hand"])
@@ -129,5 +136,5 @@ def test_slopes_of_vertices_are_those_of_differences(name: str) -> None:
     ahead, behind = (
         np.stack([body.vertices(configuration + sign * s)[which] for s in steps], axis=-1) for sign in (1, -1)
     )
-    slopes = body.vertex_slopes(configuration, which)
+    slopes = body.vertex_jacobian(configuration, which)
     np.testing.assert_allclose(slopes, (ahead - behind) / (2e-6 * body.spread), rtol=1e-5, atol=1e-7)

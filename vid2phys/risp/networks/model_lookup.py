@@ -7,9 +7,9 @@ from pathlib import Path
 from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
+from vid2phys.risp.networks.mesh_moves import LARGEST_SCALE, find_move
 from vid2phys.risp.networks.model import Model, read_config
-from vid2phys.risp.networks.moves import LARGEST_SCALE, find_move
-from vid2phys.risp.networks.places import model_folders, model_places
+from vid2phys.risp.networks.model_folders import model_folders, model_search_paths
 from vid2phys.types import Mesh
 
 TRAINING_TIME = "about 35 minutes on 2 cores"
@@ -26,7 +26,7 @@ def find_model(
     system: str = "quadrotor",
     device: str = "cpu",
 ) -> Model:
-    """The model trained for this shape, scaled to the mesh, from `explicit` or else the places of `model_places`.
+    """The model trained for this shape, scaled to the mesh, from `explicit` or else the places of `model_search_paths`.
 
     Raises InputError when the explicit model is for another shape, or when no model fits. Where the mesh only stands
     otherwise than the model's, the message is the option that brings it there; else the command that trains a model.
@@ -45,7 +45,7 @@ def find_model(
                 f"leave --model out, or {_train(command)}",
             )
         return Model.load(folder, device).scaled(scale)
-    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
+    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_search_paths()))
     fitting = [each for each in ranked if each[0] <= SAME_GEOMETRY]
     if fitting:
         _, scale, folder_name = fitting[0] if len(fitting) == 1 else _alike(mesh, fitting)

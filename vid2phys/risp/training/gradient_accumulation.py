@@ -23,7 +23,7 @@ class GpuMemoryError(Vid2PhysError):
 
 
 @dataclass
-class Pieces:
+class GradientAccumulator:
     """Backward passes of batches in pieces, which are halved when memory runs out and stay so.
 
     device: torch's name. note: told in one line. most: images of a piece, by kind of batch: those with derivatives

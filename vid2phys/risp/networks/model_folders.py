@@ -9,7 +9,7 @@ from pathlib import Path
 import vid2phys
 
 
-def model_places() -> list[Path]:
+def model_search_paths() -> list[Path]:
     """Folders whose subfolders may be models: ./models, the user's data folder, those that came with the package.
 
     A wheel brings them inside the package; in a source checkout they lie beside it.

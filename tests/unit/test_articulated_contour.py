@@ -12,7 +12,7 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.geometry import invert_transform, look_at
-from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.tracking.articulated.contour import _Posed, fit_configuration
 from vid2phys.tracking.articulated.detector import Window
