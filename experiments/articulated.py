@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.recipes import TrainingData
 
 _ON_STAGE = np.array([14.0, 0.0, 0.0])  # where the workspace's middle is, in its radii
 _FARTHEST, _MARGIN_PX = 16.0, 12  # of cameras, in radii of the workspace; of the workspace in its piece of a frame
@@ -104,7 +104,7 @@ class ArticulatedAdapter(Subject):
             varied=plan.varied,
         )
         size = plan.view_size or data.stream.view_size
-        return replace(data, stream=replace(data.stream, looks=plan.looks, view_size=size))
+        return replace(data, stream=replace(data.stream, appearances=plan.looks, view_size=size))
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`."""
@@ -138,7 +138,7 @@ class ArticulatedAdapter(Subject):
     def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
         """See `Subject.read_state`; the view is that of the tracker, whose camera the network is not told."""
         from vid2phys.engine.virtual_camera import resample
-        from vid2phys.risp.heads.state import predict_numbers
+        from vid2phys.risp.networks.state_network import predict_numbers
         from vid2phys.tracking.articulated.detector import Window
 
         views = []
@@ -205,13 +205,14 @@ class ArticulatedAdapter(Subject):
 
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
         """See `Subject.validation`; `state_error` is over the paper's vector."""
-        from vid2phys.risp.heads.state import StateHead, predict_numbers
+        from vid2phys.risp.heads.state import StateHead
+        from vid2phys.risp.networks.state_network import predict_numbers
         from vid2phys.risp.renders.dataset import RenderSet
         from vid2phys.risp.renders.stream import ImageStream
         from vid2phys.risp.training.validate import prepare_views
         from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
 
-        settings = replace(judge.stream, looks=0)
+        settings = replace(judge.stream, appearances=0)
         stream, codes = ImageStream(settings, jitter=False), self.codes
         configurations = RenderSet(settings.folder).configurations()
         wanted = self.vectors(configurations[judge.validation])

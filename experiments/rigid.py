@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.training.validate import Body as Known
 
 MIDDLE = np.array([14.0, 0.0, 0.0])  # of the states' range, body radii; the camera is at the origin and looks along x
@@ -81,16 +81,16 @@ class RigidAdapter(Subject):
     @cached_property
     def known(self) -> Known:
         """Its symmetry as it looks, colours and all: what it is scored up to."""
+        from vid2phys.risp.recipes import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
-        from vid2phys.risp.training.recipes import body_of
 
         return body_of(self.mesh, find_symmetry(self.mesh))
 
     @cached_property
     def shape(self) -> Known:
         """Keypoints and symmetry of its shape alone, by which keypoints are trained."""
+        from vid2phys.risp.recipes import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
-        from vid2phys.risp.training.recipes import body_of
 
         return body_of(self.mesh, find_symmetry(replace(self.mesh, texture=None)))
 
@@ -108,14 +108,14 @@ class RigidAdapter(Subject):
         )
         size = plan.view_size or data.stream.view_size
         body = self.known if plan.by_color else data.body
-        return replace(data, stream=replace(data.stream, looks=plan.looks, view_size=size), body=body)
+        return replace(data, stream=replace(data.stream, appearances=plan.looks, view_size=size), body=body)
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`; its coarse network knows nothing, since places are given."""
         from vid2phys.io.mesh import geometry_signature
         from vid2phys.risp.networks.model import Model, Shape
         from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
-        from vid2phys.risp.training.recipes import COARSE_SIZE
+        from vid2phys.risp.recipes import COARSE_SIZE
 
         known = self.shape
         shape = Shape(
@@ -242,7 +242,7 @@ class RigidAdapter(Subject):
         from vid2phys.risp.renders.stream import ImageStream
         from vid2phys.risp.shape.pose_encoding import PoseEncoding
 
-        images = replace(judge.stream, looks=0)
+        images = replace(judge.stream, appearances=0)
         own: Any = head.validation(ImageStream(images, jitter=False), judge.validation)
         codes = PoseEncoding(images.radius_m, images.view_size)
         truth = own.view_from_body[:, None] @ judge.body.symmetry_transforms
@@ -262,7 +262,8 @@ def read_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius:
     import torch
 
     from vid2phys.engine.virtual_camera import make_view, resample
-    from vid2phys.risp.heads.state import StateHead, predict_numbers
+    from vid2phys.risp.heads.state import StateHead
+    from vid2phys.risp.networks.state_network import predict_numbers
 
     assert isinstance(learnt.head, StateHead)
     view = make_view(camera, center, radius, learnt.view_size)

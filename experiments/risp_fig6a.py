@@ -79,7 +79,7 @@ def _title(cell: Cell) -> str:
 
 def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
     """The last error of a training, and its curve."""
-    from vid2phys.risp.training.recipes import head_of
+    from vid2phys.risp.recipes import head_of
 
     assert cell.recipe is not None
     judge = training_data(subject, setting, replace(cell.recipe, looks=0))  # its held-out looks are new to all

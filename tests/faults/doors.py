@@ -364,10 +364,10 @@ def make_models(folder: Path) -> None:
     from vid2phys.engine.systems import get
     from vid2phys.error_model import Calibration
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.heads.state import StateNetwork
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.networks.state_network import StateNetwork
     from vid2phys.risp.shape.pose_encoding import PoseEncoding
 
     torch.set_num_threads(1)

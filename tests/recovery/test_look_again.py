@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.test_posed_edges import body_and_camera, photograph, window
-from tests.unit.test_reread import track_of
 
+from tests.unit.test_articulated_contour import body_and_camera, photograph, window
+from tests.unit.test_articulated_reinitialise import track_of
 from vid2phys.commands.reinitialise import Shown, reinitialise
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate

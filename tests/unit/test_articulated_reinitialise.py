@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from tests.unit.test_posed_edges import body_and_camera, photograph, window
 
+from tests.unit.test_articulated_contour import body_and_camera, photograph, window
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.tracking.articulated.contour import refine_near
 from vid2phys.tracking.articulated.detector import Window, configuration_modes
@@ -24,9 +24,9 @@ def track_of(body: ArticulatedBody, here: Window, configurations: Array) -> Conf
     count, size = configurations.shape
     seen = here.project(body.points(configurations))
     modes = configuration_modes(body, here, configurations)
-    modes[..., :size] *= STD * body.spread
+    modes[..., :size] *= STD * body.prior_std
     modes[..., size:] *= 1e-3
-    covariance = np.tile(np.diag((STD * body.spread) ** 2), (count, 1, 1))
+    covariance = np.tile(np.diag((STD * body.prior_std) ** 2), (count, 1, 1))
     observation = Observation(
         0.05 * np.arange(count),
         seen,
@@ -47,7 +47,7 @@ def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> No
     read = truth.copy()
     read[:, 4:7] = np.where(truth[:, 4:5] > 0.0, -0.7, 0.7)  # the middle finger, bent the other way
     track = track_of(body, here, read)
-    expected = truth + 0.05 * body.spread * rng.normal(size=truth.shape)
+    expected = truth + 0.05 * body.prior_std * rng.normal(size=truth.shape)
     expected[2] = body.lower  # of which the motion knows nothing
     again = reinitialise_track(frames, here, track, body, expected, first_calibration(body), 1.0)
 
@@ -83,11 +83,11 @@ def test_without_its_prior_a_configuration_is_not_pulled_to_what_is_expected() -
     body, camera = body_and_camera("hand")
     here, solid = window(camera, body), Solid.of(body.mesh)
     truth = 0.5 * body.sample(np.random.default_rng(7))
-    image, expected = photograph(body, camera, truth), truth + 0.1 * body.spread
+    image, expected = photograph(body, camera, truth), truth + 0.1 * body.prior_std
     pulled, sure = refine_near(image, here, body, solid, expected, 1.0) or (truth, np.eye(len(truth)))
     free, unsure = refine_near(image, here, body, solid, expected, 0.1) or (truth, np.eye(len(truth)))
     assert (np.diag(unsure) > np.diag(sure)).all()
-    prior = np.diag(body.spread**-2.0)
+    prior = np.diag(body.prior_std**-2.0)
     edges = np.linalg.inv(sure) - prior
     np.testing.assert_allclose(np.linalg.inv(unsure), edges + 0.1 * prior, rtol=1e-6)
     # the same edges, weighed against a tenth of the prior

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render
+from vid2phys.risp.renders.dataset import Render
 from vid2phys.risp.renders.held_out import make_clip
+from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
 from vid2phys.tracking.uncertainty.calibrate import detection_threshold, evidence_divisor, hypothesis_right_share
 from vid2phys.types import Array
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
+from vid2phys.risp.recipes import TrainingRun, head_of, train_head
 from vid2phys.risp.training import distributed
-from vid2phys.risp.training.recipes import TrainingRun, head_of, train_head
 from vid2phys.risp.training.train import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ EACH = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.unit.test_together import train
+from tests.unit.test_distributed import train
 from vid2phys.risp.training import distributed
 distributed.initialise("cpu")
 train(Path({renders!r}), Path({folder!r}))
@@ -93,7 +93,7 @@ def test_unequal_shares_count_by_their_images(monkeypatch: pytest.MonkeyPatch) -
     torch.manual_seed(0)
     network, images = torch.nn.Linear(4, 1), torch.randn(8, 4)
     parts: list[torch.Tensor] = []
-    monkeypatch.setattr(distributed, "together", lambda: True)
+    monkeypatch.setattr(distributed, "is_distributed", lambda: True)
     monkeypatch.setattr(distributed.dist, "get_world_size", lambda: 3)
 
     def gradients(rows: torch.Tensor) -> None:

@@ -126,7 +126,7 @@ def test_cameras_before_a_base_show_all_of_the_workspace(hand: ArticulatedAdapte
     for state, camera in zip(states, hand.cameras(rng, states), strict=True):
         assert camera.camera_to_world is not None
         place = camera.camera_to_world[:3, 3]
-        assert hand.body.cameras.holds(place - hand.body.center_m, margin=0.1)
+        assert hand.body.cameras.contains(place - hand.body.center_m, margin=0.1)
         pixels = project(camera, hand.vertices(state))
         assert pixels.min() > 0.0
         assert pixels.max() < PIECE_PX - 1

@@ -13,15 +13,15 @@ from tests.unit.risp_synthetic import RADIUS_M, square_body, training_data, writ
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.risp import heads
-from vid2phys.risp.heads.state import StateNetwork
 from vid2phys.risp.networks.model_folders import model_folders
 from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.risp.networks.state_network import StateNetwork
+from vid2phys.risp.recipes import TrainingData, TrainingRun, head_of, paper_schedule, train_head
 from vid2phys.risp.renders.stream import ImageStream, Key, StreamSettings
 from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
 from vid2phys.risp.shape.pose_encoding import PoseEncoding
 from vid2phys.risp.shape.state_vector import rigid_vector, state_vector
-from vid2phys.risp.training.recipes import TrainingData, TrainingRun, head_of, paper_schedule, train_head
 from vid2phys.risp.training.train import Schedule
 
 VIEW = 48

@@ -78,7 +78,7 @@ def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
 
 def test_saved_model_reads_as_before(folder: Path) -> None:
     images = np.random.default_rng(0).integers(0, 255, (3, 96, 96, 3), dtype=np.uint8)
-    before, after = make_model(box(0.1, 0.1, 0.03)).read(images), Model.load(folder).read(images)
+    before, after = make_model(box(0.1, 0.1, 0.03)).predict(images), Model.load(folder).predict(images)
     assert before.points_px.shape == (3, 8, 2)
     assert before.covariance_px.shape == (3, 8, 2, 2)
     assert before.peak.shape == (3, 8)
@@ -100,7 +100,7 @@ def test_one_image_is_read_as_in_a_batch(folder: Path) -> None:
 
 def test_wrong_view_size_is_a_bug_of_the_caller(folder: Path) -> None:
     with pytest.raises(ValueError, match="expected \\[B, 96, 96, 3\\]"):
-        Model.load(folder).read(np.zeros((1, 64, 64, 3), np.uint8))
+        Model.load(folder).predict(np.zeros((1, 64, 64, 3), np.uint8))
 
 
 def edit(folder: Path, change: Callable[[dict], object]) -> None:

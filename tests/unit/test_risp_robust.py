@@ -19,11 +19,11 @@ from tests.unit.test_risp_train import Notes, train, weights
 from vid2phys.errors import InputError
 from vid2phys.risp.networks.network import KeypointNetwork, to_input
 from vid2phys.risp.penalties import get as penalty
+from vid2phys.risp.recipes import HeadStep, TrainingData, head_of
 from vid2phys.risp.renders import stream
 from vid2phys.risp.renders.stream import BatchStream, Plan, StreamError
 from vid2phys.risp.training import mixed_precision
 from vid2phys.risp.training.gradient_accumulation import GpuMemoryError, GradientAccumulator
-from vid2phys.risp.training.recipes import HeadStep, TrainingData, head_of
 
 
 @pytest.fixture(scope="module")

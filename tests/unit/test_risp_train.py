@@ -9,7 +9,7 @@ import torch
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
 from vid2phys.errors import InputError
 from vid2phys.risp.networks.network import KeypointNetwork
-from vid2phys.risp.training.recipes import TrainingData, TrainingRun, head_of, train_head, train_locator
+from vid2phys.risp.recipes import TrainingData, TrainingRun, head_of, train_head, train_locator
 from vid2phys.risp.training.train import Schedule, Trained, learning_rate_factor
 
 
@@ -93,7 +93,7 @@ def test_learning_rate_rises_and_falls() -> None:
 
 def test_training_may_begin_with_the_features_of_a_model(data: TrainingData, tmp_path: Path) -> None:
     from vid2phys.risp.heads.keypoint import SIZE as FINE_SIZE
-    from vid2phys.risp.training.recipes import _copy_features
+    from vid2phys.risp.recipes import _copy_features
 
     torch.manual_seed(5)
     other, network = KeypointNetwork(5, **FINE_SIZE), KeypointNetwork(8, **FINE_SIZE)

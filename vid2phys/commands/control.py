@@ -193,7 +193,7 @@ def _configuration(inputs: Inputs) -> Target:
         "quality": quality,
     }
     notes = (*tracked.notes, *_doubts(quality))
-    slope = body.jacobian(configuration)
+    slope = body.points_jacobian(configuration)
     known = float(np.sqrt(np.einsum("kxd,de,kxe->k", slope, tracked.covariance[at], slope).mean()))
     return Target(body.points_body, body.points(configuration), described, known, body.radius_m, notes)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.dataset import RenderSet
-    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Array
 
 VIEW_SIZE = 128
@@ -48,10 +48,10 @@ def train_articulated(
     from vid2phys.risp.networks.articulated_bodies import body_for_training
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
+    from vid2phys.risp.recipes import TrainingRun, head_of, train_head
     from vid2phys.risp.renders.stream import ImageStream
     from vid2phys.risp.shape.configuration_encoding import configuration_encoding
     from vid2phys.risp.training import distributed
-    from vid2phys.risp.training.recipes import TrainingRun, head_of, train_head
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
     from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
@@ -123,14 +123,14 @@ def training_data(
 ) -> tuple[TrainingData, Array]:
     """Renders what is missing and says what the images show; also the configurations [N, D] of all renders.
 
-    varied, looks: see `make_dataset`.
+    varied, looks: see `RenderOptions`.
     """
     import numpy as np
 
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.configuration_encoding import configuration_encoding, configuration_vectors
-    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.risp.training.validate import Body
 
     renders = training_renders(
@@ -140,7 +140,7 @@ def training_data(
         size=VIEW_SIZE,
         articulated=body,
         varied=varied,
-        looks=looks,
+        appearances=looks,
         ray=ray,
     )
     configurations = renders.configurations()

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.shape.symmetry import Symmetry
-    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Mesh
 
 COARSE_EPOCHS = 3
@@ -42,8 +42,8 @@ def train_rigid(
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
+    from vid2phys.risp.recipes import COARSE_SIZE, TrainingRun, head_of, train_head, train_locator
     from vid2phys.risp.training import distributed
-    from vid2phys.risp.training.recipes import COARSE_SIZE, TrainingRun, head_of, train_head, train_locator
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
@@ -137,13 +137,13 @@ def training_data(
     looks: int = 0,
     ray: str | None = None,
 ) -> TrainingData:
-    """Renders what is missing and says what the images show. varied, looks: see `make_dataset`."""
+    """Renders what is missing and says what the images show. varied, looks: see `RenderOptions`."""
+    from vid2phys.risp.recipes import TrainingData, body_of
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
-    from vid2phys.risp.training.recipes import TrainingData, body_of
 
     renders = training_renders(
-        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, looks=looks, ray=ray
+        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, appearances=looks, ray=ray
     )
     symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`pixels.paint`)
     known = body_of(body, symmetry)

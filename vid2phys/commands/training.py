@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
-    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Mesh
 
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
@@ -82,17 +82,19 @@ def share_cores(device: str) -> int:
     return workers
 
 
-def training_renders(mesh: Mesh, system: System, folder: Path, progress: TrainingProgress, **more: Any) -> RenderSet:
+def training_renders(
+    mesh: Mesh, system: System, folder: Path, progress: TrainingProgress, *, ray: str | None = None, **more: Any
+) -> RenderSet:
     """The renders of a training, those that are missing made by the first process. more: arguments of
-    `make_dataset`."""
-    from vid2phys.risp.renders.dataset import make_dataset
+    `RenderOptions`. ray: see `make_dataset`."""
+    from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
     from vid2phys.risp.training import distributed
 
     def make() -> RenderSet:
         def told(done: int, total: int) -> None:
             progress.step("rendering", done, total)
 
-        return make_dataset(mesh, system, folder, workers=cores(), progress=told, **more)
+        return make_dataset(mesh, system, folder, RenderOptions(**more), workers=cores(), ray=ray, progress=told)
 
     return distributed.main_process_first(make)
 
@@ -102,21 +104,18 @@ def unseen_clips(
 ) -> RenderSet:
     """Short clips of looks that a training with this seed has not seen; those that are there are not made again.
 
-    more: arguments of `make_dataset`.
+    more: arguments of `RenderOptions`.
     """
-    from vid2phys.risp.renders.dataset import make_dataset
+    from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
 
+    options = RenderOptions(CALIBRATION_SAMPLES, seed + CALIBRATION_SEED, gradient_share=0.0, sequences=True, **more)
     return make_dataset(
         mesh,
         system,
         folder,
-        samples=CALIBRATION_SAMPLES,
-        seed=seed + CALIBRATION_SEED,
-        gradient_share=0.0,
+        options,
         workers=cores(),
-        sequences=True,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),
-        **more,
     )
 
 
@@ -136,8 +135,8 @@ def train_state_head(
     given. None in processes that only help (`together`)."""
     from vid2phys.risp.heads.state import StateHead
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingRun, head_of, paper_schedule, train_head
     from vid2phys.risp.training import distributed
-    from vid2phys.risp.training.recipes import TrainingRun, head_of, paper_schedule, train_head
 
     head = head_of(data, options.head)
     assert isinstance(head, StateHead)

@@ -39,9 +39,9 @@ class JointBody(ArticulatedBody):
         widest = np.array([_WIDEST[kind] for kind in robot.joint_types])
         lower = np.where(np.isfinite(robot.lower), robot.lower, self.rest - widest)
         upper = np.where(np.isfinite(robot.upper), robot.upper, self.rest + widest)
-        self.middle = 0.5 * (lower + upper)
+        self.prior_mean = 0.5 * (lower + upper)
         self._half = 0.5 * (upper - lower)
-        self.spread = self._half / np.sqrt(3.0)  # of an angle that may be anywhere within its limits
+        self.prior_std = self._half / np.sqrt(3.0)  # of an angle that may be anywhere within its limits
         self.lower, self.upper = lower - 2.0 * _BEYOND * self._half, upper + 2.0 * _BEYOND * self._half
         self.points_body = link_points(system)
         rng = np.random.default_rng(0)
@@ -57,17 +57,17 @@ class JointBody(ArticulatedBody):
         """See `ArticulatedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
         return self._placed(configuration, *self._vertices_in_links)
 
-    def vertex_jacobian(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """See `ArticulatedBody.vertex_jacobian`."""
+    def jacobian(self, configuration: Array, vertices: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.jacobian`."""
         links, points = self._vertices_in_links
-        return self._slopes(configuration, links[which], points[which])
+        return self._slopes(configuration, links[vertices], points[vertices])
 
     def points(self, configurations: Array) -> Array:
         """See `ArticulatedBody.points`."""
         return self._placed(configurations, *self._points_in_links)
 
-    def jacobian(self, configurations: Array) -> Array:
-        """See `ArticulatedBody.jacobian`."""
+    def points_jacobian(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.points_jacobian`."""
         return self._slopes(configurations, *self._points_in_links)
 
     def _placed(self, configurations: Array, links: NDArray[np.int64], points: Array) -> Array:
@@ -94,8 +94,8 @@ class JointBody(ArticulatedBody):
         if kind < 0.35:
             share = rng.uniform(-1.0, 1.0) + rng.normal(0.0, 0.3, count)
         elif kind < 0.45:
-            share = (self.rest - self.middle) / self._half + rng.normal(0.0, 0.12, count)
-        return self._within(self.middle + self._half * share)
+            share = (self.rest - self.prior_mean) / self._half + rng.normal(0.0, 0.12, count)
+        return self._within(self.prior_mean + self._half * share)
 
     def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
         """See `ArticulatedBody.sample_motion`: from a random configuration, each joint in three slow sines."""

@@ -96,10 +96,10 @@ class ModalBody(ArticulatedBody):
         amplitudes = motions.amplitudes
         self.names = tuple(f"mode_{i}" for i in range(amplitudes.shape[-1]))
         self.rest = np.zeros(len(self.names))
-        self.middle = self.rest
+        self.prior_mean = self.rest
         largest = np.abs(amplitudes).max(axis=(0, 1))
         self.lower, self.upper = -1.5 * largest, 1.5 * largest
-        self.spread = 2.0 * np.sqrt((amplitudes**2).mean(axis=(0, 1)))
+        self.prior_std = 2.0 * np.sqrt((amplitudes**2).mean(axis=(0, 1)))
         every = amplitudes.reshape(-1, len(self.names))[:: max(1, amplitudes[..., 0].size // 300)]
         self.center_m, self.radius_m = bounding_sphere(np.stack([self.vertices(q) for q in every]))
 
@@ -115,16 +115,16 @@ class ModalBody(ArticulatedBody):
         """See `ArticulatedBody.vertices`."""
         return np.asarray(self.system.rest_m + np.tensordot(configuration, self._vertex_modes, 1))
 
-    def vertex_jacobian(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """See `ArticulatedBody.vertex_jacobian`; the same for all configurations."""
-        return np.moveaxis(self._vertex_modes[:, which], 0, -1)
+    def jacobian(self, configuration: Array, vertices: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.jacobian`; the same for all configurations."""
+        return np.moveaxis(self._vertex_modes[:, vertices], 0, -1)
 
     def points(self, configurations: Array) -> Array:
         """See `ArticulatedBody.points`."""
         return np.asarray(self.points_body + np.tensordot(configurations, self._point_modes, 1))
 
-    def jacobian(self, configurations: Array) -> Array:
-        """See `ArticulatedBody.jacobian`; the same for all configurations."""
+    def points_jacobian(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.points_jacobian`; the same for all configurations."""
         single = np.moveaxis(self._point_modes, 0, -1)
         return np.broadcast_to(single, (*np.shape(configurations)[:-1], *single.shape))
 
@@ -132,7 +132,7 @@ class ModalBody(ArticulatedBody):
         """Draw a configuration that one of the motions passes through, scaled and slightly varied."""
         found = self.motions.amplitudes.reshape(-1, len(self.names))
         configuration = found[int(rng.integers(len(found)))] * rng.uniform(0.4, 1.15)
-        return np.asarray(configuration + 0.05 * self.spread * rng.normal(size=len(configuration)))
+        return np.asarray(configuration + 0.05 * self.prior_std * rng.normal(size=len(configuration)))
 
     def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
         """See `ArticulatedBody.sample_motion`: a piece of one of the motions, larger or smaller."""

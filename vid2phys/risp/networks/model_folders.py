@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import vid2phys
-
 
 def model_search_paths() -> list[Path]:
     """Folders whose subfolders may be models: ./models, the user's data folder, those that came with the package.
@@ -15,7 +13,7 @@ def model_search_paths() -> list[Path]:
     A wheel brings them inside the package; in a source checkout they lie beside it.
     """
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    package = Path(vid2phys.__file__).parent
+    package = Path(__file__).parents[2]
     checkout = package.parent
     shipped = checkout / "models" if (checkout / "pyproject.toml").is_file() else package / "models"
     return [Path("models"), data / "vid2phys" / "models", shipped]

@@ -7,7 +7,9 @@ map is centred on pixel 4 i + 1.5 (pixel centres at integers) with no half-pixel
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -126,3 +128,16 @@ def to_input(images: Tensor) -> Tensor:
     x = images.permute(0, 3, 1, 2)
     x = x if x.is_floating_point() else x.to(torch.float32)
     return ((x - 118.0) / 62.0).contiguous(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
+def predict(
+    network: nn.Module, images: NDArray[np.uint8], batch: int = 64, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Network output for uint8 images [N, H, W, 3], on the CPU."""
+    device = next(network.parameters()).device
+    pieces = [
+        network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).to(dtype).cpu()
+        for i in range(0, len(images), batch)
+    ]
+    return torch.cat(pieces)

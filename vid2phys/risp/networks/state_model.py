@@ -20,7 +20,7 @@ from torch import nn
 
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
-from vid2phys.risp.heads.state import StateNetwork, predict_numbers
+from vid2phys.risp.networks.state_network import StateNetwork, predict_numbers
 from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
 from vid2phys.risp.shape.pose_encoding import PoseEncoding
 from vid2phys.types import Array

@@ -21,7 +21,8 @@ from vid2phys.risp.appearance.backgrounds import compose_background, make_bank
 from vid2phys.risp.appearance.codec import compress
 from vid2phys.risp.appearance.develop import IN_FRAME_PX, body_in_frame
 from vid2phys.risp.appearance.shadows import cast_shadow
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render, RenderSet
+from vid2phys.risp.renders.dataset import Render, RenderSet
+from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
 from vid2phys.types import Array, Camera
 
 _MARGIN = 1.3  # of the frame around the body, in diameters of its bounding sphere

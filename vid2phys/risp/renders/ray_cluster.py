@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from vid2phys.cluster import connected
 from vid2phys.errors import InputError, Vid2PhysError
+from vid2phys.risp.renders.dataset import Settings
 from vid2phys.risp.renders.workers import RenderError, count_done, render_shards, viewpoints
 
 if TYPE_CHECKING:
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
-    from vid2phys.risp.renders.dataset import Settings
     from vid2phys.types import Mesh
 
 _SHARDS_PER_TASK = 8

@@ -67,7 +67,7 @@ class StreamSettings:
     scene_size: int = 96
     seed: int = 0
     states: Array | None = None
-    looks: int = 0
+    appearances: int = 0
     bank_count: int = BANK_COUNT
     view_px: tuple[float, float, float] = VIEW_PX
     varied: Randomisation = ALL
@@ -90,7 +90,7 @@ class ImageStream(Dataset[dict[str, Any]]):
         if key.kind == "scene":
             return _scene_item(self.primal(key.index), self.settings, rng, bank)
         render = self._open().renders.sample(key.index) if key.kind == "gradient" else self.primal(key.index)
-        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.looks
+        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.appearances
         developed = develop(
             render,
             self.settings.points_of(key.index),
@@ -117,9 +117,9 @@ class ImageStream(Dataset[dict[str, Any]]):
 
     def _chance(self, key: Key) -> tuple[int, ...]:
         """What the development of an image is drawn from; held-out ones are always new."""
-        looks = self.settings.looks
-        if looks and self.jitter:
-            return (key.index % looks, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
+        appearances = self.settings.appearances
+        if appearances and self.jitter:
+            return (key.index % appearances, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
         return (key.epoch, key.index, _KIND_CODE[key.kind])
 
     def primal(self, index: int) -> Primal:

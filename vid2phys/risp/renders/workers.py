@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,11 +26,9 @@ from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import write_bytes
 from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
+from vid2phys.risp.renders.dataset import Settings, shard_path
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
 from vid2phys.types import Mesh
-
-if TYPE_CHECKING:
-    from vid2phys.risp.renders.dataset import Settings
 
 SHARDS_PER_PROCESS = 24
 _STALL_S = 300.0
@@ -115,8 +113,6 @@ def _start(job: _Job, mesh: Mesh, source: System | ArticulatedBody, folder: Path
 
 def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
     """Whether the process is through; puts what it left undone back into `jobs`."""
-    from vid2phys.risp.renders.dataset import shard_path
-
     left = [shard for shard in running.job.shards if not shard_path(folder, shard).exists()]
     done = len(running.job.shards) - len(left)
     if done > running.done:
@@ -149,8 +145,6 @@ def _remove_abandoned(folder: Path) -> None:
 
 def count_done(folder: Path, settings: Settings) -> int:
     """Samples that are finished."""
-    from vid2phys.risp.renders.dataset import shard_path
-
     return sum(len(settings.indices(s)) for s in range(settings.shards) if shard_path(folder, s).exists())
 
 
@@ -203,7 +197,6 @@ def render_shards(
     """Renders shards from their samples' viewpoints and writes each, while `going_on`. Raises InputError."""
     from vid2phys.engine.render.mitsuba import Renderer
     from vid2phys.risp.appearance.materials import mesh_parts
-    from vid2phys.risp.renders.dataset import shard_path
 
     articulated = body if isinstance(body, ArticulatedBody) else None
     mesh = articulated.mesh if articulated is not None else body
@@ -228,11 +221,10 @@ def _render_shard(
     """All arrays of one shard."""
     from vid2phys.risp.appearance.random_appearance import directions, render_appearance, sample_appearance
     from vid2phys.risp.appearance.randomisation import Randomisation
-    from vid2phys.risp.renders.dataset import group_of
 
     images, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
     for index, view in zip(settings.indices(shard), views, strict=True):
-        group = group_of(settings, index)
+        group = settings.appearance_of(index)
         look = sample_appearance(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
         seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
         moves = directions(*seen) if settings.has_tangents(index) else []

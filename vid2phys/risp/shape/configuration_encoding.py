@@ -66,7 +66,7 @@ def configuration_encoding(body: ArticulatedBody) -> ConfigurationEncoding:
     if isinstance(body, JointBody):
         turning = tuple(kind == "revolute" for kind in body.system.robot.joint_types)
         return ConfigurationEncoding(
-            turning, tuple(1.0 if turns else float(size) for turns, size in zip(turning, body.spread, strict=True))
+            turning, tuple(1.0 if turns else float(size) for turns, size in zip(turning, body.prior_std, strict=True))
         )
     assert isinstance(body, ModalBody)
     heights = configuration_vectors(body, body.motions.amplitudes)

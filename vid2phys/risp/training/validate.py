@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vid2phys.engine.pnp import solve_poses
 from vid2phys.geometry import make_transform
 from vid2phys.risp.networks import heatmaps
-from vid2phys.risp.networks.network import LocatorNetwork, to_input
+from vid2phys.risp.networks.network import LocatorNetwork, predict
 from vid2phys.risp.renders.stream import ImageStream, Key
 from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.risp.training.losses import Targets, best_targets
@@ -144,19 +144,6 @@ class KeypointValidation:
 
 def _identity_element(body: Body) -> int:
     return int(np.argmax(np.trace(body.rotations, axis1=1, axis2=2)))
-
-
-@torch.no_grad()
-def predict(
-    network: nn.Module, images: NDArray[np.uint8], batch: int = 64, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """Network output for uint8 images [N, H, W, 3], on the CPU."""
-    device = next(network.parameters()).device
-    pieces = [
-        network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).to(dtype).cpu()
-        for i in range(0, len(images), batch)
-    ]
-    return torch.cat(pieces)
 
 
 @dataclass

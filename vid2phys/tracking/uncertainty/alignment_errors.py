@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.geometry import quat_from_matrix, rotvec_from_quat
+from vid2phys.engine.movable.rigid import pose_difference, retract_pose
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.cues.background_image import Backdrop
-from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD, Stage, align, moved
+from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD, Stage, align
 from vid2phys.types import Array, Mesh
 
 _MOST_LOOKS = 60
@@ -62,7 +62,7 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
     behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
     looks, frames = [], []
     for i, (frame, camera) in enumerate(zip(clip.frames, clip.cameras, strict=True)):
-        look = Stage(mesh, camera, behind).look(frame, *moved(clip.rotation[i], clip.translation[i], start))
+        look = Stage(mesh, camera, behind).look(frame, *retract_pose(clip.rotation[i], clip.translation[i], start))
         if look is not None:
             looks.append(look)
             frames.append(i)
@@ -71,22 +71,12 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
     found = align(looks)
     error = np.stack(
         [
-            difference(clip.rotation[i], clip.translation[i], *moved(look.rotation, look.translation, step))
+            pose_difference(clip.rotation[i], clip.translation[i], *retract_pose(look.rotation, look.translation, step))
             for i, look, step in zip(frames, looks, found.steps, strict=True)
         ]
     )
     std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
     return error[found.usable], std[found.usable], clip.clock_s[np.array(frames)[found.usable]]
-
-
-def difference(rotation: Array, translation: Array, other_rotation: Array, other_translation: Array) -> Array:
-    """The step [..., 6] that moves poses (rotations [..., 3, 3], translations [..., 3]) to others, to first order in
-    its sideways part."""
-    growth = np.log(other_translation[..., 2:] / translation[..., 2:])
-    sideways = (other_translation / np.exp(growth) - translation)[..., :2]
-    turn = rotvec_from_quat(quat_from_matrix(other_rotation @ np.swapaxes(rotation, -1, -2)))
-    away = sideways / np.linalg.norm(translation, axis=-1, keepdims=True)
-    return np.concatenate([turn, away, np.broadcast_to(growth, (*turn.shape[:-1], 1))], axis=-1)
 
 
 def fit(errors: RefinementErrors, *, trimmed: bool = True) -> tuple[Array, Array]:

@@ -41,7 +41,7 @@ def first_calibration(body: ArticulatedBody) -> Calibration:
     """The error model before anything was measured."""
     count = len(body.names) + 2
     return Calibration(
-        mode_std=(*(_ANGLE * body.spread).tolist(), _SHIFT, _SHIFT),
+        mode_std=(*(_ANGLE * body.prior_std).tolist(), _SHIFT, _SHIFT),
         mode_exponent=(0.5,) * count,
         mode_doubt=(4.0,) * count,
         correlation_time_s=(0.2,) * count,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import invert_transform, make_transform
 from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, RenderSet
+from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
+from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.types import Array
 

@@ -76,8 +76,8 @@ def measure(
         clip, window = known.clip, known.window
         seen = detect(model, body, window, clip.frames, calibration)
         sighted = np.flatnonzero(seen.quality >= calibration.min_quality)
-        read = seen.configurations, seen.quality
-        better = refine_contours(clip.frames, body, window, *read, calibration, sighted, clip.times_s)
+        shared_std = calibration.mode_scale(np.full(len(seen.quality), window.diameter_px), seen.quality)
+        better = refine_contours(clip.frames, body, window, seen.configurations, shared_std, sighted, clip.times_s)
         moved, error = better.moved, better.configuration - known.configurations
         columns, times_s = better.columns[moved], clip.times_s[moved]
         found.append(ContourResiduals(error[moved], columns, known.configurations[moved], times_s, known.sequence))

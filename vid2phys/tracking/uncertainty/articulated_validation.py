@@ -13,8 +13,8 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.model import excess_covariance
+from vid2phys.risp.networks.network import predict
 from vid2phys.risp.renders.stream import ImageStream, Key
-from vid2phys.risp.training.validate import predict
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, fit_configurations
 from vid2phys.types import Array
 

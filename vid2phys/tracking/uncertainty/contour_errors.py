@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
@@ -21,7 +22,7 @@ from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import MODES
 from vid2phys.tracking.detectors.network import direction_and_size, look
-from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors, difference
+from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors
 from vid2phys.types import Array, Mesh
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def measure(
                 clip.frames[i], clip.cameras[i], solid, seen.rotation, seen.translation, prior=np.asarray(prior)
             )
             if fit is not None:
-                error.append(difference(clip.rotation[i], clip.translation[i], fit.rotation, fit.translation))
+                error.append(pose_difference(clip.rotation[i], clip.translation[i], fit.rotation, fit.translation))
                 std.append(np.sqrt(np.diag(fit.covariance)))
                 look_of.append(sequence)
                 time_s.append(clock_s[i])

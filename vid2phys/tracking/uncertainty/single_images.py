@@ -160,7 +160,7 @@ def evaluate_images(
     errors = {"px": np.array([_median(d[v]) for d, v in zip(_distance(read.px, truth_px), visible, strict=True)])}
     return ImageEvaluation(
         images,
-        renders.look_id()[indices],
+        renders.appearance_id()[indices],
         K,
         pose,
         read.pose,
