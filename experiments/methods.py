@@ -176,7 +176,7 @@ def train(
 ) -> Learnt:
     """The network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
     from vid2phys.commands.training import share_cores
-    from vid2phys.risp.recipes import TrainingRun, head_of, train_head
+    from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
 
     data = data or training_data(subject, setting, recipe)
     schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
@@ -187,10 +187,8 @@ def train(
         head,
         schedule,
         TrainingRun(folder, setting.device, setting.progress),
-        gamma=recipe.gamma,
+        PenaltyOptions(recipe.gamma, recipe.loss, GRADIENT_EVERY),
         seed=recipe.seed,
-        loss=recipe.loss,
-        gradient_every=GRADIENT_EVERY,
         validation=validation or subject.validation(data, head),
     )
     digest = sha256(next(folder.glob("*.checkpoint.safetensors")))

@@ -103,8 +103,8 @@ def test_the_same_seed_gives_the_same_images_but_for_what_is_left_out(renders: R
 def test_contrast_and_what_the_body_hides(renders: RenderSet, monkeypatch: pytest.MonkeyPatch) -> None:
     from vid2phys.tracking.uncertainty import single_images as module
 
-    def flat(render: Any, points: Any, rng: Any, **options: Any) -> Any:
-        shown = develop(render, points, rng, **options)
+    def flat(render: Any, points: Any, rng: Any, options: Any) -> Any:
+        shown = develop(render, points, rng, options)
         image = np.full_like(shown.image, 40)
         pose = shown.view_from_body
         corner = mesh().vertices @ pose[:3, :3].T + pose[:3, 3]

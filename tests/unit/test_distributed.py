@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
-from vid2phys.risp.recipes import TrainingRun, head_of, train_head
+from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
 from vid2phys.risp.training import distributed
 from vid2phys.risp.training.train import Schedule
 
@@ -43,11 +43,11 @@ def train(renders: Path, folder: Path) -> None:
     data = training_data(renders, body) if renders.exists() else training_data(write_renders(renders, body, 40), body)
     head = head_of(data, "state@w8")
     folder.mkdir(exist_ok=True)
-    sitting = TrainingRun(folder, "cpu", Quiet())
+    run = TrainingRun(folder, "cpu", Quiet())
     slow = Schedule(2, batch=6, workers=0, learning_rate=2e-4)  # ten times faster, rounding grows to a hundredth
     torch.manual_seed(3)
     begun = weights_of(head.network())
-    trained = train_head(data, head, slow, sitting, gamma=1.0, seed=3, gradient_every=2)
+    trained = train_head(data, head, slow, run, PenaltyOptions(1.0, every=2), seed=3)
     if distributed.is_main_process():
         torch.save(weights_of(trained.network) - begun, folder / "way.pt")
         (folder / "history.json").write_text(json.dumps(trained.history))

@@ -88,9 +88,9 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             held.append(found(linear))
         return held[place]
 
-    def start_again(render: Any, points: Array, rng: Any, **options: Any) -> Any:
+    def start_again(render: Any, points: Array, rng: Any, options: Any) -> Any:
         calls[0] = 0
-        return original(render, points, rng, **options)
+        return original(render, points, rng, options)
 
     original = develop.develop
     monkeypatch.setattr(develop, "develop", start_again)
@@ -101,9 +101,8 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def image(rendered: Rendered, seed: int) -> tuple[Array, Array | None]:
-    shown = develop.develop(
-        rendered, np.zeros((1, 3)), np.random.default_rng(seed), size=SIZE, bank=BANK, varied=SMOOTH
-    )
+    options = develop.DevelopOptions(SIZE, BANK, varied=SMOOTH)
+    shown = develop.develop(rendered, np.zeros((1, 3)), np.random.default_rng(seed), options)
     return np.asarray(shown.image, dtype=float), shown.tangents
 
 

@@ -17,7 +17,7 @@ from vid2phys.risp.networks.model_folders import model_folders
 from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.networks.state_model import StateModel
 from vid2phys.risp.networks.state_network import StateNetwork
-from vid2phys.risp.recipes import TrainingData, TrainingRun, head_of, paper_schedule, train_head
+from vid2phys.risp.recipes import PenaltyOptions, TrainingData, TrainingRun, head_of, paper_schedule, train_head
 from vid2phys.risp.renders.stream import ImageStream, Key, StreamSettings
 from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
 from vid2phys.risp.shape.pose_encoding import PoseEncoding
@@ -141,13 +141,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     ],
 )
 def test_heads_train_with_every_loss(data: TrainingData, tmp_path: Path, spec: str, loss: str) -> None:
-    schedule, sitting = Schedule(2, batch=8, workers=0), TrainingRun(tmp_path, "cpu", Quiet())
-    trained = train_head(data, head_of(data, spec), schedule, sitting, gamma=1.0, seed=3, loss=loss, gradient_every=2)
+    schedule, run = Schedule(2, batch=8, workers=0), TrainingRun(tmp_path, "cpu", Quiet())
+    penalty = PenaltyOptions(1.0, loss, every=2)
+    trained = train_head(data, head_of(data, spec), schedule, run, penalty, seed=3)
     assert len(trained.history) == 2
     assert all(np.isfinite(list(entry.values())).all() for entry in trained.history)
     assert {"rotation_deg", "sideways_mm", "depth_percent"} <= set(trained.history[0])
     assert any(name.startswith("gradient") for name in trained.history[0]) == (loss != "error-only")
-    again = train_head(data, head_of(data, spec), schedule, sitting, gamma=1.0, seed=3, loss=loss, gradient_every=2)
+    again = train_head(data, head_of(data, spec), schedule, run, penalty, seed=3)
     image = to_input(torch.zeros(1, VIEW, VIEW, 3).uniform_(0, 255))
     assert torch.equal(again.network(image), trained.network(image))
 

@@ -57,6 +57,7 @@ def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
     count = len(hand.points_body)
     alone = np.eye(3)[None], np.arange(count)[None]
     known = {"kind": "joints", "cameras": hand.cameras}
+    torch.manual_seed(0)  # with other weights two peaks of a map may be equal in half precision
     shape = Shape("hand", geometry_signature(hand.mesh), hand.points_body, *alone, None, "hand", **known)
     model = Model(shape, KeypointNetwork(count, **SIZES["fine"]).eval(), None, 128, {"fine": SIZES["fine"]})
     model.save(tmp_path / "hand")

@@ -9,7 +9,7 @@ import torch
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
 from vid2phys.errors import InputError
 from vid2phys.risp.networks.network import KeypointNetwork
-from vid2phys.risp.recipes import TrainingData, TrainingRun, head_of, train_head, train_locator
+from vid2phys.risp.recipes import PenaltyOptions, TrainingData, TrainingRun, head_of, train_head, train_locator
 from vid2phys.risp.training.train import Schedule, Trained, learning_rate_factor
 
 
@@ -39,9 +39,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 def train(
     data: TrainingData, folder: Path, notes: Notes, *, epochs: int = 2, gamma: float = 1.0, resume: bool = True
 ) -> Trained:
-    schedule, sitting = Schedule(epochs, batch=8, workers=0), TrainingRun(folder, "cpu", notes, resume=resume)
+    schedule, run = Schedule(epochs, batch=8, workers=0), TrainingRun(folder, "cpu", notes, resume=resume)
     head = head_of(data, "keypoint")
-    return train_head(data, head, schedule, sitting, gamma=gamma, seed=3, gradient_every=2)
+    return train_head(data, head, schedule, run, PenaltyOptions(gamma, every=2), seed=3)
 
 
 def weights(trained: Trained) -> torch.Tensor:

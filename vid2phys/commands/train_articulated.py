@@ -48,7 +48,7 @@ def train_articulated(
     from vid2phys.risp.networks.articulated_bodies import body_for_training
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
-    from vid2phys.risp.recipes import TrainingRun, head_of, train_head
+    from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
     from vid2phys.risp.renders.stream import ImageStream
     from vid2phys.risp.shape.configuration_encoding import configuration_encoding
     from vid2phys.risp.training import distributed
@@ -86,9 +86,8 @@ def train_articulated(
         head,
         Schedule(options.epochs, workers=workers),
         run,
-        gamma=options.gamma,
+        PenaltyOptions(options.gamma, options.loss),
         seed=options.seed,
-        loss=options.loss,
         validation=validation,
     )
     if not distributed.is_main_process():

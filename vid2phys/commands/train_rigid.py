@@ -42,7 +42,7 @@ def train_rigid(
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.recipes import COARSE_SIZE, TrainingRun, head_of, train_head, train_locator
+    from vid2phys.risp.recipes import COARSE_SIZE, PenaltyOptions, TrainingRun, head_of, train_head, train_locator
     from vid2phys.risp.training import distributed
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
@@ -65,7 +65,7 @@ def train_rigid(
     schedule = Schedule(options.epochs, workers=workers)
     head = head_of(data, options.head)
     assert isinstance(head, KeypointHead)
-    fine = train_head(data, head, schedule, run, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    fine = train_head(data, head, schedule, run, PenaltyOptions(options.gamma, options.loss), seed=options.seed)
     coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), run, seed=options.seed)
     if not distributed.is_main_process():
         return None

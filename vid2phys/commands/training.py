@@ -135,13 +135,13 @@ def train_state_head(
     given. None in processes that only help (`together`)."""
     from vid2phys.risp.heads.state import StateHead
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.recipes import TrainingRun, head_of, paper_schedule, train_head
+    from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, paper_schedule, train_head
     from vid2phys.risp.training import distributed
 
     head = head_of(data, options.head)
     assert isinstance(head, StateHead)
     run, schedule = TrainingRun(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
-    trained = train_head(data, head, schedule, run, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    trained = train_head(data, head, schedule, run, PenaltyOptions(options.gamma, options.loss), seed=options.seed)
     model = StateModel(
         system, head.codes if codes is None else codes, head.size["width"], trained.network, data.stream.view_size
     )

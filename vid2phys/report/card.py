@@ -45,7 +45,7 @@ def write_card(
 ) -> Path:
     """Writes card.md and its images into a model folder. score: of score.json. command: that makes the card again."""
     worst = _worst(judged, subject.main_error)
-    write_sheet(folder / WORST, subject, judged, _one_a_look(worst, judged.look)[:_TILES])
+    write_sheet(folder / WORST, subject, judged, _one_a_look(worst, judged.appearance)[:_TILES])
     write_sheet(folder / USUAL, subject, judged, _usual(judged, subject.main_error))
     parts = [
         f"# {folder.name}",
@@ -55,7 +55,7 @@ def write_card(
         "## How it was trained",
         _table(("", ""), _training(score)),
         "## How well it reads",
-        f"{len(judged.images)} images of {len(np.unique(judged.look))} looks that were never trained on, developed "
+        f"{len(judged.images)} images of {len(np.unique(judged.appearance))} held-out appearances, developed "
         "with all that is varied in training, one at a time: no tracking, no other frame, no outline. Medians, up to "
         "the body's symmetry; points: of those that nothing else covers.",
         _conditions(judged, subject),
@@ -172,7 +172,7 @@ def _row(words: str, judged: ImageEvaluation, inside: NDArray[np.bool_], main: s
 
 def _hidden(judged: ImageEvaluation) -> Iterable[str]:
     """Keypoints in the open against those behind something, the body's own parts among it."""
-    away = np.linalg.norm(judged.read_px - judged.truth_px, axis=-1)
+    away = np.linalg.norm(judged.estimated_px - judged.truth_px, axis=-1)
     measures = {"as read, px": away}
     if judged.points_mm is not None:
         measures["of the fitted body, mm"] = judged.points_mm

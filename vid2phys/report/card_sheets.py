@@ -54,7 +54,7 @@ def _tile(subject: EvaluatedModel, judged: ImageEvaluation, index: int) -> Image
     drawn = plain.copy()
     sides = (
         (judged.truth_pose, judged.truth_configuration, judged.truth_px, TRUE_COLOR),
-        (judged.read_pose, judged.read_configuration, judged.read_px, READ_COLOR),
+        (judged.estimated_pose, judged.estimated_configuration, judged.estimated_px, READ_COLOR),
     )
     for pose, configuration, points_px, color in sides:
         shape = None if configuration is None else configuration[index]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vid2phys.geometry import make_transform, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.types import Array, Mesh
 
-POSE_MODES = 6
+POSE_DOF = 6
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RigidBody:
     @property
     def limits(self) -> tuple[Array, Array]:
         """See `Movable.limits`: a pose has none."""
-        return np.full(POSE_MODES, -np.inf), np.full(POSE_MODES, np.inf)
+        return np.full(POSE_DOF, -np.inf), np.full(POSE_DOF, np.inf)
 
     def vertices(self, configuration: Array) -> Array:
         """See `Movable.vertices`; in the axes of the camera."""

@@ -1,7 +1,9 @@
-"""RISP's own network (Ma, Du et al., ICLR 2022, appendix): a ResNet-18 that gives the state of a view as numbers.
+"""RISP's own head (Ma, Du et al., ICLR 2022, appendix): a network regresses the state as numbers.
 
-Instance norm without affine parameters, Swish, global mean, one linear layer. For a rigid body the numbers are the
-position and the sine and cosine of three angles (`view_state`), for others the paper's vector (`state_vector`).
+The numbers of a rigid body are position, size and angles in the image (`pose_encoding`). Other bodies have the paper's
+vector (`configuration_encoding`).
+
+Limits: the head has no uncertainty; clips are tracked with keypoints.
 """
 
 from __future__ import annotations
@@ -21,14 +23,13 @@ from vid2phys.risp.shape.pose_encoding import PoseEncoding
 from vid2phys.risp.training.validate import Body, pose_errors, prepare_views
 from vid2phys.types import Array
 
-_SMOOTH = 0.01  # of the absolute error at zero
+_SMOOTH = 0.01  # width of the smooth minimum of the absolute error
 
 
 class StateHead(Head):
-    """The state of a view as numbers (`view_state.PoseEncoding`), learnt by their mean absolute error (eq. 8).
+    """The state in an image as numbers, learnt by their mean absolute error (eq. 8).
 
-    Where the body has a symmetry the error is that against the nearest of the equivalent states, as for keypoints:
-    otherwise both would be compared on labels that no image shows.
+    For a symmetric body the nearest of the equivalent states counts, as for keypoints, since no image shows the label.
     """
 
     name = "state"
@@ -42,7 +43,7 @@ class StateHead(Head):
         self.numbers = PoseEncoding.SIZE if numbers is None else numbers
         self.rigid = numbers is None
         self.size = {"width": width or WIDTH}
-        self._turns = torch.from_numpy(body.symmetry_transforms)
+        self._symmetry = torch.from_numpy(body.symmetry_transforms)
 
     def network(self) -> StateNetwork:
         """See `Head.network`; its output is [B, 9] for a rigid body, else the paper's vector [B, S]."""
@@ -54,17 +55,17 @@ class StateHead(Head):
         return error.mean(), {"error": float(error.detach().mean())}
 
     def error(self, output: Tensor, batch: Batch) -> Tensor:
-        """See `Head.error`; images that show no point of the body do not count."""
+        """See `Head.error`; images without a visible point do not count."""
         targets = self._targets(batch)
         distance = ((output[:, None] - targets).square() + _SMOOTH**2).sqrt() - _SMOOTH
         return distance.mean(-1).amin(-1) * batch["visible"].any(dim=1)
 
     def _targets(self, batch: Batch) -> Tensor:
-        """The numbers of all equivalent states, [B, G, S]."""
+        """Return the numbers [B, G, S] of all equivalent states."""
         if not self.rigid:
             return batch["state"][:, None]
         pose = batch["view_from_body"]
-        return self.codes.encode(pose[:, None] @ self._turns.to(pose), batch["K"][:, None])
+        return self.codes.encode(pose[:, None] @ self._symmetry.to(pose), batch["K"][:, None])
 
     def prediction(self, output: Tensor) -> Tensor:
         """See `Head.prediction`: the numbers themselves."""
@@ -80,7 +81,7 @@ class StateHead(Head):
 
 @dataclass
 class StateValidation:
-    """Held-out views with their cameras [N, 3, 3], true poses [N, 4, 4] and, if not rigid, states [N, S]."""
+    """Held-out images with their cameras [N, 3, 3], true poses [N, 4, 4] and, if not rigid, states [N, S]."""
 
     head: StateHead
     images: NDArray[np.uint8]
@@ -89,7 +90,7 @@ class StateValidation:
     states: Tensor | None = None
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Mean absolute error of the numbers, rotation up to symmetry, sideways, depth; units are in the names."""
+        """Return errors of the numbers, rotation up to symmetry, sideways and depth, with units in the names."""
         output = self._numbers(network)
         pose, camera = torch.from_numpy(self.view_from_body), torch.from_numpy(self.K)
         batch = {"view_from_body": pose, "K": camera, "visible": torch.ones(len(pose), 1, dtype=torch.bool)}
@@ -103,7 +104,7 @@ class StateValidation:
         }
 
     def predict_poses(self, network: nn.Module) -> Array:
-        """Poses of the views, [N, 4, 4] m."""
+        """Predict the poses [N, 4, 4] in the images, m."""
         return self.head.codes.decode(self._numbers(network), torch.from_numpy(self.K)).numpy()
 
     def _numbers(self, network: nn.Module) -> Tensor:

@@ -1,4 +1,7 @@
-"""Where trained models lie: the one place that knows."""
+"""Where trained models are searched.
+
+Limits: only direct subfolders are searched.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from pathlib import Path
 
 
 def model_search_paths() -> list[Path]:
-    """Folders whose subfolders may be models: ./models, the user's data folder, those that came with the package.
+    """Return the folders whose subfolders may be models: ./models, the user's data folder, the package's own.
 
-    A wheel brings them inside the package; in a source checkout they lie beside it.
+    A wheel has its models inside the package; a source checkout has them beside it.
     """
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     package = Path(__file__).parents[2]
@@ -20,7 +23,7 @@ def model_search_paths() -> list[Path]:
 
 
 def model_folders(parents: list[Path]) -> Iterator[Path]:
-    """Folders with a config.json directly inside `parents`, each once, in order."""
+    """Yield the folders with a config.json directly inside `parents`, each once, in order."""
     seen: set[Path] = set()
     for parent in parents:
         for path in sorted(parent.glob("*/config.json")) if parent.is_dir() else []:

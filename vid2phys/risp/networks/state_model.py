@@ -1,7 +1,8 @@
-"""A trained state head: a folder with state.json and one safetensors file; nothing in it is executed.
+"""A trained model of the state head: a folder with state.json and one safetensors file.
 
-It reads poses, or configurations, of single views, for the papers' tables. Clips are tracked with keypoints
-(`model.Model`), which bring a covariance, a front and a locator.
+It predicts poses or configurations in single images, for the papers' tables. Loading executes nothing from the folder.
+
+Limits: it has no covariance, no front and no locator. Clips are tracked with keypoints (`model.Model`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,15 @@ _RETRAIN = "train it again with `vid2phys train-risp --head state`"
 
 @dataclass(frozen=True)
 class StateModel:
-    """A network with what its numbers mean. width: of its first stage. codes: numbers of a rigid body's pose, or of
-    the configuration of one on a known base. view_size: V px."""
+    """A network with the meaning of its numbers.
+
+    Attributes:
+        system: Name of the system.
+        codes: Encoding of a rigid body's pose, or of a configuration.
+        width: Channels of the first stage.
+        network: The network.
+        view_size: Width and height V of an image, px.
+    """
 
     system: str
     codes: PoseEncoding | ConfigurationEncoding
@@ -42,18 +50,18 @@ class StateModel:
     view_size: int
 
     def predict_poses(self, images: NDArray[np.uint8], K: Array) -> Array:
-        """Poses view_from_body [B, 4, 4] m of views [B, V, V, 3] seen by cameras [B, 3, 3] px."""
+        """Predict poses view_from_body [B, 4, 4] m in images [B, V, V, 3] of cameras [B, 3, 3] px."""
         assert isinstance(self.codes, PoseEncoding)
         numbers = predict_numbers(self.network, images)
         return self.codes.decode(numbers, torch.from_numpy(np.asarray(K, dtype=np.float64))).numpy()
 
     def predict_configurations(self, images: NDArray[np.uint8]) -> Array:
-        """The paper's vectors [B, S] (`posed.numbers`) of what views [B, V, V, 3] show."""
+        """Predict the paper's vectors [B, S] (`configuration_encoding`) in images [B, V, V, 3]."""
         assert isinstance(self.codes, ConfigurationEncoding)
         return self.codes.decode(predict_numbers(self.network, images).numpy())
 
     def save(self, folder: Path, score: dict[str, Any]) -> None:
-        """Writes the folder, each file whole or not at all; state.json last, since it makes the folder a model."""
+        """Write the folder, each file atomically, and state.json last, since it makes the folder a model."""
         tensors = {k: v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}
         write_bytes(folder / _WEIGHTS, save(tensors))
         write_text(folder / _SCORE, json.dumps(score, indent=1) + "\n")
@@ -72,7 +80,7 @@ class StateModel:
 
     @staticmethod
     def load(folder: str | Path) -> StateModel:
-        """Reads a folder. Raises InputError for what is missing, broken or of another schema."""
+        """Read a folder. Raises InputError for missing or broken files, or another schema."""
         folder = Path(folder)
         try:
             config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))

@@ -19,12 +19,12 @@ _STAGES, _BLOCKS = 4, 2
 
 
 def predict_numbers(network: nn.Module, images: NDArray[np.uint8]) -> Tensor:
-    """Outputs [N, S] for uint8 images [N, V, V, 3], float64 on the CPU."""
+    """Return the numbers [N, S] that a network predicts in uint8 images [N, V, V, 3], float64 on the CPU."""
     return predict(network, images, dtype=torch.float64)
 
 
 class StateNetwork(nn.Module):
-    """[B, 3, V, V] to [B, outputs]; V at least 33."""
+    """A network from images [B, 3, V, V], V at least 33, to numbers [B, outputs]."""
 
     def __init__(self, outputs: int, *, width: int = WIDTH) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""Several processes that train one network, as torchrun starts them, on one machine or on several with the same files.
+"""Data-parallel training in several processes, as torchrun starts them, on machines that share their files.
 
-Each takes its share of every batch, and gradients are added up before every step. No layer looks across images:
-where a loss is a mean over images the network is that of one process up to rounding, and where it is one over the
-images that show something (front map, centre), over those of each process. The first process renders, validates,
-writes and ends the work; the others wait for it.
+Each process takes its part of every batch, and gradients are averaged before every step. The main process renders,
+validates and writes; the others wait for it.
+
+Limits: a loss that is a mean over images gives the network of a single process up to rounding. A loss over the images
+that show something (front map, centre) is averaged over those of each process.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from torch import nn
 from vid2phys.errors import UsageError
 
 T = TypeVar("T")
-_PATIENCE = timedelta(days=2)  # the others wait while the first renders
+_PATIENCE = timedelta(days=2)  # the others wait while the main process renders
 
 
 def initialise(device: str) -> None:
-    """Meets the other processes, if torchrun started any. device: cuda or cpu."""
+    """Join the other processes, if torchrun started any. device: cuda or cpu."""
     if _started() > 1 and not dist.is_initialized():
         if device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -32,29 +33,29 @@ def initialise(device: str) -> None:
 
 
 def shut_down() -> None:
-    """Parts from the others when all have come to this point."""
+    """Leave the group of processes when all have reached this point."""
     if is_distributed():
         dist.barrier()
         dist.destroy_process_group()
 
 
 def is_distributed() -> bool:
-    """Whether there are others."""
+    """Return whether several processes train together."""
     return dist.is_available() and dist.is_initialized()
 
 
 def is_main_process() -> bool:
-    """Whether this is the first process, or the only one; also when they have parted."""
+    """Return whether this is the main process, or the only one; also after `shut_down`."""
     return _started() == 1 or os.environ["RANK"] == "0"
 
 
 def _started() -> int:
-    """Number of processes that torchrun started."""
+    """Return the number of processes that torchrun started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def main_process_first(work: Callable[[], T]) -> T:
-    """What `work` returns: the first process does it, then the others, who find it done."""
+    """Return the result of `work`: the main process does it first, so that the others find it done."""
     if not is_distributed():
         return work()
     if is_main_process():
@@ -66,25 +67,25 @@ def main_process_first(work: Callable[[], T]) -> T:
 
 
 def local_processes() -> int:
-    """Number of processes that share this machine's cores."""
+    """Return the number of processes that share this machine's cores."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if is_distributed() else 1
 
 
 def require_enough_images(images: int) -> None:
-    """Raises UsageError when batches of so many `images` leave processes without any."""
+    """Raise UsageError where batches of `images` images leave a process without any."""
     if is_distributed() and dist.get_world_size() > images:
-        said = f"{dist.get_world_size()} processes for batches of {images} images"
-        raise UsageError(said, f"at most {images}", "give torchrun fewer")
+        got = f"{dist.get_world_size()} processes for batches of {images} images"
+        raise UsageError(got, f"at most {images}", "give torchrun fewer")
 
 
 def local_share(items: Sequence[T]) -> list[T]:
-    """This process's part of a batch; the first parts are the longer ones."""
+    """Return this process's part of a batch; the first parts are the longer ones."""
     return list(items[dist.get_rank() :: dist.get_world_size()] if is_distributed() else items)
 
 
 @torch.no_grad()
 def average_gradients(network: nn.Module, count: int) -> None:
-    """Turns gradients of the mean over each process's `count` images into those of the mean over all."""
+    """Replace gradients of the mean over this process's `count` images by those of the mean over all images."""
     if not is_distributed():
         return
     gradients = [p.grad for p in network.parameters() if p.grad is not None]
@@ -96,7 +97,7 @@ def average_gradients(network: nn.Module, count: int) -> None:
 
 
 def average_metrics(parts: dict[str, float]) -> dict[str, float]:
-    """Means over the processes."""
+    """Return means over the processes."""
     if not is_distributed() or not parts:
         return parts
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"

@@ -1,8 +1,8 @@
-"""Mixed precision: bfloat16 where the device multiplies it faster, float32 everywhere else.
+"""Mixed precision (Micikevicius et al., ICLR 2018): bfloat16 where the device multiplies it faster, else float32.
 
-On CPUs without instructions for it bfloat16 is emulated: two to three times slower (measured with AVX-512, both with
-and without the second derivative). The penalties of rendering gradients stay in float32, whatever the device: second
-derivatives lose too many digits.
+CPUs without bfloat16 instructions emulate them two to three times slower (measured with AVX-512).
+
+Limits: the penalties of rendering gradients stay in float32, since their second derivatives lose too many digits.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 
 def is_faster(device: str) -> bool:
-    """Whether bfloat16 is faster on a device of this type: on GPUs since Ampere, which multiply it in hardware."""
+    """Return whether bfloat16 is faster on a device of this type, as on GPUs since Ampere."""
     return device == "cuda" and torch.cuda.get_device_capability()[0] >= 8
 
 
 def run(network: nn.Module, images: Tensor) -> Tensor:
-    """The network's output in float32, of images from `to_input`; inside, products are bfloat16 where that helps."""
+    """Return a network's output for images from `to_input` in float32; products are bfloat16 where that is faster."""
     device = images.device.type
     with torch.autocast(device, torch.bfloat16, enabled=is_faster(device)):
         output: Tensor = network(images)
