@@ -60,8 +60,8 @@ def train_risp(
     emptied. ray: address of a cluster that renders the images. start: a model folder whose features the networks begin
     with, which saves half of the epochs on a body of the same kind. without: what is not randomised in training (names
     of `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun several
-    processes train together (`risp/training/distributed`). Raises UsageError for options out of range or a device that is
-    not there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    processes train together (`risp/training/distributed`). Raises UsageError for options out of range or a device that
+    is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine.systems import from_file, get
