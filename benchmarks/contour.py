@@ -21,20 +21,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tables import write_table
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.systems import get
 from vid2phys.error_model import Calibration
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.networks.model import Model
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, make_dataset
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clip
+from vid2phys.risp.renders.held_out import HeldOutClip, make_clip
+from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
+from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
 from vid2phys.tracking.cues.background_image import Backdrop
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import PRIOR_STD, Stage, align, moved
-from vid2phys.tracking.uncertainty.alignment_errors import difference
-from vid2phys.tracking.uncertainty.contour_errors import Reading, read_clip
+from vid2phys.tracking.uncertainty.contour_errors import NetworkPose, detect_clip
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +55,7 @@ Errors = dict[str, list[tuple[Array, Array]]]  # of each method: error [6] in mo
 def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generator, spent: dict[str, float]) -> Errors:
     """Errors of every method in the clip's frames that the network believes it sees the body in."""
     calibration = Calibration.from_dict(model.calibration)
-    readings = list(read_clip(model, calibration, clip, rng, FRAMES))
+    readings = list(detect_clip(model, calibration, clip, rng, FRAMES))
     scale = np.array(calibration.contour_scale)
     found: Errors = defaultdict(list)
     for seen in readings:
@@ -73,7 +74,7 @@ def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generato
     return found
 
 
-def _align(mesh: Mesh, clip: HeldOutClip, readings: list[Reading], scale: Array, found: Errors) -> None:
+def _align(mesh: Mesh, clip: HeldOutClip, readings: list[NetworkPose], scale: Array, found: Errors) -> None:
     behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
     kept, looks = [], []
     for seen in readings:
@@ -93,7 +94,7 @@ def _align(mesh: Mesh, clip: HeldOutClip, readings: list[Reading], scale: Array,
 
 
 def _error(clip: HeldOutClip, frame: int, rotation: Array, translation: Array) -> Array:
-    return difference(clip.rotation[frame], clip.translation[frame], rotation, translation)
+    return pose_difference(clip.rotation[frame], clip.translation[frame], rotation, translation)
 
 
 def rows(body: str, size_px: float, found: Errors) -> Iterator[dict[str, Any]]:
@@ -143,11 +144,7 @@ def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
             mesh,
             get("quadrotor"),
             work / f"{body}-{rendered}",
-            samples=rendered * FRAMES_PER_SEQUENCE,
-            seed=SEED,
-            gradient_share=0.0,
-            size=288,
-            sequences=True,
+            RenderOptions(rendered * FRAMES_PER_SEQUENCE, SEED, gradient_share=0.0, size=288, sequences=True),
             workers=1,
         )
         warm = make_clip(renders, 0, model.radius_m, bank, seed=7, in_frame_px=(sizes[0], sizes[0]))

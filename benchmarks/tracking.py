@@ -21,8 +21,8 @@ from benchmarks.tables import write_table
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
-from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.tracking import tracker as tracking
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors import network
@@ -37,7 +37,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "second pass": (tracking, "_read_again"),
     "search": (Watch, "search"),
     "views": (network, "resample"),
-    "network": (Model, "read"),
+    "network": (Model, "predict"),
     "poses": (network, "solve_poses"),
     "motion": (Background, "moving"),
     "labels": (tracking, "label"),

@@ -21,8 +21,8 @@ from experiments.rigid import project
 from vid2phys.engine.constants import RISP_HAND
 from vid2phys.engine.movable.joints import JointBody
 from vid2phys.geometry import looking, make_transform, matrix_from_rotvec
-from vid2phys.risp.networks.bodies import body_for_training
-from vid2phys.risp.shape.configuration_numbers import configuration_numbers, configuration_vectors
+from vid2phys.risp.networks.articulated_bodies import body_for_training
+from vid2phys.risp.shape.configuration_encoding import configuration_encoding, configuration_vectors
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.recipes import TrainingData
 
 _ON_STAGE = np.array([14.0, 0.0, 0.0])  # where the workspace's middle is, in its radii
 _FARTHEST, _MARGIN_PX = 16.0, 12  # of cameras, in radii of the workspace; of the workspace in its piece of a frame
@@ -50,7 +50,7 @@ class ArticulatedAdapter(Subject):
         folder.mkdir(parents=True, exist_ok=True)
         self.body = body_for_training(system, folder)
         self.mesh, self.radius_m = self.body.mesh, self.body.radius_m
-        self.codes = configuration_numbers(self.body)
+        self.codes = configuration_encoding(self.body)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         """Configurations [N, D], drawn as those of training."""
@@ -104,7 +104,7 @@ class ArticulatedAdapter(Subject):
             varied=plan.varied,
         )
         size = plan.view_size or data.stream.view_size
-        return replace(data, stream=replace(data.stream, looks=plan.looks, view_size=size))
+        return replace(data, stream=replace(data.stream, appearances=plan.looks, view_size=size))
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`."""
@@ -117,9 +117,9 @@ class ArticulatedAdapter(Subject):
 
     def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
         """Detect points, then fit the configuration by kinematics and by edges (`tracking.articulated.contour`)."""
-        from vid2phys.risp.networks.bodies import body_of_model
+        from vid2phys.risp.networks.articulated_bodies import body_of_model
         from vid2phys.tracking.articulated.contour import fit_configuration
-        from vid2phys.tracking.articulated.detector import Window, look
+        from vid2phys.tracking.articulated.detector import Window, detect
         from vid2phys.tracking.cues.creases import Solid
         from vid2phys.tracking.uncertainty.articulated import first_calibration
 
@@ -127,7 +127,7 @@ class ArticulatedAdapter(Subject):
         calibration, solid, found = first_calibration(body), Solid.of(self.mesh), []
         for image, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, body, model.view_size)
-            seen = look(model, body, window, [image], calibration)
+            seen = detect(model, body, window, [image], calibration)
             if edges:
                 found.append(fit_configuration(image, window, self.body, solid, seen.minima[0]))
             else:
@@ -138,14 +138,14 @@ class ArticulatedAdapter(Subject):
     def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
         """See `Subject.read_state`; the view is that of the tracker, whose camera the network is not told."""
         from vid2phys.engine.virtual_camera import resample
-        from vid2phys.risp.heads.state import read_numbers
+        from vid2phys.risp.networks.state_network import predict_numbers
         from vid2phys.tracking.articulated.detector import Window
 
         views = []
         for image, camera in zip(frames.pieces, frames.cameras, strict=True):
             window = Window.of(camera, self.body, learnt.view_size)
             views.append(resample(image, camera, window.view))
-        vectors = self.codes.decode(read_numbers(learnt.network, np.stack(views)).numpy())
+        vectors = self.codes.decode(predict_numbers(learnt.network, np.stack(views)).numpy())
         return Reading(vectors / np.array(self.codes.scale))
 
     def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
@@ -205,13 +205,14 @@ class ArticulatedAdapter(Subject):
 
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
         """See `Subject.validation`; `state_error` is over the paper's vector."""
-        from vid2phys.risp.heads.state import StateHead, read_numbers
+        from vid2phys.risp.heads.state import StateHead
+        from vid2phys.risp.networks.state_network import predict_numbers
         from vid2phys.risp.renders.dataset import RenderSet
         from vid2phys.risp.renders.stream import ImageStream
         from vid2phys.risp.training.validate import prepare_views
         from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
 
-        settings = replace(judge.stream, looks=0)
+        settings = replace(judge.stream, appearances=0)
         stream, codes = ImageStream(settings, jitter=False), self.codes
         configurations = RenderSet(settings.folder).configurations()
         wanted = self.vectors(configurations[judge.validation])
@@ -223,11 +224,11 @@ class ArticulatedAdapter(Subject):
             images = prepare_views(stream, judge.validation).images
 
             def validate(network: nn.Module) -> dict[str, float]:
-                return error(codes.decode(read_numbers(network, images).numpy()) / np.array(codes.scale))
+                return error(codes.decode(predict_numbers(network, images).numpy()) / np.array(codes.scale))
 
             return validate
         own = ConfigurationValidation.prepare(stream, judge.validation, self.body, configurations)
-        return lambda network: {**own(network), **error(self.vectors(own.read_configurations(network)))}
+        return lambda network: {**own(network), **error(self.vectors(own.predict_configurations(network)))}
 
 
 def hidden_joints(body: JointBody, configuration: Array, camera_m: Array, behind_m: float) -> NDArray[np.bool_]:

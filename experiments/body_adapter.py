@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.recipes import TrainingData
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Score:
 class RenderPlan:
     """Which renders a training uses. folder: of this body. made: how many are rendered. samples: how many are used.
 
-    looks: 0, ever new ones (see `make_dataset`). view_size: V px, 0 for the body's own. by_color: whether a network is
+    looks: 0, ever new ones (see `RenderOptions`). view_size: V px, 0 for the body's own. by_color: whether a network is
     told turns that only colours tell apart; keypoints are not, since paint tells them afterwards (`risp.pixels.paint`).
     varied: what is randomised.
     """

@@ -26,7 +26,7 @@ from vid2phys.geometry import (
 )
 from vid2phys.io.mesh import mass_properties
 from vid2phys.report.metrics import SymmetryGroup, coverage
-from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import whiteness
 from vid2phys.solvers.cramer_rao import noisy

@@ -237,7 +237,7 @@ class Experiment:
         """Turns [G, 4, 4] of the body, m, that no image tells, the first none at all."""
         if not isinstance(self.subject, RigidAdapter) or self.subject.labelled:
             return np.eye(4)[None]
-        turns = self.subject.known.turns.copy()
+        turns = self.subject.known.symmetry_transforms.copy()
         turns[:, :3, 3] *= self.scale
         return turns
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.training.train import Schedule, Validate
 
 FLAT = 0.03  # a validation curve is flat when its last quarter brings no more than this share
@@ -46,7 +46,7 @@ def digest_of(facts: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that weights depend on. looks: 0, ever new ones (see `make_dataset`). samples: renders that are used.
+    """Everything that weights depend on. looks: 0, ever new ones (see `RenderOptions`). samples: renders that are used.
 
     view_size: V px, 0 for the body's own. learning_rate: 0 for our schedule's own, and for RISP's the better of RATES
     (`settled`). without: what is not randomised (names of `Randomisation`).
@@ -90,7 +90,7 @@ class Recipe:
 
     def schedule(self, workers: int) -> Schedule:
         """How it is trained."""
-        from vid2phys.risp.training.recipes import paper_schedule
+        from vid2phys.risp.recipes import paper_schedule
         from vid2phys.risp.training.train import Schedule
 
         schedule = paper_schedule(self.epochs, workers) if self.is_paper else Schedule(self.epochs, workers=workers)
@@ -177,7 +177,7 @@ def train(
 ) -> Learnt:
     """The network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
     from vid2phys.commands.training import share_cores
-    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+    from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
 
     data = data or training_data(subject, setting, recipe)
     schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
@@ -187,11 +187,9 @@ def train(
         data,
         head,
         schedule,
-        Sitting(folder, setting.device, setting.progress),
-        gamma=recipe.gamma,
+        TrainingRun(folder, setting.device, setting.progress),
+        PenaltyOptions(recipe.gamma, recipe.loss, GRADIENT_EVERY),
         seed=recipe.seed,
-        loss=recipe.loss,
-        gradient_every=GRADIENT_EVERY,
         validation=validation or subject.validation(data, head),
     )
     digest = sha256(next(folder.glob("*.checkpoint.safetensors")))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.training.validate import Body as Known
 
 MIDDLE = np.array([14.0, 0.0, 0.0])  # of the states' range, body radii; the camera is at the origin and looks along x
@@ -81,16 +81,16 @@ class RigidAdapter(Subject):
     @cached_property
     def known(self) -> Known:
         """Its symmetry as it looks, colours and all: what it is scored up to."""
+        from vid2phys.risp.recipes import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
-        from vid2phys.risp.training.recipes import body_of
 
         return body_of(self.mesh, find_symmetry(self.mesh))
 
     @cached_property
     def shape(self) -> Known:
         """Keypoints and symmetry of its shape alone, by which keypoints are trained."""
+        from vid2phys.risp.recipes import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
-        from vid2phys.risp.training.recipes import body_of
 
         return body_of(self.mesh, find_symmetry(replace(self.mesh, texture=None)))
 
@@ -108,20 +108,20 @@ class RigidAdapter(Subject):
         )
         size = plan.view_size or data.stream.view_size
         body = self.known if plan.by_color else data.body
-        return replace(data, stream=replace(data.stream, looks=plan.looks, view_size=size), body=body)
+        return replace(data, stream=replace(data.stream, appearances=plan.looks, view_size=size), body=body)
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`; its coarse network knows nothing, since places are given."""
         from vid2phys.io.mesh import geometry_signature
         from vid2phys.risp.networks.model import Model, Shape
         from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
-        from vid2phys.risp.training.recipes import COARSE_SIZE
+        from vid2phys.risp.recipes import COARSE_SIZE
 
         known = self.shape
         shape = Shape(
             *(self.system.name, geometry_signature(self.mesh), known.points, known.rotations, known.permutation),
             *(known.front, self.mesh.name, known.center),
-            painted=self.mesh.texture is not None,
+            textured=self.mesh.texture is not None,
         )
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
@@ -197,7 +197,7 @@ class RigidAdapter(Subject):
 
     def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
         """See `Subject.scores`. A plain body is scored up to its symmetry alone."""
-        turns = self.known.turns
+        turns = self.known.symmetry_transforms
         errors = np.abs(reading.vectors[:, None] - self.vectors(frames.states[:, None] @ turns)).mean(axis=-1)
         result = {"state_error": Score(errors[:, 0], "1")} if self.labelled else {}
         if len(turns) > 1:
@@ -206,7 +206,7 @@ class RigidAdapter(Subject):
 
     def _in_units(self, poses: Array, frames: Frames) -> dict[str, Score]:
         """Errors in units that mean something outside the table."""
-        truth, turns = frames.states, self.known.turns
+        truth, turns = frames.states, self.known.symmetry_transforms
         cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], turns[:, :3, :3], poses[:, :3, :3]) - 1.0)
         angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
         error, distance = poses[:, :3, 3] - truth[:, :3, 3], np.linalg.norm(truth[:, :3, 3], axis=1)
@@ -231,7 +231,7 @@ class RigidAdapter(Subject):
         result = []
         for pose, truth, camera in zip(poses, frames.states, frames.cameras, strict=True):
             seen = project(camera, vertices @ pose[:3, :3].T + pose[:3, 3])
-            same = truth @ self.known.turns
+            same = truth @ self.known.symmetry_transforms
             places = np.einsum("gij,vj->gvi", same[:, :3, :3], vertices) + same[:, None, :3, 3]
             result.append(np.linalg.norm(seen - project(camera, places), axis=-1).mean(axis=-1).min())
         return np.array(result)
@@ -241,17 +241,17 @@ class RigidAdapter(Subject):
         import torch
 
         from vid2phys.risp.renders.stream import ImageStream
-        from vid2phys.risp.shape.view_state import ViewState
+        from vid2phys.risp.shape.pose_encoding import PoseEncoding
 
-        images = replace(judge.stream, looks=0)
+        images = replace(judge.stream, appearances=0)
         own: Any = head.validation(ImageStream(images, jitter=False), judge.validation)
-        codes = ViewState(images.radius_m, images.view_size)
-        truth = own.view_from_body[:, None] @ judge.body.turns
+        codes = PoseEncoding(images.radius_m, images.view_size)
+        truth = own.view_from_body[:, None] @ judge.body.symmetry_transforms
         camera = torch.from_numpy(own.K)
         wanted = codes.encode(torch.from_numpy(truth), camera[:, None])
 
         def validate(network: nn.Module) -> dict[str, float]:
-            found = codes.encode(torch.from_numpy(own.read_poses(network)), camera)
+            found = codes.encode(torch.from_numpy(own.predict_poses(network)), camera)
             error = (found[:, None] - wanted).abs().mean(-1).amin(-1)
             return {**own(network), "state_error": float(error.mean())}
 
@@ -263,11 +263,12 @@ def read_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius:
     import torch
 
     from vid2phys.engine.virtual_camera import make_view, resample
-    from vid2phys.risp.heads.state import StateHead, read_numbers
+    from vid2phys.risp.heads.state import StateHead
+    from vid2phys.risp.networks.state_network import predict_numbers
 
     assert isinstance(learnt.head, StateHead)
     view = make_view(camera, center, radius, learnt.view_size)
-    numbers = read_numbers(learnt.network, resample(image, camera, view)[None])
+    numbers = predict_numbers(learnt.network, resample(image, camera, view)[None])
     in_view = learnt.head.codes.decode(numbers, torch.from_numpy(view.K)[None])[0].numpy()
     turn = view.rotation_view_from_camera.T
     return make_transform(turn @ in_view[:3, :3], turn @ in_view[:3, 3])

@@ -25,8 +25,8 @@ LOOKS = {"1": 1, "10": 10, "random": 0}
 _COLORS = {"1": "tab:red", "10": "tab:orange", "random": "tab:blue"}
 _NOTES = [
     "`state_error` on held-out random looks: of rigid bodies the mean absolute error over the nine numbers of a pose "
-    "in its view (`risp/shape/view_state.py`: place in half views, log size, sines and cosines of three angles), up to "
-    "the body's symmetry; of hand and rod that over the paper's vector. What is painted on the cube tells keypoints' "
+    "in its view (`risp/shape/pose_encoding.py`: place in half views, log size, sines and cosines of three angles), "
+    "up to the body's symmetry; of hand and rod that over the paper's vector. The colours of the cube tell keypoints' "
     "turns after the network, in the table: here their errors are up to the symmetry of its shape.",
     "All trainings of a head have as many steps on as many renders, in the same poses or configurations; `1`, `10` and "
     "`random` are the rendering configurations they meet.",
@@ -79,7 +79,7 @@ def _title(cell: Cell) -> str:
 
 def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
     """The last error of a training, and its curve."""
-    from vid2phys.risp.training.recipes import head_of
+    from vid2phys.risp.recipes import head_of
 
     assert cell.recipe is not None
     judge = training_data(subject, setting, replace(cell.recipe, looks=0))  # its held-out looks are new to all

@@ -37,8 +37,8 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import InputError
 from vid2phys.geometry import matrix_from_quat
 from vid2phys.io.files import sha256, write_bytes
-from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.solvers import input_estimation, losses
 from vid2phys.solvers.gradient import ITERATIONS
 from vid2phys.solvers.input_estimation import InputProblem, Numbers
@@ -232,7 +232,7 @@ class Bench:
         for image, center, radius in zip(self.clip.footage.frames, *self.clip.looked, strict=True):
             pose = read_pose(learnt, camera, image, center, float(radius))
             pose = at_plausible_place(pose, center, float(radius), self.subject.radius_m)
-            equal = np.asarray(camera.camera_to_world) @ pose @ self.subject.known.turns
+            equal = np.asarray(camera.camera_to_world) @ pose @ self.subject.known.symmetry_transforms
             poses.append(equal[0] if not poses else nearest(poses[-1], equal))
         found = np.array(poses)
         return found[:, :3, 3], np.arctan2(found[:, 1, 0], found[:, 0, 0])

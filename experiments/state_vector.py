@@ -1,7 +1,9 @@
-"""The state of each body as the vector in which RISP (Ma, Du et al., ICLR 2022) counts errors: one function a system.
+"""States as the vectors in which RISP (Ma, Du et al., ICLR 2022) measures errors.
 
-Rigid bodies: position and rotation (eq. 18), told as sines and cosines of roll, pitch and yaw. Hand: its joint angles.
-Rod: the heights of its sensors.
+A rigid body has position and rotation (eq. 18), as sines and cosines of roll, pitch and yaw. The hand has its joint
+angles, the rod the heights of its sensors.
+
+Limits: the systems of the paper only.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from vid2phys.types import Array
 
 
 def state_vector(system: System, states: Array, half_range_m: Array | float = 1.0) -> Array:
-    """The paper's vector of states [..., N]: [..., 9] for a rigid body, [..., 13] for the hand, [..., 10] for the rod.
+    """Return the vectors of states [..., N]: [..., 9] of a rigid body, [..., 13] of the hand, [..., 10] of the rod.
 
-    half_range_m: by which lengths are divided, [3] or one. Raises UsageError for a system that the paper has not.
+    half_range_m: divisor of lengths, [3] or one number. Raises UsageError for a system that the paper does not have.
     """
     if system.name not in _VECTORS:
         known = ", ".join(sorted(_VECTORS))
@@ -28,7 +30,7 @@ def state_vector(system: System, states: Array, half_range_m: Array | float = 1.
 
 
 def rigid_vector(position_m: Array, rotation: Array, half_range_m: Array | float = 1.0) -> Array:
-    """Eq. 18: [..., 3] m and world_from_body [..., 3, 3] -> [..., 9].
+    """Return eq. 18: positions [..., 3] m and rotations world_from_body [..., 3, 3] -> [..., 9].
 
     Position over half its range, then the sines, then the cosines of roll, pitch and yaw (R = R_z R_y R_x).
     """

@@ -99,7 +99,7 @@ def make_scene(translation: Array, present: NDArray[np.bool_] | None = None, *, 
 
 
 @dataclass(frozen=True)
-class Reading:
+class KeypointPrediction:
     points_px: Array
     covariance_px: Array
     peak: Array
@@ -132,7 +132,7 @@ class PaintedModel:
         self.seed, self.locates, self.random_labels = seed, locates, random_labels
         self.torn_rad = torn_rad
 
-    def read(self, images: NDArray[np.uint8], places_px: Array | None = None) -> Reading:
+    def predict(self, images: NDArray[np.uint8], places_px: Array | None = None) -> KeypointPrediction:
         wills = [np.random.default_rng([self.seed, zlib.crc32(image.tobytes())]) for image in images]
         true_points, peak = zip(*map(self._colors, images, wills), strict=True)
         points, found = np.stack(true_points), np.stack(peak)
@@ -148,7 +148,7 @@ class PaintedModel:
             order[torn, ::2] = PERMUTATION[(element[torn] + 2) % 4, ::2]
         points, found = np.take_along_axis(points, order[..., None], axis=1), np.take_along_axis(found, order, axis=1)
         std = np.where(found > LEAST_PEAK, 1.0, SIZE / 4)  # a hidden disc may be anywhere
-        return Reading(points, std[..., None, None] ** 2 * np.eye(2), found, front)
+        return KeypointPrediction(points, std[..., None, None] ** 2 * np.eye(2), found, front)
 
     def _colors(self, image: NDArray[np.uint8], will: np.random.Generator) -> tuple[Array, Array]:
         v, u = np.mgrid[:SIZE, :SIZE]

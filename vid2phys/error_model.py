@@ -1,9 +1,10 @@
-"""Turn the outputs of a trained network into covariances, calibrated on held-out appearances.
+"""The error model of a trained network's detections, calibrated on held-out appearances.
 
-A keypoint's error has two parts: one of each point by itself, and one that all points of a frame share because the
-network estimates the whole pose with an error. The shared part has six modes (`geometry.pose_modes`), each a
-first-order Gauss-Markov process in time. Both are in pixels of the virtual camera and grow as the object gets smaller
-in the frame.
+The error of a keypoint has two parts: its own, and one that all keypoints of a frame share, because the network errs in
+the whole pose. The shared part has six modes (`pose_geometry.pose_modes`), each a first-order Gauss-Markov process in
+time. Both are in pixels of the virtual camera, and grow as the body gets smaller in the frame.
+
+Limits: gross errors, such as a wrong symmetry element, are not part of the model.
 """
 
 from __future__ import annotations
@@ -15,36 +16,43 @@ import numpy as np
 
 from vid2phys.types import Array
 
-REFERENCE_PX = 40.0  # in-frame diameter of the bounding sphere at which the standard deviations are stated
+REFERENCE_PX = 40.0  # diameter of the bounding sphere in the frame at which standard deviations are stated
 REFERENCE_QUALITY = 0.8
-MOST_PX = 100.0  # larger bodies give no smaller errors: the virtual camera has a fixed size, and none was calibrated on
+# Larger bodies have no smaller errors: the virtual camera has no more pixels, and calibration has no such body.
+MOST_PX = 100.0
 CLIP_FRAMES = 16
-_MOST_RAD = 1.0  # a rotation with a larger error is unknown
+_MOST_RAD = 1.0  # a rotation with a larger standard deviation is unknown
 MODE_NAMES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The error model of one trained network.
+    """Numbers of an error model.
 
-    A point's covariance is (point_scale^2 * raw + point_floor_px^2) * (REFERENCE_PX / diameter)^(2 point_exponent), in
-    px^2 of the virtual camera, raw being the heat map's spread and diameter the in-frame diameter of the bounding
-    sphere [px].
+    A point's covariance is (point_scale^2 * raw + point_floor_px^2) * (REFERENCE_PX / d)^(2 point_exponent), in px^2 of
+    the virtual camera. Here raw is the spread of the heat map, and d the diameter of the bounding sphere in the frame.
+    The standard deviation of mode i is mode_std[i] * (REFERENCE_PX / d)^mode_exponent[i] for the quality
+    REFERENCE_QUALITY, times exp(mode_doubt[i] (REFERENCE_QUALITY - quality)). Correlation times are by the clock of
+    errors (`error_clock`). Articulated and modal bodies have one number per coordinate and two shifts in place of six
+    modes. The defaults are those of three bodies.
 
-    mode_std: [6] standard deviations at REFERENCE_PX and REFERENCE_QUALITY, by default as found for three bodies:
-    rotations [rad], sideways [fraction of the sphere's radius], log depth; times (REFERENCE_PX /
-    diameter)^mode_exponent[i] and, for a detection of another quality, exp(mode_doubt[i] (REFERENCE_QUALITY -
-    quality)). correlation_time_s: [6], by a clock of errors (`error_clock`), as all correlation times.
-
-    min_quality: a detection below it is not the object. still_quality: nor is one below this where the image does not
-    differ from the clip's median. evidence_divisor: frames of a clip that count as one when front-map evidence is added
-    up.
-
-    align_scale: [6] errors of poses aligned to pixels over their stated errors, a mode, and align_correlation_s: [6]
-    their correlation times. contour_scale, contour_correlation_s: the same for poses fitted to contours, by default as
-    found for three bodies; of bodies on a known base one number a coordinate of the configuration. swing_scale:
-    relative error of the amplitude of a clip's motion, over what errors of its frames amount to. normalised: residuals
-    on appearances not used for the fit over what the model expects; 1 is honest.
+    Attributes:
+        point_scale: Factor of the heat map's spread.
+        point_floor_px: Least standard deviation of a point, px.
+        point_exponent: Growth of a point's standard deviation with smallness.
+        mode_std: [6] rotations [rad], sideways [fraction of the sphere's radius], log depth.
+        mode_exponent: [6] growth of the modes with smallness.
+        mode_doubt: [6] growth of the modes with lack of quality.
+        correlation_time_s: [6] correlation times, s.
+        min_quality: Least quality of a detection.
+        still_quality: Least quality of a detection where the image does not differ from the clip's median.
+        evidence_divisor: Number of frames of a clip that count as one when front-map evidence is summed.
+        align_scale: [6] ratio of measured to stated errors of aligned poses.
+        align_correlation_s: [6] their correlation times, s.
+        contour_scale: [6] ratio of measured to stated errors of contour fits.
+        contour_correlation_s: [6] their correlation times, s.
+        swing_scale: Ratio of measured to stated errors of a clip's motion (articulated and modal bodies).
+        normalised: Normalised residuals on appearances that the fit did not use; 1 is honest.
     """
 
     point_scale: float = 0.5
@@ -66,9 +74,9 @@ class Calibration:
 
     @staticmethod
     def from_dict(data: dict[str, Any] | None) -> Calibration:
-        """Return the model of the `calibration` entry of a config.json; None gives the uncalibrated default.
+        """Return the error model of the `calibration` entry of a model's config.json; None gives the default.
 
-        Raises TypeError or ValueError for entries that are not such numbers.
+        Raises TypeError or ValueError for other data.
         """
         if not data:
             return Calibration()
@@ -93,24 +101,27 @@ class Calibration:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     def clip_divisor(self, frames: int) -> float:
-        """Return how many frames of a clip with `frames` frames count as one.
+        """Return how many frames of a clip count as one, for a clip of `frames` frames.
 
-        `evidence_divisor` was found on clips of CLIP_FRAMES. A longer clip shows more of the body, but the same
+        `evidence_divisor` was measured on clips of CLIP_FRAMES. A longer clip shows more of the body in the same
         appearance: its evidence grows with the root of its length.
         """
         return self.evidence_divisor * float(np.sqrt(max(1.0, frames / CLIP_FRAMES)))
 
     def point_covariance(self, raw_px: Array, diameter_px: Array) -> Array:
-        """Return the covariance of points [..., K, 2, 2] px^2 of the virtual camera, from the network's own.
+        """Return the covariances [..., K, 2, 2] of points, px^2 of the virtual camera, from the network's own.
 
-        diameter_px: [...].
+        diameter_px: [...] diameter of the bounding sphere in the frame.
         """
         growth = self._growth(np.asarray(diameter_px, dtype=float), self.point_exponent)
         covariance = self.point_scale**2 * raw_px + self.point_floor_px**2 * np.eye(2)
         return np.asarray(covariance * growth[..., None, None, None] ** 2)
 
     def mode_scale(self, diameter_px: Array, quality: Array) -> Array:
-        """Return standard deviations [..., 6]: rotations [rad], sideways [fraction of the radius], log depth."""
+        """Return standard deviations [..., 6]: rotations [rad], sideways [fraction of the radius], log depth.
+
+        diameter_px: [...] diameter in the frame. quality: [...] of the detections.
+        """
         diameter_px, quality = np.asarray(diameter_px, dtype=float), np.asarray(quality, dtype=float)
         growth = self._growth(diameter_px[..., None], np.array(self.mode_exponent))
         doubt = np.exp(np.array(self.mode_doubt) * (REFERENCE_QUALITY - quality[..., None]))
@@ -120,4 +131,5 @@ class Calibration:
 
     @staticmethod
     def _growth(diameter_px: Array, exponent: Array | float) -> Array:
+        """Return the factor by which errors of a body of this diameter grow."""
         return (REFERENCE_PX / np.clip(diameter_px, 8.0, MOST_PX)) ** exponent

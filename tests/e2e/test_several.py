@@ -23,7 +23,7 @@ from vid2phys.geometry import look_at, matrix_from_rotvec
 from vid2phys.io.actions import save_actions
 from vid2phys.io.camera import load_camera, save_camera
 from vid2phys.io.run import load_trajectory, validate_result
-from vid2phys.risp.networks import find
+from vid2phys.risp.networks import model_lookup
 from vid2phys.types import Status
 
 GIVEN = {"inertia_xx": 4.1e-3, "inertia_yy": 4.6e-3, "inertia_zz": 7.3e-3, "drag": 0.12}
@@ -48,7 +48,7 @@ def identify(flown: tuple[Path, list[Flight]], monkeypatch: pytest.MonkeyPatch) 
         folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None], center=np.zeros(3), radius_m=0.15,
         shape=SimpleNamespace(exact=False, kind="rigid"),
     )  # fmt: skip
-    monkeypatch.setattr(find, "find_model", lambda *_, **__: model)
+    monkeypatch.setattr(model_lookup, "find_model", lambda *_, **__: model)
     tracks = {f"{g}.mp4": tracked(flight) for g, flight in enumerate(flights)}
     monkeypatch.setattr(task, "track_clip", lambda inputs, *_: tracks[Path(inputs.clip.name).stem + ".mp4"])
 

@@ -364,11 +364,11 @@ def make_models(folder: Path) -> None:
     from vid2phys.engine.systems import get
     from vid2phys.error_model import Calibration
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.heads.state import StateNetwork
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.shape.view_state import ViewState
+    from vid2phys.risp.networks.state_network import StateNetwork
+    from vid2phys.risp.shape.pose_encoding import PoseEncoding
 
     torch.set_num_threads(1)
     score = {
@@ -389,7 +389,7 @@ def make_models(folder: Path) -> None:
     network = KeypointNetwork(count, **SIZES["fine"]).eval()
     Model(shape, network, None, 128, {"fine": SIZES["fine"]}).save(folder / "hand", score)
     StateModel(
-        "quadrotor", ViewState(0.1, 96), 8, StateNetwork(ViewState.SIZE, width=8).eval(), 96
+        "quadrotor", PoseEncoding(0.1, 96), 8, StateNetwork(PoseEncoding.SIZE, width=8).eval(), 96
     ).save(folder / "state", score)  # fmt: skip
     rng = np.random.default_rng(0)
     elements = np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
@@ -409,9 +409,9 @@ def read_model(_: Path, path: Path) -> object:
     from vid2phys.commands.card import read_score
     from vid2phys.engine.movable.modes import Motions
     from vid2phys.engine.systems import get
-    from vid2phys.risp.networks.bodies import body_of_model
-    from vid2phys.risp.networks.find import find_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model
     from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.model_lookup import find_model
     from vid2phys.risp.networks.state_model import StateModel
 
     if path.name == "modes.safetensors":
@@ -424,7 +424,7 @@ def read_model(_: Path, path: Path) -> object:
     if path.parent.name == "hand":
         return body_of_model(Model.load(path.parent), get("hand"))
     model = find_model(box(0.1, 0.1, 0.03), path.parent)
-    return model.read(views) if model.view_size == 96 else model
+    return model.predict(views) if model.view_size == 96 else model
 
 
 # ------------------------------------------------------------------------------------------------------------ results

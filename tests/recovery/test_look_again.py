@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.test_posed_edges import body_and_camera, photograph, window
-from tests.unit.test_reread import track_of
+from tests.unit.test_articulated_contour import body_and_camera, photograph, window
+from tests.unit.test_articulated_reinitialise import track_of
 from vid2phys.commands.reinitialise import Shown, reinitialise
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
@@ -19,7 +19,7 @@ from vid2phys.geometry import invert_transform
 from vid2phys.solvers import configuration_shooting
 from vid2phys.solvers.configuration_scan import other_motion
 from vid2phys.solvers.problem import Problem
-from vid2phys.tracking.articulated.reinitialise import Images
+from vid2phys.tracking.articulated.reinitialise import ClipEvidence
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Actions, Array
@@ -29,7 +29,7 @@ FINGER = [1, 2, 3]  # its joints
 
 
 @dataclass(frozen=True)
-class Misread:
+class ContourResiduals:
     """A hand whose finger swings, and a track by which it hangs still. truth: [F, 13]."""
 
     body: ArticulatedBody
@@ -40,7 +40,7 @@ class Misread:
 
 
 @pytest.fixture(scope="module")
-def misread() -> Misread:
+def misread() -> ContourResiduals:
     body, camera = body_and_camera("hand")
     here, hand = window(camera, body), body.system
     times = np.arange(FRAMES) / FPS
@@ -61,15 +61,15 @@ def misread() -> Misread:
     free = hand.parameters().with_free(("stiffness_1",))
     problem = Problem(hand, free, track.observation, pose, actions)
     frames = [photograph(body, camera, each) for each in truth]
-    images = Images.of(frames, body, here, np.arange(0, FRAMES, 3))
-    return Misread(body, problem, truth, track, Shown(frames, here, first_calibration(body), images))
+    images = ClipEvidence.of(frames, body, here, np.arange(0, FRAMES, 3))
+    return ContourResiduals(body, problem, truth, track, Shown(frames, here, first_calibration(body), images))
 
 
-def fitted(clip: Misread) -> list[configuration_shooting.ConfigurationSolution]:
+def fitted(clip: ContourResiduals) -> list[configuration_shooting.ConfigurationSolution]:
     return [configuration_shooting.solve(clip.problem, clip.body, np.zeros(13), np.zeros(13))]
 
 
-def test_what_is_read_again_is_fitted_again(misread: Misread) -> None:
+def test_what_is_read_again_is_fitted_again(misread: ContourResiduals) -> None:
     first = fitted(misread)
     assert first[0].parameters["stiffness_1"].value > 2.0 * TRUE, "a finger that hardly moves is stiff"
     tracks, found = reinitialise([misread.shown], [misread.problem], [misread.track], first)
@@ -83,7 +83,7 @@ def test_what_is_read_again_is_fitted_again(misread: Misread) -> None:
     assert found[0].converged
 
 
-def test_a_motion_that_images_do_not_ask_for_is_not_taken(misread: Misread) -> None:
+def test_a_motion_that_images_do_not_ask_for_is_not_taken(misread: ContourResiduals) -> None:
     theta = misread.problem.parameters.with_values({"stiffness_1": TRUE}).free_vector()
     starts = np.zeros((1, 26))
     asked: list[Array] = []
@@ -107,7 +107,7 @@ def test_a_motion_that_images_do_not_ask_for_is_not_taken(misread: Misread) -> N
     np.testing.assert_array_equal(found.starts, starts, "what the parameter moves begins at rest")
 
 
-def test_fits_stay_where_images_show_them_best(misread: Misread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_stay_where_images_show_them_best(misread: ContourResiduals, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fitted(misread)
 
     def fails(*_: Any, **__: Any) -> list[configuration_shooting.ConfigurationSolution]:

@@ -10,9 +10,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.risp.recipes import TrainingData, body_with_front
 from vid2phys.risp.renders.dataset import SHARD_SAMPLES, Settings, shard_path
 from vid2phys.risp.renders.stream import StreamSettings
-from vid2phys.risp.training.recipes import TrainingData, known_body
 from vid2phys.risp.training.validate import Body
 from vid2phys.types import Array
 
@@ -26,7 +26,7 @@ def square_body() -> Body:
     points = np.concatenate([turns @ b for b in base])
     permutation = np.stack([(np.arange(8) + g) % 4 + 4 * (np.arange(8) // 4) for g in range(4)])
     assert np.allclose(np.einsum("gij,kj->gki", turns, points), points[permutation])
-    return known_body(points, permutation, turns, points)
+    return body_with_front(points, permutation, turns, points)
 
 
 def dots(points_px: Array, colors: Array, size: int, sigma: float = 1.6) -> Array:

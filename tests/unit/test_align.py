@@ -9,6 +9,7 @@ import pytest
 
 from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, Scene, make_scene
 from tests.synthetic import cross_mesh
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.observe import project
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.render.rasterizer import rasterize_camera, shade
@@ -20,7 +21,7 @@ from vid2phys.tracking.cues.photometric import Alignment, Stage, align, moved, s
 from vid2phys.tracking.hypotheses import relabelled
 from vid2phys.tracking.photometric_evidence import branch_evidence
 from vid2phys.tracking.photometric_refinement import refined
-from vid2phys.tracking.uncertainty.alignment_errors import AlignErrors, difference, fit
+from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors, fit
 from vid2phys.types import Clip, Mesh, Observation
 
 QUARTERS = np.stack([matrix_from_rotvec(np.array([0.0, 0.0, g * np.pi / 2])) for g in range(4)])
@@ -104,7 +105,7 @@ def aligned(clip: Clip, mesh: Mesh, scene: Scene, start: np.ndarray) -> tuple[Al
     found = align(looks)
     poses = [moved(look.rotation, look.translation, step) for look, step in zip(looks, found.steps, strict=True)]
     truth = zip(scene.rotation, scene.translation, strict=True)
-    return found, np.array([difference(*true, *pose) for true, pose in zip(truth, poses, strict=True)])
+    return found, np.array([pose_difference(*true, *pose) for true, pose in zip(truth, poses, strict=True)])
 
 
 def test_poses_snap_to_the_pixels() -> None:
@@ -154,7 +155,7 @@ def test_stated_errors_are_scaled_to_those_found() -> None:
     true = np.array([0.5, 1.0, 1.0, 2.0, 3.0, 1.5])
     process[:2, :, 0] = 50.0  # gross errors do not spoil the scale
     look, time_s = np.repeat(np.arange(looks), frames), np.tile(np.arange(frames) / 30.0, looks)
-    errors = AlignErrors((process * std * true).reshape(-1, 6), std.reshape(-1, 6), look, time_s)
+    errors = RefinementErrors((process * std * true).reshape(-1, 6), std.reshape(-1, 6), look, time_s)
     scale, correlation_s = fit(errors)
     np.testing.assert_allclose(scale, true, rtol=0.06)
     np.testing.assert_allclose(correlation_s, 0.2, rtol=0.25)

@@ -10,7 +10,7 @@ from vid2phys.engine.pnp import Pose, known_pose
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import bearings_to_view, make_view
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.risp.shape.groups import composition, octahedral
+from vid2phys.risp.shape.rotation_groups import composition, octahedral
 from vid2phys.tracking.hypotheses import Branches, front_evidence, join
 from vid2phys.types import Array, Camera
 

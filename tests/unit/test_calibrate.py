@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vid2phys.risp.renders.dataset import FRAMES_PER_SEQUENCE, Render
-from vid2phys.risp.renders.heldout import make_clip
-from vid2phys.tracking.uncertainty.calibrate import branch_right_share, detection_threshold, evidence_divisor
+from vid2phys.risp.renders.dataset import Render
+from vid2phys.risp.renders.held_out import make_clip
+from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
+from vid2phys.tracking.uncertainty.calibrate import detection_threshold, evidence_divisor, hypothesis_right_share
 from vid2phys.types import Array
 
 RADIUS_M = 0.1
@@ -78,7 +79,7 @@ def test_evidence_is_tempered_by_how_often_it_is_wrong() -> None:
     divisor = evidence_divisor(evidence, sequence)
     totals = np.stack([evidence[sequence == s].sum(axis=0) for s in range(200)]) / divisor
     sure = np.exp(totals.max(axis=1)) / np.exp(totals).sum(axis=1)
-    assert branch_right_share(evidence, sequence) == pytest.approx(right.mean(), abs=0.02)
+    assert hypothesis_right_share(evidence, sequence) == pytest.approx(right.mean(), abs=0.02)
     assert sure.mean() == pytest.approx(0.8, abs=0.06)
 
 

@@ -19,10 +19,10 @@ from vid2phys.report import card as report
 from vid2phys.report.card import CARD, USUAL, WORST
 from vid2phys.risp.appearance.develop import develop
 from vid2phys.risp.appearance.randomisation import Randomisation
-from vid2phys.risp.networks.model import Model, Reading, Shape
+from vid2phys.risp.networks.model import KeypointPrediction, Model, Shape
 from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.tracking.uncertainty.single_images import Judged, Subject, judge
+from vid2phys.tracking.uncertainty.single_images import EvaluatedModel, ImageEvaluation, evaluate_images
 from vid2phys.types import Mesh
 
 SIZE = {"width": 8, "features": 16, "depth": 2}
@@ -57,22 +57,22 @@ class Seer(Model):
     truth: Any = None
     named: int = 0
 
-    def read(self, images: Any, places_px: Any = None, batch: int = 32) -> Reading:
+    def predict(self, images: Any, places_px: Any = None, batch: int = 32) -> KeypointPrediction:
         points = self.truth[:, self.permutation[self.named]]
         spread = np.broadcast_to(0.01 * np.eye(2), (*points.shape[:2], 2, 2))
-        return Reading(points, spread, np.ones(points.shape[:2]), np.zeros((len(points), 12, 12)))
+        return KeypointPrediction(points, spread, np.ones(points.shape[:2]), np.zeros((len(points), 12, 12)))
 
 
-def seen(renders: RenderSet, turn_rad: float, named: int = 0) -> tuple[Judged, Judged]:
+def seen(renders: RenderSet, turn_rad: float, named: int = 0) -> tuple[ImageEvaluation, ImageEvaluation]:
     """What a network that reads poses wrong by a turn of the body about its own z would be told, and a blind one."""
     blind, indices = model(), np.arange(12)
-    plain = judge(Subject(blind, mesh()), renders, indices)
+    plain = evaluate_images(EvaluatedModel(blind, mesh()), renders, indices)
     turned = blind.points_body @ matrix_from_rotvec(np.array([0.0, 0.0, turn_rad])).T
     camera = np.einsum("nij,kj->nki", plain.truth_pose[:, :3, :3], turned) + plain.truth_pose[:, None, :3, 3]
     pixels = np.einsum("nij,nkj->nki", plain.K, camera)
     given = {f: getattr(blind, f) for f in ("shape", "fine", "coarse", "view_size", "sizes")}
     seer = Seer(**given, truth=pixels[..., :2] / pixels[..., 2:], named=named)
-    return judge(Subject(seer, mesh()), renders, indices), plain
+    return evaluate_images(EvaluatedModel(seer, mesh()), renders, indices), plain
 
 
 @pytest.mark.parametrize("named", [0, 3])
@@ -88,10 +88,10 @@ def test_errors_are_those_of_the_reading_up_to_symmetry(renders: RenderSet, name
 
 
 def test_the_same_seed_gives_the_same_images_but_for_what_is_left_out(renders: RenderSet) -> None:
-    subject, indices = Subject(model(), mesh()), np.arange(24)
-    whole, again = judge(subject, renders, indices), judge(subject, renders, indices)
+    subject, indices = EvaluatedModel(model(), mesh()), np.arange(24)
+    whole, again = evaluate_images(subject, renders, indices), evaluate_images(subject, renders, indices)
     assert np.array_equal(whole.images, again.images)
-    open_ = judge(subject, renders, indices, varied=Randomisation.without(("occlusion",)))
+    open_ = evaluate_images(subject, renders, indices, varied=Randomisation.without(("occlusion",)))
     differ = (whole.images != open_.images).any(axis=(1, 2, 3))
     assert 0 < differ.sum() < 20  # three in ten are covered
     assert whole.hidden_share.sum() > open_.hidden_share.sum()
@@ -103,8 +103,8 @@ def test_the_same_seed_gives_the_same_images_but_for_what_is_left_out(renders: R
 def test_contrast_and_what_the_body_hides(renders: RenderSet, monkeypatch: pytest.MonkeyPatch) -> None:
     from vid2phys.tracking.uncertainty import single_images as module
 
-    def flat(render: Any, points: Any, rng: Any, **options: Any) -> Any:
-        shown = develop(render, points, rng, **options)
+    def flat(render: Any, points: Any, rng: Any, options: Any) -> Any:
+        shown = develop(render, points, rng, options)
         image = np.full_like(shown.image, 40)
         pose = shown.view_from_body
         corner = mesh().vertices @ pose[:3, :3].T + pose[:3, 3]
@@ -114,7 +114,7 @@ def test_contrast_and_what_the_body_hides(renders: RenderSet, monkeypatch: pytes
         return replace(shown, image=image)
 
     monkeypatch.setattr(module, "develop", flat)
-    judged = judge(Subject(model(), mesh()), renders, np.arange(8))
+    judged = evaluate_images(EvaluatedModel(model(), mesh()), renders, np.arange(8))
     assert np.allclose(judged.contrast, 100.0)
     assert judged.hidden.any()  # points behind the square's face
     assert not judged.hidden.all()
@@ -137,14 +137,16 @@ def test_the_card_says_what_was_measured_and_shows_it(renders: RenderSet, tmp_pa
     lines: list[str] = []
     progress = TrainingProgress(quiet=True)
     progress.note = lines.append  # type: ignore[method-assign]
-    card = make_card(folder, Subject(Model.load(folder), mesh()), renders, 7, progress, given="--mesh square.obj")
+    card = make_card(
+        folder, EvaluatedModel(Model.load(folder), mesh()), renders, 7, progress, given="--mesh square.obj"
+    )
     text = card.read_text()
     assert card == folder / CARD
     for words in ("# square", "4 orientations look the same, distinguished", "--seed 7", "| switched off | noise |"):
         assert words in text
     assert "| rotation x | 1.25 |" in text
     assert "Made by `vid2phys card models/square --mesh square.obj`" in text
-    judged = judge(Subject(trained, mesh()), renders, np.arange(24), seed=7)
+    judged = evaluate_images(EvaluatedModel(trained, mesh()), renders, np.arange(24), seed=7)
     median = next(line for line in text.splitlines() if line.startswith("| all | 24 |")).split(" | ")
     assert float(median[3]) == pytest.approx(np.median(judged.errors["rotation_deg"]), rel=0.01)
     for name in (WORST, USUAL):
@@ -160,5 +162,5 @@ def test_a_model_without_score_or_calibration_has_a_card(
     folder = tmp_path / "square"
     model().save(folder)
     assert read_score(folder) == {}
-    card = make_card(folder, Subject(Model.load(folder), mesh()), renders, 0, TrainingProgress(quiet=True))
+    card = make_card(folder, EvaluatedModel(Model.load(folder), mesh()), renders, 0, TrainingProgress(quiet=True))
     assert "its intervals are guesses" in card.read_text()

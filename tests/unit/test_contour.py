@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import matrix_from_rotvec
@@ -19,7 +20,6 @@ from vid2phys.tracking.cues.edge_steps import descend, normal_equations, slopes
 from vid2phys.tracking.cues.occluding_contour import Outline, outline_of
 from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.silhouette import draw, draw_nearness
-from vid2phys.tracking.uncertainty.alignment_errors import difference
 from vid2phys.types import Array, Camera, Mesh
 
 CAMERA = Camera(np.array([[600.0, 0.0, 297.3], [0.0, 610.0, 251.6], [0.0, 0.0, 1.0]]), 640, 480)
@@ -145,7 +145,7 @@ def test_pose_is_recovered_from_five_degrees_and_five_percent(hidden: bool) -> N
         step = 0.4 * step if hidden else step
         found = fit_contour(image, CAMERA, SOLID, *moved(ROTATION, TRANSLATION, step))
         assert found is not None
-        error = difference(ROTATION, TRANSLATION, found.rotation, found.translation)
+        error = pose_difference(ROTATION, TRANSLATION, found.rotation, found.translation)
         assert np.degrees(np.linalg.norm(error[:3])) < (2.0 if hidden else 0.6)
         assert np.abs(error[5]) < (0.015 if hidden else 0.003)
         assert np.linalg.norm(error[3:5]) * CAMERA.K[0, 0] < (0.5 if hidden else 0.15), "pixels"
@@ -157,7 +157,7 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
         image = photograph(ROTATION, TRANSLATION, noise=12.0, seed=seed)
         found = fit_contour(image, CAMERA, SOLID, ROTATION, TRANSLATION)
         assert found is not None
-        errors.append(difference(ROTATION, TRANSLATION, found.rotation, found.translation))
+        errors.append(pose_difference(ROTATION, TRANSLATION, found.rotation, found.translation))
         stated.append(np.diag(np.linalg.inv(found.information)))
     ratio = np.std(errors, axis=0) / np.sqrt(np.mean(stated, axis=0))
     assert (ratio < 1.5).all(), ratio
@@ -167,7 +167,9 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
 def test_a_image_without_edges_leaves_the_pose_alone() -> None:
     flat = np.full((480, 640, 3), 90, np.uint8)
     found = fit_contour(flat, CAMERA, SOLID, ROTATION, TRANSLATION)
-    assert found is None or np.abs(difference(ROTATION, TRANSLATION, found.rotation, found.translation)).max() < 1e-3
+    assert (
+        found is None or np.abs(pose_difference(ROTATION, TRANSLATION, found.rotation, found.translation)).max() < 1e-3
+    )
 
 
 def test_out_of_the_image_is_none() -> None:
@@ -281,7 +283,7 @@ def test_creases_turn_a_box_whose_outline_hardly_shows() -> None:
     turns = []
     for each in (solid, smooth):
         found = [fit_contour(image, CAMERA, each, *moved(rotation, translation, 0.8 * step)) for step in starts(6)]
-        off = [difference(rotation, translation, f.rotation, f.translation) for f in found if f is not None]
+        off = [pose_difference(rotation, translation, f.rotation, f.translation) for f in found if f is not None]
         assert len(off) == 6
         turns.append(np.degrees(np.linalg.norm(np.array(off)[:, :3], axis=1)).mean())
     assert turns[0] < 1.5, turns

@@ -16,7 +16,8 @@ from vid2phys.engine.render.llvm import find_llvm
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError
 from vid2phys.risp.renders import workers
-from vid2phys.risp.renders.dataset import PSI_NAMES, RenderSet, Settings, make_dataset, shard_path
+from vid2phys.risp.renders.dataset import PSI_NAMES, RenderSet, Settings, shard_path
+from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
 from vid2phys.types import Mesh
 
 pytestmark = [
@@ -40,7 +41,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("set")
-    make_dataset(MESH, get("quadrotor"), path, **SMALL, workers=1)
+    make_dataset(MESH, get("quadrotor"), path, RenderOptions(**SMALL), workers=1)
     return path
 
 
@@ -50,12 +51,14 @@ def test_another_number_of_workers_and_an_interruption_change_no_byte(folder: Pa
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, workers=2, progress=interrupt)
+        make_dataset(MESH, get("quadrotor"), tmp_path, RenderOptions(**SMALL), workers=2, progress=interrupt)
     shard_path(tmp_path, 2).unlink(missing_ok=True)  # all of them may have been ready in time
     with pytest.raises(InputError, match=r"lacks \d of 3 shards"):
         RenderSet(tmp_path)
     seen: list[tuple[int, int]] = []
-    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, workers=2, progress=lambda *x: seen.append(x))
+    make_dataset(
+        MESH, get("quadrotor"), tmp_path, RenderOptions(**SMALL), workers=2, progress=lambda *x: seen.append(x)
+    )
     assert seen[-1] == (70, 70)
     assert contents(tmp_path) == contents(folder)
 
@@ -65,9 +68,9 @@ import numpy as np, sys
 sys.path.insert(0, {root!r})
 from tests.unit.test_dataset import MESH, SMALL
 from vid2phys.engine.systems import get
-from vid2phys.risp.renders.dataset import make_dataset
+from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
 if __name__ == "__main__":
-    make_dataset(MESH, get("quadrotor"), {folder!r}, **SMALL, workers=1)
+    make_dataset(MESH, get("quadrotor"), {folder!r}, RenderOptions(**SMALL), workers=1)
 """
 
 
@@ -80,7 +83,7 @@ def test_a_killed_process_changes_no_byte(folder: Path, tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    make_dataset(MESH, get("quadrotor"), made, **SMALL, workers=1)
+    make_dataset(MESH, get("quadrotor"), made, RenderOptions(**SMALL), workers=1)
     left = {name: data for name, data in contents(made).items() if not name.startswith(".")}
     assert left == contents(folder)
 
@@ -94,7 +97,7 @@ def test_a_worker_that_is_killed_is_replaced(folder: Path, tmp_path: Path) -> No
                 killed.append(process.pid or 0)
                 process.kill()
 
-    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, workers=1, progress=kill)
+    make_dataset(MESH, get("quadrotor"), tmp_path, RenderOptions(**SMALL), workers=1, progress=kill)
     assert killed
     assert contents(tmp_path) == contents(folder)
 
@@ -106,7 +109,7 @@ def test_a_damaged_shard_is_made_again(folder: Path, tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"'.*shard_00001.safetensors' is damaged; expected renders; remove it"):
         RenderSet(tmp_path).K()
-    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, workers=1)
+    make_dataset(MESH, get("quadrotor"), tmp_path, RenderOptions(**SMALL), workers=1)
     assert contents(tmp_path) == contents(folder)
 
 
@@ -163,19 +166,19 @@ def test_tangents_are_the_derivative_of_the_radiance(folder: Path) -> None:
     """Against central differences in each psi, with a common seed."""
     from vid2phys.engine.render.mitsuba import Renderer
     from vid2phys.risp.appearance.materials import mesh_parts
-    from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
+    from vid2phys.risp.appearance.random_appearance import directions, render_appearance, sample_appearance
     from vid2phys.risp.renders.viewpoints import sample_single
 
     renderer, parts = Renderer(MESH, 32, 16), mesh_parts(MESH)
     rng = np.random.default_rng(3)
     view = sample_single(rng, get("quadrotor"), renderer.radius_m, 32)
-    look = sample_look(rng, parts)
+    look = sample_appearance(rng, parts)
     seen = (look, view.body_from_world, view.moved_m, renderer.radius_m)
     pose = (view.view_from_body, view.K)
-    tangents = renderer.render(*pose, appearance(*seen), seed=1, directions=directions(*seen)).tangents
+    tangents = renderer.render(*pose, render_appearance(*seen), seed=1, directions=directions(*seen)).tangents
     for name in PSI_NAMES:
         k, step = PSI_NAMES.index(name), 0.02
-        sides = [appearance(*seen, psi=look.psi + s * np.eye(len(PSI_NAMES))[k]) for s in (step, -step)]
+        sides = [render_appearance(*seen, psi=look.psi + s * np.eye(len(PSI_NAMES))[k]) for s in (step, -step)]
         images = [renderer.render(*pose, side, seed=1).radiance[..., :3] for side in sides]
         difference = (images[0] - images[1]) / (2 * step)
         tolerance = 0.2 if name == "roughness" else 0.02  # its samples move, and may meet or miss the body
@@ -184,8 +187,8 @@ def test_tangents_are_the_derivative_of_the_radiance(folder: Path) -> None:
 
 def test_sequences_share_a_look_and_move_smoothly(tmp_path: Path) -> None:
     settings = {**SMALL, "samples": 64, "gradient_share": 0.0}
-    renders = make_dataset(MESH, get("quadrotor"), tmp_path, **settings, sequences=True, workers=1)
-    np.testing.assert_array_equal(renders.look_id(), np.repeat(np.arange(4), 16))
+    renders = make_dataset(MESH, get("quadrotor"), tmp_path, RenderOptions(**settings, sequences=True), workers=1)
+    np.testing.assert_array_equal(renders.appearance_id(), np.repeat(np.arange(4), 16))
     np.testing.assert_allclose(renders.time_s()[:17], [*np.arange(16) / 30.0, 0.0])
     assert len(renders.gradient_indices) == 0
     poses = renders.view_from_body().reshape(4, 16, 4, 4)
@@ -197,7 +200,7 @@ def test_sequences_share_a_look_and_move_smoothly(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_settings_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another seed"):
-        make_dataset(MESH, get("quadrotor"), folder, **{**SMALL, "seed": 12})
+        make_dataset(MESH, get("quadrotor"), folder, RenderOptions(**{**SMALL, "seed": 12}))
     with pytest.raises(InputError, match="holds no dataset"):
         RenderSet(tmp_path)
     (tmp_path / "dataset.json").write_text(json.dumps({"samples": 3}))
@@ -240,7 +243,9 @@ def test_a_cluster_makes_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     for name in ("dataset.json", "shard_00000.safetensors"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     seen: list[tuple[int, int]] = []
-    make_dataset(MESH, get("quadrotor"), tmp_path, **SMALL, ray="local", progress=lambda *x: seen.append(x))
+    make_dataset(
+        MESH, get("quadrotor"), tmp_path, RenderOptions(**SMALL), ray="local", progress=lambda *x: seen.append(x)
+    )
     assert not ray.is_initialized()
     assert seen[-1] == (70, 70)
     assert contents(tmp_path) == contents(folder)

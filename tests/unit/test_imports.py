@@ -53,6 +53,7 @@ MAY_IMPORT_INSIDE = {
         "heads": {"shape", "renders", "networks"},
         "penalties": {"networks", "heads"},
         "training": {"appearance", "shape", "renders", "networks", "heads", "penalties"},
+        "": {"appearance", "shape", "renders", "networks", "heads", "penalties", "training"},
     },
     "tracking": {
         "cues": set(),
@@ -68,7 +69,6 @@ AGAINST_THE_ORDER = {
     ("engine.control", "engine.systems.quadrotor"),
     ("engine.points", "engine.systems._particles"),
     ("engine.points", "engine.systems._rigid"),
-    ("risp.networks.state_model", "risp.heads.state"),
     ("risp.heads", "risp.training.validate"),
     ("risp.heads._head", "risp.training.validate"),
     ("risp.heads.keypoint", "risp.training.losses"),
@@ -79,15 +79,11 @@ AGAINST_THE_ORDER = {
     ("tracking.cues.texture_patches", "tracking.detectors.network"),
     ("tracking.detectors.search", "tracking.background"),
     ("tracking.detectors.texture", "tracking.single_image"),
-    ("tracking.ambiguous_poses", "tracking.uncertainty.alignment_errors"),
-    ("tracking.temporal_outliers", "tracking.uncertainty.alignment_errors"),
     ("solvers.gradient", "solvers.losses"),
     ("solvers.input_estimation", "solvers.losses"),
 }
 # Circles of modules that exist today, with the reason. Remove an entry when its circle is gone.
 CIRCLES = {
-    # a set of renders starts its workers, which fill the set
-    frozenset({"risp.renders.dataset", "risp.renders.on_ray", "risp.renders.workers"}),
     # training writes the card, and the card takes a folder's name and a choice of configurations from training
     frozenset(
         {"commands.card", "commands.train_articulated", "commands.train_rigid", "commands.train_risp"},

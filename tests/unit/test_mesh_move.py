@@ -16,8 +16,8 @@ from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.io.geometry import geometry_signature
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.move import moved, parse_move
-from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import SCHEMA
+from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.types import Array, Mesh
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ import pytest
 
 from vid2phys.geometry import quat_from_matrix, quat_from_rotvec, quat_multiply, rotate
 from vid2phys.report.metrics import SymmetryGroup, summarize
-from vid2phys.risp.shape.groups import octahedral
+from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.types import Array, PoseLog
 
 RNG = np.random.default_rng(0)

@@ -73,7 +73,8 @@ def test_wheel_holds_models_and_data_files_and_nothing_else(wheel: Path) -> None
 
 def test_installed_package_finds_its_models_from_any_folder(installed: Path, tmp_path: Path) -> None:
     code = (
-        "import vid2phys; from vid2phys.io.mesh import load_mesh; from vid2phys.risp.networks.find import find_model\n"
+        "import vid2phys; from vid2phys.io.mesh import load_mesh\n"
+        "from vid2phys.risp.networks.model_lookup import find_model\n"
         f"print(vid2phys.__file__); print(find_model(load_mesh({str(ROOT / 'samples/quadrotor/quad.obj')!r})).folder)"
     )
     done = run(installed, tmp_path, "-c", code, XDG_DATA_HOME=str(tmp_path))

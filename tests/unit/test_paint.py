@@ -9,7 +9,7 @@ from tests.painted_mesh import CUBE_SIDE_M, painted_cube, plain_cube
 from vid2phys.engine.pnp import Pose, known_pose
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.risp.shape.groups import octahedral
+from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.detectors.network import Detections
 from vid2phys.types import Array, Camera

@@ -7,12 +7,12 @@ import pytest
 
 from tests.painted_mesh import painted_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.risp.shape.groups import octahedral
+from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
-from vid2phys.tracking.uncertainty.alignment_errors import difference
 
 PAINT = Paint.of(painted_cube(BLOCKS), octahedral(), np.zeros(3))
 WRONG = np.array([0.10, -0.08, 0.06, 0.008, -0.006, 0.03])
@@ -31,7 +31,7 @@ def test_a_pose_that_is_nearly_right_is_found(seed: int, finger: bool, most_deg:
     frame = cast(rotation, rng, finger)
     found = fit_paint(frame, CAMERA, PAINT, *moved(rotation, PLACE, WRONG * rng.choice([-1.0, 1.0], 6)))
     assert found is not None
-    error = difference(rotation, PLACE, found.rotation, found.translation)
+    error = pose_difference(rotation, PLACE, found.rotation, found.translation)
     assert np.degrees(np.linalg.norm(error[:3])) < most_deg
     assert np.abs(error[3:5]).max() < 3e-3
     assert abs(error[5]) < 0.015

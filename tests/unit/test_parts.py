@@ -8,7 +8,7 @@ import trimesh
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.risp.shape.groups import cyclic
+from vid2phys.risp.shape.rotation_groups import cyclic
 from vid2phys.tracking.cues.part_colors import part_nats
 from vid2phys.types import Array, Camera, Mesh
 

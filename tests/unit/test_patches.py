@@ -8,10 +8,10 @@ import pytest
 from tests.painted_mesh import painted_cube, plain_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import WRONG
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.texture_patches import Patches
-from vid2phys.tracking.uncertainty.alignment_errors import difference
 
 PATCHES = Patches(painted_cube(BLOCKS))
 SEEDS = (3, 4, 6, 8, 9)
@@ -35,7 +35,7 @@ def test_a_pose_that_is_nearly_right_is_found(seed: int, half: bool) -> None:
         frame = _covered(frame, rng)
     found = PATCHES.fit(frame, CAMERA, *moved(rotation, PLACE, WRONG * rng.choice([-1.0, 1.0], 6)))
     assert found is not None
-    error = difference(rotation, PLACE, found.rotation, found.translation)
+    error = pose_difference(rotation, PLACE, found.rotation, found.translation)
     assert np.degrees(np.linalg.norm(error[:3])) < 1.5
     assert abs(error[5]) < 0.012
     assert found.share > (0.2 if half else 0.6)

@@ -18,8 +18,14 @@ from vid2phys.engine.render.mitsuba import Renderer
 from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.risp.appearance import camera_chain, develop
 from vid2phys.risp.appearance.materials import MeshParts, mesh_parts
+from vid2phys.risp.appearance.random_appearance import (
+    PSI_NAMES,
+    RandomAppearance,
+    directions,
+    render_appearance,
+    sample_appearance,
+)
 from vid2phys.risp.appearance.randomisation import Randomisation
-from vid2phys.risp.appearance.randomize import PSI_NAMES, Look, appearance, directions, sample_look
 from vid2phys.types import Array, Mesh
 
 pytestmark = [
@@ -55,15 +61,15 @@ def renderer(tetrahedron: Mesh) -> Renderer:
 
 
 def render(renderer: Renderer, parts: MeshParts, seed: int, psi: Array | None = None) -> Rendered:
-    """Look `seed` from a viewpoint of its own; with derivatives where no psi is given."""
+    """RandomAppearance `seed` from a viewpoint of its own; with derivatives where no psi is given."""
     pose = make_transform(
         matrix_from_rotvec(np.random.default_rng(seed).normal(size=3)), np.array([0.003, -0.002, 0.6])
     )
     K = np.array([[320.0, 0.0, 31.5], [0.0, 320.0, 31.5], [0.0, 0.0, 1.0]])
-    look: Look = sample_look(np.random.default_rng([seed, 1]), parts)
+    look: RandomAppearance = sample_appearance(np.random.default_rng([seed, 1]), parts)
     seen = (look, np.eye(3), np.zeros(3), renderer.radius_m)
     moves = directions(*seen) if psi is None else []
-    image = renderer.render(pose, K, appearance(*seen, psi=look.psi if psi is None else look.psi + psi), seed=7,
+    image = renderer.render(pose, K, render_appearance(*seen, psi=look.psi if psi is None else look.psi + psi), seed=7,
                               directions=moves)  # fmt: skip
     tangents = np.pad(image.tangents, [(0, 0)] * 3 + [(0, 1)]) if moves else None  # coverage does not change
     return Rendered(image.radiance, K, pose, tangents)
@@ -82,9 +88,9 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             held.append(found(linear))
         return held[place]
 
-    def start_again(render: Any, points: Array, rng: Any, **options: Any) -> Any:
+    def start_again(render: Any, points: Array, rng: Any, options: Any) -> Any:
         calls[0] = 0
-        return original(render, points, rng, **options)
+        return original(render, points, rng, options)
 
     original = develop.develop
     monkeypatch.setattr(develop, "develop", start_again)
@@ -95,9 +101,8 @@ def hold_constants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def image(rendered: Rendered, seed: int) -> tuple[Array, Array | None]:
-    shown = develop.develop(
-        rendered, np.zeros((1, 3)), np.random.default_rng(seed), size=SIZE, bank=BANK, varied=SMOOTH
-    )
+    options = develop.DevelopOptions(SIZE, BANK, varied=SMOOTH)
+    shown = develop.develop(rendered, np.zeros((1, 3)), np.random.default_rng(seed), options)
     return np.asarray(shown.image, dtype=float), shown.tangents
 
 

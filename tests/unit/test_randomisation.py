@@ -14,7 +14,7 @@ from vid2phys.risp.appearance import codec
 from vid2phys.risp.appearance import develop as development
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.appearance.camera_chain import draw_exposure
-from vid2phys.risp.appearance.develop import body_in_frame, develop
+from vid2phys.risp.appearance.develop import DevelopOptions, body_in_frame, develop
 from vid2phys.risp.appearance.distractors import add_lookalikes
 from vid2phys.risp.appearance.environments import mean_color, random_environment, uniform_like
 from vid2phys.risp.appearance.occluders import _KINDS, MOST_HIDDEN, occlude
@@ -59,7 +59,9 @@ def test_each_switch_changes_some_images_and_not_others(name: str) -> None:
     same = []
     for seed in range(30):
         images = [
-            develop(body(), np.zeros((1, 3)), np.random.default_rng(seed), size=48, bank=BANK, varied=varied).image
+            develop(
+                body(), np.zeros((1, 3)), np.random.default_rng(seed), DevelopOptions(48, BANK, varied=varied)
+            ).image
             for varied in (ALL, without)
         ]
         same.append(np.array_equal(*images))
@@ -111,11 +113,9 @@ def test_hidden_points_say_so() -> None:
     """Points behind an occluder are not visible; the derivative there is zero."""
     found = 0
     for seed in range(40):
-        shown = develop(body(), np.zeros((1, 3)), np.random.default_rng(seed), size=96, bank=BANK)
-        bare = develop(
-            body(), np.zeros((1, 3)), np.random.default_rng(seed), size=96, bank=BANK,
-            varied=Randomisation.without(["occlusion"]),
-        )  # fmt: skip
+        shown = develop(body(), np.zeros((1, 3)), np.random.default_rng(seed), DevelopOptions(96, BANK))
+        without = DevelopOptions(96, BANK, varied=Randomisation.without(["occlusion"]))
+        bare = develop(body(), np.zeros((1, 3)), np.random.default_rng(seed), without)
         assert np.array_equal(shown.points_px, bare.points_px)
         found += bool(bare.visible[0] and not shown.visible[0])
     assert found >= 1

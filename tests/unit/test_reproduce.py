@@ -36,8 +36,12 @@ from vid2phys.engine.systems.rod import Rod
 from vid2phys.errors import UsageError
 from vid2phys.geometry import make_transform, matrix_from_rotvec
 from vid2phys.io.photographs import photograph_names
-from vid2phys.risp.networks import bodies as posed_bodies
-from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers, configuration_numbers, configuration_vectors
+from vid2phys.risp.networks import articulated_bodies as posed_bodies
+from vid2phys.risp.shape.configuration_encoding import (
+    ConfigurationEncoding,
+    configuration_encoding,
+    configuration_vectors,
+)
 from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.types import Array, Camera, Mesh, Texture
 
@@ -113,8 +117,8 @@ def test_a_piece_has_the_frames_own_perspective() -> None:
 def test_the_painted_cube_looks_like_no_turn_of_itself() -> None:
     subject = rigid("cube")
     assert find_symmetry(subject.mesh).order == 1
-    assert subject.known.turns.shape == (1, 4, 4)
-    assert subject.shape.turns.shape == (24, 4, 4)  # of which its colours choose
+    assert subject.known.symmetry_transforms.shape == (1, 4, 4)
+    assert subject.shape.symmetry_transforms.shape == (24, 4, 4)  # of which its colours choose
     assert find_symmetry(rigid("cube-plain").mesh).order == 24
 
 
@@ -125,7 +129,7 @@ def test_cameras_before_a_base_show_all_of_the_workspace(hand: ArticulatedAdapte
     for state, camera in zip(states, hand.cameras(rng, states), strict=True):
         assert camera.camera_to_world is not None
         place = camera.camera_to_world[:3, 3]
-        assert hand.body.cameras.holds(place - hand.body.center_m, margin=0.1)
+        assert hand.body.cameras.contains(place - hand.body.center_m, margin=0.1)
         pixels = project(camera, hand.vertices(state))
         assert pixels.min() > 0.0
         assert pixels.max() < PIECE_PX - 1
@@ -148,12 +152,12 @@ def test_configurations_are_counted_as_the_paper_does(hand: ArticulatedAdapter, 
         vectors = configuration_vectors(body, configurations)
         states = body.states(configurations, np.zeros_like(configurations))
         assert vectors == pytest.approx(state_vector(body.system, states), abs=1e-9)
-        codes = configuration_numbers(body)
+        codes = configuration_encoding(body)
         numbers = codes.encode(vectors)
         assert numbers.shape == (5, codes.size)
         assert codes.decode(numbers) == pytest.approx(vectors, abs=1e-12)
-        assert ConfigurationNumbers.from_json(json.loads(json.dumps(codes.to_json()))) == codes
-    hand_codes = configuration_numbers(hand.body)
+        assert ConfigurationEncoding.from_json(json.loads(json.dumps(codes.to_json()))) == codes
+    hand_codes = configuration_encoding(hand.body)
     assert hand_codes.size == 26
     numbers = hand_codes.encode(np.full(13, 0.5))
     assert hand_codes.decode(0.7 * numbers) == pytest.approx(np.full(13, 0.5))  # a network's are shorter
@@ -245,7 +249,7 @@ def test_turns_about_a_point_aside_of_the_origin_are_no_error() -> None:
     mesh = replace(plain.mesh, vertices=plain.mesh.vertices + np.array([0.01, -0.004, 0.006]))
     subject = RigidAdapter("cube", mesh, plain.system, 0.16, "", labelled=False)
     poses = subject.sample(np.random.default_rng(1), 4)
-    turned = poses @ subject.known.turns[5]
+    turned = poses @ subject.known.symmetry_transforms[5]
     assert np.abs(turned[:, :3, 3] - poses[:, :3, 3]).max() > 1e-3
     metrics = scored(subject, turned, frames_of(subject, poses))
     assert metrics["state_error_up_to_symmetry"] < 1e-6

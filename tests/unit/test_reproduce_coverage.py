@@ -25,7 +25,7 @@ from vid2phys.engine.systems.rod import Rod
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
-from vid2phys.risp.networks.find import find_model
+from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.tracking.track import Track
 from vid2phys.types import Estimate, Result, Status
 

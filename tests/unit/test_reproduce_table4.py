@@ -20,7 +20,7 @@ from experiments.imitation import followed
 from experiments.method_inputs import observation_of, views_of
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.geometry import make_transform, matrix_from_quat, matrix_from_rotvec, quat_from_rotvec, quat_multiply
-from vid2phys.risp.shape.groups import cyclic
+from vid2phys.risp.shape.rotation_groups import cyclic
 from vid2phys.types import Observation
 
 

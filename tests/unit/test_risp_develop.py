@@ -8,7 +8,7 @@ import pytest
 from tests.unit.risp_synthetic import dots, square_body, write_renders
 from vid2phys.risp.appearance import camera_chain as chain
 from vid2phys.risp.appearance.backgrounds import make_bank
-from vid2phys.risp.appearance.develop import apply_affine, compose_affine, develop, project, similarity
+from vid2phys.risp.appearance.develop import DevelopOptions, apply_affine, compose_affine, develop, project, similarity
 from vid2phys.risp.renders.scenes import develop_scene, sphere_in_render
 from vid2phys.risp.renders.stream import ImageStream, Key, Plan, Primal, StreamSettings
 from vid2phys.types import Array
@@ -72,7 +72,7 @@ def test_points_are_where_the_image_shows_them() -> None:
     spot = dots(project(blank, point), np.ones((1, 3)), 96, sigma=3.0)
     errors = []
     for seed in range(60):
-        shown = develop(Primal(spot, camera, pose), point, np.random.default_rng(seed), size=96, bank=BLACK)
+        shown = develop(Primal(spot, camera, pose), point, np.random.default_rng(seed), DevelopOptions(96, BLACK))
         u, v = np.round(shown.points_px[0]).astype(int)
         window = shown.image[v - 14 : v + 15, u - 14 : u + 15].astype(float)
         window = np.clip(window - np.median(window, axis=(0, 1)) - 20, 0, None)
@@ -87,7 +87,7 @@ def test_body_may_be_absent() -> None:
     camera, pose = np.array([[300.0, 0, 47.5], [0, 300.0, 47.5], [0, 0, 1]]), np.eye(4)
     pose[2, 3] = 1.0
     render = Primal(dots(np.array([[47.5, 47.5]]), np.ones((1, 3)), 96, sigma=15.0), camera, pose)
-    shown = develop(render, np.zeros((1, 3)), np.random.default_rng(0), size=96, bank=BLACK, absent=True)
+    shown = develop(render, np.zeros((1, 3)), np.random.default_rng(0), DevelopOptions(96, BLACK, absent=True))
     assert not shown.visible.any()
 
 

@@ -14,14 +14,14 @@ from tests.unit.risp_synthetic import RADIUS_M, square_body, training_data, writ
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.risp import heads
-from vid2phys.risp.heads.state import StateNetwork
+from vid2phys.risp.networks.model_folders import model_folders
 from vid2phys.risp.networks.network import to_input
-from vid2phys.risp.networks.places import model_folders
 from vid2phys.risp.networks.state_model import StateModel
+from vid2phys.risp.networks.state_network import StateNetwork
+from vid2phys.risp.recipes import PenaltyOptions, TrainingData, TrainingRun, head_of, paper_schedule, train_head
 from vid2phys.risp.renders.stream import ImageStream, Key, StreamSettings
-from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
-from vid2phys.risp.shape.view_state import ViewState
-from vid2phys.risp.training.recipes import Sitting, TrainingData, head_of, paper_schedule, train_head
+from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
+from vid2phys.risp.shape.pose_encoding import PoseEncoding
 from vid2phys.risp.training.train import Schedule
 
 VIEW = 48
@@ -40,9 +40,9 @@ def poses(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_numbers_of_a_view_are_the_pose() -> None:
     pose, camera = poses(50)
-    codes = ViewState(RADIUS_M, VIEW)
+    codes = PoseEncoding(RADIUS_M, VIEW)
     numbers = codes.encode(pose, camera)
-    assert numbers.shape == (50, ViewState.SIZE)
+    assert numbers.shape == (50, PoseEncoding.SIZE)
     assert torch.allclose(codes.decode(numbers, camera), pose, atol=1e-9)
     stretched = torch.cat([numbers[:, :3], 0.7 * numbers[:, 3:]], dim=1)  # a network's sines and cosines are shorter
     assert torch.allclose(codes.decode(stretched, camera), pose, atol=1e-9)
@@ -56,7 +56,7 @@ def test_position_is_told_in_the_view() -> None:
     pose[0, :3, 3] = torch.tensor([0.1, -0.05, 2.0])
     camera[0, 0, 0] = camera[0, 1, 1] = 320.0  # the sphere's diameter is 32 px = 2/3 of the view
     camera[0, :2, 2] = 23.5
-    numbers = ViewState(RADIUS_M, VIEW).encode(pose, camera)[0]
+    numbers = PoseEncoding(RADIUS_M, VIEW).encode(pose, camera)[0]
     assert torch.allclose(numbers[:3], torch.tensor([16.0 / 24.0, -8.0 / 24.0, 0.0]).double(), atol=1e-7)
 
 
@@ -105,7 +105,7 @@ def test_state_error_is_blind_to_the_group() -> None:
     body, state = square_body(), head("state")
     pose, camera = poses(6)
     batch = {"view_from_body": pose, "K": camera, "visible": torch.ones(6, 8, dtype=torch.bool)}
-    codes = ViewState(RADIUS_M, VIEW)
+    codes = PoseEncoding(RADIUS_M, VIEW)
     for rotation in torch.from_numpy(body.rotations):
         turned = pose.clone()
         turned[:, :3, :3] = pose[:, :3, :3] @ rotation
@@ -141,13 +141,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     ],
 )
 def test_heads_train_with_every_loss(data: TrainingData, tmp_path: Path, spec: str, loss: str) -> None:
-    schedule, sitting = Schedule(2, batch=8, workers=0), Sitting(tmp_path, "cpu", Quiet())
-    trained = train_head(data, head_of(data, spec), schedule, sitting, gamma=1.0, seed=3, loss=loss, gradient_every=2)
+    schedule, run = Schedule(2, batch=8, workers=0), TrainingRun(tmp_path, "cpu", Quiet())
+    penalty = PenaltyOptions(1.0, loss, every=2)
+    trained = train_head(data, head_of(data, spec), schedule, run, penalty, seed=3)
     assert len(trained.history) == 2
     assert all(np.isfinite(list(entry.values())).all() for entry in trained.history)
     assert {"rotation_deg", "sideways_mm", "depth_percent"} <= set(trained.history[0])
     assert any(name.startswith("gradient") for name in trained.history[0]) == (loss != "error-only")
-    again = train_head(data, head_of(data, spec), schedule, sitting, gamma=1.0, seed=3, loss=loss, gradient_every=2)
+    again = train_head(data, head_of(data, spec), schedule, run, penalty, seed=3)
     image = to_input(torch.zeros(1, VIEW, VIEW, 3).uniform_(0, 255))
     assert torch.equal(again.network(image), trained.network(image))
 
@@ -161,13 +162,13 @@ def test_the_papers_schedule() -> None:
 
 def test_a_saved_state_model_reads_the_same_poses(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = StateModel("quadrotor", ViewState(RADIUS_M, VIEW), 8, head("state@w8").network().eval(), VIEW)
+    model = StateModel("quadrotor", PoseEncoding(RADIUS_M, VIEW), 8, head("state@w8").network().eval(), VIEW)
     model.save(tmp_path / "quad-state", {"seed": 0})
     images = np.random.default_rng(0).integers(0, 255, (3, VIEW, VIEW, 3), dtype=np.uint8)
     camera = poses(3)[1].numpy()
     loaded = StateModel.load(tmp_path / "quad-state")
-    assert np.array_equal(loaded.read_poses(images, camera), model.read_poses(images, camera))
-    assert loaded.read_poses(images, camera).shape == (3, 4, 4)
+    assert np.array_equal(loaded.predict_poses(images, camera), model.predict_poses(images, camera))
+    assert loaded.predict_poses(images, camera).shape == (3, 4, 4)
     assert sorted(p.name for p in (tmp_path / "quad-state").iterdir()) == [
         "score.json", "state.json", "state.safetensors",
     ]  # fmt: skip
@@ -216,7 +217,7 @@ def test_the_papers_vector_of_a_pose() -> None:
 
 def test_a_saved_model_of_configurations_reads_the_same(tmp_path: Path) -> None:
     """An angle, told by its sine and cosine, and a height."""
-    codes = ConfigurationNumbers((True, False), (1.0, 0.02))
+    codes = ConfigurationEncoding((True, False), (1.0, 0.02))
     truth = np.array([[2.5, 0.01], [-0.3, -0.004]])
     assert np.allclose(codes.encode(truth)[0], [np.sin(2.5), 0.5, np.cos(2.5)])
     torch.manual_seed(0)
@@ -227,9 +228,9 @@ def test_a_saved_model_of_configurations_reads_the_same(tmp_path: Path) -> None:
     loaded = StateModel.load(tmp_path / "hand")
     assert loaded.codes == codes
     assert loaded.view_size == VIEW
-    found = model.read_configurations(images)
+    found = model.predict_configurations(images)
     assert found.shape == (2, 2)
-    assert np.array_equal(loaded.read_configurations(images), found)
+    assert np.array_equal(loaded.predict_configurations(images), found)
 
 
 def test_the_error_of_a_configuration_is_that_of_its_numbers() -> None:

@@ -6,8 +6,8 @@ import torch
 from tests.unit.risp_synthetic import square_body
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork, cell_to_pixel, pixel_to_cell, to_input
+from vid2phys.risp.recipes import body_with_front, gamma_at
 from vid2phys.risp.training import losses
-from vid2phys.risp.training.recipes import gamma_at, known_body
 
 
 def logits_at(points_px: torch.Tensor, cells: int = 24) -> torch.Tensor:
@@ -132,19 +132,19 @@ def test_front_is_off_the_axis_towards_the_nose() -> None:
     assert np.allclose(body.points[body.front], [0.045, 0.0, 0.03])  # nearer the axis than others, but straight ahead
     assert len(body.points) == 8
     points, alone = np.array([[0.0, 0.1, 0.0], [0.1, 0.0, 0.0]]), np.zeros((1, 2), dtype=np.int64)
-    assert known_body(points, alone, np.eye(3)[None], points).front == 1
+    assert body_with_front(points, alone, np.eye(3)[None], points).front == 1
 
 
 def test_nose_is_added_where_no_keypoint_is() -> None:
     body = square_body()
     aside, order = body.points[:4], body.permutation[:, :4]  # 13 degrees from straight ahead
     surface = np.array([[0.07, 0.001, -0.02], [0.06, 0.0, 0.0], [0.0, 0.09, 0.0]])
-    known = known_body(aside, order, body.rotations, surface)
+    known = body_with_front(aside, order, body.rotations, surface)
     assert known.points.shape == (8, 3)
     assert np.allclose(known.points[known.front], [0.07, 0.001, -0.02])
     turned = np.einsum("gij,kj->gki", known.rotations, known.points)
     assert np.allclose(turned, known.points[known.permutation])
-    assert len(known_body(aside, order, body.rotations, surface[2:]).points) == 4
+    assert len(body_with_front(aside, order, body.rotations, surface[2:]).points) == 4
 
 
 def test_locator_loss_falls_where_the_body_is() -> None:

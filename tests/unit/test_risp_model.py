@@ -16,9 +16,9 @@ from tests.unit.risp_synthetic import square_body
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
 from vid2phys.io.mesh import geometry_signature
-from vid2phys.risp.networks.find import find_model, train_command
-from vid2phys.risp.networks.locate import _distinct, _peaks, locate
+from vid2phys.risp.networks.locator import _distinct, _peaks, locate
 from vid2phys.risp.networks.model import Model, Shape
+from vid2phys.risp.networks.model_lookup import find_model, train_command
 from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
 from vid2phys.types import Mesh
 
@@ -51,12 +51,13 @@ def folder(tmp_path: Path) -> Path:
 def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
     from vid2phys.engine.movable.joints import JointBody
     from vid2phys.engine.systems import get
-    from vid2phys.risp.networks.bodies import body_of_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model
 
     hand = JointBody(get("hand"))
     count = len(hand.points_body)
     alone = np.eye(3)[None], np.arange(count)[None]
     known = {"kind": "joints", "cameras": hand.cameras}
+    torch.manual_seed(0)  # with other weights two peaks of a map may be equal in half precision
     shape = Shape("hand", geometry_signature(hand.mesh), hand.points_body, *alone, None, "hand", **known)
     model = Model(shape, KeypointNetwork(count, **SIZES["fine"]).eval(), None, 128, {"fine": SIZES["fine"]})
     model.save(tmp_path / "hand")
@@ -65,8 +66,9 @@ def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
     assert again.coarse is None
     assert again.fine.front is None  # it has no branches to tell apart: its map, which the file still has, is flat
     images = np.random.default_rng(0).integers(0, 255, (2, 128, 128, 3), dtype=np.uint8)
-    np.testing.assert_allclose(again.read(images).front_logprob, -2.0 * np.log(32.0), rtol=1e-6)
-    np.testing.assert_allclose(again.read(images).points_px, model.read(images).points_px, atol=0.1)  # half precision
+    np.testing.assert_allclose(again.predict(images).front_logprob, -2.0 * np.log(32.0), rtol=1e-6)
+    same = again.predict(images).points_px, model.predict(images).points_px
+    np.testing.assert_allclose(*same, atol=0.1)  # half precision
     assert again.shape.kind == "joints"
     assert again.shape.cameras == hand.cameras
     assert body_of_model(again, get("hand")).points_body == pytest.approx(hand.points_body)
@@ -77,7 +79,7 @@ def test_model_of_a_body_on_a_known_base_has_no_locator(tmp_path: Path) -> None:
 
 def test_saved_model_reads_as_before(folder: Path) -> None:
     images = np.random.default_rng(0).integers(0, 255, (3, 96, 96, 3), dtype=np.uint8)
-    before, after = make_model(box(0.1, 0.1, 0.03)).read(images), Model.load(folder).read(images)
+    before, after = make_model(box(0.1, 0.1, 0.03)).predict(images), Model.load(folder).predict(images)
     assert before.points_px.shape == (3, 8, 2)
     assert before.covariance_px.shape == (3, 8, 2, 2)
     assert before.peak.shape == (3, 8)
@@ -93,13 +95,13 @@ def test_saved_model_reads_as_before(folder: Path) -> None:
 def test_one_image_is_read_as_in_a_batch(folder: Path) -> None:
     model = Model.load(folder)
     images = np.random.default_rng(1).integers(0, 255, (5, 96, 96, 3), dtype=np.uint8)
-    assert np.allclose(model.read(images, batch=2).points_px[3], model.read(images[3:4]).points_px[0], atol=1e-2)
-    assert model.read(images[:0]).points_px.shape == (0, 8, 2)
+    assert np.allclose(model.predict(images, batch=2).points_px[3], model.predict(images[3:4]).points_px[0], atol=1e-2)
+    assert model.predict(images[:0]).points_px.shape == (0, 8, 2)
 
 
 def test_wrong_view_size_is_a_bug_of_the_caller(folder: Path) -> None:
     with pytest.raises(ValueError, match="expected \\[B, 96, 96, 3\\]"):
-        Model.load(folder).read(np.zeros((1, 64, 64, 3), np.uint8))
+        Model.load(folder).predict(np.zeros((1, 64, 64, 3), np.uint8))
 
 
 def edit(folder: Path, change: Callable[[dict], object]) -> None:
@@ -231,9 +233,9 @@ def test_of_models_for_one_shape_the_painted_one_serves_painted_meshes(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
     plain = make_model(box(0.1, 0.1, 0.1))
     plain.save(tmp_path / "models" / "a")
-    replace(plain, shape=replace(plain.shape, painted=True)).save(tmp_path / "models" / "b")
-    assert not find_model(box(0.1, 0.1, 0.1)).shape.painted
-    assert find_model(painted_cube(np.full((6, 2, 2, 3), 90))).shape.painted
+    replace(plain, shape=replace(plain.shape, textured=True)).save(tmp_path / "models" / "b")
+    assert not find_model(box(0.1, 0.1, 0.1)).shape.textured
+    assert find_model(painted_cube(np.full((6, 2, 2, 3), 90))).shape.textured
 
 
 def test_a_mesh_in_the_wrong_unit_is_not_the_shape(folder: Path) -> None:

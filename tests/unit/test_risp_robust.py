@@ -19,11 +19,11 @@ from tests.unit.test_risp_train import Notes, train, weights
 from vid2phys.errors import InputError
 from vid2phys.risp.networks.network import KeypointNetwork, to_input
 from vid2phys.risp.penalties import get as penalty
+from vid2phys.risp.recipes import HeadStep, TrainingData, head_of
 from vid2phys.risp.renders import stream
 from vid2phys.risp.renders.stream import BatchStream, Plan, StreamError
-from vid2phys.risp.training import precision
-from vid2phys.risp.training.memory import GpuMemoryError, Pieces
-from vid2phys.risp.training.recipes import HeadStep, TrainingData, head_of
+from vid2phys.risp.training import mixed_precision
+from vid2phys.risp.training.gradient_accumulation import GpuMemoryError, GradientAccumulator
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,14 @@ def step_loss(network: nn.Module, batch: dict[str, Tensor], fraction: float) -> 
     return error, {"error": float(error.detach())}
 
 
-def backward(most: int, kind: str = "plain", pieces: Pieces | None = None) -> tuple[Small, dict[str, float], list[str]]:
+def backward(
+    most: int, kind: str = "plain", pieces: GradientAccumulator | None = None
+) -> tuple[Small, dict[str, float], list[str]]:
     images = torch.from_numpy(np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32))
     batch = {"image": images} | ({"tangents": images} if kind == "gradient" else {})
     lines: list[str] = []
     network = Small(most)
-    parts = (pieces or Pieces("cpu", lines.append)).backward(network, step_loss, batch, 0.5)
+    parts = (pieces or GradientAccumulator("cpu", lines.append)).backward(network, step_loss, batch, 0.5)
     return network, parts, lines
 
 
@@ -77,7 +79,7 @@ def test_a_batch_that_does_not_fit_goes_in_pieces_with_the_same_gradient(most: i
 
 
 def test_pieces_stay_small_for_their_kind_alone() -> None:
-    pieces = Pieces("cpu", lambda text: None)
+    pieces = GradientAccumulator("cpu", lambda text: None)
     backward(3, "gradient", pieces)
     network, _, _ = backward(3, "gradient", pieces)
     assert network.seen == [3, 3, 3, 3]
@@ -218,7 +220,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(
 
 def test_mixed_precision_leaves_the_penalty_in_float32(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU's autocast, where it can be tried without a GPU (it is too slow there to be used)."""
-    assert not precision.helps("cpu")
+    assert not mixed_precision.is_faster("cpu")
     head = head_of(data, "keypoint")
     torch.manual_seed(0)
     network = head.network()
@@ -230,8 +232,8 @@ def test_mixed_precision_leaves_the_penalty_in_float32(data: TrainingData, monke
     step = HeadStep(head, penalty("error-gradient"), 1.0)
     exact = step(network, plain, 0.9)[0].detach()
     images = to_input(plain["image"])
-    assert torch.equal(precision.run(network, images), network(images))
-    monkeypatch.setattr(precision, "helps", lambda device: True)
+    assert torch.equal(mixed_precision.run(network, images), network(images))
+    monkeypatch.setattr(mixed_precision, "is_faster", lambda device: True)
     types.clear()
     loss = step(network, plain, 0.9)[0]
     loss.backward()

@@ -10,8 +10,8 @@ from vid2phys.commands import train_articulated, train_rigid
 from vid2phys.commands import train_risp as task
 from vid2phys.commands.training_progress import TrainingProgress, _duration
 from vid2phys.errors import InputError, UsageError
-from vid2phys.risp.networks.find import find_model
 from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.model_lookup import find_model
 
 TETRAHEDRON = "v 0.1 0 0\nv 0 0.08 0\nv 0 0 0.06\nv -0.05 -0.05 -0.05\nf 1 2 3\nf 1 4 2\nf 2 4 3\nf 1 3 4\n"
 
@@ -121,7 +121,7 @@ def test_train_risp_makes_a_state_model_of_configurations(tmp_path: Path) -> Non
     arguments = {"samples": 64, "epochs": 1, "head": "state@w8", "work": tmp_path / "work", "quiet": True}
     model = task.train_risp(system="hand", out=tmp_path / "hand-state", **arguments)
     assert isinstance(model, StateModel)
-    assert model.read_configurations(np.zeros((1, model.view_size, model.view_size, 3), np.uint8)).shape == (1, 13)
+    assert model.predict_configurations(np.zeros((1, model.view_size, model.view_size, 3), np.uint8)).shape == (1, 13)
 
 
 @pytest.mark.slow

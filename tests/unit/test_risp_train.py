@@ -9,7 +9,7 @@ import torch
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
 from vid2phys.errors import InputError
 from vid2phys.risp.networks.network import KeypointNetwork
-from vid2phys.risp.training.recipes import Sitting, TrainingData, head_of, train_head, train_locator
+from vid2phys.risp.recipes import PenaltyOptions, TrainingData, TrainingRun, head_of, train_head, train_locator
 from vid2phys.risp.training.train import Schedule, Trained, learning_rate_factor
 
 
@@ -39,9 +39,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 def train(
     data: TrainingData, folder: Path, notes: Notes, *, epochs: int = 2, gamma: float = 1.0, resume: bool = True
 ) -> Trained:
-    schedule, sitting = Schedule(epochs, batch=8, workers=0), Sitting(folder, "cpu", notes, resume=resume)
+    schedule, run = Schedule(epochs, batch=8, workers=0), TrainingRun(folder, "cpu", notes, resume=resume)
     head = head_of(data, "keypoint")
-    return train_head(data, head, schedule, sitting, gamma=gamma, seed=3, gradient_every=2)
+    return train_head(data, head, schedule, run, PenaltyOptions(gamma, every=2), seed=3)
 
 
 def weights(trained: Trained) -> torch.Tensor:
@@ -79,7 +79,7 @@ def test_broken_checkpoint_starts_again(data: TrainingData, tmp_path: Path) -> N
 
 
 def test_locator_trains(data: TrainingData, tmp_path: Path) -> None:
-    trained = train_locator(data, Schedule(2, batch=8, workers=0), Sitting(tmp_path, "cpu", Notes()), seed=0)
+    trained = train_locator(data, Schedule(2, batch=8, workers=0), TrainingRun(tmp_path, "cpu", Notes()), seed=0)
     assert trained.history[1]["loss"] < trained.history[0]["loss"]
     assert {"found_first", "above_empty"} <= set(trained.history[0])
 
@@ -93,11 +93,11 @@ def test_learning_rate_rises_and_falls() -> None:
 
 def test_training_may_begin_with_the_features_of_a_model(data: TrainingData, tmp_path: Path) -> None:
     from vid2phys.risp.heads.keypoint import SIZE as FINE_SIZE
-    from vid2phys.risp.training.recipes import _begin_with
+    from vid2phys.risp.recipes import _copy_features
 
     torch.manual_seed(5)
     other, network = KeypointNetwork(5, **FINE_SIZE), KeypointNetwork(8, **FINE_SIZE)
     head = network.head.weight.clone()
-    _begin_with(network, other)
+    _copy_features(network, other)
     assert torch.equal(network.pyramid.stem.weight, other.pyramid.stem.weight)
     assert torch.equal(network.head.weight, head)

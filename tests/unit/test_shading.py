@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.unit.test_posed_edges import moved_along_sight, window
+from tests.unit.test_articulated_contour import moved_along_sight, window
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.movable.modes import CELLS
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.geometry import look_at
-from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.cues.creases import Solid
@@ -33,7 +33,7 @@ def rod() -> ArticulatedBody:
 
 def turned(body: ArticulatedBody, solid: Solid, configuration: Array, some: Array) -> Turned:
     corners = body.mesh.faces[some]
-    slopes = body.vertex_slopes(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
+    slopes = body.jacobian(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
     return Turned.of(body.vertices(configuration)[corners], slopes, solid.smooth_parts[some], body.radius_m)
 
 
@@ -77,9 +77,9 @@ def test_light_that_the_configurations_explain_pulls_nowhere() -> None:
     shared = np.concatenate(list(told.shared), axis=1)
     information = whole - shared.T @ shared
     assert np.linalg.eigvalsh(information).min() > -1e-9 * np.linalg.eigvalsh(information).max()
-    weak = np.diag(np.tile(body.spread**-2.0, frames_count))
+    weak = np.diag(np.tile(body.prior_std**-2.0, frames_count))
     pulled = np.linalg.solve(information + weak, -told.gradient.ravel()).reshape(told.gradient.shape)
-    assert np.abs(pulled / body.spread).max() < 0.1
+    assert np.abs(pulled / body.prior_std).max() < 0.1
 
 
 def test_faces_that_are_white_tell_nothing() -> None:
@@ -91,15 +91,17 @@ def test_faces_that_are_white_tell_nothing() -> None:
         told_by_shading([Shading(seen.faces, seen.light + off * white[:, None], variance)], [faces])
         for off in (0.0, 2.0)
     )
-    np.testing.assert_allclose(told.gradient, same.gradient, atol=1e-3 * np.abs(told.apart).max() * body.spread.max())
+    np.testing.assert_allclose(
+        told.gradient, same.gradient, atol=1e-3 * np.abs(told.apart).max() * body.prior_std.max()
+    )
 
 
 def test_shading_shows_what_bends_along_the_sight() -> None:
     body, camera = rod(), side_on(rod())
     along = int(np.argmax(moved_along_sight(body, camera)))  # the mode that bends along the sight
-    truth = 0.7 * body.spread * np.eye(len(body.spread))[along]
-    std = 0.02 * body.spread
-    std[along] = body.spread[along]  # edges tell all but this
+    truth = 0.7 * body.prior_std * np.eye(len(body.prior_std))[along]
+    std = 0.02 * body.prior_std
+    std[along] = body.prior_std[along]  # edges tell all but this
     begin = truth * (np.arange(len(truth)) != along)
     image = shaded(body, camera, truth)
     found, covariance = fitted(body, camera, [image], begin[None], std)
@@ -113,16 +115,16 @@ def test_frames_of_one_light_tell_more_together() -> None:
     body, camera = rod(), side_on(rod())
     lie = moved_along_sight(body, camera)
     along, across = int(np.argmax(lie)), int(np.argmin(lie[:2]))
-    truths = np.zeros((6, len(body.spread)))
-    truths[:, along] = body.spread[along] * np.array([0.7, 0.35, -0.5, -0.7, 0.2, 0.6])
-    truths[:, across] = body.spread[across] * np.array([0.5, -0.6, 0.6, -0.4, 0.7, -0.7])
-    std = 0.02 * body.spread
-    std[along] = body.spread[along]
+    truths = np.zeros((6, len(body.prior_std)))
+    truths[:, along] = body.prior_std[along] * np.array([0.7, 0.35, -0.5, -0.7, 0.2, 0.6])
+    truths[:, across] = body.prior_std[across] * np.array([0.5, -0.6, 0.6, -0.4, 0.7, -0.7])
+    std = 0.02 * body.prior_std
+    std[along] = body.prior_std[along]
     begin = truths * (np.arange(truths.shape[1]) != along)
     images = [shaded(body, camera, truth) for truth in truths]
     together, _ = fitted(body, camera, images, begin, std)
     alone = [fitted(body, camera, [image], at[None], std)[0][0] for image, at in zip(images, begin, strict=True)]
-    off = [np.abs(found - truths)[:, along].mean() / body.spread[along] for found in (together, np.stack(alone))]
+    off = [np.abs(found - truths)[:, along].mean() / body.prior_std[along] for found in (together, np.stack(alone))]
     assert off[0] < 0.8 * off[1]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.risp.shape import groups
+from vid2phys.risp.shape import rotation_groups
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry, find_symmetry, surface_points
 from vid2phys.types import Mesh
@@ -87,7 +87,7 @@ def test_keypoints_avoid_what_spins() -> None:
 
 def test_too_few_keypoints_for_the_group_are_refused() -> None:
     with pytest.raises(ValueError, match="closed"):
-        choose_keypoints(star(4), Symmetry(groups.cyclic(4), np.zeros(4)), 3)
+        choose_keypoints(star(4), Symmetry(rotation_groups.cyclic(4), np.zeros(4)), 3)
 
 
 def test_surface_points_lie_on_the_surface_by_area() -> None:

@@ -10,7 +10,7 @@ from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
 from vid2phys.engine.pnp import known_pose
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.networks.model import Shape
-from vid2phys.risp.shape.groups import cyclic
+from vid2phys.risp.shape.rotation_groups import cyclic
 from vid2phys.tracking.detectors.network import Detections
 from vid2phys.tracking.symmetry_evidence import turn_evidence
 from vid2phys.types import Array

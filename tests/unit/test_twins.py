@@ -5,12 +5,12 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.tracking.ambiguous_poses import Reading, others, settle
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
-from vid2phys.tracking.uncertainty.alignment_errors import difference
 from vid2phys.types import Array, Camera, Mesh
 
 CAMERA = Camera(np.array([[600.0, 0.0, 297.3], [0.0, 610.0, 251.6], [0.0, 0.0, 1.0]]), 640, 480)
@@ -54,7 +54,7 @@ def test_the_mirror_twin_and_a_tilted_reading_are_settled() -> None:
 def test_a_right_reading_stays() -> None:
     found = settle(photograph(), CAMERA, SOLID, *TRUTH, PRIOR)
     assert found is not None
-    assert np.degrees(np.linalg.norm(difference(*TRUTH, found.rotation, found.translation)[:3])) < 0.5
+    assert np.degrees(np.linalg.norm(pose_difference(*TRUTH, found.rotation, found.translation)[:3])) < 0.5
 
 
 def test_nothing_to_see_is_none() -> None:

@@ -12,7 +12,7 @@ from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from vid2phys.risp.renders.dataset import RenderSet
-    from vid2phys.tracking.uncertainty.single_images import Subject
+    from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
 _MOST, _MOST_EASIER = 384, 256  # images that are judged, and with one thing left out
 
@@ -39,10 +39,10 @@ def card(
     from vid2phys.io.files import disk_errors
     from vid2phys.io.mesh import load_mesh
     from vid2phys.io.simplify import simplified
-    from vid2phys.risp.networks.bodies import body_of_model
-    from vid2phys.risp.networks.find import find_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model
     from vid2phys.risp.networks.model import Model
-    from vid2phys.tracking.uncertainty.single_images import Subject
+    from vid2phys.risp.networks.model_lookup import find_model
+    from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
     folder = Path(model)
     found, score = Model.load(folder), read_score(folder)
@@ -56,13 +56,13 @@ def card(
                 raise UsageError(f"no --mesh for '{folder}'", "the mesh that it was trained for", "give --mesh")
             shape = simplified(load_mesh(mesh, mesh_units, move=mesh_move))
             found = find_model(shape, folder, mesh_path=mesh, units=mesh_units, move=mesh_move, system=name)
-            subject = Subject(found, shape)
+            subject = EvaluatedModel(found, shape)
             renders = unseen_clips(shape, physics, renders_in / CALIBRATION, seed, progress)
         else:
             from vid2phys.commands.train_articulated import calibration_configurations
 
             posed = body_of_model(found, physics)
-            subject = Subject(found, posed.mesh, posed)
+            subject = EvaluatedModel(found, posed.mesh, posed)
             renders = calibration_configurations(posed, renders_in / CALIBRATION, seed, progress)
         given = f"--mesh {Path(mesh).name}" if mesh is not None else f"--body {Path(body).name}" if body else ""
         return make_card(folder, subject, renders, seed, progress, given=given)
@@ -70,7 +70,7 @@ def card(
 
 def make_card(
     folder: Path,
-    subject: Subject,
+    subject: EvaluatedModel,
     renders: RenderSet,
     seed: int,
     progress: TrainingProgress,
@@ -81,7 +81,7 @@ def make_card(
     from vid2phys.indices import evenly
     from vid2phys.report.card import LEFT_OUT, Easier, write_card
     from vid2phys.risp.appearance.randomisation import Randomisation
-    from vid2phys.tracking.uncertainty.single_images import judge
+    from vid2phys.tracking.uncertainty.single_images import evaluate_images
 
     chosen = evenly(len(renders), _MOST)
     rows = evenly(len(chosen), _MOST_EASIER)
@@ -90,13 +90,13 @@ def make_card(
     def step(share: float) -> None:
         progress.step("the model's card", round(100 * (done + share)), 100 * stages)
 
-    judged = judge(subject, renders, chosen, seed=seed, progress=step)
+    judged = evaluate_images(subject, renders, chosen, seed=seed, progress=step)
     easier = []
     for name in LEFT_OUT:
         done += 1
         varied = Randomisation.without((name,))
         easier.append(
-            Easier(name, rows, judge(subject, renders, chosen[rows], seed=seed, varied=varied, progress=step))
+            Easier(name, rows, evaluate_images(subject, renders, chosen[rows], seed=seed, varied=varied, progress=step))
         )
     command = f"vid2phys card models/{folder.name} {given}".strip()
     return write_card(folder, subject, judged, easier, read_score(folder), command)

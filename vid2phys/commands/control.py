@@ -181,7 +181,7 @@ def _pose(inputs: Inputs) -> Target:
 
 def _configuration(inputs: Inputs) -> Target:
     from vid2phys.commands.identify import track_configuration
-    from vid2phys.risp.networks.bodies import body_of_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model
 
     body = body_of_model(inputs.network, inputs.system)
     tracked = track_configuration(inputs, body)
@@ -194,7 +194,7 @@ def _configuration(inputs: Inputs) -> Target:
         "quality": quality,
     }
     notes = (*tracked.notes, *_doubts(quality))
-    slope = body.jacobian(configuration)
+    slope = body.points_jacobian(configuration)
     known = float(np.sqrt(np.einsum("kxd,de,kxe->k", slope, tracked.covariance[at], slope).mean()))
     return Target(body.points_body, body.points(configuration), described, known, body.radius_m, notes)
 

@@ -63,9 +63,9 @@ def _llvm() -> Finding:
 
 
 def _models() -> list[Finding]:
-    from vid2phys.risp.networks.places import model_folders, model_places
+    from vid2phys.risp.networks.model_folders import model_folders, model_search_paths
 
-    places = model_places()
+    places = model_search_paths()
     folders = list(model_folders(places))
     if not folders:
         where = ", ".join(map(str, places))

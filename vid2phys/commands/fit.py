@@ -212,7 +212,7 @@ def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
 def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
     """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T; 0 is as they are."""
     from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_multiply, rotate
-    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.risp.shape.rotation_groups import offsets
     from vid2phys.tracking.hypotheses import relabelled
 
     if element == 0:

@@ -189,7 +189,7 @@ def read_inputs(
     from vid2phys.engine import systems
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
-    from vid2phys.risp.networks.find import find_model
+    from vid2phys.risp.networks.model_lookup import find_model
 
     if require_mesh(systems.get(options["system"]), "identify", given=options["mesh"] is not None):
         return _read_articulated(options, images)
@@ -265,7 +265,7 @@ def _read_articulated(
     from vid2phys.commands.fit_articulated import articulated_parameters
     from vid2phys.commands.fit_parameters import listen, read_parameters
     from vid2phys.engine import systems
-    from vid2phys.risp.networks.find import find_model
+    from vid2phys.risp.networks.model_lookup import find_model
 
     given = (read_parameters(options["params"]) if options["params"] else {}) | (options["set_values"] or {})
     system = systems.get(options["system"])
@@ -279,7 +279,7 @@ def _read_articulated(
 
 def _identify_articulated(inputs: Inputs, fit: tuple[str, ...], refine: bool, progress: Progress) -> Result:
     from vid2phys.commands.fit_articulated import fit_articulated
-    from vid2phys.risp.networks.bodies import body_of_model
+    from vid2phys.risp.networks.articulated_bodies import body_of_model
 
     body = body_of_model(inputs.network, inputs.system)
     tracked = track_configuration(inputs, body, progress)

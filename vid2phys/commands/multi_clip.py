@@ -70,7 +70,7 @@ def fit_several(each: Sequence[Inputs], options: dict[str, Any], progress: Progr
     if each[0].network.shape.kind != "rigid":
         from vid2phys.commands.fit_articulated import fit_articulated_clips
         from vid2phys.commands.identify import track_configuration
-        from vid2phys.risp.networks.bodies import body_of_model
+        from vid2phys.risp.networks.articulated_bodies import body_of_model
 
         body = body_of_model(each[0].network, each[0].system)
         configurations = [track_configuration(one, body, _of(g, each, progress)) for g, one in enumerate(each)]

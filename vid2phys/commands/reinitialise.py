@@ -3,8 +3,8 @@
 The network reads frames by themselves, and edges lead to the nearest place: a finger that is taken for the one beside
 it stays there all through a clip, and its stiffness comes out as that of a finger that hardly moves. What the system
 can do under its actions is known. Motions by far other parameters are compared with the images
-(`solvers.configuration_scan`), frames are read from the best motion (`articulated.reinitialise`), and what is fitted to
-them is kept where the images show it no worse.
+(`solvers.configuration_scan`), frames are fitted again from the best motion (`reinitialise_track`), and what is fitted
+to them is kept where the images show it no worse.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vid2phys.solvers.configuration_scan import other_motion
 from vid2phys.solvers.configuration_shooting import ConfigurationSolution
 from vid2phys.solvers.problem import Problem
 from vid2phys.tracking.articulated.detector import Window
-from vid2phys.tracking.articulated.reinitialise import Images, reread, stated_alike
+from vid2phys.tracking.articulated.reinitialise import ClipEvidence, reinitialise_track, with_averaged_covariance
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.first_pass import FrameStore
@@ -45,7 +45,7 @@ class Shown:
     frames: Indexed
     window: Window
     calibration: Calibration
-    images: Images
+    images: ClipEvidence
 
     @staticmethod
     def of(inputs: Inputs, body: ArticulatedBody) -> Shown:
@@ -54,7 +54,9 @@ class Shown:
         frames = FrameStore(clip.frames, clip.width, clip.height)
         window = Window.of(inputs.camera, body, model.view_size)
         some = np.unique(np.linspace(0, len(frames) - 1, _COMPARED).astype(np.int64))
-        return Shown(frames, window, Calibration.from_dict(model.calibration), Images.of(frames, body, window, some))
+        return Shown(
+            frames, window, Calibration.from_dict(model.calibration), ClipEvidence.of(frames, body, window, some)
+        )
 
     @property
     def body(self) -> ArticulatedBody:
@@ -70,7 +72,7 @@ class Shown:
     ) -> ConfigurationTrack:
         """The track read again from the motion of a problem with this start [2 D] and parameters [P]."""
         states = configuration_shooting.states_at_frames(problem, self.body, np.concatenate([start, theta])[None])[0]
-        return reread(
+        return reinitialise_track(
             self.frames, self.window, track, self.body, self.body.configurations(states), self.calibration, kept
         )
 
@@ -115,6 +117,6 @@ def reinitialise(
                 tracks, best, nats = read, again, better
     if best is fitted:
         return tracks, best
-    tracks = [stated_alike(track, body, each.window) for each, track in zip(shown, tracks, strict=True)]
+    tracks = [with_averaged_covariance(track, body, each.window) for each, track in zip(shown, tracks, strict=True)]
     stated = [replace(problem, observation=track.observation) for problem, track in zip(problems, tracks, strict=True)]
     return tracks, configuration_shooting.with_error_models(stated, body, best)

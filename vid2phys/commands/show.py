@@ -264,7 +264,7 @@ def print_table(header: tuple[str, ...], rows: list[list[str]]) -> None:
 
 def print_model(folder: Path) -> None:
     """The folder of a trained model, for scripts; the first of several processes says it."""
-    from vid2phys.risp.training.together import leads
+    from vid2phys.risp.training.distributed import is_main_process
 
-    if leads():
+    if is_main_process():
         print(folder)

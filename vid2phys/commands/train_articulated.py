@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.dataset import RenderSet
-    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Array
 
 VIEW_SIZE = 128
@@ -45,20 +45,20 @@ def train_articulated(
     help."""
     from vid2phys.commands.card import make_card
     from vid2phys.risp.heads.keypoint import KeypointHead
-    from vid2phys.risp.networks.bodies import body_for_training
+    from vid2phys.risp.networks.articulated_bodies import body_for_training
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork
+    from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
     from vid2phys.risp.renders.stream import ImageStream
-    from vid2phys.risp.shape.configuration_numbers import configuration_numbers
-    from vid2phys.risp.training import together
-    from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+    from vid2phys.risp.shape.configuration_encoding import configuration_encoding
+    from vid2phys.risp.training import distributed
     from vid2phys.risp.training.train import Schedule
     from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
-    from vid2phys.tracking.uncertainty.single_images import Subject
+    from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
     began = time.monotonic()
     progress.note(f"preparing the configurations of {system.name}")
-    body = together.after_the_first(lambda: body_for_training(system, work, options.seed))
+    body = distributed.main_process_first(lambda: body_for_training(system, work, options.seed))
     data, configurations = training_data(
         *(body, work / DATA),
         samples=options.samples,
@@ -72,10 +72,10 @@ def train_articulated(
     if options.head.startswith("state"):
         return train_state_head(
             *(system.name, data, rendered - began, out, work, options, workers, progress),
-            codes=configuration_numbers(body),
+            codes=configuration_encoding(body),
         )
     begin = Model.load(options.start) if options.start else None
-    sitting = Sitting(work, options.device, progress, options.resume, begin)
+    run = TrainingRun(work, options.device, progress, options.resume, begin)
     validation = ConfigurationValidation.prepare(
         ImageStream(data.stream, jitter=False), data.validation, body, configurations
     )
@@ -85,13 +85,12 @@ def train_articulated(
         data,
         head,
         Schedule(options.epochs, workers=workers),
-        sitting,
-        gamma=options.gamma,
+        run,
+        PenaltyOptions(options.gamma, options.loss),
         seed=options.seed,
-        loss=options.loss,
         validation=validation,
     )
-    if not together.leads():
+    if not distributed.is_main_process():
         return None
     assert isinstance(fine.network, KeypointNetwork)
     model = Model(model_shape(body), fine.network, None, data.stream.view_size, {"fine": head.size})
@@ -106,7 +105,7 @@ def train_articulated(
     score["validation"]["calibration"] = model.calibration["normalised"]
     _save(model, body, out, score)
     model = Model.load(out)
-    make_card(out, Subject(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
+    make_card(out, EvaluatedModel(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
     return model
 
 
@@ -123,14 +122,14 @@ def training_data(
 ) -> tuple[TrainingData, Array]:
     """Renders what is missing and says what the images show; also the configurations [N, D] of all renders.
 
-    varied, looks: see `make_dataset`.
+    varied, looks: see `RenderOptions`.
     """
     import numpy as np
 
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
     from vid2phys.risp.renders.stream import StreamSettings
-    from vid2phys.risp.shape.configuration_numbers import configuration_numbers, configuration_vectors
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.shape.configuration_encoding import configuration_encoding, configuration_vectors
     from vid2phys.risp.training.validate import Body
 
     renders = training_renders(
@@ -138,9 +137,9 @@ def training_data(
         samples=samples,
         seed=seed,
         size=VIEW_SIZE,
-        posed=body,
+        articulated=body,
         varied=varied,
-        looks=looks,
+        appearances=looks,
         ray=ray,
     )
     configurations = renders.configurations()
@@ -151,7 +150,7 @@ def training_data(
         body.reach_m,
         view_size=VIEW_SIZE,
         seed=seed,
-        states=configuration_numbers(body).encode(configuration_vectors(body, configurations)),
+        states=configuration_encoding(body).encode(configuration_vectors(body, configurations)),
         view_px=VIEW_PX,
         varied=varied,
     )
@@ -165,7 +164,7 @@ def model_shape(body: ArticulatedBody) -> Shape:
     import numpy as np
 
     from vid2phys.io.mesh import geometry_signature
-    from vid2phys.risp.networks.bodies import configuration_kind
+    from vid2phys.risp.networks.articulated_bodies import configuration_kind
     from vid2phys.risp.networks.model import Shape
 
     points = body.points_body
@@ -184,7 +183,7 @@ def model_shape(body: ArticulatedBody) -> Shape:
 
 def _save(model: Model, body: ArticulatedBody, out: Path, score: dict[str, Any]) -> None:
     from vid2phys.engine.movable.modes import ModalBody
-    from vid2phys.risp.networks.bodies import MODES_FILE
+    from vid2phys.risp.networks.articulated_bodies import MODES_FILE
 
     out.mkdir(parents=True, exist_ok=True)
     if isinstance(body, ModalBody):
@@ -194,7 +193,7 @@ def _save(model: Model, body: ArticulatedBody, out: Path, score: dict[str, Any])
 
 def calibration_configurations(body: ArticulatedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
     """`unseen_clips` of a body on a known base."""
-    return unseen_clips(body.mesh, body.system, folder, seed, progress, posed=body, size=VIEW_SIZE)
+    return unseen_clips(body.mesh, body.system, folder, seed, progress, articulated=body, size=VIEW_SIZE)
 
 
 def _calibrated(

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.dataset import RenderSet
     from vid2phys.risp.shape.symmetry import Symmetry
-    from vid2phys.risp.training.recipes import TrainingData
     from vid2phys.types import Mesh
 
 COARSE_EPOCHS = 3
@@ -42,10 +42,10 @@ def train_rigid(
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
-    from vid2phys.risp.training import together
-    from vid2phys.risp.training.recipes import COARSE_SIZE, Sitting, head_of, train_head, train_locator
+    from vid2phys.risp.recipes import COARSE_SIZE, PenaltyOptions, TrainingRun, head_of, train_head, train_locator
+    from vid2phys.risp.training import distributed
     from vid2phys.risp.training.train import Schedule
-    from vid2phys.tracking.uncertainty.single_images import Subject
+    from vid2phys.tracking.uncertainty.single_images import EvaluatedModel
 
     start = time.monotonic()
     data = training_data(
@@ -61,13 +61,13 @@ def train_rigid(
     if options.head.startswith("state"):
         return train_state_head(system.name, data, rendered - start, out, work, options, workers, progress)
     begin = Model.load(options.start) if options.start else None
-    sitting = Sitting(work, options.device, progress, options.resume, begin)
+    run = TrainingRun(work, options.device, progress, options.resume, begin)
     schedule = Schedule(options.epochs, workers=workers)
     head = head_of(data, options.head)
     assert isinstance(head, KeypointHead)
-    fine = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
-    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), sitting, seed=options.seed)
-    if not together.leads():
+    fine = train_head(data, head, schedule, run, PenaltyOptions(options.gamma, options.loss), seed=options.seed)
+    coarse = train_locator(data, Schedule(COARSE_EPOCHS, workers=workers), run, seed=options.seed)
+    if not distributed.is_main_process():
         return None
     assert isinstance(fine.network, KeypointNetwork)
     assert isinstance(coarse.network, LocatorNetwork)
@@ -81,7 +81,7 @@ def train_rigid(
         known.front,
         body.name,
         known.center,
-        painted=body.texture is not None,
+        textured=body.texture is not None,
     )
     sizes = {"fine": head.size, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.stream.view_size, sizes)
@@ -97,7 +97,7 @@ def train_rigid(
     score["validation"]["calibration"] = model.calibration["normalised"]
     model.save(out, score)
     model = Model.load(out)
-    make_card(out, Subject(model, body), renders, options.seed, progress, given=options.given)
+    make_card(out, EvaluatedModel(model, body), renders, options.seed, progress, given=options.given)
     return model
 
 
@@ -137,13 +137,13 @@ def training_data(
     looks: int = 0,
     ray: str | None = None,
 ) -> TrainingData:
-    """Renders what is missing and says what the images show. varied, looks: see `make_dataset`."""
+    """Renders what is missing and says what the images show. varied, looks: see `RenderOptions`."""
+    from vid2phys.risp.recipes import TrainingData, body_of
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
-    from vid2phys.risp.training.recipes import TrainingData, body_of
 
     renders = training_renders(
-        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, looks=looks, ray=ray
+        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, appearances=looks, ray=ray
     )
     symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`cues.texture`)
     known = body_of(body, symmetry)

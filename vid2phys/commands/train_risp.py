@@ -60,8 +60,8 @@ def train_risp(
     emptied. ray: address of a cluster that renders the images. start: a model folder whose features the networks begin
     with, which saves half of the epochs on a body of the same kind. without: what is not randomised in training (names
     of `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun several
-    processes train together (`risp/training/together`). Raises UsageError for options out of range or a device that is
-    not there, InputError for a bad mesh, MissingDependencyError without LLVM.
+    processes train together (`risp/training/distributed`). Raises UsageError for options out of range or a device that
+    is not there, InputError for a bad mesh, MissingDependencyError without LLVM.
     """
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine.systems import from_file, get
@@ -70,7 +70,7 @@ def train_risp(
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.training import together
+    from vid2phys.risp.training import distributed
 
     begin = Path(start) if start is not None else None
     varied = Randomisation.without(without)
@@ -90,7 +90,7 @@ def train_risp(
         samples, epochs, gamma, where, resume, seed, begin, varied, command, given, head, loss, ray
     )
     _check(options)
-    together.join(where)
+    distributed.initialise(where)
     physics = from_file(system, body) if body is not None else get(system)
     name = Path(mesh or body or system).stem
     if out is None:
@@ -102,11 +102,11 @@ def train_risp(
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
-            if together.leads():
+            if distributed.is_main_process():
                 held.enter_context(exclusive_lock(work / ".lock", "training"))
                 if not resume:
                     _empty(work)
-            progress = held.enter_context(show_training(quiet or not together.leads()))
+            progress = held.enter_context(show_training(quiet or not distributed.is_main_process()))
             for note in notes:
                 progress.note(f"note: {note}")
             if own:
@@ -114,7 +114,7 @@ def train_risp(
             else:
                 assert shape is not None
                 model = train_rigid(shape, physics, out, work, options, progress)
-            together.leave()
+            distributed.shut_down()
         return model if model is not None else (Model if head == "keypoint" else StateModel).load(out)
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.engine.system import System
     from vid2phys.risp.networks.state_model import StateModel
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.dataset import RenderSet
-    from vid2phys.risp.shape.configuration_numbers import ConfigurationNumbers
-    from vid2phys.risp.training.recipes import TrainingData
+    from vid2phys.risp.shape.configuration_encoding import ConfigurationEncoding
     from vid2phys.types import Mesh
 
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
@@ -72,9 +72,9 @@ def share_cores(device: str) -> int:
     """Number of processes that develop images; the other cores train."""
     import torch
 
-    from vid2phys.risp.training import together
+    from vid2phys.risp.training import distributed
 
-    count = max(1, cores() // together.on_this_machine())
+    count = max(1, cores() // distributed.local_processes())
     if device != "cpu":
         return max(1, count - 1)
     workers = max(1, count // 2)
@@ -82,19 +82,21 @@ def share_cores(device: str) -> int:
     return workers
 
 
-def training_renders(mesh: Mesh, system: System, folder: Path, progress: TrainingProgress, **more: Any) -> RenderSet:
+def training_renders(
+    mesh: Mesh, system: System, folder: Path, progress: TrainingProgress, *, ray: str | None = None, **more: Any
+) -> RenderSet:
     """The renders of a training, those that are missing made by the first process. more: arguments of
-    `make_dataset`."""
-    from vid2phys.risp.renders.dataset import make_dataset
-    from vid2phys.risp.training import together
+    `RenderOptions`. ray: see `make_dataset`."""
+    from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
+    from vid2phys.risp.training import distributed
 
     def make() -> RenderSet:
         def told(done: int, total: int) -> None:
             progress.step("rendering", done, total)
 
-        return make_dataset(mesh, system, folder, workers=cores(), progress=told, **more)
+        return make_dataset(mesh, system, folder, RenderOptions(**more), workers=cores(), ray=ray, progress=told)
 
-    return together.after_the_first(make)
+    return distributed.main_process_first(make)
 
 
 def unseen_clips(
@@ -102,21 +104,18 @@ def unseen_clips(
 ) -> RenderSet:
     """Short clips of looks that a training with this seed has not seen; those that are there are not made again.
 
-    more: arguments of `make_dataset`.
+    more: arguments of `RenderOptions`.
     """
-    from vid2phys.risp.renders.dataset import make_dataset
+    from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
 
+    options = RenderOptions(CALIBRATION_SAMPLES, seed + CALIBRATION_SEED, gradient_share=0.0, sequences=True, **more)
     return make_dataset(
         mesh,
         system,
         folder,
-        samples=CALIBRATION_SAMPLES,
-        seed=seed + CALIBRATION_SEED,
-        gradient_share=0.0,
+        options,
         workers=cores(),
-        sequences=True,
         progress=lambda done, total: progress.step("rendering for calibration", done, total),
-        **more,
     )
 
 
@@ -130,24 +129,24 @@ def train_state_head(
     workers: int,
     progress: TrainingProgress,
     *,
-    codes: ConfigurationNumbers | None = None,
+    codes: ConfigurationEncoding | None = None,
 ) -> StateModel | None:
     """RISP's own network by its own recipe, on the same images. codes: what its numbers mean; the head's own unless
     given. None in processes that only help (`together`)."""
     from vid2phys.risp.heads.state import StateHead
     from vid2phys.risp.networks.state_model import StateModel
-    from vid2phys.risp.training import together
-    from vid2phys.risp.training.recipes import Sitting, head_of, paper_schedule, train_head
+    from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, paper_schedule, train_head
+    from vid2phys.risp.training import distributed
 
     head = head_of(data, options.head)
     assert isinstance(head, StateHead)
-    sitting, schedule = Sitting(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
-    trained = train_head(data, head, schedule, sitting, gamma=options.gamma, seed=options.seed, loss=options.loss)
+    run, schedule = TrainingRun(work, options.device, progress, options.resume), paper_schedule(options.epochs, workers)
+    trained = train_head(data, head, schedule, run, PenaltyOptions(options.gamma, options.loss), seed=options.seed)
     model = StateModel(
         system, head.codes if codes is None else codes, head.size["width"], trained.network, data.stream.view_size
     )
     seconds = {"rendering": rendering_s, "fine": trained.seconds}
-    if not together.leads():
+    if not distributed.is_main_process():
         return None
     model.save(out, training_score(options, data, seconds, {"fine": trained.history}))
     return StateModel.load(out)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vid2phys.io.files import write_text
 from vid2phys.report.card_sheets import UNITS, write_sheet
-from vid2phys.tracking.uncertainty.single_images import Judged, Subject
+from vid2phys.tracking.uncertainty.single_images import EvaluatedModel, ImageEvaluation
 from vid2phys.types import Array
 
 CARD, WORST, USUAL = "card.md", "card_worst.jpg", "card_usual.jpg"
@@ -39,13 +39,13 @@ class Easier:
 
     name: str
     rows: NDArray[np.int64]
-    judged: Judged
+    judged: ImageEvaluation
 
 
 def write_card(
     folder: Path,
-    subject: Subject,
-    judged: Judged,
+    subject: EvaluatedModel,
+    judged: ImageEvaluation,
     easier: Sequence[Easier],
     score: dict[str, Any],
     command: str,
@@ -61,7 +61,7 @@ def write_card(
         command: the command that makes the card again.
     """
     worst = _worst(judged, subject.main_error)
-    write_sheet(folder / WORST, subject, judged, _one_an_appearance(worst, judged.look)[:_TILES])
+    write_sheet(folder / WORST, subject, judged, _one_an_appearance(worst, judged.appearance)[:_TILES])
     write_sheet(folder / USUAL, subject, judged, _usual(judged, subject.main_error))
     parts = [
         f"# {folder.name}",
@@ -71,7 +71,7 @@ def write_card(
         "## How it was trained",
         _table(("", ""), _training(score)),
         "## How well it detects",
-        f"{len(judged.images)} images of {len(np.unique(judged.look))} appearances that were never trained on, "
+        f"{len(judged.images)} images of {len(np.unique(judged.appearance))} appearances that were never trained on, "
         "developed with all that is varied in training, one at a time: no tracking, no other frame, no contour. "
         "Medians, up to the body's symmetry; points: of those that nothing else covers.",
         _conditions(judged, subject),
@@ -96,26 +96,28 @@ def write_card(
     return folder / CARD
 
 
-def _about(subject: Subject) -> str:
+def _about(subject: EvaluatedModel) -> str:
     model = subject.model
-    what = "Poses" if subject.posed is None else "Configurations"
+    what = "Poses" if subject.articulated is None else "Configurations"
     sizes = f"{subject.fill * subject.view_px[0]:.0f} to {subject.fill * subject.view_px[1]:.0f} px across"
     text = f"{what} of `{model.shape.mesh_name}` (system `{model.shape.system}`) from single frames of a calibrated "
     text += f"camera, its {subject.across} {sizes} (larger ones are shrunk). It knows this shape alone"
-    return text + (", in any size." if subject.posed is None else ", on a base and before a camera that are known.")
+    return text + (
+        ", in any size." if subject.articulated is None else ", on a base and before a camera that are known."
+    )
 
 
-def _facts(subject: Subject) -> Iterable[tuple[str, str]]:
+def _facts(subject: EvaluatedModel) -> Iterable[tuple[str, str]]:
     model, shape = subject.model, subject.model.shape
     order = len(shape.rotations)
     yield "mesh", f"{shape.mesh_name}, {len(subject.mesh.faces)} faces, radius {1e3 * model.radius_m:.4g} mm"
     yield "keypoints", f"{len(model.points_body)}"
-    if subject.posed is None:
+    if subject.articulated is None:
         kind = "none" if order == 1 else f"{order} orientations look the same" + (", exactly" if shape.exact else "")
-        features = "its colours" if shape.painted else "" if shape.exact else "a front point"
+        features = "its colours" if shape.textured else "" if shape.exact else "a front point"
         yield "symmetry", kind + (f", distinguished by {features}" if order > 1 and features else "")
     else:
-        yield "configuration", f"{len(subject.posed.names)} numbers ({shape.kind})"
+        yield "configuration", f"{len(subject.articulated.names)} numbers ({shape.kind})"
     if shape.cameras is not None:
         c = shape.cameras
         yield (
@@ -159,7 +161,7 @@ def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
         yield "note", note
 
 
-def _conditions(judged: Judged, subject: Subject) -> str:
+def _conditions(judged: ImageEvaluation, subject: EvaluatedModel) -> str:
     """Return the table of median errors by size in the frame, cover and contrast."""
     names = list(judged.errors)
     header = ("images", "count", *(_header(n) for n in names), f"{UNITS[subject.main_error][0]}, 9 in 10 below")
@@ -179,7 +181,7 @@ def _conditions(judged: Judged, subject: Subject) -> str:
     return _table(header, [row for row in rows if row])
 
 
-def _row(words: str, judged: Judged, inside: NDArray[np.bool_], main: str) -> tuple[str, ...]:
+def _row(words: str, judged: ImageEvaluation, inside: NDArray[np.bool_], main: str) -> tuple[str, ...]:
     if not inside.any():
         return ()
     medians = (_number(np.nanmedian(v[inside])) for v in judged.errors.values())
@@ -187,9 +189,9 @@ def _row(words: str, judged: Judged, inside: NDArray[np.bool_], main: str) -> tu
     return (words, f"{inside.sum()}", *medians, most)
 
 
-def _hidden(judged: Judged) -> Iterable[str]:
+def _hidden(judged: ImageEvaluation) -> Iterable[str]:
     """Yield the errors of visible and of hidden keypoints; the body's own parts hide some, too."""
-    away = np.linalg.norm(judged.read_px - judged.truth_px, axis=-1)
+    away = np.linalg.norm(judged.estimated_px - judged.truth_px, axis=-1)
     measures = {"as detected, px": away}
     if judged.points_mm is not None:
         measures["of the fitted body, mm"] = judged.points_mm
@@ -200,7 +202,7 @@ def _hidden(judged: Judged) -> Iterable[str]:
     yield "Keypoints, medians:\n\n" + _table(("keypoints", "share", *measures), rows)
 
 
-def _costs(judged: Judged, easier: Sequence[Easier], main: str) -> str:
+def _costs(judged: ImageEvaluation, easier: Sequence[Easier], main: str) -> str:
     header = ("left out", f"{_header(main)}, with it", "without", "px, with it", "without", "images that differ")
     rows = []
     for each in easier:
@@ -229,7 +231,7 @@ def _calibration(score: dict[str, Any]) -> Iterable[str]:
     )
 
 
-def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
+def _in_common(judged: ImageEvaluation, worst: NDArray[np.int64], across: str) -> str:
     count = max(1, round(_WORST_SHARE * len(worst)))
     groups = (("the worst tenth", worst[:count]), ("the others", worst[count:]))
     rows = [
@@ -247,7 +249,7 @@ def _in_common(judged: Judged, worst: NDArray[np.int64], across: str) -> str:
     return _table(header, rows)
 
 
-def _flipped(judged: Judged) -> Iterable[str]:
+def _flipped(judged: ImageEvaluation) -> Iterable[str]:
     """Yield how often the points are near the truth and the pose is another one that explains them nearly as well."""
     if "rotation_deg" not in judged.errors:
         return
@@ -261,7 +263,7 @@ def _flipped(judged: Judged) -> Iterable[str]:
     )
 
 
-def _worst(judged: Judged, main: str) -> NDArray[np.int64]:
+def _worst(judged: ImageEvaluation, main: str) -> NDArray[np.int64]:
     return np.argsort(-np.nan_to_num(judged.errors[main]), kind="stable")
 
 
@@ -273,7 +275,7 @@ def _one_an_appearance(order: NDArray[np.int64], look: NDArray[np.int64]) -> NDA
 _QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.65, 0.75)
 
 
-def _usual(judged: Judged, main: str) -> NDArray[np.int64]:
+def _usual(judged: ImageEvaluation, main: str) -> NDArray[np.int64]:
     order = np.argsort(judged.errors[main], kind="stable")
     return order[[round(q * (len(order) - 1)) for q in _QUANTILES]]
 

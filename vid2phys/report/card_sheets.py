@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes
 from vid2phys.report.mesh_lines import Image, Projected, Window, blend, mesh_lines
-from vid2phys.tracking.uncertainty.single_images import Judged, Subject, projected
+from vid2phys.tracking.uncertainty.single_images import EvaluatedModel, ImageEvaluation, projected
 
 TRUE_COLOR, READ_COLOR = (70, 230, 70), (255, 120, 30)
 UNITS = {
@@ -27,7 +27,7 @@ _QUALITY = 80
 _INK = (30, 30, 30)
 
 
-def write_sheet(path: Path, body: Subject, judged: Judged, chosen: NDArray[np.int64]) -> None:
+def write_sheet(path: Path, body: EvaluatedModel, judged: ImageEvaluation, chosen: NDArray[np.int64]) -> None:
     """Write one tile for each of the `chosen` images: as it is, then with true and detected contour and keypoints."""
     import cv2
 
@@ -44,7 +44,7 @@ def write_sheet(path: Path, body: Subject, judged: Judged, chosen: NDArray[np.in
     write_bytes(path, data.tobytes())
 
 
-def _tile(body: Subject, judged: Judged, index: int) -> Image:
+def _tile(body: EvaluatedModel, judged: ImageEvaluation, index: int) -> Image:
     import cv2
 
     size = judged.images.shape[1]
@@ -54,7 +54,7 @@ def _tile(body: Subject, judged: Judged, index: int) -> Image:
     drawn = plain.copy()
     sides = (
         (judged.truth_pose, judged.truth_configuration, judged.truth_px, TRUE_COLOR),
-        (judged.read_pose, judged.read_configuration, judged.read_px, READ_COLOR),
+        (judged.estimated_pose, judged.estimated_configuration, judged.estimated_px, READ_COLOR),
     )
     for pose, configuration, points_px, color in sides:
         shape = None if configuration is None else configuration[index]
@@ -70,7 +70,7 @@ def _tile(body: Subject, judged: Judged, index: int) -> Image:
     return np.concatenate([np.concatenate([plain, drawn], axis=1), text])
 
 
-def _words(judged: Judged, index: int, across: str) -> tuple[str, str]:
+def _words(judged: ImageEvaluation, index: int, across: str) -> tuple[str, str]:
     errors = [f"{UNITS[n][0]} {_short(v[index])} {UNITS[n][1]}" for n, v in judged.errors.items() if n != "sideways_mm"]
     seen = f"{across} {judged.diameter_px[index]:.0f} px, contrast {judged.contrast[index]:.0f}"
     return ", ".join(errors), f"{seen}, {judged.hidden_share[index]:.0%} of the points covered"

@@ -78,7 +78,7 @@ class SymmetryGroup:
 
 def symmetry_of(mesh: Mesh) -> SymmetryGroup:
     """Return the symmetry group of a mesh's appearance."""
-    from vid2phys.risp.shape.groups import offsets
+    from vid2phys.risp.shape.rotation_groups import offsets
     from vid2phys.risp.shape.symmetry import find_symmetry
 
     found = find_symmetry(mesh)

@@ -1,1 +1,1 @@
-"""Reading the state of a body from images, whatever the light and the materials."""
+"""Networks that estimate a body's state from images in any light and material (RISP: Ma, Du et al., ICLR 2022)."""

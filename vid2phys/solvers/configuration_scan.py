@@ -109,7 +109,7 @@ class _Scan:
         both = np.stack([motion.theta, motion.theta])
         both[1, j] = item.to_free(float(np.clip((1.0 + _STEP) * item.value, item.lower, item.upper)))
         apart = [np.ptp(self._configurations(clip, start, both), axis=0) for clip, start in enumerate(motion.starts)]
-        return np.asarray(np.nan_to_num(np.array(apart)).max(axis=(0, 1)) > _MOVED * self.body.spread)
+        return np.asarray(np.nan_to_num(np.array(apart)).max(axis=(0, 1)) > _MOVED * self.body.prior_std)
 
     def _at_rest(self, start: Array, moved: NDArray[np.bool_]) -> Array:
         rest = np.concatenate([self.body.rest, np.zeros_like(self.body.rest)])

@@ -173,7 +173,7 @@ def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
         raise UsageError("no actions", "what drives the body", "give --actions")
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     free = len(problem.parameters.free_indices)
-    scale = np.concatenate([body.spread, _RATE * body.spread, np.ones(free)])
+    scale = np.concatenate([body.prior_std, _RATE * body.prior_std, np.ones(free)])
     controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
     return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
 
@@ -244,7 +244,7 @@ def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
 def _prior(setup: _Setup, unknowns: Array) -> Array:
     """Return how far configuration and rates are from their prior, in standard deviations [U]; zero for parameters."""
     size = len(setup.body.rest)
-    usual = np.concatenate([setup.body.middle, np.zeros(size)])
+    usual = np.concatenate([setup.body.prior_mean, np.zeros(size)])
     return np.concatenate(
         [(unknowns[: 2 * size] - usual) / setup.scale[: 2 * size], np.zeros(len(unknowns) - 2 * size)]
     )

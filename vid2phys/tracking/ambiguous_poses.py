@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.tracking.cues.contour import Contour, fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.cues.photometric import MODES, moved
 from vid2phys.tracking.detectors.network import direction_and_size
-from vid2phys.tracking.uncertainty.alignment_errors import difference
 from vid2phys.types import Array, Camera
 
 _PASSES = 2  # the second about the best of the first
@@ -81,7 +81,7 @@ class Reading:
         return np.asarray(self.solid.mesh.vertices @ rotation.T + translation)
 
     def _unlikely(self, rotation: Array, translation: Array) -> float:
-        off = difference(self.rotation, self.translation, rotation, translation)
+        off = pose_difference(self.rotation, self.translation, rotation, translation)
         return 0.5 * (_DEGREES + MODES) * float(np.log1p(float(off @ self.prior @ off) / _DEGREES))
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.pnp import Pose
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import View, bearings_to_view
-from vid2phys.risp.shape.groups import composition
+from vid2phys.risp.shape.rotation_groups import composition
 from vid2phys.tracking.viterbi import likeliest_path
 from vid2phys.types import Array, Observation
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vid2phys.error_model import CLIP_FRAMES
 from vid2phys.indices import evenly
-from vid2phys.risp.shape.groups import offsets
+from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.cues.photometric import Look, Stage, align
 from vid2phys.types import Array, Clip
 

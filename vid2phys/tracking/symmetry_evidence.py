@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import side_by_side
-from vid2phys.risp.shape.groups import offsets
+from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.ambiguous_poses import Reading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.contour import fit_contour

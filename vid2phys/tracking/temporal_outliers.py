@@ -18,6 +18,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.engine.pnp import Pose
 from vid2phys.geometry import matrix_from_quat, quat_from_matrix, slerp
@@ -25,7 +26,6 @@ from vid2phys.tracking.ambiguous_poses import Reading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.contour import Contour
 from vid2phys.tracking.detectors.network import Image
-from vid2phys.tracking.uncertainty.alignment_errors import difference
 from vid2phys.tracking.viterbi import likeliest_path
 from vid2phys.types import Array
 
@@ -103,7 +103,7 @@ class Neighbours:
         if not len(rotation):
             beside = self._beside(i)
             rotation, translation = self.rotation[beside], self.translation[beside]
-        off = difference(self.rotation[i], self.translation[i], rotation, translation)
+        off = pose_difference(self.rotation[i], self.translation[i], rotation, translation)
         far = np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
         return bool(not len(far) or far.mean() > 0.5 or self._explains_little(i))
 
@@ -188,7 +188,7 @@ class Neighbours:
 
 def _is_new(start: tuple[Array, Array], tried: list[tuple[Array, Array]]) -> bool:
     """Whether a start, a pose, would not lead where one does that was tried; then it is tried as well."""
-    new = all(np.any(np.abs(difference(*start, *other)) > _SAME) for other in tried)
+    new = all(np.any(np.abs(pose_difference(*start, *other)) > _SAME) for other in tried)
     if new:
         tried.append(start)
     return new

@@ -19,7 +19,7 @@ from vid2phys.engine.parallel import one_thread, side_by_side
 from vid2phys.engine.pnp import Pose
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.risp.shape.groups import offsets
+from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.contour_refinement import outlined
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import Paint

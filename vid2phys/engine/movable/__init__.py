@@ -1,1 +1,1 @@
-"""Bodies that move by joints or by modes: vertices and keypoints as functions of a configuration."""
+"""Movable bodies: the mesh of a rigid, articulated or modal body as a function of its configuration."""

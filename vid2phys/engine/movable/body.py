@@ -1,8 +1,10 @@
-"""Bodies on a base whose place in the world is known: their shape is what a frame tells.
+"""Bodies on a base whose pose in the world is known: articulated ones (`joints`) and modal ones (`modes`).
 
-A shape is D numbers, the *configuration*: angles and displacements of joints (`joints`), or amplitudes of a clamped
-body's modes (`modes`). Everything is in the axes of the base, which are those of the world: the system says where
-its base is.
+Such a body's configuration is D numbers: joint angles [rad] and displacements [m], or amplitudes of the modes of an
+elastic body. All points are in the axes of the base, which are those of the world. The system defines where its base
+is.
+
+Limits: the pose of the base is given, not estimated. A rigid body without a base is `rigid.RigidBody`.
 """
 
 from __future__ import annotations
@@ -17,23 +19,25 @@ from numpy.typing import NDArray
 from vid2phys.engine.system import System
 from vid2phys.types import Array, Mesh
 
-FILL = 1.0  # share of the view that the diameter of the workspace takes
+FILL = 1.0  # share of the virtual camera's image that the diameter of the workspace takes
 
 
 @dataclass(frozen=True)
 class CameraRange:
-    """From where the body is filmed: directions [deg] from the workspace to the camera, distances in its radii.
+    """Where the body is filmed from.
 
-    azimuth: middle and half width, from +x towards +y. elevation: lowest and highest, above the horizontal. distance:
-    nearest and farthest.
+    Attributes:
+        azimuth: Middle and half width of the direction from the workspace to the camera, deg, from +x towards +y.
+        elevation: Lowest and highest angle above the horizontal, deg.
+        distance: Nearest and farthest distance, in radii of the workspace.
     """
 
     azimuth: tuple[float, float]
     elevation: tuple[float, float]
     distance: tuple[float, float] = (3.5, 16.0)
 
-    def holds(self, towards_camera: Array, *, margin: float = 8.0) -> bool:
-        """Whether a camera in this direction [3] from the workspace is one of these, up to `margin` degrees."""
+    def contains(self, towards_camera: Array, *, margin: float = 8.0) -> bool:
+        """Return whether the direction [3] from the workspace to a camera is in the range, up to `margin` degrees."""
         x, y, z = np.asarray(towards_camera, dtype=float) / np.linalg.norm(towards_camera)
         aside = abs((np.degrees(np.arctan2(y, x)) - self.azimuth[0] + 180.0) % 360.0 - 180.0)
         above = np.degrees(np.arcsin(z))
@@ -41,23 +45,34 @@ class CameraRange:
         return bool(aside <= self.azimuth[1] + margin and low - margin <= above <= high + margin)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists."""
+        """Return the range as plain lists."""
         return {name: list(value) for name, value in asdict(self).items()}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> CameraRange:
-        """Back from `to_json`. Raises KeyError, TypeError, ValueError."""
+        """Return the range of `to_json`. Raises KeyError, TypeError, ValueError."""
         return CameraRange(*((float(a), float(b)) for a, b in (data["azimuth"], data["elevation"], data["distance"])))
 
 
 class ArticulatedBody(ABC):
-    """What images of such a body are made from, and what they are read with.
+    """An articulated or modal body on a known base. It satisfies `movable.Movable`.
 
-    system: whose body it is. mesh: at rest. points_body: [K, 3] m, the keypoints at rest. names: of the configuration's
-    coordinates [D]; rest, lower, upper: [D] values of them; spread: [D] standard deviations of a weak prior about
-    `middle` [D]. center_m [3], radius_m: a sphere that holds the body whatever its configuration. cameras: where it is
-    filmed from. half_turn: [K] the keypoint that each one comes to lie on when a body that looks the same from behind
-    is turned about the vertical, else None. bends: whether smooth parts of its surface do, which light shows.
+    Attributes:
+        system: The system whose body it is.
+        mesh: The mesh at rest, V vertices.
+        points_body: [K, 3] keypoints at rest, m.
+        names: Names of the D coordinates of a configuration.
+        rest: [D] configuration at rest.
+        lower: [D] lower limits.
+        upper: [D] upper limits.
+        prior_mean: [D] mean of a weak prior.
+        prior_std: [D] standard deviations of the weak prior.
+        center_m: [3] centre of the workspace, a sphere that contains the body in every configuration.
+        radius_m: Radius of the workspace.
+        cameras: Where the body is filmed from.
+        half_turn: [K] keypoint whose place each keypoint takes when the body is rotated by 180 degrees about the
+            vertical; None for a body that looks different from behind.
+        bends: Whether smooth parts of the surface bend, so that shading shows the configuration.
     """
 
     system: System
@@ -67,8 +82,8 @@ class ArticulatedBody(ABC):
     rest: Array
     lower: Array
     upper: Array
-    middle: Array
-    spread: Array
+    prior_mean: Array
+    prior_std: Array
     center_m: Array
     radius_m: float
     cameras: CameraRange
@@ -77,49 +92,58 @@ class ArticulatedBody(ABC):
 
     @property
     def reach_m(self) -> float:
-        """How far from the base's origin the body can be."""
+        """Return the largest distance of the body from the origin of the base, m."""
         return float(np.linalg.norm(self.center_m)) + self.radius_m
+
+    @property
+    def limits(self) -> tuple[Array, Array]:
+        """See `Movable.limits`."""
+        return self.lower, self.upper
+
+    def retract(self, configuration: Array, step: Array) -> Array:
+        """See `Movable.retract`; arguments may have leading axes [..., D]."""
+        return np.asarray(np.clip(configuration + step, self.lower, self.upper))
 
     @property
     @abstractmethod
     def recipe(self) -> str:
-        """What the configurations and images follow from besides the mesh, as text: equal texts give equal images."""
+        """Return a text that identifies what configurations and images depend on besides the mesh."""
 
     @abstractmethod
     def vertices(self, configuration: Array) -> Array:
-        """The mesh's vertices [V, 3] m in a configuration [D]."""
+        """See `Movable.vertices`; a configuration is [D]."""
 
     @abstractmethod
-    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """d vertices / d configuration of the vertices `which` [N] in a configuration [D], [N, 3, D]."""
+    def jacobian(self, configuration: Array, vertices: NDArray[np.int64]) -> Array:
+        """See `Movable.jacobian`; a configuration is [D]."""
 
     @abstractmethod
     def points(self, configurations: Array) -> Array:
-        """Where the keypoints are, [..., D] -> [..., K, 3] m."""
+        """Return the keypoints in configurations, [..., D] -> [..., K, 3] m."""
 
     @abstractmethod
-    def jacobian(self, configurations: Array) -> Array:
-        """d points / d configuration, [..., D] -> [..., K, 3, D]."""
+    def points_jacobian(self, configurations: Array) -> Array:
+        """Return the derivatives of the keypoints by the configurations, [..., D] -> [..., K, 3, D]."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Array:
-        """A random configuration [D]."""
+        """Draw a random configuration [D]."""
 
     @abstractmethod
-    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """Configurations [T, D] of a smooth motion."""
+    def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
+        """Draw the configurations [T, D] of a smooth motion at times [T]."""
 
     @abstractmethod
     def states(self, configurations: Array, rates: Array) -> Array:
-        """States [..., N] of the system in configurations that change at `rates` per second, [..., D] each."""
+        """Return states [..., N] of the system in configurations [..., D] that change at rates [..., D] per second."""
 
     @abstractmethod
     def configurations(self, states: Array) -> Array:
-        """The configurations [..., D] of states [..., N], as near as they come."""
+        """Return the configurations [..., D] that are nearest to states [..., N]."""
 
 
 def bounding_sphere(points: Array) -> tuple[Array, float]:
-    """Middle [3] of the box about points [..., 3] and the distance of the farthest one from it."""
+    """Return the centre [3] of the box around points [..., 3], and the distance of the farthest point from it."""
     flat = points.reshape(-1, 3)
     center = 0.5 * (flat.min(axis=0) + flat.max(axis=0))
     return center, float(np.linalg.norm(flat - center, axis=1).max())

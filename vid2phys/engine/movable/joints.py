@@ -1,5 +1,8 @@
-"""Configurations of links on joints: a hand on its palm, an arm on its stand. The configuration is the joints'
-coordinates.
+"""Articulated bodies: links on joints, such as a hand on its palm or an arm on its stand.
+
+The configuration is the joint coordinates, and the Jacobian is the geometric one of a kinematic tree.
+
+Limits: the base is fixed, and links are rigid.
 """
 
 from __future__ import annotations
@@ -14,23 +17,24 @@ from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.types import Array
 
 CAMERAS = CameraRange(azimuth=(-55.0, 60.0), elevation=(15.0, 75.0))
-_WIDEST = {"revolute": np.pi, "prismatic": 0.2}  # half range of joints without limits, rad and m
-_BEYOND = 0.03  # share of its range by which a joint passes its soft stops
+_WIDEST = {"revolute": np.pi, "prismatic": 0.2}  # half range of joints without limits, rad or m
+_BEYOND = 0.03  # share of a joint's range by which it may pass its soft stops
 _SPHERE_SAMPLES = 150
-_APART = 0.35  # of a link's length: a second point is at least so far from its first
+_APART = 0.35  # least distance of a link's two points, as a share of its length
 
 
 class JointBody(ArticulatedBody):
-    """Configurations of a `JointTree` on a fixed base.
+    """A `JointTree` on a fixed base.
 
-    Keypoints: of every link the end that its joint moves most (the next joint's centre, or the tip), and its middle.
+    Each link has two keypoints: the end that its joint moves most (the next joint's centre, or the tip), and its
+    middle.
     """
 
     def __init__(self, system: JointTree, cameras: CameraRange = CAMERAS) -> None:
-        """Raises ValueError for a free base or a body without a mesh."""
+        """Set up the body. Raises ValueError for a free base or a system without a mesh."""
         robot = system.robot
         if robot.free_base or system.surface is None:
-            raise ValueError("joints are posed on a fixed base, and need a mesh")
+            raise ValueError("an articulated body needs a fixed base and a mesh")
         self.system: JointTree = system
         self.cameras = cameras
         self.mesh = system.surface
@@ -39,9 +43,9 @@ class JointBody(ArticulatedBody):
         widest = np.array([_WIDEST[kind] for kind in robot.joint_types])
         lower = np.where(np.isfinite(robot.lower), robot.lower, self.rest - widest)
         upper = np.where(np.isfinite(robot.upper), robot.upper, self.rest + widest)
-        self.middle = 0.5 * (lower + upper)
+        self.prior_mean = 0.5 * (lower + upper)
         self._half = 0.5 * (upper - lower)
-        self.spread = self._half / np.sqrt(3.0)  # of an angle that may be anywhere within its limits
+        self.prior_std = self._half / np.sqrt(3.0)  # standard deviation of a uniform distribution within the limits
         self.lower, self.upper = lower - 2.0 * _BEYOND * self._half, upper + 2.0 * _BEYOND * self._half
         self.points_body = link_points(system)
         rng = np.random.default_rng(0)
@@ -57,48 +61,48 @@ class JointBody(ArticulatedBody):
         """See `ArticulatedBody.vertices`; a vertex belongs to the link that its faces are a part of."""
         return self._placed(configuration, *self._vertices_in_links)
 
-    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """See `ArticulatedBody.vertex_slopes`."""
+    def jacobian(self, configuration: Array, vertices: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.jacobian`."""
         links, points = self._vertices_in_links
-        return self._slopes(configuration, links[which], points[which])
+        return self._slopes(configuration, links[vertices], points[vertices])
 
     def points(self, configurations: Array) -> Array:
         """See `ArticulatedBody.points`."""
         return self._placed(configurations, *self._points_in_links)
 
-    def jacobian(self, configurations: Array) -> Array:
-        """See `ArticulatedBody.jacobian`."""
+    def points_jacobian(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.points_jacobian`."""
         return self._slopes(configurations, *self._points_in_links)
 
     def _placed(self, configurations: Array, links: NDArray[np.int64], points: Array) -> Array:
-        """Where points [K, 3] in the axes of links [K] are, [..., K, 3]."""
-        turned, placed = self.system.frames(self.states(configurations, np.zeros_like(configurations)))
-        return np.asarray((turned[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
+        """Return the places [..., K, 3] of points [K, 3] in the axes of links [K], m."""
+        rotated, placed = self.system.frames(self.states(configurations, np.zeros_like(configurations)))
+        return np.asarray((rotated[..., links, :, :] @ points[..., None])[..., 0] + placed[..., links, :])
 
     def _slopes(self, configurations: Array, links: NDArray[np.int64], points: Array) -> Array:
-        """d placed / d configuration, [..., K, 3, D]; computed for the pairs of point and joint that moves it."""
-        turned, placed = self.system.frames(self.states(configurations, np.zeros_like(configurations)))
+        """Return the derivatives [..., K, 3, D] of `_placed`, for pairs of a point and a joint that moves it."""
+        rotated, placed = self.system.frames(self.states(configurations, np.zeros_like(configurations)))
         point, joint = np.nonzero(self.system.ancestry()[links][:, 1:])
-        x = (turned[..., links[point], :, :] @ points[point][..., None])[..., 0] + placed[..., links[point], :]
-        axes = (turned[..., joint + 1, :, :] @ self.system.robot.axes[joint + 1][..., None])[..., 0]
-        turns = np.array([kind == "revolute" for kind in self.system.robot.joint_types])[joint]
-        slope = np.where(turns[:, None], _cross(axes, x - placed[..., joint + 1, :]), axes)
+        x = (rotated[..., links[point], :, :] @ points[point][..., None])[..., 0] + placed[..., links[point], :]
+        axes = (rotated[..., joint + 1, :, :] @ self.system.robot.axes[joint + 1][..., None])[..., 0]
+        revolute = np.array([kind == "revolute" for kind in self.system.robot.joint_types])[joint]
+        slope = np.where(revolute[:, None], _cross(axes, x - placed[..., joint + 1, :]), axes)
         jacobian = np.zeros((*np.shape(configurations)[:-1], len(points), 3, len(self.names)))
         jacobian[..., point, :, joint] = np.moveaxis(slope, -2, 0)
         return jacobian
 
     def sample(self, rng: np.random.Generator) -> Array:
-        """Draw every joint by itself, or all bent alike with differences, or nearly at rest."""
+        """Draw independent joints, or joints that bend alike, or a configuration near the rest."""
         count = len(self.names)
         share, kind = rng.uniform(-1.0, 1.0, count), rng.random()
         if kind < 0.35:
             share = rng.uniform(-1.0, 1.0) + rng.normal(0.0, 0.3, count)
         elif kind < 0.45:
-            share = (self.rest - self.middle) / self._half + rng.normal(0.0, 0.12, count)
-        return self._within(self.middle + self._half * share)
+            share = (self.rest - self.prior_mean) / self._half + rng.normal(0.0, 0.12, count)
+        return self._within(self.prior_mean + self._half * share)
 
-    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """See `ArticulatedBody.path`: from a random configuration, each joint in three slow sines."""
+    def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
+        """See `ArticulatedBody.sample_motion`: from a random configuration, each joint in three slow sines."""
         count = len(self.names)
         frequency = rng.uniform(0.3, 2.5, (3, count))
         phase = rng.uniform(-np.pi, np.pi, (3, count))
@@ -118,37 +122,36 @@ class JointBody(ArticulatedBody):
 
     @cached_property
     def _points_in_links(self) -> tuple[NDArray[np.int64], Array]:
-        """The link that carries each keypoint [K], as the system has it, and where it is in that link's axes [K, 3]."""
+        """Return the link [K] of each keypoint, and its place [K, 3] in the link's axes."""
         return self._in_links(self.system.links_of(self.points_body), self.points_body)
 
     @cached_property
     def _vertices_in_links(self) -> tuple[NDArray[np.int64], Array]:
-        """The same of the mesh's vertices [V]."""
+        """Return the link [V] of each vertex, and its place [V, 3] in the link's axes."""
         links = np.zeros(len(self.mesh.vertices), dtype=np.int64)
         links[self.mesh.faces.ravel()] = np.repeat(self.mesh.part, 3)
         return self._in_links(links, self.mesh.vertices)
 
     def _in_links(self, links: NDArray[np.int64], drawn: Array) -> tuple[NDArray[np.int64], Array]:
-        turned, placed = self.system.frames(self.system.drawn_state())
-        return links, np.einsum("kji,kj->ki", turned[links], drawn - placed[links])
+        rotated, placed = self.system.frames(self.system.drawn_state())
+        return links, np.einsum("kji,kj->ki", rotated[links], drawn - placed[links])
 
 
 def link_points(system: JointTree) -> Array:
-    """Two keypoints a link, [K, 3] m at rest in the base's axes: together they determine every joint.
+    """Return two keypoints per link at rest, [K, 3] m in the base's axes; together they determine every joint.
 
-    The first is, of the next joints' centres, the tip (where the link ends, seen from its joint) and the vertex
-    farthest from the axis, the one that the joint moves most, with a liking for the former two; the second is the
-    link's middle, or, where that is close to the first, the farthest vertex from it.
+    The first point is the next joint's centre or the tip of the link; if its joint moves another vertex twice as far,
+    it is that vertex. The second point is the link's middle, or, close to the first one, the vertex farthest from it.
     """
     assert system.surface is not None
     robot, mesh = system.robot, system.surface
-    turned, placed = system.frames(system.drawn_state())
+    rotated, placed = system.frames(system.drawn_state())
     chosen = []
     for link in range(1, len(robot.parents)):
         vertices = mesh.vertices[np.unique(mesh.faces[mesh.part == link])]
         if not len(vertices):
             continue
-        joint, axis = placed[link], turned[link] @ robot.axes[link]
+        joint, axis = placed[link], rotated[link] @ robot.axes[link]
         children = placed[np.flatnonzero(np.asarray(robot.parents) == link)]
         candidates = children if len(children) else _tip(vertices, joint)[None]
         farthest = vertices[int(np.argmax(_lever(vertices, joint, axis)))]
@@ -163,18 +166,18 @@ def link_points(system: JointTree) -> Array:
 
 
 def _cross(a: Array, b: Array) -> Array:
-    """Cross products along the last axis; a tenth of `np.cross`'s time."""
+    """Return cross products along the last axis, in a tenth of the time of `np.cross`."""
     x, y = a[..., [1, 2, 0]], b[..., [1, 2, 0]]
     return (a * y - x * b)[..., [1, 2, 0]]
 
 
 def _lever(points: Array, joint: Array, axis: Array) -> Array:
-    """Distances [N] of points [N, 3] from a joint's axis."""
+    """Return the distances [N] of points [N, 3] from a joint's axis."""
     return np.linalg.norm(np.cross(points - joint, axis), axis=-1)
 
 
 def _tip(vertices: Array, joint: Array) -> Array:
-    """The middle of a link's end: of its vertices that are farthest from its joint along the link."""
+    """Return the mean of the vertices at a link's end, which are farthest from its joint along the link."""
     along = vertices - joint
     direction = along.mean(axis=0)
     reach = along @ (direction / max(float(np.linalg.norm(direction)), 1e-12))

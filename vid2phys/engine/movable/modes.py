@@ -1,9 +1,10 @@
-"""Configurations of an elastic body clamped in place: amplitudes of the few shapes that its motions are made of.
+"""Modal bodies: an elastic body that is clamped in place; the configuration is the amplitudes of its modes.
 
-A rod of thousands of vertices moves in far fewer ways. The engine bends it, under loads to all sides, from random
-velocities and over the range of stiffnesses that are sought; the principal components of all vertices' displacements
-(proper orthogonal decomposition, Sirovich 1987) are the modes. They are smooth, they vanish at the clamps, and what
-they leave out is known (`left_out_m`). Linear amplitudes keep the reading of a frame as simple as that of joints.
+A rod of thousands of vertices moves in far fewer ways. The engine simulates it under random loads, from random
+velocities and over the range of stiffnesses. The principal components of all vertices' displacements are the modes
+(proper orthogonal decomposition, Sirovich 1987). They are smooth and vanish at the clamps.
+
+Limits: modes are linear. `left_out_m` measures the displacements that they cannot represent.
 """
 
 from __future__ import annotations
@@ -25,20 +26,26 @@ from vid2phys.io.files import write_bytes
 from vid2phys.types import Array
 
 CAMERAS = CameraRange(azimuth=(-90.0, 60.0), elevation=(-10.0, 60.0))
-CELLS = (16, 4, 4)  # of the rod that images are made of
+CELLS = (16, 4, 4)  # cells of the rod that is rendered
 YOUNG_PA = (1e4, 1e7)
 _MOTIONS, _STEPS, _STEP_S = 40, 60, 0.01
-_LEFT_OUT = 2e-5  # of the displacements' mean square
+_LEFT_OUT = 2e-5  # largest share of the displacements' mean square that modes leave out
 _MOST_MODES = 16
-_FASTEST = 0.6  # of random initial velocities: heights of the body a tenth of a second
-_SECTIONS = (1, 4, 5, 8)  # of the sensors, at which the rod's edges carry keypoints too
+_FASTEST = 0.6  # spread of random initial velocities: heights of the body per 0.1 s
+_SECTIONS = (1, 4, 5, 8)  # indices of the sensors with keypoints on the rod's edges
 
 
 @dataclass(frozen=True)
 class Motions:
-    """What a body was seen to do. modes: [D, V, 3] m per unit, of vertices `rest_m` [V, 3] in `elements` [T, 4].
+    """Modes of a body, with the simulated motions from which they come.
 
-    amplitudes: [R, S, D] along R motions, `step_s` apart. left_out_m: root mean square of what the modes leave out.
+    Attributes:
+        rest_m: [V, 3] vertices at rest, m.
+        elements: [T, 4] tetrahedra.
+        modes: [D, V, 3] displacements per unit amplitude, m.
+        amplitudes: [R, S, D] along R motions.
+        step_s: Time between amplitudes, s.
+        left_out_m: Root mean square of the displacements that the modes leave out, m.
     """
 
     rest_m: Array
@@ -49,21 +56,21 @@ class Motions:
     left_out_m: float
 
     def save(self, path: Path) -> None:
-        """To a safetensors file."""
+        """Write a safetensors file."""
         from safetensors.numpy import save
 
         numbers = {"step_s": np.array([self.step_s]), "left_out_m": np.array([self.left_out_m])}
         write_bytes(path, save({**self.arrays(), **numbers}))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name."""
+        """Return the arrays by name."""
         return {
             name: np.ascontiguousarray(getattr(self, name)) for name in ("rest_m", "elements", "modes", "amplitudes")
         }
 
     @staticmethod
     def load(path: Path) -> Motions:
-        """From a file of `save`. Raises InputError."""
+        """Read a file of `save`. Raises InputError."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -76,10 +83,10 @@ class Motions:
 
 
 class ModalBody(ArticulatedBody):
-    """Configurations of a clamped `TetBody`.
+    """A clamped `TetBody`.
 
-    The system may have other elements than those that moved: modes are carried over by the element that a vertex lies
-    in. Keypoints of a rod: its ten sensors along the centre line, and the edges at four of them.
+    The system may have other elements than the simulated one: a vertex interpolates the modes of the element that
+    contains it. The keypoints of a rod are its ten sensors along the centre line, and the edges at four of them.
     """
 
     bends = True
@@ -96,18 +103,16 @@ class ModalBody(ArticulatedBody):
         amplitudes = motions.amplitudes
         self.names = tuple(f"mode_{i}" for i in range(amplitudes.shape[-1]))
         self.rest = np.zeros(len(self.names))
-        self.middle = self.rest
+        self.prior_mean = self.rest
         largest = np.abs(amplitudes).max(axis=(0, 1))
         self.lower, self.upper = -1.5 * largest, 1.5 * largest
-        self.spread = 2.0 * np.sqrt((amplitudes**2).mean(axis=(0, 1)))
+        self.prior_std = 2.0 * np.sqrt((amplitudes**2).mean(axis=(0, 1)))
         every = amplitudes.reshape(-1, len(self.names))[:: max(1, amplitudes[..., 0].size // 300)]
         self.center_m, self.radius_m = bounding_sphere(np.stack([self.vertices(q) for q in every]))
 
     @property
     def recipe(self) -> str:
-        """See `ArticulatedBody.recipe`; the same body's modes are saved, so the way they were found says which they
-        are.
-        """
+        """See `ArticulatedBody.recipe`; the settings of the simulated motions identify the modes."""
         found = f"{len(self.system.rest_m)} vertices {self.motions.amplitudes.shape}"
         return f"modes/1 {self.system.name} {found} {self.cameras}"
 
@@ -115,27 +120,27 @@ class ModalBody(ArticulatedBody):
         """See `ArticulatedBody.vertices`."""
         return np.asarray(self.system.rest_m + np.tensordot(configuration, self._vertex_modes, 1))
 
-    def vertex_slopes(self, configuration: Array, which: NDArray[np.int64]) -> Array:
-        """See `ArticulatedBody.vertex_slopes`; the same for all configurations."""
-        return np.moveaxis(self._vertex_modes[:, which], 0, -1)
+    def jacobian(self, configuration: Array, vertices: NDArray[np.int64]) -> Array:
+        """See `ArticulatedBody.jacobian`; the same for all configurations."""
+        return np.moveaxis(self._vertex_modes[:, vertices], 0, -1)
 
     def points(self, configurations: Array) -> Array:
         """See `ArticulatedBody.points`."""
         return np.asarray(self.points_body + np.tensordot(configurations, self._point_modes, 1))
 
-    def jacobian(self, configurations: Array) -> Array:
-        """See `ArticulatedBody.jacobian`; the same for all configurations."""
+    def points_jacobian(self, configurations: Array) -> Array:
+        """See `ArticulatedBody.points_jacobian`; the same for all configurations."""
         single = np.moveaxis(self._point_modes, 0, -1)
         return np.broadcast_to(single, (*np.shape(configurations)[:-1], *single.shape))
 
     def sample(self, rng: np.random.Generator) -> Array:
-        """Draw a configuration that one of the motions passes through, scaled and slightly varied."""
+        """Draw a configuration of one of the motions, scaled and slightly varied."""
         found = self.motions.amplitudes.reshape(-1, len(self.names))
         configuration = found[int(rng.integers(len(found)))] * rng.uniform(0.4, 1.15)
-        return np.asarray(configuration + 0.05 * self.spread * rng.normal(size=len(configuration)))
+        return np.asarray(configuration + 0.05 * self.prior_std * rng.normal(size=len(configuration)))
 
-    def path(self, rng: np.random.Generator, times_s: Array) -> Array:
-        """See `ArticulatedBody.path`: a piece of one of the motions, larger or smaller."""
+    def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
+        """See `ArticulatedBody.sample_motion`: a piece of one of the motions, larger or smaller."""
         motion = self.motions.amplitudes[int(rng.integers(len(self.motions.amplitudes)))]
         known_s = np.arange(len(motion)) * self.motions.step_s
         start = rng.uniform(0.0, max(0.0, known_s[-1] - np.ptp(times_s)))
@@ -155,17 +160,17 @@ class ModalBody(ArticulatedBody):
 
     @cached_property
     def _from_vertices(self) -> Array:
-        """Configurations of what all vertices move by, [3 V, D]."""
+        """Return the map [3 V, D] from displacements of all vertices to configurations."""
         return np.asarray(np.linalg.pinv(self._vertex_modes.reshape(len(self.names), -1)))
 
     def _modes_at(self, points: Array) -> Array:
-        """Modes [D, P, 3] of points [P, 3] at rest."""
+        """Return the modes [D, P, 3] of points [P, 3] at rest."""
         corners, weights = embed(points, self.motions.rest_m, self.motions.elements)
         return np.einsum("pc,dpcx->dpx", weights, self.motions.modes[:, corners])
 
 
 def find_motions(system: TetBody, seed: int = 0) -> Motions:
-    """Bends a rod by the engine, and finds its modes. Takes about a minute."""
+    """Simulate motions of a rod and return its modes. This takes about a minute."""
     assert isinstance(system, Rod)
     rng = np.random.default_rng([seed, 21])
     moved = np.stack([_motion(system, rng, i / (_MOTIONS - 1)) for i in range(_MOTIONS)])
@@ -181,7 +186,10 @@ def find_motions(system: TetBody, seed: int = 0) -> Motions:
 
 
 def _motion(system: Rod, rng: np.random.Generator, stiffness: float) -> Array:
-    """Displacements [S + 1, V, 3] m of one motion; stiffness: 0 to 1 over the logarithms of Young's moduli."""
+    """Simulate the displacements [S + 1, V, 3] of one motion, m.
+
+    stiffness: 0 to 1 over the logarithms of Young's moduli.
+    """
     from vid2phys.engine.rollout import simulate
 
     young = float(np.exp(np.log(YOUNG_PA[0]) + stiffness * np.log(YOUNG_PA[1] / YOUNG_PA[0])))
@@ -204,15 +212,18 @@ def _motion(system: Rod, rng: np.random.Generator, stiffness: float) -> Array:
 
 
 def turned_about_vertical(points: Array) -> NDArray[np.int64]:
-    """For each of the points [K, 3] the one that it lies on after half a turn about z. ValueError if none does."""
+    """Return the indices [K] of the points to which a rotation by 180 degrees about z takes points [K, 3].
+
+    Raises ValueError for points without this symmetry.
+    """
     distance = np.linalg.norm((points * [-1.0, -1.0, 1.0])[:, None] - points, axis=-1)
     if distance.min(axis=1).max() > 1e-9:
-        raise ValueError("the points are not the same after half a turn")
+        raise ValueError("the points are not the same after a rotation by 180 degrees")
     return distance.argmin(axis=1)
 
 
 def spine_points(system: TetBody) -> Array:
-    """Keypoints [K, 3] m at rest: the sensors of a rod and its four edges at some of them."""
+    """Return keypoints [K, 3] at rest, m: the sensors of a rod and its four edges at some of them."""
     assert isinstance(system, Rod)
     spine = system.spine_m
     corners = 0.5 * np.array([[0.0, y, z] for y in (-1.0, 1.0) for z in (-1.0, 1.0)]) * system.size_m

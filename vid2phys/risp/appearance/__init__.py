@@ -1,1 +1,1 @@
-"""What training images look like: light, materials, backgrounds, the camera's chain, what stands in the way."""
+"""Domain randomisation of training images: light, materials, backgrounds, occluders, the camera pipeline."""

@@ -1,7 +1,9 @@
-"""What stands behind the body in training images: photographs, walls, floors, noise, painted shapes, shaded solids.
+"""Random backgrounds of training images: photographs, walls, floors, noise, flat shapes and shaded solids.
 
-Everything is drawn from a NumPy generator, so that an image depends on its seed alone. Images of the bank are uint8
-sRGB; solids are painted in linear light.
+All random numbers come from a NumPy generator: an image depends on its seed alone. Images of the bank are uint8 sRGB;
+solids are drawn in linear light.
+
+Limits: backgrounds are flat images. They have no parallax and no reflections of the body.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ _LINEAR_OF_BYTE = np.where(
 
 
 def to_linear(image: Image) -> Linear:
-    """sRGB bytes to linear light 0..1 (IEC 61966-2-1)."""
+    """Convert sRGB bytes to linear light 0..1 (IEC 61966-2-1)."""
     return _LINEAR_OF_BYTE[image]
 
 
 def random_color(rng: np.random.Generator) -> Linear:
-    """A colour in 0..1, shape [3]: half greys and browns as walls have them, half saturated."""
+    """Draw a colour [3] in 0..1: half of them greys and browns of walls, half of them saturated."""
     if rng.random() < 0.45:
         value, tint = rng.uniform(0.05, 0.95), rng.normal(0.0, 0.05, 3) + np.array([0.04, 0.01, -0.04]) * rng.random()
         return np.clip(value * (1.0 + tint), 0.0, 1.0).astype(np.float32)
@@ -37,7 +39,7 @@ def random_color(rng: np.random.Generator) -> Linear:
 
 
 def fractal_noise(rng: np.random.Generator, size: int, *, roughness: float, stretch: float = 1.0) -> Linear:
-    """Sum of smoothed noise over octaves, mean 0, standard deviation 1, shape [size, size]."""
+    """Draw a sum of smoothed noise over octaves, [size, size], with mean 0 and standard deviation 1."""
     total = np.zeros((size, size), np.float32)
     cells = 3
     while cells < size:
@@ -48,6 +50,7 @@ def fractal_noise(rng: np.random.Generator, size: int, *, roughness: float, stre
 
 
 def _noise(rng: np.random.Generator, size: int) -> Linear:
+    """Draw fractal noise between two colours."""
     stretch = float(rng.choice([1.0, 1.0, 4.0, 12.0]))
     field = fractal_noise(rng, size, roughness=rng.uniform(0.2, 1.4), stretch=stretch)
     if rng.random() < 0.3:  # rings, as wood and marble have
@@ -57,6 +60,7 @@ def _noise(rng: np.random.Generator, size: int) -> Linear:
 
 
 def _gradient(rng: np.random.Generator, size: int) -> Linear:
+    """Draw a linear gradient between two colours."""
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     angle = rng.uniform(0, 2 * np.pi)
     mix = np.clip(0.5 + rng.uniform(0.3, 1.0) * ((x - 0.5) * np.cos(angle) + (y - 0.5) * np.sin(angle)), 0, 1)[
@@ -66,7 +70,7 @@ def _gradient(rng: np.random.Generator, size: int) -> Linear:
 
 
 def _cells(rng: np.random.Generator, size: int) -> Linear:
-    """Bricks, planks, tiles, checkers and stripes: a grid of rectangles with joints."""
+    """Draw bricks, planks, tiles, checkers or stripes: a grid of rectangles with joints."""
     kind = rng.choice(["brick", "plank", "tile", "checker", "stripe"])
     height = rng.uniform(size / 14, size / 4)
     ratio = {"brick": rng.uniform(2, 3.5), "plank": rng.uniform(6, 14), "tile": rng.uniform(0.8, 1.3)}.get(kind, 1.0)
@@ -89,6 +93,7 @@ def _cells(rng: np.random.Generator, size: int) -> Linear:
 
 
 def _shapes(rng: np.random.Generator, size: int) -> Linear:
+    """Draw flat polygons and ellipses over a gradient or noise."""
     image = _gradient(rng, size) if rng.random() < 0.5 else _noise(rng, size)
     image = np.ascontiguousarray(image, np.float32)
     for _ in range(int(rng.integers(4, 25))):
@@ -103,6 +108,7 @@ def _shapes(rng: np.random.Generator, size: int) -> Linear:
 
 
 def _photograph(rng: np.random.Generator, size: int, photographs: list[Image]) -> Linear:
+    """Return a random square of a random photograph."""
     photo = photographs[int(rng.integers(len(photographs)))]
     side = int(min(photo.shape[:2]) * rng.uniform(0.25, 1.0))
     top, left = (int(rng.integers(0, extent - side + 1)) for extent in photo.shape[:2])
@@ -119,7 +125,7 @@ _PROCEDURAL: tuple[tuple[float, Callable[[np.random.Generator, int], Linear]], .
 
 
 def make_bank(photographs: list[Image], *, count: int, seed: int, size: int = BANK_SIZE_PX) -> Image:
-    """Background images, uint8 sRGB [count, size, size, 3]: 35 % photographs, the rest drawn. About 5 ms each."""
+    """Draw background images, uint8 sRGB [count, size, size, 3]: 35 % photographs, the rest procedural. 5 ms each."""
     bank = np.empty((count, size, size, 3), np.uint8)
     weights = np.array([weight for weight, _ in _PROCEDURAL])
     for index in range(count):
@@ -133,7 +139,7 @@ def make_bank(photographs: list[Image], *, count: int, seed: int, size: int = BA
 
 
 def _plane(rng: np.random.Generator, bank: Image, size: int) -> Linear:
-    """A piece of one bank image, turned, scaled, and tilted a little as a wall seen from the side."""
+    """Return a piece of a bank image, rotated, scaled, and tilted a little as a wall seen from the side."""
     image = bank[int(rng.integers(len(bank)))]
     side = bank.shape[1]
     half = 0.5 * min(side * 0.95, size * np.exp(rng.uniform(np.log(0.4), np.log(2.5))))
@@ -153,7 +159,7 @@ def _plane(rng: np.random.Generator, bank: Image, size: int) -> Linear:
 
 
 def compose_background(rng: np.random.Generator, bank: Image, size: int) -> Linear:
-    """Linear light [size, size, 3]: one plane or two that meet (wall and floor), uneven light, solids before it."""
+    """Draw linear light [size, size, 3]: one plane, or wall and floor, uneven light, and solids before them."""
     background = _plane(rng, bank, size)
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size - 0.5
     if rng.random() < 0.3:
@@ -169,14 +175,14 @@ def compose_background(rng: np.random.Generator, bank: Image, size: int) -> Line
         blob = np.exp(-((x - center[0]) ** 2 + ((y - center[1]) * rng.uniform(1, 3)) ** 2) / radius**2)
         background *= 1.0 - rng.uniform(0.3, 0.8) * blob[..., None]
     for _ in range(int(rng.choice([0, 1, 2, 3], p=[0.5, 0.25, 0.15, 0.1]))):
-        paint_solid(rng, background, center=rng.uniform(0, size, 2), radius=size * rng.uniform(0.06, 0.5))
+        draw_solid(rng, background, center=rng.uniform(0, size, 2), radius=size * rng.uniform(0.06, 0.5))
     return background
 
 
-def paint_solid(
+def draw_solid(
     rng: np.random.Generator, image: Linear, *, center: NDArray[np.float64], radius: float
 ) -> NDArray[np.bool_]:
-    """Paints a shaded sphere, box, cone, cylinder, disc or crossed bars over a linear image; returns where."""
+    """Draw a shaded sphere, box, cone, cylinder, disc or crossed bars into a linear image; return where."""
     covered = np.zeros(image.shape[:2], np.bool_)
     reach = 1.5 * radius
     left, top = (int(max(0.0, np.floor(c - reach))) for c in center)
@@ -195,7 +201,7 @@ def paint_solid(
 
 
 def _solid(rng: np.random.Generator, u: Linear, v: Linear) -> tuple[Linear, NDArray[np.bool_]]:
-    """Colour and cover of a solid of radius about 1 at coordinates u, v: Lambert's law and a highlight."""
+    """Return colour and mask of a solid of radius about 1 at coordinates u, v: Lambert's law and a highlight."""
     light = rng.normal(size=3).astype(np.float32)
     light /= np.linalg.norm(light)
     kind = rng.choice(["sphere", "box", "cone", "cylinder", "disc", "bars"])

@@ -1,7 +1,8 @@
-"""The stages between light and a video frame's bytes: blur, exposure, colour, tone curve, noise (then `codec.py`).
+"""The camera pipeline from light to a video frame's bytes: blur, exposure, colour, tone curve, noise (then `codec`).
 
-`Exposure` is drawn once an image and applied to light and, linearised, to derivatives of light. Noise and codec are
-constants of the derivative.
+An `Exposure` is drawn once per image. It is applied to the light and, linearised, to the derivatives of the light.
+
+Limits: noise and codec are constants of the derivative.
 """
 
 from __future__ import annotations
@@ -22,9 +23,14 @@ _LUMINANCE = np.array([0.2126, 0.7152, 0.0722], np.float32)
 def area_filtered_warp(
     image: Linear, matrix: NDArray[np.float64], size: tuple[int, int], *, replicate: bool, filtered: bool = True
 ) -> Linear:
-    """Affine warp (`matrix` [2, 3] takes source to target pixels) that averages where it shrinks, if `filtered`.
+    """Warp an image by an affine map, with an area filter where the map shrinks it.
 
-    image: [h, w, C], any C. size: width, height of the target. Outside the source: its edge if `replicate`, else 0.
+    Args:
+        image: [h, w, C] source, any C.
+        matrix: [2, 3] map from source to target pixels.
+        size: Width and height of the target, px.
+        replicate: Whether the source's edge continues outside of the source; otherwise zero.
+        filtered: Whether to average over the area of a target pixel.
     """
     scale = float(np.sqrt(abs(np.linalg.det(matrix[:, :2]))))
     if scale < 0.95 and filtered:  # the variance of a target pixel's box beyond that of a source pixel's
@@ -39,14 +45,14 @@ def area_filtered_warp(
 
 
 def gaussian_blur(image: Linear, sigma_px: float) -> Linear:
-    """Isotropic blur; nothing below a tenth of a pixel."""
+    """Blur an image isotropically; return it unchanged for less than a tenth of a pixel."""
     if sigma_px < 0.1:
         return image
     return cv2.GaussianBlur(image, (0, 0), sigma_px).reshape(image.shape)
 
 
 def motion_blur(image: Linear, shift_px: NDArray[np.float64]) -> Linear:
-    """Mean over a straight motion of `shift_px` [2] about the middle of the exposure."""
+    """Average an image over a straight motion of `shift_px` [2] around the middle of the exposure."""
     length = float(np.linalg.norm(shift_px))
     if length < 0.3:
         return image
@@ -64,16 +70,19 @@ def motion_blur(image: Linear, shift_px: NDArray[np.float64]) -> Linear:
 
 
 def luminance(linear: Linear) -> Linear:
-    """Rec. 709 luminance, [..., 3] -> [...]."""
+    """Return the Rec. 709 luminance of linear RGB, [..., 3] -> [...]."""
     return linear @ _LUMINANCE
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """From linear light to display values 0..255: gain, colour matrix, highlights, tone curve.
+    """A map from linear light to display values 0..255.
 
-    color: [3, 3] includes gain and white balance. shoulder: whether highlights roll off instead of being cut.
-    exponent: of the tone curve. contrast: 0..1 share of an S-curve.
+    Attributes:
+        color: [3, 3] colour matrix with gain and white balance.
+        shoulder: Whether highlights roll off; otherwise they are clipped.
+        exponent: Exponent of the tone curve.
+        contrast: Share of an S-curve, 0 to 1.
     """
 
     color: Linear
@@ -82,7 +91,7 @@ class Exposure:
     contrast: float
 
     def apply(self, linear: Linear) -> Linear:
-        """Display values 0..255 as floats, [..., 3]."""
+        """Return display values 0..255 as floats, [..., 3]."""
         light = np.maximum(linear @ self.color.T, 0.0)
         light = 1.0 - np.exp(-light) if self.shoulder else np.minimum(light, 1.0)
         tone = light ** np.float32(self.exponent)
@@ -91,7 +100,7 @@ class Exposure:
         return tone * np.float32(255.0)
 
     def apply_derivative(self, linear: Linear, derivative: Linear) -> Linear:
-        """Derivative of `apply` at `linear` [h, w, 3] along `derivative` [P, h, w, 3]."""
+        """Return the derivative of `apply` at `linear` [h, w, 3] along `derivative` [P, h, w, 3]."""
         light = linear @ self.color.T
         inside = (light > 1e-3) & (self.shoulder | (light < 1.0))
         light = np.maximum(light, 1e-3)
@@ -104,7 +113,7 @@ class Exposure:
 
 
 def draw_exposure(rng: np.random.Generator, linear: Linear, varied: Randomisation = ALL) -> Exposure:
-    """An automatic exposure that is never quite right, white balance, saturation and tone curve for this image."""
+    """Draw an imperfect automatic exposure, white balance, saturation and tone curve for an image."""
     percentile, level = rng.uniform(65, 98), rng.uniform(0.15, 0.95)
     balance = np.exp(rng.normal(0.0, 0.12, 3))
     keep = rng.uniform(0.5, 1.4) if rng.random() < 0.8 else 0.0 if rng.random() < 0.15 else 1.0
@@ -120,7 +129,7 @@ def draw_exposure(rng: np.random.Generator, linear: Linear, varied: Randomisatio
 
 
 def sensor_noise(rng: np.random.Generator, display: Linear) -> Linear:
-    """Adds noise of a video camera to display values: mostly little, sometimes strong, often smooth over pixels."""
+    """Add noise of a video camera to display values: mostly little, sometimes strong, often smooth over pixels."""
     level = np.float32(np.exp(rng.normal(np.log(1.6), 0.7)))
     noise = rng.standard_normal(display.shape, dtype=np.float32)
     if rng.random() < 0.5:  # shared by the colours, as after chroma denoising

@@ -1,8 +1,10 @@
-"""Video compression of training images: mostly JPEG, which has the same blocks and colours, at times H.264 itself.
+"""Random video compression of training images: mostly JPEG, which has the same blocks and colours, sometimes H.264.
 
-Measured on 96 x 96 pixels, one core: JPEG 0.3 ms; H.264 2 ms for a key frame alone, 3 to 5 ms for one and the frame
-predicted from it (opening the coder is most of it). So every eighth image is a predicted frame of a real stream, and
-developing all of them costs half a millisecond more for it.
+On 96 x 96 pixels and one core JPEG takes 0.3 ms, and H.264 takes 3 to 5 ms for a key frame and the frame that is
+predicted from it. Most of that time opens the coder. Every eighth image is such a predicted frame, which costs half a
+millisecond per image in the mean.
+
+Limits: other codecs (HEVC, AV1) are not simulated.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _PRESETS = ("ultrafast", "veryfast", "medium")
 
 
 def compress(rng: np.random.Generator, image: Image) -> Image:
-    """The image [H, W, 3] after a random codec at a random quality, or as it is."""
+    """Return the image [H, W, 3] after a random codec at a random quality, or unchanged."""
     kind = rng.random()
     if kind < _UNTOUCHED:
         return image
@@ -30,7 +32,7 @@ def compress(rng: np.random.Generator, image: Image) -> Image:
 
 
 def jpeg(rng: np.random.Generator, image: Image) -> Image:
-    """Block transform coding with 4:2:0 colour at a random block phase; the strongest is smoothed by a loop filter."""
+    """Apply JPEG with 4:2:0 colour at a random block phase; smooth strong compression as a loop filter does."""
     quality = int(np.clip(rng.normal(68, 20), 15, 97))
     top, left = (int(v) for v in rng.integers(0, 8, 2))
     padded = cv2.copyMakeBorder(image, top, 8, left, 8, cv2.BORDER_REPLICATE)
@@ -44,7 +46,7 @@ def jpeg(rng: np.random.Generator, image: Image) -> Image:
 
 
 def h264(rng: np.random.Generator, image: Image) -> Image:
-    """The image as the second frame of a stream whose first is the same a pixel or two away, with other noise."""
+    """Return the image as the second frame of a stream whose first frame is shifted by a pixel or two, with noise."""
     top, left = (int(v) for v in rng.integers(0, 16, 2))
     height, width = (-(-(n + extent) // 16) * 16 for n, extent in zip((top, left), image.shape[:2], strict=True))
     bottom, right = height - top - image.shape[0], width - left - image.shape[1]
@@ -58,17 +60,17 @@ def h264(rng: np.random.Generator, image: Image) -> Image:
 
 
 def _last_frame(frames: list[Image], options: dict[str, str]) -> Image:
-    """The last of some frames after coding and decoding in memory."""
+    """Return the last frame after coding and decoding in memory."""
     import av
 
     encoder: Any = av.CodecContext.create("libx264", "w")
     decoder: Any = av.CodecContext.create("h264", "r")
     encoder.height, encoder.width = frames[0].shape[:2]
     encoder.pix_fmt, encoder.time_base, encoder.options = "yuv420p", Fraction(1, 30), options
-    encoder.thread_count = decoder.thread_count = 1  # the same bytes whatever the machine does beside
+    encoder.thread_count = decoder.thread_count = 1  # the same bytes whatever else the machine does
     packets = []
     for index, frame in enumerate(frames):
-        # OpenCV changes the colours: FFmpeg's own converter starts threads for each image
+        # OpenCV converts the colours: FFmpeg's converter starts threads for each image
         planes = np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2YUV_I420), np.uint8)
         video_frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
         video_frame.pts = index

@@ -1,9 +1,10 @@
-"""From a render of the body alone to the image a network meets: the road of a real video frame.
+"""Develop a training image from a render of the body before black, through the pipeline of a real video frame.
 
-Light of body and background (with the body's shadow, look-alikes, and things before it) is mixed and shrunk to the size
-that the body has in a frame (20 to 100 px), blurred, exposed, made noisy and compressed there, and only then resampled
-into the view, bilinearly, as a tracked frame is.
-Derivatives of the light go through the same chain, linearised.
+The light of body and background is mixed, with the body's shadow, look-alikes and occluders. It is shrunk to the size
+that the body has in a frame (20 to 100 px). There it is blurred, exposed, made noisy and compressed. The virtual camera
+then resamples it bilinearly, as it does with a tracked frame. Derivatives of the light pass the same steps, linearised.
+
+Limits: noise and codec are constants of the derivative.
 """
 
 from __future__ import annotations
@@ -33,33 +34,36 @@ _SHADOW, _LOOKALIKE, _HAND_BEHIND, _OCCLUDED, _TRANSLUCENT = 0.3, 0.15, 0.06, 0.
 
 
 class RenderLike(Protocol):
-    """What is used of a dataset's render."""
+    """The parts of a dataset's render that are used here."""
 
     @property
     def radiance(self) -> NDArray[Any]:
-        """Premultiplied linear RGB and coverage, [S, S, 4]."""
+        """Return premultiplied linear RGB and coverage, [S, S, 4]."""
 
     @property
     def K(self) -> Array:  # noqa: N802
-        """Pinhole matrix of the S x S image, [3, 3] px, centres at integers."""
+        """Return the pinhole matrix [3, 3] of the S x S image, px, pixel centres at integers."""
 
     @property
     def view_from_body(self) -> Array:
-        """Pose of the body, [4, 4] m, OpenCV axes."""
+        """Return the pose [4, 4] of the body, m, OpenCV axes."""
 
     @property
     def tangents(self) -> NDArray[Any] | None:
-        """Derivatives of radiance along psi, [P, S, S, 4], or None."""
+        """Return the derivatives [P, S, S, 4] of the radiance by psi, or None."""
 
 
 @dataclass(frozen=True)
 class Developed:
     """A training image.
 
-    image: [V, V, 3] uint8. points_px: [K, 2] view pixels. visible: [K], False outside it or behind an
-    occluder.
-    tangents: [P, V, V, 3], d image / d psi in display units per standard deviation of psi, or None. K: [3, 3] px and
-    view_from_body: [4, 4] m, camera and pose of the image as developed.
+    Attributes:
+        image: [V, V, 3] uint8.
+        points_px: [K, 2] keypoints, pixels of the image.
+        visible: [K], False outside of the image or behind an occluder.
+        tangents: [P, V, V, 3] derivative of the image by psi, display units per standard deviation of psi, or None.
+        K: [3, 3] camera matrix of the image, px.
+        view_from_body: [4, 4] pose of the body in the image, m.
     """
 
     image: NDArray[np.uint8]
@@ -71,56 +75,62 @@ class Developed:
 
 
 def project(render: RenderLike, points_body: Array) -> Array:
-    """Pixels of body points [K, 3] in the render, [K, 2]."""
+    """Return the pixels [K, 2] of body points [K, 3] m in the render."""
     pose = np.asarray(render.view_from_body, dtype=float)
     pixels = (points_body @ pose[:3, :3].T + pose[:3, 3]) @ np.asarray(render.K, dtype=float).T
     return pixels[:, :2] / pixels[:, 2:]
 
 
 def apply_affine(matrix: Array, points: Array) -> Array:
-    """[2, 3] and [..., 2] -> [..., 2]."""
+    """Apply an affine map [2, 3] to points [..., 2]."""
     return points @ matrix[:, :2].T + matrix[:, 2]
 
 
 def compose_affine(outer: Array, inner: Array) -> Array:
-    """The affine map outer(inner(x)), [2, 3] each."""
+    """Return the affine map outer(inner(x)), [2, 3] each."""
     return np.concatenate([outer[:, :2] @ inner[:, :2], (outer[:, :2] @ inner[:, 2] + outer[:, 2])[:, None]], axis=1)
 
 
 def similarity(scale: float, turn_rad: float, source_center: Array, target_center: Array) -> Array:
-    """Affine map [2, 3] that turns and scales about a point and moves that point to `target_center`."""
+    """Return the affine map [2, 3] that rotates and scales about a point and moves this point to `target_center`."""
     c, s = scale * np.cos(turn_rad), scale * np.sin(turn_rad)
     linear = np.array([[c, -s], [s, c]])
     return np.concatenate([linear, (np.asarray(target_center) - linear @ source_center)[:, None]], axis=1)
 
 
-def develop(
-    render: RenderLike,
-    points_body: Array,
-    rng: np.random.Generator,
-    *,
-    size: int,
-    bank: NDArray[np.uint8],
-    jitter: bool = True,
-    absent: bool = False,
-    view_px: tuple[float, float, float] = VIEW_PX,
-    varied: Randomisation = ALL,
-) -> Developed:
-    """One training image of a render.
+@dataclass(frozen=True)
+class DevelopOptions:
+    """How images are developed.
 
-    points_body: [K, 3] m. size: V, px. bank: background images, uint8 [N, B, B, 3]. jitter: turn, zoom and shift the
-    render a little beyond the dataset's own variation; off, the view camera is the render's own (scaled to V). absent:
-    leave the body out, so that nothing is visible. view_px: least, most frequent and largest width of the view in frame
-    pixels. varied: what is randomised at all.
+    Attributes:
+        size: Width and height V of the image, px.
+        bank: [N, B, B, 3] uint8 background images.
+        jitter: Whether to rotate, zoom and shift the render a little beyond the dataset's own variation. Without it the
+            camera is that of the render, scaled to V.
+        absent: Whether to leave the body out, so that nothing is visible.
+        view_px: Least, most frequent and largest width of the image in frame pixels.
+        varied: What is randomised.
     """
+
+    size: int
+    bank: NDArray[np.uint8]
+    jitter: bool = True
+    absent: bool = False
+    view_px: tuple[float, float, float] = VIEW_PX
+    varied: Randomisation = ALL
+
+
+def develop(render: RenderLike, points_body: Array, rng: np.random.Generator, options: DevelopOptions) -> Developed:
+    """Develop one training image of a render, with keypoints [K, 3] m of the body."""
+    size, view_px = options.size, options.view_px
     source = render.radiance.shape[0]
     middle = np.full(2, (size - 1) / 2)
     turn, zoom, shift = 0.0, 1.0, np.zeros(2)
-    if jitter:
+    if options.jitter:
         turn, zoom, shift = rng.normal(0, 0.07), np.exp(rng.normal(0, 0.05)), rng.normal(0, 0.025 * size, 2)
     view_from_render = similarity(zoom * size / source, turn, np.full(2, (source - 1) / 2), middle + shift)
     in_frame = float(np.exp(rng.triangular(*np.log(view_px))))
-    if not varied.small_bodies:
+    if not options.varied.small_bodies:
         in_frame = max(in_frame, view_px[1])
     side = int(np.ceil(in_frame)) + 6
     grid_turn = rng.normal(0, 0.1) if rng.random() < 0.3 else 0.0
@@ -129,7 +139,7 @@ def develop(
     )
     points_px = apply_affine(view_from_render, project(render, points_body))
     frame_from_render = compose_affine(frame_from_view, view_from_render)
-    frame = _expose(render, frame_from_render, rng, side=side, bank=bank, absent=absent, varied=varied)
+    frame = _expose(render, frame_from_render, rng, side=side, options=options)
     in_image = (points_px >= -0.5).all(-1) & (points_px <= size - 0.5).all(-1)
     cells = np.clip(np.round(apply_affine(frame_from_view, points_px)), 0, side - 1).astype(int)
     view_from_frame = np.asarray(cv2.invertAffineTransform(frame_from_view), dtype=float)
@@ -149,7 +159,7 @@ def develop(
 
 
 def _developed_camera(render: RenderLike, view_from_render: Array, turn_rad: float) -> tuple[Array, Array]:
-    """Camera matrix and pose after a similarity of the image: its turn is one of the camera about its axis."""
+    """Return camera matrix and pose after a similarity of the image, whose rotation is a roll of the camera."""
     about_axis = np.eye(4)
     about_axis[:2, :2] = [[np.cos(turn_rad), -np.sin(turn_rad)], [np.sin(turn_rad), np.cos(turn_rad)]]
     K = np.vstack([view_from_render, [0.0, 0.0, 1.0]]) @ np.asarray(render.K, dtype=float) @ about_axis[:3, :3].T
@@ -158,7 +168,7 @@ def _developed_camera(render: RenderLike, view_from_render: Array, turn_rad: flo
 
 @dataclass(frozen=True)
 class _Frame:
-    """A piece of a video frame [side, side]: bytes, where something hides the body or the image ends, derivatives."""
+    """A piece [side, side] of a video frame: bytes, where the body is hidden or the image ends, and derivatives."""
 
     image: NDArray[np.uint8]
     hidden: NDArray[np.bool_]
@@ -171,10 +181,10 @@ def _expose(
     rng: np.random.Generator,
     *,
     side: int,
-    bank: NDArray[np.uint8],
-    absent: bool,
-    varied: Randomisation,
+    options: DevelopOptions,
 ) -> _Frame:
+    """Return the piece [side, side] of a video frame that shows the render, before a random background."""
+    bank, absent, varied = options.bank, options.absent, options.varied
     body, derivative = body_in_frame(render, frame_from_render, rng, side=side, varied=varied)
     background = compose_background(rng, bank, side)
     if rng.random() < 0.25:
@@ -185,7 +195,7 @@ def _expose(
     covered = np.zeros((side, side), np.float32)
     if before and varied.occlusion:
         light, covered = occlude(np.random.default_rng(own), light, body[..., 3], bank)
-    soft = min(1.0, side / 75.0)  # a smaller image of the body is not a blurrier one
+    soft = min(1.0, side / 75.0)  # a smaller image of the body is not more blurred
     seen = None if derivative is None else derivative * (1.0 - covered[..., None])
     display, slope = expose_light(rng, light, seen, soft, varied)
     hidden = (covered > 0.5) | absent
@@ -198,7 +208,7 @@ def _expose(
 def _around(
     rng: np.random.Generator, background: Linear, body: Linear, bank: NDArray[np.uint8], varied: Randomisation
 ) -> Linear:
-    """The background [s, s, 3] with look-alikes, a hand that holds the body from behind, and the body's shadow."""
+    """Return the background [s, s, 3] with look-alikes, a hand that holds the body from behind, and a shadow."""
     chances, seeds = rng.random(3), [_seed(rng) for _ in range(3)]
     if chances[0] < _LOOKALIKE and varied.distractors:
         background = add_lookalikes(np.random.default_rng(seeds[0]), background, body)
@@ -214,7 +224,7 @@ def _around(
 
 
 def _seed(rng: np.random.Generator) -> int:
-    """For a generator of its own of something that can be switched off: what follows draws the same either way."""
+    """Return a seed for an effect that can be switched off, so that later random numbers do not depend on it."""
     return int(rng.integers(1 << 62))
 
 
@@ -226,9 +236,9 @@ def body_in_frame(
     side: int,
     varied: Randomisation = ALL,
 ) -> tuple[Linear, Linear | None]:
-    """The body's light and coverage at frame resolution [side, side, 4], and its derivatives [P, side, side, 3].
+    """Return the body's light and coverage at frame resolution [side, side, 4], and derivatives [P, side, side, 3].
 
-    Brightness is normalised: what the body reflects, on average, is log-normal about 0.16 of a white surface.
+    The brightness is normalised: the mean reflected light is log-normal around 0.16 of a white surface.
     """
     radiance = np.asarray(render.radiance, dtype=np.float32)
     covered = radiance[..., 3] > 0.5
@@ -240,7 +250,7 @@ def body_in_frame(
     shift = min(length, 0.08 * scale * radiance.shape[0]) * np.array([np.cos(angle), np.sin(angle)])
     shift = shift if varied.motion_blur else 0.0 * shift
     opacity = np.float32(rng.uniform(0.45, 0.9)) if rng.random() < _TRANSLUCENT else np.float32(1.0)
-    if varied.translucency:  # smoked plastic: what is behind shows, and its own light is less
+    if varied.translucency:  # smoked plastic: the background shines through, the body's own light is weaker
         gain *= np.float32(0.4) + np.float32(0.6) * opacity
     else:
         opacity = np.float32(1.0)
@@ -268,7 +278,7 @@ def expose_light(
     softness: float = 1.0,
     varied: Randomisation = ALL,
 ) -> tuple[Linear, Linear | None]:
-    """Defocus, exposure and noise: linear light to display values 0..255, and the derivative's way through it."""
+    """Apply defocus, exposure and noise to linear light. Return display values 0..255 and their derivatives."""
     sigma = softness * abs(rng.normal(0.0, 0.6))
     light = chain.gaussian_blur(light, sigma)
     exposure = chain.draw_exposure(rng, light, varied)
@@ -282,23 +292,24 @@ def expose_light(
 
 
 def _bytes(display: Linear) -> NDArray[np.uint8]:
+    """Round display values to bytes."""
     return np.clip(np.round(display), 0, 255).astype(np.uint8)
 
 
 def _like_body(rng: np.random.Generator, background: Linear, body: Linear) -> Linear:
-    """The background in about the body's own colour: the low-contrast case."""
+    """Return the background in about the body's own colour: the low-contrast case."""
     alpha = body[..., 3].sum() + 1e-3
     ratio = (body[..., :3].sum((0, 1)) / alpha + 1e-3) / (background.mean((0, 1)) + 1e-3)
     return background * (ratio ** rng.uniform(0.4, 1.0)).astype(np.float32)
 
 
 def _cut_off(rng: np.random.Generator, display: Linear) -> NDArray[np.bool_]:
-    """The frame ends inside the view: the edge is repeated, as `view.resample` does."""
+    """Let the frame end inside the image: repeat its edge in place, as `virtual_camera.resample` does; return where."""
     side = display.shape[0]
     beyond = np.zeros((side, side), np.bool_)
     keep = int(side * rng.uniform(0.5, 0.9))
     direction = int(rng.integers(4))
-    turned, mask = np.rot90(display, direction), np.rot90(beyond, direction)
-    turned[keep:] = turned[keep - 1]
+    rotated, mask = np.rot90(display, direction), np.rot90(beyond, direction)
+    rotated[keep:] = rotated[keep - 1]
     mask[keep:] = True
     return beyond

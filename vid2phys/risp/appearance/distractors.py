@@ -1,4 +1,7 @@
-"""What could be taken for the body: copies of it of another size, squeezed, mirrored and recoloured, behind it."""
+"""Distractors in training images: copies of the body, smaller or squeezed, mirrored and recoloured, behind it.
+
+Limits: a copy has the pose of the body.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ _NEAREST, _FARTHEST = 0.36, 0.62  # of the image's side, from its middle: the bo
 
 
 def add_lookalikes(rng: np.random.Generator, background: Linear, body: Linear) -> Linear:
-    """The background [s, s, 3] with one or two distorted copies of the body, premultiplied [s, s, 4], near the border.
+    """Return the background [s, s, 3] with one or two distorted copies of the body [s, s, 4] near the border.
 
-    Copies are smaller or squeezed: of two equal bodies in a view no network could say which one is meant.
+    The body's light is premultiplied. Copies are smaller or squeezed, since no network could tell two equal bodies
+    apart.
     """
     side = len(background)
     middle = np.full(2, 0.5 * (side - 1))

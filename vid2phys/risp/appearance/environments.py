@@ -1,7 +1,9 @@
-"""Light from all around: random environment images for training renders.
+"""Random environment images that light training renders.
 
-Latitude-longitude images of linear radiance, shape [32, 64, 3], row 0 at the zenith, mean luminance 1 over the
-sphere. Bright soft boxes stand for lamps and windows: bare metal shows little else.
+An environment is a latitude-longitude image [32, 64, 3] of linear radiance. Row 0 is at the zenith, and the mean
+luminance over the sphere is 1. Bright soft boxes stand for lamps and windows, which bare metal reflects.
+
+Limits: the resolution of 6 degrees blurs reflections in polished metal.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ IMAGE_FROM_WORLD = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]]
 
 
 def random_environment(rng: np.random.Generator, *, structured: bool) -> Array:
-    """One environment [32, 64, 3]. `structured`: never a constant one (for bare metal)."""
+    """Draw an environment [32, 64, 3]. structured: never draw a constant one (for bare metal)."""
     kinds = (_sky, _photograph, _room) if structured else (_sky, _photograph, _room, _constant)
     weights = np.array([0.3, 0.4, 0.3] if structured else [0.28, 0.34, 0.23, 0.15])
     image = kinds[rng.choice(len(kinds), p=weights)](rng)
@@ -34,34 +36,35 @@ def random_environment(rng: np.random.Generator, *, structured: bool) -> Array:
 
 
 def uniform_like(image: Array) -> Array:
-    """Light of the image's mean colour from everywhere, [32, 64, 3]."""
+    """Return an environment [32, 64, 3] of the image's mean colour everywhere."""
     return np.broadcast_to(mean_color(image), (ROWS, COLUMNS, 3)).copy()
 
 
 def mean_luminance(image: Array) -> float:
-    """Mean luminance over the sphere: rows near the poles count less."""
+    """Return the mean luminance over the sphere, with rows weighted by their solid angle."""
     return float(mean_color(image) @ LUMINANCE)
 
 
 def mean_color(image: Array) -> Array:
-    """Mean radiance over the sphere, [3]."""
+    """Return the mean radiance [3] over the sphere."""
     weights = np.sin((np.arange(ROWS) + 0.5) * np.pi / ROWS)
     return np.einsum("r,rck->k", weights, image) / (weights.sum() * COLUMNS)
 
 
 def tint(rng: np.random.Generator, strength: float) -> Array:
-    """A light's colour with luminance 1, [3]: warm to cold, with a little green or magenta."""
+    """Draw a light's colour [3] with luminance 1: warm to cold, with a little green or magenta."""
     warm, green = rng.normal(0.0, strength), rng.normal(0.0, 0.25 * strength)
     color = np.exp(np.array([warm, green, -warm]))
     return color / (color @ LUMINANCE)
 
 
 def _constant(rng: np.random.Generator) -> Array:
+    """Draw light of one colour from everywhere."""
     return np.broadcast_to(tint(rng, 0.15), (ROWS, COLUMNS, 3)).copy()
 
 
 def _sky(rng: np.random.Generator) -> Array:
-    """Zenith, horizon and ground colours with a soft horizon, one side brighter."""
+    """Draw a sky: zenith, horizon and ground colours with a soft horizon, one side brighter."""
     zenith, horizon, ground = (tint(rng, 0.3) * rng.uniform(*span) for span in ((0.3, 1.5), (0.5, 2.0), (0.05, 0.8)))
     height = np.cos((np.arange(ROWS) + 0.5) * np.pi / ROWS)[:, None, None]
     up = np.clip(height, 0.0, 1.0) ** rng.uniform(0.4, 1.0)
@@ -72,7 +75,7 @@ def _sky(rng: np.random.Generator) -> Array:
 
 
 def _room(rng: np.random.Generator) -> Array:
-    """Ceiling, floor and four walls of different colours, some with a pattern."""
+    """Draw a room: ceiling, floor and four walls of different colours, some with a pattern."""
     image = np.zeros((ROWS, COLUMNS, 3))
     ceiling, floor = rng.integers(5, 12), rng.integers(18, 26)
     edges = np.sort(rng.choice(COLUMNS, 4, replace=False))
@@ -89,20 +92,21 @@ def _room(rng: np.random.Generator) -> Array:
 
 
 def _photograph(rng: np.random.Generator) -> Array:
+    """Draw a panorama of a photograph with brighter highlights."""
     images = _small_photographs()
     image = images[rng.integers(len(images))]
     if rng.random() < 0.5:
         image = image[:, ::-1]
     if rng.random() < 0.3:
         image = image.mean(axis=2, keepdims=True) * tint(rng, 0.3)
-    # A photograph's whites were clipped: give the lamps and the sky in it some of their light back.
+    # The whites of a photograph are clipped: restore some of the light of lamps and sky.
     image = image + rng.uniform(0.0, 6.0) * image**4
     return np.roll(image, rng.integers(COLUMNS), axis=1)
 
 
 @cache
 def _small_photographs() -> tuple[NDArray[np.float64], ...]:
-    """Photographs as panoramas without a seam: the image and its mirror image side by side, linear light."""
+    """Return photographs as panoramas without a seam: an image beside its mirror image, linear light."""
     import cv2
 
     from vid2phys.io.photographs import photographs
@@ -119,7 +123,7 @@ def _blur(image: Array, sigma: float) -> Array:
 
 
 def _add_soft_box(rng: np.random.Generator, image: Array) -> Array:
-    """A bright rectangle with soft edges, mostly in the upper half."""
+    """Add a bright rectangle with soft edges, mostly in the upper half."""
     row = rng.uniform(1.0, 15.0) if rng.random() < 0.85 else rng.uniform(15.0, 28.0)
     column = rng.uniform(0.0, COLUMNS)
     height, width = rng.uniform(1.0, 4.0), rng.uniform(1.0, 7.0)

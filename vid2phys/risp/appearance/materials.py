@@ -1,4 +1,7 @@
-"""Random materials for the parts of a mesh: colours, roughness, metal."""
+"""Random materials for the parts of a mesh: base colours, roughness and metallic share.
+
+Limits: a face has one material; patterns come from the mesh's own texture only.
+"""
 
 from __future__ import annotations
 
@@ -23,36 +26,46 @@ _METALS = np.array(
         [0.25, 0.25, 0.27],  # gun metal
     ]
 )
-_BLAS_STAYS_ALONE = 10_000
+_SINGLE_THREAD_SIZE = 10_000  # BLAS uses one thread for shorter vectors
 
 
 @dataclass(frozen=True)
 class MeshParts:
-    """What material choice needs of a mesh: group and component of each face [F], areas [F], centres [F, 3].
+    """The parts of a mesh with F faces.
 
-    texture_color: mean colours of the faces in the mesh's texture, linear RGB [F, 3]; None without one.
+    Attributes:
+        group: [F] group of the file.
+        component: [F] connected component.
+        face_area: [F], m^2.
+        face_center: [F, 3] in body radii.
+        texture_color: [F, 3] mean colours in the mesh's texture, linear RGB; None without a texture.
     """
 
     group: NDArray[np.int64]
     component: NDArray[np.int64]
     face_area: Array
-    face_center: Array  # in body radii
+    face_center: Array
     texture_color: Array | None = None
 
     def mean(self, values: Array) -> float:
-        """Mean over the surface of values [F] of its faces."""
-        # Long dot products go to BLAS's threads, which then spin for tens of milliseconds beside the renderer.
+        """Return the mean over the surface of values [F] of its faces."""
+        # BLAS runs long dot products in threads, which then spin for tens of milliseconds beside the renderer.
         total = (
-            values @ self.face_area if len(values) < _BLAS_STAYS_ALONE else np.einsum("f,f->", values, self.face_area)
+            values @ self.face_area if len(values) < _SINGLE_THREAD_SIZE else np.einsum("f,f->", values, self.face_area)
         )
         return float(total / self.face_area.sum())
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Per-face values: color [F, 3] linear RGB, roughness [F], metallic [F].
+    """Materials of F faces.
 
-    texture_share [F], texture_brightness [3]: as in `Appearance`.
+    Attributes:
+        color: [F, 3] linear RGB.
+        roughness: [F].
+        metallic: [F].
+        texture_share: [F] share of the mesh's texture, as in `render.appearance.Appearance`.
+        texture_brightness: [3] logarithm of the texture's gain, as there.
     """
 
     color: Array
@@ -62,7 +75,7 @@ class Surface:
     texture_brightness: Array = field(default_factory=lambda: np.zeros(3))
 
     def albedo(self, parts: MeshParts) -> float:
-        """Mean of the base colour over the surface."""
+        """Return the mean of the base colour over the surface."""
         color = self.color
         if parts.texture_color is not None and self.texture_share.size:
             share = self.texture_share[:, None]
@@ -72,7 +85,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class Material:
-    """One material: color [3] linear RGB, roughness, metallic."""
+    """One material: colour [3] in linear RGB, roughness, and metallic share."""
 
     color: Array
     roughness: float
@@ -80,7 +93,7 @@ class Material:
 
 
 def mesh_parts(mesh: Mesh) -> MeshParts:
-    """Groups of the file and connected components (faces that share a vertex of the welded mesh)."""
+    """Return the groups of the file and the connected components (faces that share a vertex of the welded mesh)."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -99,7 +112,7 @@ def mesh_parts(mesh: Mesh) -> MeshParts:
 
 
 def random_surface(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Surface:
-    """Materials for all faces; with a texture, half of the bodies wear it, a quarter mix it with random materials."""
+    """Draw materials for all faces; half of the textured bodies show their texture, a quarter mix it with others."""
     surface = _random_materials(rng, parts)
     if not varied.metals:
         surface = replace(surface, metallic=np.zeros(len(surface.metallic)))
@@ -107,12 +120,12 @@ def random_surface(rng: np.random.Generator, parts: MeshParts, varied: Randomisa
 
 
 def recolored(color: Array, log_factor: Array) -> Array:
-    """Colours made brighter by a factor while they are dark, smoothly kept below 1."""
+    """Return colours that are brighter by a factor where they are dark, and smoothly bounded by 1."""
     return np.asarray(1.0 - (1.0 - color) ** np.exp(log_factor))
 
 
 def _textured(rng: np.random.Generator, surface: Surface) -> Surface:
-    """The mesh's texture over random materials: as it is but for gain, tint and gloss, faded, or not at all."""
+    """Blend the mesh's texture over random materials: fully, partly, or not at all, with gain, tint and gloss."""
     style = rng.choice(["texture", "mixed", "materials"], p=[0.5, 0.25, 0.25])
     share = {"texture": 1.0, "mixed": float(rng.uniform(0.2, 0.9)), "materials": 0.0}[str(style)]
     gain, warm, green = rng.normal(0.0, 0.35), rng.normal(0.0, 0.15), rng.normal(0.0, 0.05)
@@ -128,7 +141,7 @@ def _textured(rng: np.random.Generator, surface: Surface) -> Surface:
 
 
 def _random_materials(rng: np.random.Generator, parts: MeshParts) -> Surface:
-    """One material for all faces, one a group, one a connected component, or a base with accents."""
+    """Draw one material for all faces, one per group, one per connected component, or a base with accents."""
     metal_share = 0.85 if rng.random() < 0.25 else rng.choice([0.0, 0.1])
     style = rng.choice(["single", "groups", "components", "accents"], p=[0.12, 0.36, 0.2, 0.32])
     label = parts.component if style == "components" else parts.group
@@ -148,7 +161,7 @@ def _random_materials(rng: np.random.Generator, parts: MeshParts) -> Surface:
 
 
 def random_material(rng: np.random.Generator, metal_share: float) -> Material:
-    """Bare metal with probability `metal_share`; else painted, grey, black or white plastic."""
+    """Draw bare metal with probability `metal_share`; else saturated, grey, black or white plastic."""
     if rng.random() < metal_share:
         color = _METALS[rng.integers(len(_METALS))] * rng.uniform(0.75, 1.0)
         if rng.random() < 0.15:  # anodised
@@ -177,7 +190,7 @@ def _near_grey(rng: np.random.Generator, low: float, high: float) -> Array:
 
 
 def _variation(rng: np.random.Generator, parts: MeshParts) -> Array:
-    """Brightness factor of each face: mostly 1; sometimes worn, or fading along the body."""
+    """Draw a brightness factor of each face: mostly 1, sometimes worn, or fading along the body."""
     factor = np.ones(len(parts.group))
     if rng.random() < 0.2:
         factor = factor * np.exp(rng.normal(0.0, rng.uniform(0.05, 0.25), len(factor)))

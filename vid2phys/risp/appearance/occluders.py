@@ -1,7 +1,9 @@
-"""What stands before the body: poles, edges, mugs, hands and solids, painted or with a photograph's texture.
+"""Random occluders in training images: poles, edges, mugs, hands and solids, plain or with a photograph's texture.
 
-An occluder is a soft mask [s, s] in 0..1 and its light [s, s, 3]. None hides more than half of the body: what cannot be
-seen teaches nothing.
+An occluder is a soft mask [s, s] in 0..1 and its light [s, s, 3]. None hides more than half of the body, since a hidden
+body teaches nothing.
+
+Limits: occluders are drawn in the image plane. They cast no shadow on the body.
 """
 
 from __future__ import annotations
@@ -13,22 +15,29 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.risp.appearance.backgrounds import paint_solid, random_color, to_linear
+from vid2phys.risp.appearance.backgrounds import draw_solid, random_color, to_linear
 
 Linear = NDArray[Any]  # float32 light
 MOST_HIDDEN = 0.5
 _TRIES = 4
-_BITS = 4  # of sub-pixel places in OpenCV's drawing
+_BITS = 4  # fractional bits of coordinates in OpenCV's drawing
 _PALE, _DARK = np.array([0.72, 0.45, 0.34]), np.array([0.10, 0.05, 0.03])  # skin, linear light
 
 
 def occlude(
     rng: np.random.Generator, light: Linear, coverage: Linear, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """The image with something before the body, and how much of each pixel it hides, [s, s] in 0..1.
+    """Draw an occluder before the body.
 
-    light: [s, s, 3]. coverage: [s, s] of the body. bank: images for textures. Nothing is painted where every try hid
-    more than half of the body.
+    Args:
+        rng: Random numbers.
+        light: [s, s, 3] linear light of the image.
+        coverage: [s, s] of the body.
+        bank: Images for textures.
+
+    Returns:
+        The light with the occluder, and its mask [s, s] in 0..1. Both stay unchanged if every try hides more than half
+        of the body.
     """
     center, radius = _where(coverage)
     total = float(coverage.sum())
@@ -42,7 +51,7 @@ def occlude(
 def hand(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """A palm beside the body with fingers that reach over it, and a forearm that leaves the image."""
+    """Draw a palm beside the body, with fingers that reach over it and a forearm that leaves the image."""
     side = len(light)
     size = radius * rng.uniform(0.7, 1.7)
     away = rng.uniform(0.0, 2.0 * np.pi)
@@ -74,7 +83,7 @@ def hand(
 def pole(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """A bar across the whole image: a table's leg, a cable, a branch."""
+    """Draw a bar across the whole image: the leg of a table, a cable, a twig."""
     turn = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else rng.normal(np.pi / 2, 0.1)
     half = 0.5 * radius * float(np.exp(rng.uniform(np.log(0.06), np.log(0.8))))
     across = _across(light, turn, center) - radius * rng.uniform(-0.8, 0.8)
@@ -85,7 +94,7 @@ def pole(
 def _edge(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """Something large that the body is half behind: a door, a screen, a wall."""
+    """Draw a large half plane that covers a part of the body: a door, a screen, a wall."""
     across = _across(light, rng.uniform(-np.pi, np.pi), center) - radius * rng.uniform(-0.05, 0.9)
     mask = np.clip(across + 0.5, 0.0, 1.0)
     return mask, _material(rng, light, bank)
@@ -94,7 +103,7 @@ def _edge(
 def mug(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """A cylinder with a handle, seen from somewhat above."""
+    """Draw a cylinder with a handle, seen from somewhat above."""
     side = len(light)
     place = center + radius * rng.uniform(-1.0, 1.0, 2)
     width, height = radius * rng.uniform(0.25, 0.7), radius * rng.uniform(0.35, 0.9)
@@ -118,11 +127,11 @@ def mug(
 def _solid(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
-    """One of the background's shaded solids."""
+    """Draw a shaded solid, as in backgrounds."""
     color = light.copy()
     place = center + radius * rng.uniform(-1.1, 1.1, 2)
-    covered = paint_solid(rng, color, center=place, radius=radius * rng.uniform(0.12, 0.7))
-    mask = cv2.GaussianBlur(covered.astype(np.float32), (3, 3), 0.6)  # its edges are those of whole pixels
+    covered = draw_solid(rng, color, center=place, radius=radius * rng.uniform(0.12, 0.7))
+    mask = cv2.GaussianBlur(covered.astype(np.float32), (3, 3), 0.6)  # the solid has hard edges
     return mask * covered, color
 
 
@@ -132,7 +141,7 @@ _WEIGHTS = np.array([0.3, 0.22, 0.08, 0.15, 0.25])
 
 
 def _where(coverage: Linear) -> tuple[NDArray[Any], float]:
-    """Middle [2] and half the extent of the body, in pixels; of the image when there is none."""
+    """Return the centre [2] and half the extent of the body, px; of the image without a body."""
     rows, columns = (np.flatnonzero(coverage.max(axis=axis) > 0.5) for axis in (1, 0))
     if not len(rows):
         return np.full(2, 0.5 * (len(coverage) - 1)), len(coverage) / 3.0
@@ -141,7 +150,7 @@ def _where(coverage: Linear) -> tuple[NDArray[Any], float]:
 
 
 def _material(rng: np.random.Generator, light: Linear, bank: NDArray[np.uint8]) -> Linear:
-    """A plain colour or a piece of an image, [s, s, 3], about as bright as what is there."""
+    """Draw a plain colour or a piece of an image, [s, s, 3], about as bright as the scene."""
     if rng.random() < 0.5:
         return _exposed(rng, light, to_linear(np.asarray(255 * random_color(rng), np.uint8)))
     side, photo = len(light), bank[int(rng.integers(len(bank)))]
@@ -152,7 +161,7 @@ def _material(rng: np.random.Generator, light: Linear, bank: NDArray[np.uint8]) 
 
 
 def _exposed(rng: np.random.Generator, light: Linear, albedo: Any) -> Linear:
-    """Light of a surface under the scene's lamps: that of the image's middle tones, give or take."""
+    """Return the light of a surface under the scene's lamps, at about the image's median brightness."""
     level = float(np.median(light[::4, ::4])) + 0.02
     return (np.asarray(albedo, np.float32) * np.float32(2.5 * level * np.exp(rng.normal(0.0, 0.6)))) + np.zeros_like(
         light
@@ -160,7 +169,7 @@ def _exposed(rng: np.random.Generator, light: Linear, albedo: Any) -> Linear:
 
 
 def _across(light: Linear, turn: float, center: NDArray[Any]) -> Linear:
-    """Distance of each pixel from the line through `center` whose normal has the angle `turn`, [s, s]."""
+    """Return the distances [s, s] of the pixels from the line through `center` with its normal at angle `turn`."""
     y, x = np.mgrid[0 : len(light), 0 : len(light)].astype(np.float32)
     return (x - np.float32(center[0])) * np.float32(np.cos(turn)) + (y - np.float32(center[1])) * np.float32(
         np.sin(turn)
@@ -168,7 +177,7 @@ def _across(light: Linear, turn: float, center: NDArray[Any]) -> Linear:
 
 
 def _rounded(rng: np.random.Generator, across: Linear) -> Linear:
-    """Brightness [s, s, 1] of a cylinder at -1..1 across it."""
+    """Return the brightness [s, s, 1] of a cylinder at -1..1 across it."""
     u = np.clip(across, -1.0, 1.0)
     lamp = rng.uniform(-0.9, 0.9)
     facing = np.sqrt(1.0 - u * u) * np.sqrt(1.0 - lamp * lamp) + u * lamp
@@ -176,6 +185,7 @@ def _rounded(rng: np.random.Generator, across: Linear) -> Linear:
 
 
 def _capsule(mask: NDArray[np.uint8], begin: NDArray[Any], end: NDArray[Any], thickness: float) -> None:
+    """Draw a line with round ends into a mask."""
     cv2.line(mask, _fixed(begin), _fixed(end), 255, max(1, round(thickness)), cv2.LINE_AA, _BITS)
 
 

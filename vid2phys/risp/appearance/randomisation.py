@@ -1,4 +1,9 @@
-"""What is varied in training images, each with a switch of its own, so that an ablation can say what it is worth."""
+"""Domain randomisation (Tobin et al., IROS 2017): what varies in training images, with a switch for each effect.
+
+An ablation measures the benefit of an effect by switching it off.
+
+Limits: the ranges of the effects are constants of their modules.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +17,24 @@ _OF_RENDERS = ("environments", "metals", "textures")
 
 @dataclass(frozen=True)
 class Randomisation:
-    """All on by default. Switching one off leaves the random numbers of the others as they are.
+    """Switches of the effects, all on by default. A switch does not change the random numbers of other effects.
 
-    In renders: environments (photographs, skies and rooms around the body; off: light of one colour from everywhere),
-    metals, textures (a mesh's own). In developing: photographs (as backgrounds and on occluders), antialiasing (area
-    filter where the image shrinks), translucency, shadows (of the body), distractors (distorted copies, hands and
-    solids behind the body), occlusion (up to half of the body), motion_blur, exposure (off: one gain and tone
-    curve), colour_cast, noise, codec (JPEG and H.264), small_bodies (off: never below 50 px in the frame).
+    Attributes:
+        environments: Photographs, skies and rooms around the body; off: light of one colour from everywhere.
+        metals: Metallic materials.
+        textures: The mesh's own texture.
+        photographs: Photographs as backgrounds and on occluders.
+        antialiasing: An area filter where the image shrinks.
+        translucency: Bodies of smoked plastic.
+        shadows: Shadows of the body on the background.
+        distractors: Distorted copies, hands and solids behind the body.
+        occlusion: Occluders of up to half of the body.
+        motion_blur: Motion blur of the body.
+        exposure: Random gain and tone curve; off: a fixed automatic exposure.
+        colour_cast: Random white balance and saturation.
+        noise: Sensor noise.
+        codec: JPEG and H.264.
+        small_bodies: Bodies below 50 px in the frame.
     """
 
     environments: bool = True
@@ -39,7 +55,7 @@ class Randomisation:
 
     @staticmethod
     def without(names: Iterable[str]) -> Randomisation:
-        """All but these. Raises UsageError for an unknown name."""
+        """Switch some effects off. Raises UsageError for an unknown name."""
         known = tuple(field.name for field in fields(Randomisation))
         names = tuple(names)
         for name in names:
@@ -49,12 +65,12 @@ class Randomisation:
 
     @property
     def off(self) -> tuple[str, ...]:
-        """Names of what is switched off."""
+        """Return the names of the effects that are off."""
         return tuple(field.name for field in fields(self) if not getattr(self, field.name))
 
     @property
     def off_in_renders(self) -> tuple[str, ...]:
-        """Those of `off` that show in renders: datasets are made again for them."""
+        """Return the names of `off` that change renders, so that a dataset must be rendered again."""
         return tuple(name for name in self.off if name in _OF_RENDERS)
 
 

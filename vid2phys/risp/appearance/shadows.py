@@ -1,4 +1,7 @@
-"""The body's own shadow on what is behind it: on a wall it hangs before, or on a floor that it stands or hovers on."""
+"""The body's shadow in training images: on a wall behind it, or on a floor below it.
+
+Limits: the shadow has the silhouette that the camera sees, not the one that the light sees.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ _LARGEST_BLUR_PX = 6.0
 
 
 def cast_shadow(rng: np.random.Generator, background: Linear, coverage: Linear) -> Linear:
-    """The background [s, s, 3] darkened by the shadow of a body that covers [s, s] of the image.
+    """Darken the background [s, s, 3] by the shadow of a body with coverage [s, s].
 
-    The shadow is the body's outline, moved and sheared (on a wall) or laid flat below it (on a floor), and blurred as
-    by a wide light. Limits: the outline is that seen by the camera, not by the light.
+    The shadow is the body's silhouette, blurred as by a wide light. On a wall it is shifted and sheared, on a floor it
+    is laid flat below the body.
     """
     rows = np.flatnonzero(coverage.max(axis=1) > 0.5)
     if len(rows) < 2:
@@ -30,7 +33,7 @@ def cast_shadow(rng: np.random.Generator, background: Linear, coverage: Linear) 
         anchor = np.array([middle, bottom - 0.5 * height])
         moved = anchor + size * rng.normal(0.0, 0.22, 2) + [0.0, 0.05 * size]
     else:
-        flat = rng.uniform(0.12, 0.6) * (1.0 if rng.random() < 0.5 else -1.0)  # towards the camera, or away
+        flat = rng.uniform(0.12, 0.6) * (1.0 if rng.random() < 0.5 else -1.0)  # towards the camera, or away from it
         linear = np.array([[rng.uniform(0.9, 1.2), rng.normal(0.0, 0.6)], [0.0, flat]])
         anchor = np.array([middle, bottom])
         gap = 0.0 if rng.random() < 0.6 else float(rng.exponential(0.25))

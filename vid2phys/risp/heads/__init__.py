@@ -1,4 +1,7 @@
-"""What a network learns of a view: one file a head, found by its file name. A file `x.py` holds one concrete `Head`."""
+"""Heads: what a network predicts in an image. A file `x.py` defines one concrete `Head` of the name `x`.
+
+Limits: a head sees one image; time is the tracker's.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,22 @@ __all__ = ["Head", "available", "get"]
 
 
 def available() -> tuple[str, ...]:
-    """Names of the heads, sorted."""
+    """Return the names of the heads, sorted."""
     return plugins.names(__path__)
 
 
 def get(spec: str, body: Body, *, radius_m: float, view_size: int, numbers: int | None = None) -> Head:
-    """The head called NAME, or NAME@wWIDTH for a network of another width (`state@w32`), for a body.
+    """Return the head called NAME, or NAME@wWIDTH for a network of another width (`state@w32`), for a body.
 
-    radius_m: of the sphere about the body origin. view_size: V, px. numbers: S, how many tell the state of a body that
-    is not rigid. Raises UsageError for an unknown name or width.
+    Args:
+        spec: The head's name.
+        body: Keypoints and symmetry.
+        radius_m: Radius of the sphere around the body origin, m.
+        view_size: Width and height V of an image, px.
+        numbers: Number S of the encoded state's numbers for a body that is not rigid.
+
+    Raises:
+        UsageError: The name or the width is unknown.
     """
     name, width = parse(spec)
     head = plugins.class_in(__name__, "head", name, available(), Head)
@@ -27,7 +37,7 @@ def get(spec: str, body: Body, *, radius_m: float, view_size: int, numbers: int 
 
 
 def parse(spec: str) -> tuple[str, int | None]:
-    """Name and width of NAME or NAME@wWIDTH. Raises UsageError for an unknown name or width."""
+    """Split NAME or NAME@wWIDTH. Raises UsageError for an unknown name or width."""
     name, _, option = spec.partition("@")
     if name not in available():
         raise unknown_name("head", name, available())

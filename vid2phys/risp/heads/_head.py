@@ -1,4 +1,4 @@
-"""The contract of a head: a network of a view, what is minimised, and what RISP's equations call state and error."""
+"""The contract of a head: its network, its loss, and the state and error of RISP's equations."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Batch = dict[str, Tensor]
 
 
 class Head(ABC):
-    """What a network learns of a view; its outputs are whatever the head's own network gives, [B, ...]."""
+    """What a network predicts in an image. Only the head knows the shape [B, ...] of its network's output."""
 
     name: ClassVar[str]
-    gradient_weight: ClassVar[float]  # of error + gamma * penalty in the loss of a batch with rendering derivatives
+    gradient_weight: ClassVar[float]  # weight of error + gamma * penalty in a batch with derivatives
 
     @abstractmethod
     def __init__(
         self, body: Body, *, radius_m: float, view_size: int, width: int | None = None, numbers: int | None = None
     ) -> None:
-        """width: channels of the network's first stage (None: the head's own). numbers: see `heads.get`."""
+        """Set up the head. width: channels of the first stage, None for the default. Others: see `heads.get`."""
 
     @abstractmethod
     def network(self) -> nn.Module:
-        """A new network of images from `to_input`, [B, 3, V, V]."""
+        """Return a new network of images [B, 3, V, V] from `to_input`."""
 
     @abstractmethod
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-        """What is minimised over images without rendering derivatives, and its parts for the log."""
+        """Return the loss of images without derivatives, and its terms for the log."""
 
     @abstractmethod
     def error(self, output: Tensor, batch: Batch) -> Tensor:
-        """RISP's L_error (Ma, Du et al. 2022, eq. 8) of each image, [B]; differentiable."""
+        """Return RISP's L_error (Ma, Du et al. 2022, eq. 8) of each image, [B]; differentiable."""
 
     @abstractmethod
     def prediction(self, output: Tensor) -> Tensor:
-        """The numbers that the network predicts, whose derivatives along psi are eq. 10's Jacobian: [B, S]."""
+        """Return the predicted numbers [B, S], whose derivatives by psi are eq. 10's Jacobian."""
 
     @abstractmethod
     def validation(self, stream: ImageStream, indices: NDArray[np.int64]) -> Callable[[nn.Module], dict[str, float]]:
-        """Judges a network by renders never trained on; `stream` must not jitter."""
+        """Return a function that validates a network on held-out renders; `stream` must not jitter."""

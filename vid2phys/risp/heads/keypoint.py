@@ -1,4 +1,7 @@
-"""Heat maps of the body's points: the default head, the one that clips are tracked with."""
+"""The default head: heat maps of the body's keypoints, with which clips are tracked.
+
+Limits: points are predicted up to the body's symmetry, but for the front point.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ from vid2phys.risp.training.losses import Targets, best_targets, decoded_error_p
 from vid2phys.risp.training.validate import Body, KeypointValidation
 
 SIZE = {"width": 16, "features": 32, "depth": 3}
-_ERROR_WEIGHT = 0.1  # of a pixel against a nat
+_ERROR_WEIGHT = 0.1  # nats per pixel
 _FRONT_WEIGHT = 1.0
 
 
 class KeypointHead(Head):
-    """Cross-entropy of heat maps and the error in pixels of the decoded points; error and prediction are the latter's.
+    """Cross-entropy of heat maps and the error in pixels of the decoded points.
 
-    The gradient of cross-entropy along psi would mostly regularise the sharpness of peaks.
+    RISP's error and prediction are those of the decoded points. The gradient of the cross-entropy by psi would mostly
+    regularise the sharpness of peaks.
     """
 
     name = "keypoint"
@@ -63,5 +67,6 @@ class KeypointHead(Head):
         return KeypointValidation.prepare(stream, indices, self.body)
 
     def _targets(self, batch: Batch) -> Targets:
+        """Return the truth of a batch."""
         permutation = self._permutation.to(batch["points_px"].device)
         return Targets(batch["points_px"], batch["visible"], permutation, self.body.front)

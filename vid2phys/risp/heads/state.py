@@ -1,7 +1,9 @@
-"""RISP's own network (Ma, Du et al., ICLR 2022, appendix): a ResNet-18 that gives the state of a view as numbers.
+"""RISP's own head (Ma, Du et al., ICLR 2022, appendix): a network regresses the state as numbers.
 
-Instance norm without affine parameters, Swish, global mean, one linear layer. For a rigid body the numbers are the
-position and the sine and cosine of three angles (`view_state`), for others the paper's vector (`state_vector`).
+The numbers of a rigid body are position, size and angles in the image (`pose_encoding`). Other bodies have the paper's
+vector (`configuration_encoding`).
+
+Limits: the head has no uncertainty; clips are tracked with keypoints.
 """
 
 from __future__ import annotations
@@ -15,21 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
+from vid2phys.risp.networks.state_network import WIDTH, StateNetwork, predict_numbers
 from vid2phys.risp.renders.stream import ImageStream
-from vid2phys.risp.shape.view_state import ViewState
-from vid2phys.risp.training.validate import Body, pose_errors, predict, prepare_views
+from vid2phys.risp.shape.pose_encoding import PoseEncoding
+from vid2phys.risp.training.validate import Body, pose_errors, prepare_views
 from vid2phys.types import Array
 
-WIDTH = 64  # channels of the first stage, as in He et al., CVPR 2016
-_STAGES, _BLOCKS = 4, 2
-_SMOOTH = 0.01  # of the absolute error at zero
+_SMOOTH = 0.01  # width of the smooth minimum of the absolute error
 
 
 class StateHead(Head):
-    """The state of a view as numbers (`view_state.ViewState`), learnt by their mean absolute error (eq. 8).
+    """The state in an image as numbers, learnt by their mean absolute error (eq. 8).
 
-    Where the body has a symmetry the error is that against the nearest of the equivalent states, as for keypoints:
-    otherwise both would be compared on labels that no image shows.
+    For a symmetric body the nearest of the equivalent states counts, as for keypoints, since no image shows the label.
     """
 
     name = "state"
@@ -38,12 +38,12 @@ class StateHead(Head):
     def __init__(
         self, body: Body, *, radius_m: float, view_size: int, width: int | None = None, numbers: int | None = None
     ) -> None:
-        self.codes = ViewState(radius_m, view_size)
+        self.codes = PoseEncoding(radius_m, view_size)
         self.body = body
-        self.numbers = ViewState.SIZE if numbers is None else numbers
+        self.numbers = PoseEncoding.SIZE if numbers is None else numbers
         self.rigid = numbers is None
         self.size = {"width": width or WIDTH}
-        self._turns = torch.from_numpy(body.turns)
+        self._symmetry = torch.from_numpy(body.symmetry_transforms)
 
     def network(self) -> StateNetwork:
         """See `Head.network`; its output is [B, 9] for a rigid body, else the paper's vector [B, S]."""
@@ -55,17 +55,17 @@ class StateHead(Head):
         return error.mean(), {"error": float(error.detach().mean())}
 
     def error(self, output: Tensor, batch: Batch) -> Tensor:
-        """See `Head.error`; images that show no point of the body do not count."""
+        """See `Head.error`; images without a visible point do not count."""
         targets = self._targets(batch)
         distance = ((output[:, None] - targets).square() + _SMOOTH**2).sqrt() - _SMOOTH
         return distance.mean(-1).amin(-1) * batch["visible"].any(dim=1)
 
     def _targets(self, batch: Batch) -> Tensor:
-        """The numbers of all equivalent states, [B, G, S]."""
+        """Return the numbers [B, G, S] of all equivalent states."""
         if not self.rigid:
             return batch["state"][:, None]
         pose = batch["view_from_body"]
-        return self.codes.encode(pose[:, None] @ self._turns.to(pose), batch["K"][:, None])
+        return self.codes.encode(pose[:, None] @ self._symmetry.to(pose), batch["K"][:, None])
 
     def prediction(self, output: Tensor) -> Tensor:
         """See `Head.prediction`: the numbers themselves."""
@@ -81,7 +81,7 @@ class StateHead(Head):
 
 @dataclass
 class StateValidation:
-    """Held-out views with their cameras [N, 3, 3], true poses [N, 4, 4] and, if not rigid, states [N, S]."""
+    """Held-out images with their cameras [N, 3, 3], true poses [N, 4, 4] and, if not rigid, states [N, S]."""
 
     head: StateHead
     images: NDArray[np.uint8]
@@ -90,7 +90,7 @@ class StateValidation:
     states: Tensor | None = None
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Mean absolute error of the numbers, rotation up to symmetry, sideways, depth; units are in the names."""
+        """Return errors of the numbers, rotation up to symmetry, sideways and depth, with units in the names."""
         output = self._numbers(network)
         pose, camera = torch.from_numpy(self.view_from_body), torch.from_numpy(self.K)
         batch = {"view_from_body": pose, "K": camera, "visible": torch.ones(len(pose), 1, dtype=torch.bool)}
@@ -100,64 +100,12 @@ class StateValidation:
         found = self.head.codes.decode(output, camera).numpy()
         return {
             "val_error": float(error),
-            **pose_errors(found, self.view_from_body, self.head.body.turns),
+            **pose_errors(found, self.view_from_body, self.head.body.symmetry_transforms),
         }
 
-    def read_poses(self, network: nn.Module) -> Array:
-        """Poses of the views, [N, 4, 4] m."""
+    def predict_poses(self, network: nn.Module) -> Array:
+        """Predict the poses [N, 4, 4] in the images, m."""
         return self.head.codes.decode(self._numbers(network), torch.from_numpy(self.K)).numpy()
 
     def _numbers(self, network: nn.Module) -> Tensor:
-        return read_numbers(network, self.images)
-
-
-def read_numbers(network: nn.Module, images: NDArray[np.uint8]) -> Tensor:
-    """Outputs [N, S] for uint8 images [N, V, V, 3], float64 on the CPU."""
-    return predict(network, images, dtype=torch.float64)
-
-
-class StateNetwork(nn.Module):
-    """[B, 3, V, V] to [B, outputs]; V at least 33."""
-
-    def __init__(self, outputs: int, *, width: int = WIDTH) -> None:
-        super().__init__()
-        channels = [width * 2**stage for stage in range(_STAGES)]
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False),
-            nn.InstanceNorm2d(width),
-            nn.SiLU(),
-            nn.MaxPool2d(3, stride=2, padding=1),
-        )
-        blocks = []
-        for stage, wide in enumerate(channels):
-            for block in range(_BLOCKS):
-                first = block == 0
-                narrow = channels[max(stage - 1, 0)] if first else wide
-                blocks.append(_Block(narrow, wide, stride=2 if first and stage else 1))
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(channels[-1], outputs)
-
-    def forward(self, images: Tensor) -> Tensor:  # noqa: D102
-        return self.head(self.blocks(self.stem(images)).mean(dim=(-1, -2)))
-
-
-class _Block(nn.Module):
-    """Two 3x3 convolutions and a skip (He et al., CVPR 2016, figure 2)."""
-
-    def __init__(self, inputs: int, outputs: int, *, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
-            nn.InstanceNorm2d(outputs),
-            nn.SiLU(),
-            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
-            nn.InstanceNorm2d(outputs),
-        )
-        self.skip: nn.Module = nn.Identity()
-        if stride > 1 or inputs != outputs:
-            skip = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
-            self.skip = nn.Sequential(skip, nn.InstanceNorm2d(outputs))
-        self.activation = nn.SiLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.activation(self.body(x) + self.skip(x))
+        return predict_numbers(network, self.images)

@@ -1,1 +1,1 @@
-"""The networks and trained models: heat maps, the locator, files, and which model fits a mesh."""
+"""Networks and trained models: heat maps, the locator, model folders, and which model fits a mesh."""

@@ -1,6 +1,9 @@
-"""Heat maps: Gaussian targets, and reading points back as peak and local centroid.
+"""Heat maps (Tompson et al., NeurIPS 2014): Gaussian targets, and points decoded as the centroid around the peak.
 
-Coordinates are view pixels (centres at integers); a map of h x w cells belongs to an image of 4h x 4w pixels.
+Coordinates are pixels of the virtual camera's image, centres at integers. A map of h x w cells belongs to an image of
+4h x 4w pixels.
+
+Limits: a map with two peaks of equal height decodes to one of them.
 """
 
 from __future__ import annotations
@@ -13,20 +16,21 @@ from vid2phys.risp.networks.network import STRIDE, cell_to_pixel, pixel_to_cell
 
 TARGET_SIGMA_CELLS = 0.9
 WINDOW_CELLS = 2  # half width of the window around the peak in which the centroid is taken
-_BLOB_SIGMA_CELLS = (2.5, 2.0, 1.5, 1.2)  # a round
-_NO_BLOB = 0.02  # weight of what no point explains
+_BLOB_SIGMA_CELLS = (2.5, 2.0, 1.5, 1.2)  # one per round
+_NO_BLOB = 0.02  # weight of probability that no point explains
 _LEAST_MASS = 0.02
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """Log-softmax over the cells of each map, [..., h, w] -> [..., h, w]."""
+    """Return the log-softmax over the cells of each map, [..., h, w] -> [..., h, w]."""
     return functional.log_softmax(logits.flatten(-2), dim=-1).reshape(logits.shape)
 
 
 def separable_target(points_px: Tensor, cells: int, sigma_cells: float = TARGET_SIGMA_CELLS) -> tuple[Tensor, Tensor]:
-    """Normalised 1-D Gaussians along x and y for points [..., 2] px, each [..., cells].
+    """Return normalised 1-D Gaussians along x and y for points [..., 2] px, each [..., cells].
 
-    Their outer product is the target distribution; kept apart because targets of all permutations are compared.
+    Their outer product is the target distribution. The factors are separate, since targets of all permutations are
+    compared.
     """
     grid = torch.arange(cells, dtype=points_px.dtype, device=points_px.device)
     distance = grid - pixel_to_cell(points_px)[..., None]
@@ -35,9 +39,9 @@ def separable_target(points_px: Tensor, cells: int, sigma_cells: float = TARGET_
 
 
 def cross_entropy(log_prob: Tensor, points_px: Tensor) -> Tensor:
-    """-sum target log p of each map for each point: [B, K, h, w] and [B, N, 2] -> [B, K, N] nats.
+    """Return the cross-entropy of each map with each point, [B, K, h, w] and [B, N, 2] px -> [B, K, N] nats.
 
-    All pairs at once, so that any permutation of targets is a gather.
+    All pairs are computed at once, so that any permutation of targets is a gather.
     """
     x, y = separable_target(points_px, log_prob.shape[-1])
     rows = torch.einsum("bkyx,bnx->bkny", log_prob, x)
@@ -45,11 +49,11 @@ def cross_entropy(log_prob: Tensor, points_px: Tensor) -> Tensor:
 
 
 def decode(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Peak and centroid of the probability in the 5x5 cells around it.
+    """Decode maps [B, K, h, w] of logits to points: the centroid of the 5x5 cells around the peak.
 
-    logits: [B, K, h, w]. Returns points [B, K, 2] px, their second moment in the same window [B, K, 2, 2] px^2 (the
-    target's own width is still in it), and the probability mass of the window [B, K] in 0..1. Differentiable except
-    for the choice of the window.
+    Returns:
+        Points [B, K, 2] px; their second moments [B, K, 2, 2] px^2 in the window, which include the target's width; and
+        the probability [B, K] of the window. All are differentiable except for the choice of the window.
     """
     height, width = logits.shape[-2:]
     flat = logits.flatten(-2)
@@ -72,14 +76,19 @@ def decode(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def decode_near(logits: Tensor, orbit: Tensor, places_px: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`decode` for points of which is known about where they are, whatever the network calls them.
+    """Decode points that are expected near given places, whatever their labels in the maps.
 
-    Near the border between two labellings of a symmetric body each map has a peak for either, while the sum of the maps
-    of an orbit has each peak once. That sum is explained as a mixture of blobs that start at the places, as wide as
-    these are unsure, and narrow down (expectation maximisation).
+    Between two labellings of a symmetric body each map has two peaks, while the sum of the maps of an orbit has each
+    peak once. Expectation maximisation (Dempster, Laird and Rubin 1977) fits that sum as a mixture of blobs. They
+    start at the places and narrow down.
 
-    logits: [B, K, h, w]. orbit: [K] int64, which points turns can take to each other. places_px: [B, K, 2]. Returns as
-    `decode`; the mass is that of a blob.
+    Args:
+        logits: [B, K, h, w].
+        orbit: [K] int64 number of the orbit of each point under the symmetry.
+        places_px: [B, K, 2] expected places.
+
+    Returns:
+        As `decode`; the probability is that of the blob.
     """
     probability = log_probabilities(logits).exp()
     height, width = logits.shape[-2:]
@@ -104,7 +113,7 @@ def decode_near(logits: Tensor, orbit: Tensor, places_px: Tensor) -> tuple[Tenso
 
 
 def sample_log_probability(log_prob: Tensor, points_px: Tensor) -> Tensor:
-    """Log-probability of the cell at each point (bilinear), [B, h, w] and [B, N, 2] px -> [B, N] nats."""
+    """Return bilinear log-probabilities at points, [B, h, w] and [B, N, 2] px -> [B, N] nats."""
     height, width = log_prob.shape[-2:]
     cells = pixel_to_cell(points_px)
     scale = torch.tensor([2.0 / (width - 1), 2.0 / (height - 1)], dtype=cells.dtype, device=cells.device)

@@ -1,4 +1,9 @@
-"""A trained model: a folder with config.json, two safetensors files and score.json; nothing in it is executed."""
+"""A trained model: a folder with config.json, one or two safetensors files and score.json.
+
+Loading executes nothing from the folder.
+
+Limits: weights are saved in half precision.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from vid2phys.errors import InputError
 from vid2phys.io.files import write_bytes, write_text
 from vid2phys.io.mesh import GeometrySignature
 from vid2phys.risp.networks import heatmaps
-from vid2phys.risp.networks.locate import Candidates, locate
+from vid2phys.risp.networks.locator import Candidates, locate
 from vid2phys.risp.networks.network import STRIDE, KeypointNetwork, LocatorNetwork, to_input
 from vid2phys.types import Array
 
@@ -31,12 +36,14 @@ _LEAST_VARIANCE_PX2 = 0.05
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What the fine network says of B views.
+class KeypointPrediction:
+    """Keypoints that the fine network predicts in B images of the virtual camera.
 
-    points_px: [B, K, 2] view pixels, labelled up to the body's symmetry. covariance_px: [B, K, 2, 2] px^2, the spread
-    of the heat map around its peak (to be scaled by the model's calibration). peak: [B, K] in 0..1, the probability
-    within the window that was read. front_logprob: [B, V/4, V/4] of each cell to hold the front point.
+    Attributes:
+        points_px: [B, K, 2] pixels, labelled up to the body's symmetry.
+        covariance_px: [B, K, 2, 2] spread of the heat map around its peak, px^2; the error model scales it.
+        peak: [B, K] probability of the window around the peak.
+        front_logprob: [B, V/4, V/4] log-probability of each cell to contain the front point.
     """
 
     points_px: Array
@@ -44,8 +51,8 @@ class Reading:
     peak: Array
     front_logprob: Array
 
-    def renamed(self, order: NDArray[np.int64]) -> Reading:
-        """The same with point order[k] for point k."""
+    def renamed(self, order: NDArray[np.int64]) -> KeypointPrediction:
+        """Return the prediction with point order[k] in place of point k."""
         return replace(
             self,
             points_px=self.points_px[:, order],
@@ -56,13 +63,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a model is for.
+    """The body for which a model was trained.
 
-    system: name. signature: of the mesh. points_body: [K, 3] m. rotations: [G, 3, 3], identity first. permutation:
-    [G, K] with rotations[g] turning points[k] to points[permutation[g, k]] about `center` [3] m. front: keypoint that
-    the front map shows, None for an exact group: its branches look the same. kind: rigid, or what makes the shape of a
-    body on a known base (`posed.bodies.configuration_kind`). painted: trained with the mesh's texture, which tells the
-    branches apart. cameras: that bodies on a known base are filmed from.
+    Attributes:
+        system: Name of the system.
+        signature: Geometry of the mesh.
+        points_body: [K, 3] keypoints, m.
+        rotations: [G, 3, 3] symmetry group, the identity first.
+        permutation: [G, K]; rotations[g] about `center` takes points[k] to points[permutation[g, k]].
+        front: Keypoint that the front map shows; None for an exact group, whose elements no image tells apart.
+        mesh_name: Name of the mesh.
+        center: [3] fixed point of the symmetry group, m.
+        kind: `rigid`, `joints` or `modes` (`articulated_bodies.configuration_kind`).
+        textured: Whether training showed the mesh's texture, which tells symmetry elements apart.
+        cameras: Where articulated and modal bodies are filmed from.
     """
 
     system: str
@@ -74,16 +88,16 @@ class Shape:
     mesh_name: str = "mesh"
     center: Array = field(default_factory=lambda: np.zeros(3))
     kind: str = "rigid"
-    painted: bool = False
+    textured: bool = False
     cameras: CameraRange | None = None
 
     @property
     def exact(self) -> bool:
-        """Whether there are several branches and nothing tells them apart."""
+        """Return whether there are several symmetry elements and nothing tells them apart."""
         return self.front is None and len(self.rotations) > 1
 
     def scaled(self, factor: float) -> Shape:
-        """The same shape, `factor` times as large."""
+        """Return the shape scaled by a factor."""
         return replace(
             self,
             signature=self.signature.scaled(factor),
@@ -94,8 +108,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Model:
-    """Networks with what they were trained for. coarse: None where base and camera say where to look. calibration: the
-    error model's numbers, or None (see `calibrate`)."""
+    """Networks with the body for which they were trained.
+
+    Attributes:
+        shape: The body.
+        fine: Keypoint network.
+        coarse: Locator, or None where base and camera determine the virtual camera.
+        view_size: Width and height V of the virtual camera's image, px.
+        sizes: Arguments of the networks by name.
+        calibration: Numbers of the error model, or None before calibration.
+        folder: Folder of the model, or None for an unsaved one.
+    """
 
     shape: Shape
     fine: KeypointNetwork
@@ -107,50 +130,57 @@ class Model:
 
     @property
     def points_body(self) -> Array:
-        """Keypoints [K, 3] m."""
+        """Return the keypoints [K, 3], m."""
         return self.shape.points_body
 
     @property
     def rotations(self) -> Array:
-        """Symmetry group [G, 3, 3], the identity first."""
+        """Return the symmetry group [G, 3, 3], the identity first."""
         return self.shape.rotations
 
     @property
     def center(self) -> Array:
-        """The point [3] m of the body about which the group turns it."""
+        """Return the fixed point [3] of the symmetry group, m."""
         return self.shape.center
 
     @property
     def permutation(self) -> NDArray[np.int64]:
-        """What each rotation does to the keypoints, [G, K]."""
+        """Return the permutation [G, K] of the keypoints by each symmetry element."""
         return self.shape.permutation
 
     @property
     def front(self) -> int | None:
-        """Index of the keypoint that the front map shows, None for an exact group."""
+        """Return the index of the keypoint that the front map shows, None for an exact group."""
         return self.shape.front
 
     @property
     def radius_m(self) -> float:
-        """Radius of the bounding sphere about the body origin, m."""
+        """Return the radius of the bounding sphere around the body origin, m."""
         return self.shape.signature.radius
 
-    def read(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> Reading:
-        """Keypoints of views, uint8 RGB [B, V, V, 3]. Raises ValueError for another size.
+    def predict(self, images: NDArray[np.uint8], places_px: Array | None = None, batch: int = 32) -> KeypointPrediction:
+        """Predict the keypoints in images of the virtual camera.
 
-        places_px: [B, K, 2] about where they are; then they are labelled as these, not up to symmetry.
+        Args:
+            images: [B, V, V, 3] uint8 RGB.
+            places_px: [B, K, 2] expected places, or None. With them keypoints have their labels, not labels up to
+                symmetry.
+            batch: Number of images that the network sees at once.
+
+        Raises:
+            ValueError: The images have another size.
         """
         expected = (self.view_size, self.view_size, 3)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(f"views of shape {images.shape}, expected [B, {self.view_size}, {self.view_size}, 3]")
         parts = [slice(i, i + batch) for i in range(0, len(images), batch)]
-        pieces = [self._read(images[part], None if places_px is None else places_px[part]) for part in parts]
+        pieces = [self._predict(images[part], None if places_px is None else places_px[part]) for part in parts]
         if not pieces:
-            return _empty_reading(len(self.points_body), self.view_size // STRIDE)
-        return Reading(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+            return _empty_prediction(len(self.points_body), self.view_size // STRIDE)
+        return KeypointPrediction(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     @torch.no_grad()
-    def _read(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
+    def _predict(self, images: NDArray[np.uint8], places_px: Array | None) -> tuple[Array, Array, Array, Array]:
         device = next(self.fine.parameters()).device
         output = self.fine(to_input(torch.from_numpy(np.ascontiguousarray(images)).to(device))).float()
         if places_px is None:
@@ -163,20 +193,20 @@ class Model:
         return points.numpy(), excess_covariance(moment, mass).numpy(), mass.numpy(), front.numpy()
 
     def locate(self, image: NDArray[np.uint8]) -> Candidates:
-        """Where in a frame [H, W, 3] the body might be, best first."""
+        """Return candidate places of the body in a frame [H, W, 3], best first."""
         assert self.coarse is not None
         return locate(self.coarse, image)
 
     def scaled(self, factor: float) -> Model:
-        """The model for the same shape `factor` times as large: views show no size, so that only lengths change."""
+        """Return the model for a shape scaled by a factor. Images show no size, so that only lengths change."""
         return replace(self, shape=self.shape.scaled(factor))
 
     def with_calibration(self, calibration: dict[str, Any]) -> Model:
-        """The same model with an error model."""
+        """Return the model with another error model."""
         return replace(self, calibration=calibration)
 
     def save(self, folder: Path, score: dict[str, Any] | None = None) -> None:
-        """Writes the folder, each file whole or not at all; config.json last, since it makes the folder a model."""
+        """Write the folder, each file atomically, and config.json last, since it makes the folder a model."""
         folder.mkdir(parents=True, exist_ok=True)
         networks = {_FINE: self.fine, _COARSE: self.coarse}
         for name, network in networks.items():
@@ -195,7 +225,7 @@ class Model:
             "system": shape.system,
             "kind": shape.kind,
             "cameras": None if shape.cameras is None else shape.cameras.to_json(),
-            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.painted},
+            "mesh": {"name": shape.mesh_name, "signature": shape.signature.to_json(), "painted": shape.textured},
             "view_size": self.view_size,
             "keypoints": {
                 "points_body": np.round(shape.points_body, 9).tolist(),
@@ -212,7 +242,7 @@ class Model:
 
     @staticmethod
     def load(folder: str | Path, device: str = "cpu") -> Model:
-        """Reads a model folder. Raises InputError for what is missing, broken, of another schema or of wrong shapes."""
+        """Read a model folder. Raises InputError for missing or broken files, another schema or wrong shapes."""
         folder = Path(folder)
         config = read_config(folder)
         try:
@@ -233,7 +263,7 @@ class Model:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model folder. Raises InputError when it is not one."""
+    """Read config.json of a model folder. Raises InputError for a folder without a valid one."""
     path = folder / _CONFIG
     if not path.is_file():
         raise InputError(
@@ -250,6 +280,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _shape_of(config: dict[str, Any]) -> Shape:
+    """Return the shape that a config describes. Raises KeyError, TypeError, ValueError."""
     keypoints = config["keypoints"]
     shape = Shape(
         str(config["system"]),
@@ -274,6 +305,7 @@ def _shape_of(config: dict[str, Any]) -> Shape:
 
 
 def _fill(network: nn.Module, path: Path, device: str) -> None:
+    """Load weights into a network. Raises InputError."""
     if not path.is_file():
         raise InputError(f"'{path}' does not exist", "the model's weights", _RETRAIN)
     try:
@@ -292,7 +324,7 @@ def _fill(network: nn.Module, path: Path, device: str) -> None:
 
 
 def excess_covariance(moment: Tensor, mass: Tensor) -> Tensor:
-    """Spread of a heat map beyond its target's own, over the share of probability that the window holds."""
+    """Return the spread of heat maps [..., 2, 2] px^2 beyond the target's, divided by the window's probability."""
     offsets = torch.arange(-heatmaps.WINDOW_CELLS, heatmaps.WINDOW_CELLS + 1, dtype=moment.dtype)
     weights = torch.softmax(-0.5 * (offsets / heatmaps.TARGET_SIGMA_CELLS) ** 2, 0)
     own = float((weights * offsets.square()).sum()) * STRIDE**2
@@ -301,8 +333,8 @@ def excess_covariance(moment: Tensor, mass: Tensor) -> Tensor:
     return vectors @ torch.diag_embed(values) @ vectors.transpose(-1, -2)
 
 
-def _empty_reading(keypoints: int, cells: int) -> Reading:
-    return Reading(
+def _empty_prediction(keypoints: int, cells: int) -> KeypointPrediction:
+    return KeypointPrediction(
         np.zeros((0, keypoints, 2)),
         np.zeros((0, keypoints, 2, 2)),
         np.zeros((0, keypoints)),

@@ -1,13 +1,17 @@
-"""The two networks: keypoint heat maps of a view, and the coarse locator of a whole frame.
+"""The two networks: keypoint heat maps of the virtual camera's image, and the coarse locator of a whole frame.
 
 Both are small pre-activation residual networks (He et al., ECCV 2016) with group norm (Wu and He, ECCV 2018), joined
 top-down to stride 4 as a feature pyramid (Lin et al., CVPR 2017). Every halving is a 2x2 mean, so cell i of a stride-4
-map is centred on pixel 4 i + 1.5 (pixel centres at integers) with no half-pixel drift anywhere.
+map is centred on pixel 4 i + 1.5 (pixel centres at integers) without a half-pixel drift.
+
+Limits: images must be multiples of 2 ** (depth + 1) pixels.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,12 +20,12 @@ GROUP = 8  # channels a group of the group norm
 
 
 def cell_to_pixel(cell: Tensor) -> Tensor:
-    """Heat-map coordinates to image pixels: cell i covers pixels 4 i .. 4 i + 3."""
+    """Convert heat-map coordinates to image pixels: cell i covers pixels 4 i .. 4 i + 3."""
     return cell * STRIDE + (STRIDE - 1) / 2
 
 
 def pixel_to_cell(pixel: Tensor) -> Tensor:
-    """Image pixels to heat-map coordinates, the inverse of `cell_to_pixel`."""
+    """Convert image pixels to heat-map coordinates, the inverse of `cell_to_pixel`."""
     return (pixel - (STRIDE - 1) / 2) / STRIDE
 
 
@@ -62,7 +66,7 @@ class _Pyramid(nn.Module):
         self.norm = _norm(features)
 
     def levels(self, images: Tensor) -> list[Tensor]:
-        """What comes out of the stages, from fine to coarse."""
+        """Return the outputs of the stages, from fine to coarse."""
         maps = [self.first(self.stem(functional.pixel_unshuffle(images, 2)))]
         for stage in self.stages:
             maps.append(stage(maps[-1]))
@@ -77,12 +81,12 @@ class _Pyramid(nn.Module):
 
 
 class KeypointNetwork(nn.Module):
-    """Heat-map logits of `keypoints` body points and of the `front` point in a square view.
+    """Heat-map logits of `keypoints` body points and of the `front` point in a square image.
 
     Input [B, 3, V, V] from `to_input`; output [B, keypoints + 1, V/4, V/4]. The points are learnt up to the body's
-    symmetry group; the last map is learnt with the true label and tells the branches of the group apart. Without
-    `front` it is zero: a body whose branches look the same, or that has one, needs none (a tenth of the time).
-    V must be a multiple of 2 ** (depth + 1).
+    symmetry group. The last map is learnt with the true label, and tells the symmetry elements apart. Without `front`
+    it is zero, which saves a tenth of the time for bodies that do not need it. V must be a multiple of 2 ** (depth +
+    1).
     """
 
     def __init__(
@@ -101,10 +105,10 @@ class KeypointNetwork(nn.Module):
 
 
 class LocatorNetwork(nn.Module):
-    """Where the body might be in a frame of any size that is a multiple of 2 ** (depth + 1).
+    """Candidate places of a body of 12 to 40 px in a frame of any size that is a multiple of 2 ** (depth + 1).
 
-    Input [B, 3, H, W]; output [B, 2, H/4, W/4]: logit that the cell holds the centre of the body's bounding sphere, and
-    log of the sphere's diameter in pixels relative to `REFERENCE_PX`. Sees bodies of 12 to 40 px.
+    Input [B, 3, H, W]; output [B, 2, H/4, W/4]: the logit that the cell contains the centre of the body's bounding
+    sphere, and the logarithm of the sphere's diameter in pixels relative to `REFERENCE_PX`.
     """
 
     REFERENCE_PX = 22.0
@@ -114,7 +118,7 @@ class LocatorNetwork(nn.Module):
         self.pyramid = _Pyramid(width, features, depth=depth)
         self.head = nn.Conv2d(features, 2, 1)
         nn.init.zeros_(self.head.weight)
-        # Lin et al. (ICCV 2017), section 4.1: start from a low prior of finding anything
+        # Lin et al. (ICCV 2017), section 4.1: start from a low prior of a detection
         self.head.bias = nn.Parameter(torch.tensor([-4.0, 0.0]))
 
     def forward(self, images: Tensor) -> Tensor:  # noqa: D102
@@ -122,7 +126,20 @@ class LocatorNetwork(nn.Module):
 
 
 def to_input(images: Tensor) -> Tensor:
-    """uint8 or float images in 0..255, [B, V, V, 3], to network input [B, 3, V, V] in about -2..2."""
+    """Convert uint8 or float images [B, V, V, 3] in 0..255 to network input [B, 3, V, V] in about -2..2."""
     x = images.permute(0, 3, 1, 2)
     x = x if x.is_floating_point() else x.to(torch.float32)
     return ((x - 118.0) / 62.0).contiguous(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
+def predict(
+    network: nn.Module, images: NDArray[np.uint8], batch: int = 64, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return a network's output for uint8 images [N, H, W, 3], on the CPU."""
+    device = next(network.parameters()).device
+    pieces = [
+        network(to_input(torch.from_numpy(images[i : i + batch]).to(device))).to(dtype).cpu()
+        for i in range(0, len(images), batch)
+    ]
+    return torch.cat(pieces)

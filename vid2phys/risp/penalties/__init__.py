@@ -1,7 +1,9 @@
-"""What is added to the error so that a network does not depend on rendering parameters psi: one file a way.
+"""Penalties that make a network invariant to rendering parameters psi (RISP: Ma, Du et al., ICLR 2022).
 
-A file `x_y.py` holds the function `penalty` of the way called "x-y". Each needs dI/dpsi, which was computed beforehand:
-the second backward pass goes through the network only, never through the renderer.
+A file `x_y.py` defines the function `penalty` of the name "x-y". Each uses dI/dpsi, which the render dataset contains.
+The second backward pass therefore passes the network only, never the renderer.
+
+Limits: the invariance is local in psi, around each render.
 """
 
 from __future__ import annotations
@@ -19,24 +21,24 @@ Batch = dict[str, Tensor]
 
 
 class Penalty(Protocol):
-    """One way of making a network blind to psi."""
+    """A penalty of the dependence on psi."""
 
     def __call__(self, network: nn.Module, head: Head, batch: Batch, generator: Generator) -> tuple[Tensor, Tensor]:
-        """The error and the penalty, both means over the batch.
+        """Return the error and the penalty, both means over the batch.
 
         batch: with `image` [B, V, V, 3] in 0..255 and `tangents` [B, P, V, V, 3], its derivative per standard deviation
-        of psi. generator: for ways that draw at random.
+        of psi. generator: random numbers of the penalty.
         """
         ...
 
 
 def available() -> tuple[str, ...]:
-    """Names of the ways, sorted."""
+    """Return the names of the penalties, sorted."""
     return tuple(name.replace("_", "-") for name in plugins.names(__path__))
 
 
 def get(name: str) -> Penalty:
-    """The way called `name`. Raises UsageError listing the names when there is none."""
+    """Return the penalty called `name`. Raises UsageError for an unknown name."""
     if name not in available():
         raise unknown_name("loss", name, available())
     penalty: Penalty = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").penalty

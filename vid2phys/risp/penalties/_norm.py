@@ -1,4 +1,4 @@
-"""Derivatives along psi and their norm."""
+"""Derivatives by psi and their norm."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SMOOTH = 1e-8
 
 
 def along_psi(slope: Tensor, tangents: Tensor) -> Tensor:
-    """d / dI . dI / dpsi for each psi: [B, V, V, 3] and [B, P, V, V, 3] -> [B, P]."""
+    """Return d / dI . dI / dpsi for each psi: [B, V, V, 3] and [B, P, V, V, 3] -> [B, P]."""
     return torch.einsum("bhwc,bphwc->bp", slope, tangents)
 
 
 def smooth_root(squares: Tensor) -> Tensor:
-    """Square root with a derivative at zero."""
+    """Return the square root, with a finite derivative at zero."""
     return (squares + _SMOOTH).sqrt()

@@ -1,4 +1,4 @@
-"""RISP (Ma, Du et al., ICLR 2022) eq. 12: the norm of the error's derivative along psi, one backward pass a batch."""
+"""RISP (Ma, Du et al., ICLR 2022) eq. 12: the norm of the error's derivative by psi, one backward pass per batch."""
 
 from __future__ import annotations
 

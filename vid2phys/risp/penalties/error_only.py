@@ -1,4 +1,4 @@
-"""RISP (Ma, Du et al., ICLR 2022) eq. 8: the error alone; images of many looks are all that teaches invariance."""
+"""RISP (Ma, Du et al., ICLR 2022) eq. 8: the error without a penalty; only domain randomisation gives invariance."""
 
 from __future__ import annotations
 

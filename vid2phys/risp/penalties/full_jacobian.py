@@ -1,8 +1,7 @@
-"""RISP (Ma, Du et al., ICLR 2022) eq. 10: the Frobenius norm of the prediction's Jacobian along psi.
+"""RISP (Ma, Du et al., ICLR 2022) eq. 10: the Frobenius norm of the prediction's Jacobian by psi.
 
-By Theorem 1 the Jacobian is dN/dI . dI/dpsi, of which the second factor is known: one backward pass through the
-network for each of the |s| predicted numbers, and one more of the whole for the weights: O(|s| |theta|), no second
-derivative of the renderer.
+By Theorem 1 the Jacobian is dN/dI . dI/dpsi, whose second factor is known. Each of the |s| predicted numbers costs one
+backward pass through the network, and the weights another one: O(|s| |theta|), without derivatives of the renderer.
 """
 
 from __future__ import annotations
@@ -23,8 +22,11 @@ def penalty(network: nn.Module, head: Head, batch: dict[str, Tensor], generator:
 def jacobian_penalty(
     network: nn.Module, head: Head, batch: dict[str, Tensor], projections: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Error and norm. projections: [k, B, S] of unit variance: k random combinations v^T J instead of all rows; the
-    mean of |v^T J|^2 over v is the squared Frobenius norm."""
+    """Return the error and the norm of the Jacobian J, both means over the batch.
+
+    projections: [k, B, S] of unit variance, or None for all rows. They give k random combinations v^T J; the mean of
+    |v^T J|^2 over v is the squared Frobenius norm.
+    """
     images = batch["image"].to(batch["tangents"].dtype).requires_grad_(True)
     output = network(to_input(images))
     prediction = head.prediction(output)

@@ -1,6 +1,6 @@
-"""RISP's eq. 10 by random projections: two combinations v^T J a batch instead of all rows of the Jacobian.
+"""RISP's eq. 10 by random projections: two combinations v^T J per batch in place of all rows of the Jacobian.
 
-The squared norm is right on average over v (Hutchinson 1990) and costs as much whatever the number of predictions.
+The squared norm is unbiased over v (Hutchinson 1990), and its cost does not depend on the number of predictions.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Training images: where cameras stand, sets of renders on disk, batches of developed images."""
+"""Training images: viewpoints, render datasets on disk, and streams of developed images."""

@@ -1,7 +1,9 @@
-"""Where training cameras stand before a body on a known base: the view that the tracker will make, nearly.
+"""Random viewpoints of training cameras before a body on a known base, close to the tracker's virtual camera.
 
-Base and camera are known, so the view is fixed: it looks at the middle of the workspace, world up is up, and the
-workspace fills it. Small errors of all three stand for those of a calibration.
+Base and camera are known, so that the virtual camera is fixed: it looks at the middle of the workspace, with the
+vertical upright, and the workspace fills its image. Small errors of all three stand for those of a calibration.
+
+Limits: a camera whose roll is beyond a few degrees is not trained; the virtual camera removes the roll.
 """
 
 from __future__ import annotations
@@ -15,30 +17,30 @@ from vid2phys.risp.renders.viewpoints import (
     SEQUENCE_FPS,
     Viewpoint,
     log_uniform,
-    shortest_turn,
+    shortest_rotation,
     upright,
 )
 from vid2phys.types import Array
 
-VIEW_PX = (50.0, 120.0, 220.0)  # least, most frequent and largest width of the view in frame pixels
+VIEW_PX = (50.0, 120.0, 220.0)  # least, most frequent and largest width of the image in frame pixels
 _CENTER, _ZOOM, _ROLL_RAD = 0.02, 0.03, np.deg2rad(1.5)  # standard deviations: share of the image, logarithm, rad
 
 
 def sample_articulated(rng: np.random.Generator, body: ArticulatedBody, size: int) -> Viewpoint:
-    """One random view of a random configuration."""
+    """Draw a random viewpoint of a random configuration. size: width and height of the image, px."""
     return _viewpoints(rng, body, size, body.sample(rng)[None], np.zeros(1))[0]
 
 
 def sample_articulated_sequence(rng: np.random.Generator, body: ArticulatedBody, size: int) -> list[Viewpoint]:
-    """Consecutive frames of a smooth motion before a camera that stands still."""
+    """Draw consecutive frames of a smooth motion before a static camera. size: width and height of the image, px."""
     times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
-    return _viewpoints(rng, body, size, body.path(rng, times), times)
+    return _viewpoints(rng, body, size, body.sample_motion(rng, times), times)
 
 
 def _viewpoints(
     rng: np.random.Generator, body: ArticulatedBody, size: int, configurations: Array, times_s: Array
 ) -> list[Viewpoint]:
-    """The same camera for all configurations [T, D]."""
+    """Draw one camera for all configurations [T, D]."""
     distance = body.radius_m * log_uniform(rng, *body.cameras.distance)
     focal = 0.5 * FILL * size / np.tan(np.arcsin(body.radius_m / distance)) * np.exp(rng.normal(0.0, _ZOOM))
     middle = 0.5 * (size - 1)
@@ -47,7 +49,7 @@ def _viewpoints(
     aside = np.array([*(rng.normal(0.0, _CENTER, 2) * size / focal), 1.0])
     roll = matrix_from_rotvec(np.array([0.0, 0.0, rng.normal(0.0, _ROLL_RAD)]))
     view_from_world = np.eye(4)
-    view_from_world[:3, :3] = shortest_turn(aside) @ roll @ upright(-towards)
+    view_from_world[:3, :3] = shortest_rotation(aside) @ roll @ upright(-towards)
     view_from_world[:3, 3] = -view_from_world[:3, :3] @ (body.center_m + distance * towards)
     still, away = np.eye(3), np.zeros(3)
     return [
@@ -56,7 +58,7 @@ def _viewpoints(
 
 
 def _direction(rng: np.random.Generator, body: ArticulatedBody) -> Array:
-    """Unit vector from the workspace to the camera: evenly over the directions that the body is filmed from."""
+    """Draw a unit vector [3] from the workspace to the camera, evenly over `body.cameras`."""
     middle, half = body.cameras.azimuth
     low, high = np.sin(np.deg2rad(body.cameras.elevation))
     azimuth, sine = np.deg2rad(middle + rng.uniform(-half, half)), rng.uniform(low, high)

@@ -1,4 +1,7 @@
-"""Training images of the locator: small bodies, or none, somewhere in a cluttered piece of a frame."""
+"""Training images of the locator: small bodies, or none, anywhere in a cluttered piece of a frame.
+
+Limits: bodies of 12 to 40 px; the locator's pyramid shrinks larger ones.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.risp.appearance import camera_chain as chain
-from vid2phys.risp.appearance.backgrounds import compose_background, paint_solid
+from vid2phys.risp.appearance.backgrounds import compose_background, draw_solid
 from vid2phys.risp.appearance.codec import compress
 from vid2phys.risp.appearance.develop import (
     RenderLike,
@@ -24,15 +27,22 @@ from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 from vid2phys.risp.appearance.shadows import cast_shadow
 from vid2phys.types import Array
 
-DIAMETER_PX = (12.0, 40.0)  # of the body's bounding sphere, at the scale of the pyramid where it is found
+DIAMETER_PX = (12.0, 40.0)  # diameter of the bounding sphere at the pyramid level that detects it
 _ABSENT = 0.2  # share of images without the body
-_SHADOW, _OCCLUDED = 0.3, 0.15  # shares of those with it
-_LARGEST_STEP = 4.0  # the pyramid may have shrunk the frame this much
+_SHADOW, _OCCLUDED = 0.3, 0.15  # shares of the images with the body
+_LARGEST_STEP = 4.0  # largest factor by which the pyramid has shrunk the frame
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A piece of a frame: image [S, S, 3] uint8, the centre [2] px and diameter px of the body's bounding sphere."""
+    """A piece of a frame.
+
+    Attributes:
+        image: [S, S, 3] uint8.
+        center_px: [2] centre of the body's bounding sphere.
+        diameter_px: Diameter of that sphere.
+        present: Whether the image shows the body.
+    """
 
     image: NDArray[np.uint8]
     center_px: Array
@@ -41,7 +51,7 @@ class Scene:
 
 
 def sphere_in_render(render: RenderLike, radius_m: float) -> tuple[Array, float]:
-    """Centre [2] px and diameter px of the sphere of `radius_m` about the body origin, as the view camera sees it."""
+    """Return centre [2] and diameter of the sphere of `radius_m` around the body origin in the render, px."""
     center = project(render, np.zeros((1, 3)))[0]
     distance = float(np.linalg.norm(np.asarray(render.view_from_body, dtype=float)[:3, 3]))
     angle = np.arcsin(min(0.99, radius_m / distance))
@@ -57,9 +67,17 @@ def develop_scene(
     bank: NDArray[np.uint8],
     varied: Randomisation = ALL,
 ) -> Scene:
-    """The render pasted at random into a background, exposed, compressed, and shrunk as a pyramid shrinks a frame.
+    """Develop a scene: paste a render into a background, expose, compress, and shrink it as the pyramid does.
 
-    No look-alikes here: the locator is to find everything that could be the body.
+    There are no look-alikes, since the locator has to find everything that could be the body.
+
+    Args:
+        render: The render.
+        radius_m: Radius of the body's bounding sphere, m.
+        rng: Random numbers.
+        size: Width and height of the scene, px.
+        bank: Background images.
+        varied: What is randomised.
     """
     present = bool(rng.random() >= _ABSENT)
     diameter = float(np.exp(rng.uniform(*np.log(DIAMETER_PX))))
@@ -68,10 +86,10 @@ def develop_scene(
         float(np.exp(rng.uniform(0.0, np.log(min(_LARGEST_STEP, 110.0 / diameter))))) if rng.random() < 0.35 else 1.0
     )
     side = int(np.ceil(size * shrink)) if shrink < 2.0 else 2 * size
-    scale = side / size  # codec and noise act at most at twice the resolution: beyond it they vanish in the shrinking
+    scale = side / size  # shrinking removes codec and noise beyond twice the resolution
     light = compose_background(rng, bank, side)
     for _ in range(int(rng.integers(0, 4))):
-        paint_solid(
+        draw_solid(
             rng, light, center=rng.uniform(0, side, 2), radius=scale * float(np.exp(rng.uniform(np.log(4), np.log(40))))
         )
     if present:

@@ -1,7 +1,8 @@
-"""Batches of developed images.
+"""Stream batches of developed images to a training.
 
-What a batch holds follows from (seed, epoch, position) alone, so that a training that was interrupted goes on with the
-very images it would have met.
+A batch depends on (seed, epoch, position) alone. A resumed training gets the images that it would have got.
+
+Limits: developing is single-threaded per process. The number of processes sets the speed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from vid2phys.errors import Vid2PhysError
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
-from vid2phys.risp.appearance.develop import VIEW_PX, develop
+from vid2phys.risp.appearance.develop import VIEW_PX, DevelopOptions, develop
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.scenes import develop_scene
@@ -34,13 +35,13 @@ Kind = Literal["plain", "gradient", "scene"]
 _KIND_CODE = {"plain": 0, "gradient": 1, "scene": 2}
 BANK_COUNT = 400
 _ATTEMPTS = 3
-_DIED = "exited unexpectedly"  # in what torch says of a process that is gone
-_ABSENT = 0.05  # share of images without the body: the maps must be able to say that nothing is there
+_DIED = "exited unexpectedly"  # part of torch's message for a dead process
+_ABSENT = 0.05  # share of images without the body, so that the maps learn to be flat
 
 
 @dataclass(frozen=True)
 class Key:
-    """One image of the stream: which render, in which epoch, developed how."""
+    """One image of the stream: its epoch, the index of its render, and how it is developed."""
 
     epoch: int
     index: int
@@ -52,12 +53,21 @@ Share = Callable[[list[Key]], list[Key]]
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What images are made of.
+    """How images are made.
 
-    points_body: [K, 3] m; [N, K, 3] where each of the N renders has its own. radius_m: of the sphere about the body
-    origin. states: [N, S] of the renders, for bodies whose state is not a pose (`state_vector`). view_px: see
-    `develop`. varied: what is randomised at all. looks: how many ways there are of developing a render, each with its
-    background, exposure and blur (0: ever new ones).
+    Attributes:
+        folder: Folder of the render dataset.
+        points_body: [K, 3] keypoints, m; [N, K, 3] for N renders of an articulated or modal body.
+        radius_m: Radius of the sphere around the body origin, m.
+        view_size: Width and height V of an image, px.
+        scene_size: Width and height of a locator's image, px.
+        seed: Seed of all random numbers.
+        states: [N, S] encoded states of the renders, for bodies whose state is not a pose.
+        appearances: Number of ways to develop a render, each with its background, exposure and blur; 0 for a new way
+            each time.
+        bank_count: Number of background images.
+        view_px: See `develop.DevelopOptions`.
+        varied: What is randomised.
     """
 
     folder: Path
@@ -67,18 +77,21 @@ class StreamSettings:
     scene_size: int = 96
     seed: int = 0
     states: Array | None = None
-    looks: int = 0
+    appearances: int = 0
     bank_count: int = BANK_COUNT
     view_px: tuple[float, float, float] = VIEW_PX
     varied: Randomisation = ALL
 
     def points_of(self, index: int) -> Array:
-        """Points [K, 3] m in render `index`."""
+        """Return the keypoints [K, 3] in render `index`, m."""
         return self.points_body[index] if self.points_body.ndim == 3 else self.points_body
 
 
 class ImageStream(Dataset[dict[str, Any]]):
-    """Develops the image of a `Key`; opens renders and backgrounds when first asked, so that it can be sent."""
+    """A dataset that develops the image of a `Key`.
+
+    It opens renders and backgrounds at the first use, so that it can be sent to other processes.
+    """
 
     def __init__(self, settings: StreamSettings, *, jitter: bool = True) -> None:
         self.settings, self.jitter = settings, jitter
@@ -90,17 +103,14 @@ class ImageStream(Dataset[dict[str, Any]]):
         if key.kind == "scene":
             return _scene_item(self.primal(key.index), self.settings, rng, bank)
         render = self._open().renders.sample(key.index) if key.kind == "gradient" else self.primal(key.index)
-        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.looks
+        absent = self.jitter and key.kind == "plain" and bool(rng.random() < _ABSENT) and not self.settings.appearances
         developed = develop(
             render,
             self.settings.points_of(key.index),
             rng,
-            size=self.settings.view_size,
-            bank=bank,
-            jitter=self.jitter,
-            absent=absent,
-            view_px=self.settings.view_px,
-            varied=self.settings.varied,
+            DevelopOptions(
+                self.settings.view_size, bank, self.jitter, absent, self.settings.view_px, self.settings.varied
+            ),
         )
         item = {
             "image": torch.from_numpy(developed.image),
@@ -116,14 +126,14 @@ class ImageStream(Dataset[dict[str, Any]]):
         return item
 
     def _chance(self, key: Key) -> tuple[int, ...]:
-        """What the development of an image is drawn from; held-out ones are always new."""
-        looks = self.settings.looks
-        if looks and self.jitter:
-            return (key.index % looks, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
+        """Return the seed of an image's development; held-out images are always new."""
+        appearances = self.settings.appearances
+        if appearances and self.jitter:
+            return (key.index % appearances, _KIND_CODE["scene" if key.kind == "scene" else "plain"])
         return (key.epoch, key.index, _KIND_CODE[key.kind])
 
     def primal(self, index: int) -> Primal:
-        """A render's image and camera."""
+        """Return a render's image and camera."""
         opened = self._open()
         return Primal(opened.renders.radiance(index), opened.K[index], opened.view_from_body[index])
 
@@ -155,7 +165,7 @@ class _Opened:
 
 @dataclass(frozen=True)
 class Primal:
-    """A render without its derivatives, which are many times the image's bytes. Fields as in `dataset.Render`."""
+    """A render without its derivatives, which take many times the memory of the image. See `dataset.Render`."""
 
     radiance: NDArray[Any]
     K: Array
@@ -177,9 +187,16 @@ def _scene_item(
 
 @dataclass(frozen=True)
 class Plan:
-    """Which renders make which batches. indices: of the training renders; gradient_indices: those with derivatives.
+    """The order of the batches.
 
-    After every `gradient_every` plain batches comes one of `gradient_batch` images with derivatives (0: never).
+    Attributes:
+        indices: Indices of the training renders.
+        gradient_indices: Indices of those with derivatives.
+        kind: How the images of a plain batch are developed.
+        batch: Number of images in a plain batch.
+        gradient_batch: Number of images in a batch with derivatives.
+        gradient_every: Number of plain batches before each batch with derivatives; 0 for none.
+        seed: Seed of the order.
     """
 
     indices: NDArray[np.int64]
@@ -191,7 +208,7 @@ class Plan:
     seed: int = 0
 
     def epoch(self, epoch: int) -> Iterator[list[Key]]:
-        """The batches of one epoch, in order; a last incomplete batch is left out."""
+        """Yield the batches of one epoch, in order, without an incomplete last batch."""
         rng = np.random.default_rng([self.seed, 78, epoch])
         order = rng.permutation(self.indices)
         extra = rng.permutation(self.gradient_indices)
@@ -206,12 +223,12 @@ class Plan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Plain batches an epoch."""
+        """Return the number of plain batches per epoch."""
         return max(1, len(self.indices) // self.batch)
 
 
 class _Batches:
-    """All batches from an epoch on but the first `taken`, as a batch sampler."""
+    """A batch sampler: all batches from an epoch on, without the first `taken` ones."""
 
     def __init__(self, plan: Plan, first_epoch: int, epochs: int, taken: int, share: Share) -> None:
         self.plan, self.first_epoch, self.epochs, self.taken, self.share = plan, first_epoch, epochs, taken, share
@@ -222,16 +239,14 @@ class _Batches:
 
 
 class StreamError(Vid2PhysError):
-    """The processes that develop images are killed again and again (exit 3)."""
+    """The processes that develop images die repeatedly (exit 3)."""
 
 
 class BatchStream:
-    """The batches of epochs first_epoch .. epochs - 1 in order, developed ahead in `workers` processes.
+    """An iterator over the batches of epochs first_epoch .. epochs - 1, which `workers` processes develop ahead.
 
-    share: what of each batch is developed here.
-
-    When one of the processes is killed they are started again with the batch that is due: nothing is lost but time.
-    Raises StreamError when that happens again and again, InputError for renders that cannot be read.
+    After the death of a process all of them restart with the batch that is due. Iteration raises StreamError when that
+    happens repeatedly, and InputError for renders that cannot be read.
     """
 
     def __init__(
@@ -245,6 +260,17 @@ class BatchStream:
         note: Callable[[str], None] = lambda text: None,
         share: Share = list,
     ) -> None:
+        """Start the processes.
+
+        Args:
+            settings: How images are made.
+            plan: The order of the batches.
+            first_epoch: First epoch.
+            epochs: Number of all epochs.
+            workers: Number of processes; 0 develops in this process.
+            note: Is called with messages.
+            share: Selects the part of each batch that this process develops.
+        """
         self._images, self._plan, self._workers, self._note = ImageStream(settings), plan, workers, note
         self._share = share
         self._first_epoch, self._epochs, self._taken = first_epoch, epochs, 0
@@ -259,7 +285,7 @@ class BatchStream:
                 batch = next(self._running)
             except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
                 if isinstance(error, RuntimeError) and _DIED not in str(error):
-                    raise  # the others: tensors in the memory of a process that is gone
+                    raise  # the other errors come from tensors in the memory of a dead process
                 self._note("a process that develops images was killed: its batch is made again")
                 self._running = self._start()
                 continue
@@ -289,7 +315,7 @@ class BatchStream:
 
 
 class _Careful(Dataset[Any]):
-    """Gives known errors instead of raising them: the loader would wrap them in its traceback."""
+    """A dataset that returns known errors, since the loader would wrap raised ones in its traceback."""
 
     def __init__(self, images: ImageStream) -> None:
         self.images = images
@@ -302,10 +328,10 @@ class _Careful(Dataset[Any]):
 
 
 def _joined(items: list[Any]) -> Any:
-    """A batch as tensors [B, ...], or the error of one of its images.
+    """Stack a batch to tensors [B, ...], or return the error of one of its images.
 
-    Tensors go through shared memory. Arrays would go through a pipe, where a process that is killed while it writes
-    leaves half a message that the trainer would wait for.
+    Tensors pass through shared memory. Arrays would pass through a pipe: a process that dies while it writes leaves
+    half a message there, and the trainer would wait for the rest.
     """
     for item in items:
         if isinstance(item, Vid2PhysError):
@@ -315,7 +341,7 @@ def _joined(items: list[Any]) -> Any:
 
 @contextmanager
 def _unchanged_child_handler() -> Iterator[None]:
-    """Keeps torch from raising, wherever the trainer is, when a process ends: `next` finds out by itself."""
+    """Keep torch's signal handler from raising when a process ends: `next` detects the end."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
         yield
         return
@@ -327,5 +353,6 @@ def _unchanged_child_handler() -> Iterator[None]:
 
 
 def _one_thread(_worker: int) -> None:
+    """Limit a process to one thread, and let the trainer handle Ctrl-C."""
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C

@@ -1,8 +1,9 @@
-"""Where training cameras stand: poses of the body in a view, single or in smooth sequences.
+"""Random viewpoints of training cameras: poses of a rigid body in the virtual camera, single or in smooth sequences.
 
-The view is the virtual camera of `tracking.view`: turned about its centre towards the body, zoomed until the bounding
-sphere fills two thirds of the image, world up is up in the image; here with the errors a tracker makes in
-centring, zoom and roll.
+The virtual camera (`engine.virtual_camera`) is rotated towards the body and zoomed until the bounding sphere fills two
+thirds of the image, with the world's vertical upright. Here it has the tracker's errors of centre, zoom and roll.
+
+Limits: the camera's own distortion is not part of the virtual camera.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ FILL = 2.0 / 3.0
 FRAMES_PER_SEQUENCE = 16
 SEQUENCE_FPS = 30.0
 _DISTANCE_IN_RADII = (6.0, 80.0)
-_NEAREST_TUMBLING = 3.0  # radii: thrown and hand-held bodies fill most of a frame at times, what flies keeps away
-_TURN_RATE_RAD_S = 3.0  # spread of each component for a tumbling body: 35 deg between frames at times
+_NEAREST_TUMBLING = 3.0  # radii: thrown and hand-held bodies may fill a frame, flying ones stay away
+_TURN_RATE_RAD_S = 3.0  # spread of each component for a tumbling body
 _CENTER, _ZOOM, _ROLL_RAD = 0.12, (0.8, 1.25), np.deg2rad(8.0)
 
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """One body pose in one view.
+    """The pose of a body in one virtual camera.
 
-    view_from_body: [4, 4] m. K: [3, 3] px, centres at integers. body_from_world: [3, 3]. moved_m: [3] way of the body
-    in the world since the first frame. time_s: since the first frame. configuration: [D] of a body on a known base
-    (`engine.movable`).
+    Attributes:
+        view_from_body: [4, 4], m.
+        K: [3, 3] camera matrix, px; pixel centres at integers.
+        body_from_world: [3, 3] rotation.
+        moved_m: [3] motion of the body in the world since the first frame, m.
+        time_s: Time since the first frame, s.
+        configuration: [D] of an articulated or modal body, else None.
     """
 
     view_from_body: Array
@@ -44,7 +49,7 @@ class Viewpoint:
 
 @dataclass(frozen=True)
 class _Jitter:
-    """Errors of the view: center [2] in shares of the image, zoom factor, roll in rad."""
+    """Errors of the virtual camera: centre [2] in shares of the image, zoom factor, roll in rad."""
 
     center: Array
     zoom: float
@@ -52,7 +57,7 @@ class _Jitter:
 
 
 def sample_single(rng: np.random.Generator, system: System, radius_m: float, size: int) -> Viewpoint:
-    """One random viewpoint of a random state."""
+    """Draw a random viewpoint of a random state. size: width and height of the image, px."""
     world_from_body = _orientation(rng, system)
     nearest, farthest = _DISTANCE_IN_RADII
     nearest = _NEAREST_TUMBLING if tilt_spread(system) is None else nearest
@@ -64,10 +69,10 @@ def sample_single(rng: np.random.Generator, system: System, radius_m: float, siz
 
 
 def sample_sequence(rng: np.random.Generator, system: System, radius_m: float, size: int) -> list[Viewpoint]:
-    """Consecutive frames of smooth motion before a camera that stands still, tracked with small, steady errors.
+    """Draw consecutive frames of smooth motion before a static camera, tracked with small, steady errors.
 
-    Bodies that are upright in what the system does sway and turn about the vertical; others tumble. Thrown ones fall:
-    over half a second a parabola is one of the smooth ways.
+    Bodies whose system keeps them upright sway and yaw; others tumble. Over half a second the fall of a thrown body is
+    one of the smooth motions. size: width and height of the image, px.
     """
     times = np.arange(FRAMES_PER_SEQUENCE) / SEQUENCE_FPS
     start = _orientation(rng, system)
@@ -89,13 +94,13 @@ def sample_sequence(rng: np.random.Generator, system: System, radius_m: float, s
 def _viewpoint(
     position: Array, world_from_body: Array, moved: Array, radius_m: float, size: int, jitter: _Jitter, time: float
 ) -> Viewpoint:
-    """The view of a body at `position` [3] seen from the world's origin."""
+    """Return the viewpoint of a body at `position` [3] m from the world's origin."""
     distance = float(np.linalg.norm(position))
     focal = 0.5 * FILL * size / np.tan(np.arcsin(radius_m / distance)) * jitter.zoom
     middle = 0.5 * (size - 1)
     aside = np.array([*(jitter.center * size / focal), 1.0])
-    turned = upright(position / distance)
-    view_from_world = shortest_turn(aside) @ matrix_from_rotvec(np.array([0.0, 0.0, jitter.roll_rad])) @ turned
+    rotated = upright(position / distance)
+    view_from_world = shortest_rotation(aside) @ matrix_from_rotvec(np.array([0.0, 0.0, jitter.roll_rad])) @ rotated
     view_from_body = np.eye(4)
     view_from_body[:3, :3] = view_from_world @ world_from_body
     view_from_body[:3, 3] = view_from_world @ position
@@ -104,12 +109,12 @@ def _viewpoint(
 
 
 def upright(forward: Array) -> Array:
-    """Rotation from the world to a camera that looks along `forward` with the vertical upright in its image."""
-    return np.ascontiguousarray(looking(forward).T)  # C order: in the other, products differ in the last bit
+    """Return the rotation from the world to a camera that looks along `forward`, with the vertical upright."""
+    return np.ascontiguousarray(looking(forward).T)  # C order: in Fortran order products differ in the last bit
 
 
-def shortest_turn(direction: Array) -> Array:
-    """Rotation that takes the optical axis to `direction` [3]."""
+def shortest_rotation(direction: Array) -> Array:
+    """Return the smallest rotation that takes the optical axis to `direction` [3]."""
     unit = direction / np.linalg.norm(direction)
     axis = np.cross([0.0, 0.0, 1.0], unit)
     sine = np.linalg.norm(axis)
@@ -117,9 +122,9 @@ def shortest_turn(direction: Array) -> Array:
 
 
 def tilt_spread(system: System) -> float | None:
-    """Spread [rad] of the angle between body z and up in what the system does; None where it is no prior.
+    """Return the spread [rad] of the angle between body z and the vertical in a system's states.
 
-    A quadrotor stays within tens of degrees of upright, a tossed cube does not.
+    A quadrotor stays within tens of degrees of upright. None for a system that does not, such as a tossed cube.
     """
     if system not in _SPREADS:
         _, quats = system.body_pose(system.sample_state(np.random.default_rng(0), 2000))
@@ -133,12 +138,13 @@ _SPREADS: WeakKeyDictionary[System, float | None] = WeakKeyDictionary()
 
 
 def _orientation(rng: np.random.Generator, system: System) -> Array:
+    """Draw the rotation [3, 3] of a random state."""
     _, quats = system.body_pose(system.sample_state(rng, 1))
     return matrix_from_quat(quats[0])
 
 
 def _direction(rng: np.random.Generator) -> Array:
-    """Line of sight: cameras mostly a little above the body, from -70 to 80 deg of elevation, any azimuth."""
+    """Draw a line of sight: most cameras are a little above the body, -70 to 80 deg of elevation, any azimuth."""
     if rng.random() < 0.6:
         elevation = np.clip(np.deg2rad(rng.normal(14.0, 24.0)), np.deg2rad(-70.0), np.deg2rad(80.0))
     else:
@@ -149,14 +155,14 @@ def _direction(rng: np.random.Generator) -> Array:
 
 
 def _way(rng: np.random.Generator, times: Array, top_speed: float) -> Array:
-    """Way [T, 3] of smooth flight, from zero."""
+    """Draw the motion [T, 3] of a smooth flight, from zero."""
     heading = rng.normal(size=3) * [1.0, 1.0, 0.5]
     steady = heading / np.linalg.norm(heading) * rng.uniform(0.0, top_speed)
     return np.outer(times, steady) + _smooth(rng, times, np.full(3, 0.05 * top_speed))
 
 
 def _smooth(rng: np.random.Generator, times: Array, amplitude: Array) -> Array:
-    """Sums of three slow sines, [T, 3], zero at the first time."""
+    """Draw sums of three slow sines, [T, 3], zero at the first time."""
     frequency = rng.uniform(0.3, 2.5, (3, 3))
     phase = rng.uniform(-np.pi, np.pi, (3, 3))
     waves = np.sin(2.0 * np.pi * frequency * times[:, None, None] + phase).sum(axis=1)
@@ -164,5 +170,5 @@ def _smooth(rng: np.random.Generator, times: Array, amplitude: Array) -> Array:
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    """A number between low and high, evenly in its logarithm."""
+    """Draw a number between low and high, evenly in its logarithm."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))

@@ -1,7 +1,9 @@
-"""The processes that render a dataset. Each has one thread, renders a few hundred images and makes way for a new one.
+"""Processes that render a dataset, each single-threaded and for a few hundred images.
 
-One process does not live long because many Mitsuba renders in one process can hang or leak; one that dies or stands
-still is replaced, and its finished shards stay.
+Processes are short-lived, because many Mitsuba renders in one process can hang or leak. A process that dies or stalls
+is replaced, and its finished shards stay.
+
+Limits: a shard whose renders kill three processes in a row is an error.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,29 +28,27 @@ from vid2phys.engine.system import System
 from vid2phys.errors import InputError, Vid2PhysError
 from vid2phys.io.files import write_bytes
 from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
+from vid2phys.risp.renders.dataset import Settings, shard_path
 from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE, Viewpoint, sample_sequence, sample_single
 from vid2phys.types import Mesh
-
-if TYPE_CHECKING:
-    from vid2phys.risp.renders.dataset import Settings
 
 SHARDS_PER_PROCESS = 24
 _STALL_S = 300.0
 _ATTEMPTS = 3
-_COMPLAINED = 3  # exit code of a process that sent the text of an error
+_COMPLAINED = 3  # exit code of a process that sent the text of an input error
 _ABANDONED_S = 3600.0
-_LOOK, _VIEW, _RENDER = range(3)  # streams of random numbers of one sample
+_APPEARANCE, _VIEW, _RENDER = range(3)  # streams of random numbers of one sample
 
 
 class RenderError(Vid2PhysError):
-    """The renderer died again and again on the same shards: our bug or a broken LLVM (exit 1)."""
+    """The renderer died repeatedly on the same shards: a bug or a broken LLVM (exit 1)."""
 
     exit_code = 1
 
 
 @dataclass
 class _Job:
-    """Shards for one process and the viewpoints of their samples."""
+    """Shards for one process, and how often processes died on them."""
 
     shards: list[int]
     attempts: int = 0
@@ -56,9 +56,11 @@ class _Job:
 
 @dataclass
 class _Running:
+    """A process at work, with the number of shards done and the time of its last progress."""
+
     process: Any
     job: _Job
-    complaint: Any  # the receiving end of a pipe: the text of an error of the user's
+    complaint: Any  # the receiving end of a pipe for the text of an input error
     done: int
     last_progress_s: float
 
@@ -73,10 +75,22 @@ def render_missing(
     workers: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Renders the `missing` shards into `folder`, of poses or configurations of `source`.
+    """Render the `missing` shards into `folder`. Finished shards stay after Ctrl-C.
 
-    Raises RenderError, MissingDependencyError; on Ctrl-C the shards
-    that are finished stay."""
+    Args:
+        mesh: The body's mesh.
+        source: The system or the body that gives poses or configurations.
+        folder: The dataset.
+        settings: Its settings.
+        missing: Numbers of the shards.
+        workers: Number of processes.
+        progress: Is called with (samples done, samples).
+
+    Raises:
+        InputError: The disk is full, or may not be written.
+        MissingDependencyError: LLVM is missing.
+        RenderError: The renderer died repeatedly.
+    """
     if not missing:
         return
     if find_llvm() is None or lacks_atomic():
@@ -102,6 +116,7 @@ def render_missing(
 
 
 def _start(job: _Job, mesh: Mesh, source: System | ArticulatedBody, folder: Path, settings: Settings) -> _Running:
+    """Start a process for a job."""
     views = {shard: viewpoints(source, settings, shard) for shard in job.shards}
     # A fresh interpreter: neither the parent's threads nor its copy of LLVM are inherited.
     context = multiprocessing.get_context("spawn")
@@ -114,9 +129,7 @@ def _start(job: _Job, mesh: Mesh, source: System | ArticulatedBody, folder: Path
 
 
 def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
-    """Whether the process is through; puts what it left undone back into `jobs`."""
-    from vid2phys.risp.renders.dataset import shard_path
-
+    """Return whether a process has ended; put its unfinished shards back into `jobs`."""
     left = [shard for shard in running.job.shards if not shard_path(folder, shard).exists()]
     done = len(running.job.shards) - len(left)
     if done > running.done:
@@ -141,21 +154,19 @@ def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Temporary files of processes that were killed; young ones may belong to a process that is at work."""
+    """Remove old temporary files of killed processes; young ones may belong to a running process."""
     for path in folder.glob(".shard_*"):
         if time.time() - path.stat().st_mtime > _ABANDONED_S:
             path.unlink(missing_ok=True)
 
 
 def count_done(folder: Path, settings: Settings) -> int:
-    """Samples that are finished."""
-    from vid2phys.risp.renders.dataset import shard_path
-
+    """Return the number of finished samples."""
     return sum(len(settings.indices(s)) for s in range(settings.shards) if shard_path(folder, s).exists())
 
 
 def viewpoints(source: System | ArticulatedBody, settings: Settings, shard: int) -> list[Viewpoint]:
-    """Viewpoints of a shard's samples; made here because the system need not exist in the workers."""
+    """Draw the viewpoints of a shard's samples. The main process does this, since workers may lack the system."""
     result = []
     for index in settings.indices(shard):
         if settings.sequences:
@@ -169,12 +180,14 @@ def viewpoints(source: System | ArticulatedBody, settings: Settings, shard: int)
 
 
 def _single(rng: np.random.Generator, source: System | ArticulatedBody, settings: Settings) -> Viewpoint:
+    """Draw a single viewpoint."""
     if isinstance(source, ArticulatedBody):
         return sample_articulated(rng, source, settings.size)
     return sample_single(rng, source, settings.radius_m, settings.size)
 
 
 def _sequence(rng: np.random.Generator, source: System | ArticulatedBody, settings: Settings) -> list[Viewpoint]:
+    """Draw the viewpoints of a sequence."""
     if isinstance(source, ArticulatedBody):
         return sample_articulated_sequence(rng, source, settings.size)
     return sample_sequence(rng, source, settings.radius_m, settings.size)
@@ -183,7 +196,7 @@ def _sequence(rng: np.random.Generator, source: System | ArticulatedBody, settin
 def _work(
     body: Mesh | ArticulatedBody, folder: str, settings: Settings, views: dict[int, list[Viewpoint]], speak: Any
 ) -> None:
-    """What a process does. Ends early when its parent is gone."""
+    """Render in a worker process; end early when the parent is dead."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     parent = os.getppid()
     try:
@@ -200,43 +213,46 @@ def render_shards(
     views: dict[int, list[Viewpoint]],
     going_on: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Renders shards from their samples' viewpoints and writes each, while `going_on`. Raises InputError."""
+    """Render shards from their samples' viewpoints and write them, while `going_on()`. Raises InputError."""
     from vid2phys.engine.render.mitsuba import Renderer
     from vid2phys.risp.appearance.materials import mesh_parts
-    from vid2phys.risp.renders.dataset import shard_path
 
-    posed = body if isinstance(body, ArticulatedBody) else None
-    mesh = posed.mesh if posed is not None else body
+    articulated = body if isinstance(body, ArticulatedBody) else None
+    mesh = articulated.mesh if articulated is not None else body
     assert isinstance(mesh, Mesh)
     renderer = Renderer(mesh, settings.size, settings.spp)
     parts = mesh_parts(mesh)
     for shard, each in views.items():
         if not going_on():
             return
-        arrays = _render_shard(renderer, parts, posed, settings, shard, each)
+        arrays = _render_shard(renderer, parts, articulated, settings, shard, each)
         _write_shard(shard_path(Path(folder), shard), arrays)
 
 
 def _render_shard(
-    renderer: Any, parts: Any, posed: ArticulatedBody | None, settings: Settings, shard: int, views: list[Viewpoint]
+    renderer: Any,
+    parts: Any,
+    articulated: ArticulatedBody | None,
+    settings: Settings,
+    shard: int,
+    views: list[Viewpoint],
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """All arrays of one shard."""
+    """Render one shard; return its arrays by key."""
+    from vid2phys.risp.appearance.random_appearance import directions, render_appearance, sample_appearance
     from vid2phys.risp.appearance.randomisation import Randomisation
-    from vid2phys.risp.appearance.randomize import appearance, directions, sample_look
-    from vid2phys.risp.renders.dataset import group_of
 
-    images, tangents, looks, varied = [], [], [], Randomisation.without(settings.without)
+    images, tangents, appearances, varied = [], [], [], Randomisation.without(settings.without)
     for index, view in zip(settings.indices(shard), views, strict=True):
-        group = group_of(settings, index)
-        look = sample_look(np.random.default_rng([settings.seed, group, _LOOK]), parts, varied)
-        seen = (look, view.body_from_world, view.moved_m, settings.radius_m)
+        group = settings.appearance_of(index)
+        drawn = sample_appearance(np.random.default_rng([settings.seed, group, _APPEARANCE]), parts, varied)
+        seen = (drawn, view.body_from_world, view.moved_m, settings.radius_m)
         moves = directions(*seen) if settings.has_tangents(index) else []
         seed = int(np.random.default_rng([settings.seed, index, _RENDER]).integers(2**31))
-        if posed is not None and view.configuration is not None:
-            renderer.pose(posed.vertices(view.configuration))
-        image = renderer.render(view.view_from_body, view.K, appearance(*seen), seed=seed, directions=moves)
+        if articulated is not None and view.configuration is not None:
+            renderer.pose(articulated.vertices(view.configuration))
+        image = renderer.render(view.view_from_body, view.K, render_appearance(*seen), seed=seed, directions=moves)
         images.append(image.radiance.astype(np.float16))
-        looks.append(group)
+        appearances.append(group)
         if moves:
             tangents.append(image.tangents.astype(np.float16))
     size = settings.size
@@ -247,7 +263,7 @@ def _render_shard(
         "radiance": np.stack(images),
         "K": np.stack([view.K for view in views]),
         "view_from_body": np.stack([view.view_from_body for view in views]),
-        "look_id": np.array(looks, dtype=np.int64),
+        "look_id": np.array(appearances, dtype=np.int64),
         "time_s": np.array([view.time_s for view in views]),
         "tangents": np.stack(tangents) if tangents else empty,
     }

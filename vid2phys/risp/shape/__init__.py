@@ -1,1 +1,1 @@
-"""A body's surface, symmetries, keypoints, and its state as numbers."""
+"""A body's surface, symmetries and keypoints, and encodings of its state."""

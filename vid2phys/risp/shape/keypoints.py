@@ -1,4 +1,7 @@
-"""The named points of a body that the network learns to see."""
+"""Choose the keypoints of a body: farthest points on its surface (Gonzalez 1985), closed under its symmetry.
+
+Limits: points lie on the surface or on a symmetry axis; parts that spin are recognised by their names.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,42 @@ from vid2phys.risp.shape.surface import surface_points
 from vid2phys.risp.shape.symmetry import Symmetry
 from vid2phys.types import Array, Mesh
 
-COUNT, MOST = 12, 24  # points where the group allows any number, and about as many as a small network has maps for
+COUNT, MOST = 12, 24  # default number of points, and the most that a small network has maps for
 _CANDIDATES = 6000
-_FEW = 600  # candidates for groups of many turns
+_FEW = 600  # candidates for groups with several axes
 _LEAST_APART = 0.12  # of the body's radius: points closer than this do not add to a pose
 _SPINNING = re.compile(r"prop(?!ert)|rotor(?!_?mount)|blade|wheel", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Keypoints:
-    """points_body: [K, 3] m. permutation: [G, K], rotations[g] turns points[k] to points[permutation[g, k]]."""
+    """Keypoints of a body.
+
+    Attributes:
+        points_body: [K, 3], m.
+        permutation: [G, K]; rotations[g] takes points[k] to points[permutation[g, k]].
+    """
 
     points_body: Array
     permutation: NDArray[np.int64]
 
 
 def choose_keypoints(mesh: Mesh, symmetry: Symmetry, count: int | None = None) -> Keypoints:
-    """Well spread points on the surface, closed under the symmetry's turns.
+    """Choose well spread points on the surface, closed under the symmetry group of order G.
 
-    Under turns about one axis (or none): `count` points (default: 12, or what the group needs). Whole orbits of G
-    points are chosen one after another, each as far as possible from all points before it and its own points apart; a
-    remainder is filled with points on the axis. Under a group of several axes: whole orbits, as many as fit in 24
-    points (`count` is the most there may be), those on the axes, which are small, among them: a cube's 8 corners and 12
-    edges. Parts named as propellers and the like are avoided where the rest is large enough: their points would spin.
-    Raises ValueError when `count` < G under a single axis.
+    A group with one axis, or none, gets whole orbits of G points. Each orbit is as far as possible from all points
+    before it, and its own points are apart. Points on the axis fill the remainder. A group with several axes gets whole
+    orbits too, small ones on the axes among them, such as a cube's 8 corners and 12 edges. Parts with the name of a
+    propeller or wheel are avoided where the rest is large enough, since their points would spin.
+
+    Args:
+        mesh: The mesh, m.
+        symmetry: Its symmetry group.
+        count: Number of points with one axis (default: 12, or what the group needs); the most with several axes
+            (default: 24).
+
+    Raises:
+        ValueError: `count` < G under a single axis.
     """
     about = replace(mesh, vertices=mesh.vertices - symmetry.center)
     if symmetry.order > 1 and symmetry.axis is None:
@@ -48,7 +63,7 @@ def choose_keypoints(mesh: Mesh, symmetry: Symmetry, count: int | None = None) -
 
 
 def permutation_of(points: Array, rotations: Array) -> NDArray[np.int64]:
-    """[G, K] with rotations[g] @ points[k] = points[permutation[g, k]], for points [K, 3] closed under [G, 3, 3]."""
+    """Return [G, K] with rotations[g] @ points[k] = points[permutation[g, k]], for points closed under the group."""
     from scipy.spatial import cKDTree
 
     _, index = cKDTree(points).query(points @ np.swapaxes(rotations, -1, -2))
@@ -56,14 +71,15 @@ def permutation_of(points: Array, rotations: Array) -> NDArray[np.int64]:
 
 
 def _count(symmetry: Symmetry) -> int:
-    """12 points, or one orbit with both ends of the axis."""
+    """Return 12 points, or one orbit with both ends of the axis."""
     return COUNT if symmetry.order < COUNT else symmetry.order + 2
 
 
 def _about_one_axis(mesh: Mesh, symmetry: Symmetry, count: int) -> tuple[Array, NDArray[np.int64]]:
+    """Choose points [K, 3] and their permutation [G, K] under a group with one axis, or none."""
     order = symmetry.order
     if count < order:
-        raise ValueError(f"{count} keypoints cannot be closed under {order} turns")
+        raise ValueError(f"{count} keypoints cannot be closed under {order} rotations")
     candidates = _candidates(mesh)
     orbits = np.einsum("gij,nj->ngi", symmetry.rotations, candidates)
     chosen = np.zeros((0, 3))
@@ -79,7 +95,7 @@ def _about_one_axis(mesh: Mesh, symmetry: Symmetry, count: int) -> tuple[Array, 
 
 
 def _orbits(mesh: Mesh, symmetry: Symmetry, most: int) -> Array:
-    """Orbits under a group of several axes: points that are far out, apart from each other and from those before."""
+    """Choose orbits under a group with several axes: far out, and apart from each other."""
     candidates = _special(mesh, symmetry)
     candidates = candidates[np.argsort(-np.round(np.linalg.norm(candidates, axis=1), 6), kind="stable")]
     reach = np.linalg.norm(candidates, axis=1).max()
@@ -87,7 +103,7 @@ def _orbits(mesh: Mesh, symmetry: Symmetry, most: int) -> Array:
     chosen = np.zeros((0, 3))
     while True:
         spread = np.array([_spread(orbit, chosen) if len(chosen) + len(orbit) <= most else 0.0 for orbit in orbits])
-        # Points differ by what samples leave to chance: of those about as good, the one farthest out.
+        # Samples are random: of almost equally good points take the one farthest out.
         best = int(np.argmax(spread > 0.97 * spread.max()))
         if (spread[best] < _LEAST_APART * reach and len(chosen) >= COUNT // 2) or spread[best] == 0.0:
             return chosen
@@ -95,26 +111,26 @@ def _orbits(mesh: Mesh, symmetry: Symmetry, most: int) -> Array:
 
 
 def _special(mesh: Mesh, symmetry: Symmetry) -> Array:
-    """Candidates [N, 3]: points of the surface and corners of the mesh, and where the group's axes leave the body."""
+    """Return candidates [N, 3]: points of the surface, corners of the mesh, and the ends of the group's axes."""
     points = _candidates(mesh)
     corners = mesh.vertices[np.unique(mesh.faces)]
     corners = corners[np.argsort(-np.linalg.norm(corners, axis=1), kind="stable")[:_FEW]]
     spread = points[:: max(1, len(points) // _FEW)]
-    turns = rotvec_from_quat(quat_from_matrix(symmetry.rotations[1:]))
-    axes = _distinct(turns / np.linalg.norm(turns, axis=1, keepdims=True), 1e-6)
+    rotvecs = rotvec_from_quat(quat_from_matrix(symmetry.rotations[1:]))
+    axes = _distinct(rotvecs / np.linalg.norm(rotvecs, axis=1, keepdims=True), 1e-6)
     ends = []
     for axis in np.concatenate([axes, -axes]):
         along = points @ axis
         aside = np.linalg.norm(points - along[:, None] * axis, axis=1)
         near = along[(along > 0.0) & (aside < 0.05 * np.linalg.norm(points, axis=1).max())]
-        # the surface may end in a point there, which no sample hits
+        # no sample hits a tip of the surface on the axis
         ends.append(axis * max(near.max(initial=0.0), _hit(mesh, axis)))
     near_axis = np.array(ends)
     return np.concatenate([near_axis[np.linalg.norm(near_axis, axis=1) > 0.0], corners, spread])
 
 
 def _hit(mesh: Mesh, axis: Array) -> float:
-    """Distance to the farthest triangle that a ray from the origin meets, else 0 (Moeller and Trumbore 1997)."""
+    """Return the distance to the farthest triangle on a ray from the origin, else 0 (Moeller and Trumbore 1997)."""
     a, b, c = np.moveaxis(mesh.vertices[mesh.faces], 1, 0)
     p = np.cross(axis, c - a)
     determinant = ((b - a) * p).sum(axis=1)
@@ -128,19 +144,20 @@ def _hit(mesh: Mesh, axis: Array) -> float:
 
 
 def _distinct(points: Array, apart: float) -> Array:
-    """Points [N, 3] without repetitions, in order."""
+    """Return points [N, 3] without repetitions, in order."""
     gap = np.linalg.norm(points[:, None] - points[None], axis=-1)
     first = (gap < apart).argmax(axis=1)
     return np.asarray(points[np.unique(first)])
 
 
 def _spread(orbit: Array, chosen: Array) -> float:
-    """The least of the distances from the middle, between the orbit's points, and to the points chosen before."""
+    """Return the least distance of an orbit's point from the centre, the orbit's others, and chosen points."""
     gap = np.linalg.norm(orbit[0] - np.concatenate([orbit[1:], chosen, np.zeros((1, 3))]), axis=1)
     return float(gap.min())
 
 
 def _candidates(mesh: Mesh) -> Array:
+    """Return points [N, 3] on the surface, without spinning parts where the rest is large enough."""
     points, faces = surface_points(mesh, _CANDIDATES, seed=3)
     spinning = np.array([bool(_SPINNING.search(name)) for name in mesh.part_names])[mesh.part[faces]]
     still = points[~spinning]
@@ -149,24 +166,24 @@ def _candidates(mesh: Mesh) -> Array:
 
 
 def _best(orbits: Array, chosen: Array) -> int:
-    """The orbit [G, 3] whose points are farthest from those chosen and from each other; the first: from the middle."""
+    """Return the index of the orbit that is farthest from the centre, the chosen points, and itself."""
     first = orbits[:, 0]
     spread = np.linalg.norm(first, axis=1)
-    for turned in np.moveaxis(orbits, 1, 0)[1:]:
-        spread = np.minimum(spread, np.linalg.norm(turned - first, axis=1))
+    for rotated in np.moveaxis(orbits, 1, 0)[1:]:
+        spread = np.minimum(spread, np.linalg.norm(rotated - first, axis=1))
     for point in chosen:
         spread = np.minimum(spread, np.linalg.norm(first - point, axis=1))
     return int(np.argmax(spread))
 
 
 def _orbit_permutation(order: int, orbits: int) -> NDArray[np.int64]:
-    """Point g of an orbit is rotations[g] @ point 0, so turn h takes g to g + h."""
+    """Return the permutation of cyclic orbits: point g is rotations[g] @ point 0, so element h takes g to g + h."""
     inside = (np.arange(order)[:, None] + np.arange(order)[None, :]) % order
     return np.concatenate([inside + order * i for i in range(orbits)], axis=1)
 
 
 def _on_axis(candidates: Array, symmetry: Symmetry, count: int) -> Array:
-    """`count` points of the axis between the body's two ends."""
+    """Return `count` points of the axis between the body's two ends."""
     axis = symmetry.axis
     assert axis is not None  # with G = 1 there is no remainder
     along = candidates @ axis

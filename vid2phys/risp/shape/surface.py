@@ -1,4 +1,7 @@
-"""Points spread over a mesh's surface, and how far a turned surface is from the surface."""
+"""Sample points of a mesh's surface, and measure how far a rotated surface is from the surface.
+
+Limits: differences below the spacing of 20,000 samples are not measured.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,23 @@ from vid2phys.io.faces import face_areas
 from vid2phys.io.texture import surface_colors
 from vid2phys.types import Array, Mesh
 
-# RGB in 0..1, on a scale like the eye's, of points [N, 3] m on faces [N]: [N, 3].
+# From points [N, 3] m on faces [N] to perceptual RGB [N, 3] in 0..1.
 SurfaceColor = Callable[[Array, NDArray[np.int64]], Array]
 
 COLOR_WEIGHT = 0.4  # a mean difference of colour of 0.1 (of white minus black) counts as 0.04 body radii
 _PROBES, _SAMPLES = 1000, 20_000
-_BLUR = 12  # samples over which colour is averaged: what is finer than a tenth of a radius is lost in small images
-_FAR = 0.25  # radii: farther is no worse
-_ROUGH_PROBES = 4  # every fourth
-_FINE = 0.03  # of the radius: a pixel of a view
+_BLUR = 12  # samples over which colour is averaged: small images lose detail below a tenth of a radius
+_FAR = 0.25  # radii: larger distances count as this one
+_ROUGH_PROBES = 4  # stride of the probes
+_FINE = 0.03  # of the radius: a pixel of the virtual camera
 _CELLS = 48  # of the coarse distance field, along each axis
 
 
 def surface_points(mesh: Mesh, count: int, seed: int = 0) -> tuple[Array, NDArray[np.int64]]:
-    """Points spread over the surface by area, [count, 3] m, and the faces they lie on, [count]."""
+    """Draw points [count, 3] m on the surface, even by area, and their faces [count]."""
     rng = np.random.default_rng(seed)
     area = face_areas(mesh.vertices, mesh.faces)
-    # Stratified: the same share of points as of area, whatever the seed.
+    # Stratified sampling: the same share of points as of area for every seed.
     at = (np.arange(count) + rng.random(count)) / count
     faces = np.searchsorted(np.cumsum(area) / area.sum(), at).clip(max=len(area) - 1)
     u, v = rng.random((2, count, 1))
@@ -39,7 +42,7 @@ def surface_points(mesh: Mesh, count: int, seed: int = 0) -> tuple[Array, NDArra
 
 
 def texture_color(mesh: Mesh) -> SurfaceColor:
-    """The colour of a mesh with a texture, averaged over what views cannot resolve, on a scale like the eye's."""
+    """Return the perceptual colour of a textured mesh, averaged over what the virtual camera cannot resolve."""
     texel_m = _FINE * mesh.radius_m
 
     def color(points: Array, faces: NDArray[np.int64]) -> Array:
@@ -52,8 +55,8 @@ def texture_color(mesh: Mesh) -> SurfaceColor:
     return color
 
 
-class TurnedSurface:
-    """How a surface differs from itself turned about `center`, in body radii."""
+class RotatedSurface:
+    """The difference of a surface from itself after a rotation about `center`, in body radii."""
 
     def __init__(self, mesh: Mesh, center: Array, color: SurfaceColor | None = None) -> None:
         from scipy.spatial import cKDTree
@@ -72,16 +75,16 @@ class TurnedSurface:
             self._probe_color = self._color[self._tree.query(self.probes)[1]]
         self.samples = np.asarray(self._tree.data)
         self._field = _distance_field(self.samples)
-        self._floor = self._difference(self.probes)  # of the samples, not of the body
+        self._floor = self._difference(self.probes)  # difference due to the samples
 
     def mismatch(self, rotation: Array) -> float:
-        """Mean distance between the turned surface and the surface, plus their difference in colour, weighted."""
+        """Return the mean distance of the rotated surface from the surface, plus a weighted colour difference."""
         both = 0.5 * (self._difference(self.probes @ rotation.T) + self._difference(self.probes @ rotation))
         return max(0.0, both - self._floor)
 
     def _difference(self, points: Array) -> float:
         distance, nearest = self._tree.query(points, distance_upper_bound=_FAR)
-        if np.isinf(distance).any():  # as good as anywhere: what is nearest does not matter
+        if np.isinf(distance).any():  # too far: the nearest sample does not matter
             distance, nearest = np.minimum(distance, _FAR), np.minimum(nearest, len(self.samples) - 1)
         difference = float(distance.mean())
         if self._color is not None and self._probe_color is not None:
@@ -89,12 +92,12 @@ class TurnedSurface:
         return difference
 
     def nearest(self, points: Array) -> tuple[Array, Array]:
-        """The samples nearest to points [..., 3] and the unit normals there."""
+        """Return the samples nearest to points [..., 3] and the unit normals there."""
         _, index = self._tree.query(points.reshape(-1, 3))
         return self.samples[index].reshape(points.shape), self._normals[index].reshape(points.shape)
 
     def roughly(self, rotations: Array) -> Array:
-        """Mean distances of the turned surface by a distance field, [R, 3, 3] -> [R]; a little short."""
+        """Return mean distances of rotated surfaces by a distance field, [R, 3, 3] -> [R]; slightly too small."""
         probes = self.probes[::_ROUGH_PROBES]
         mean = np.empty(len(rotations))
         for start in range(0, len(rotations), 512):
@@ -105,12 +108,12 @@ class TurnedSurface:
 
 
 def _cell(points: Array) -> NDArray[np.int64]:
-    """Cells [..., 3] of points within the unit sphere."""
+    """Return the cells [..., 3] of points within the unit sphere."""
     return np.clip(((points / 1.05 + 1.0) * 0.5 * _CELLS).astype(np.int64), 0, _CELLS - 1)
 
 
 def _distance_field(points: Array) -> NDArray[np.float32]:
-    """Distance of the cells from those that hold points."""
+    """Return the distances of all cells from those that contain points."""
     from scipy.ndimage import distance_transform_edt
 
     empty = np.ones((_CELLS,) * 3, dtype=bool)

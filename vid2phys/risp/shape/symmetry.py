@@ -1,13 +1,14 @@
-"""Symmetries of a body, exact and near: turns that an image cannot tell, or can hardly tell, from no turn.
+"""Find the symmetry group of a body, exact or near: rotations that an image cannot tell, or hardly tells.
 
-Every quadrotor looks almost the same after a quarter turn, and a plain cube the same in 24 poses. Training against the
-nearest of the symmetric answers, instead of the one label, decides whether a small network learns rotation at all
+A quadrotor looks almost the same after 90 degrees, and a plain cube the same in 24 poses. A small network learns
+rotations only if training compares with the nearest of the symmetric answers in place of one label
 (`docs/decisions/011-symmetries.md`).
 
-Turns are looked for about the body's origin and about its surface's centroid (through which every exact axis goes);
-the origin is kept where the body is as symmetric about it. A body of revolution has a turn for every angle: it gets
-12 of them, the most whose orbit on two rims is no more than 24 points, and a multiple of 2, 3, 4 and 6. What is left,
-up to a twelfth of half a turn either way, shows in no image. A ball gets the 60 rotations of the icosahedron.
+Rotations about the body's origin and about its surface's centroid are tried, since every exact axis contains the
+centroid. The origin stays where the body is as symmetric about it. Axes come from a search over all rotations with
+iterated closest points (Besl and McKay 1992); pairs of axes give the finite groups that are tried.
+
+Limits: a body of revolution gets 12 rotations, a ball the 60 of the icosahedron. No image shows the difference.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ import numpy as np
 from vid2phys.engine.pose_geometry import rotation_grid
 from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat, skew
 from vid2phys.io.faces import face_areas
-from vid2phys.risp.shape import groups
-from vid2phys.risp.shape.surface import SurfaceColor, TurnedSurface, surface_points, texture_color
+from vid2phys.risp.shape import rotation_groups
+from vid2phys.risp.shape.surface import RotatedSurface, SurfaceColor, surface_points, texture_color
 from vid2phys.types import Array, Mesh
 
 TOLERANCE = 0.04
-EXACT = 2e-3  # body radii; less cannot be measured by samples, nor seen
+EXACT = 2e-3  # body radii; samples cannot measure less, and images do not show it
 AXIAL_ORDER = 12
-_AXIAL = 0.01  # a third of a pixel in a view
-_ANY_TURNS = 2.0 * np.pi * np.array([0.0827, 0.1931, 0.3779, 0.4566])  # multiples of no simple fraction of a turn
+_AXIAL = 0.01  # a third of a pixel of the virtual camera
+# Angles that are multiples of no simple fraction of a circle.
+_GENERIC_ANGLES = 2.0 * np.pi * np.array([0.0827, 0.1931, 0.3779, 0.4566])
 _ORDERS = (12, 10, 9, 8, 7, 6, 5, 4, 3, 2)
-_MOST_NEAR = 6  # order of turns that are not exact
-_CLOSE = 0.006  # what an exact turn about an axis misses by that is a little wrong
+_MOST_NEAR = 6  # largest order of rotations that are not exact
+_CLOSE = 0.006  # mismatch of an exact rotation about a slightly wrong axis
 _ROUGH = 0.01  # error of the distance field
 _PARALLEL = np.deg2rad(3.0)
 _GRID, _STARTS, _STEPS, _PROBES = 4096, 96, 10, 250
@@ -39,11 +41,12 @@ _MOST_AXES = 24
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A finite group of turns about a point of the body.
+    """A finite group of rotations about a point of the body.
 
-    rotations: [G, 3, 3], rotations[0] is the identity; in a cyclic group rotations[g] turns by g / G of a full turn.
-    exactness: [G], mean distance between the turned surface and the surface, in body radii; 0 is exact.
-    center: [3] m, the point that stays: x -> rotations[g] @ (x - center) + center.
+    Attributes:
+        rotations: [G, 3, 3], the identity first. In a cyclic group rotations[g] rotates by g / G of a full circle.
+        exactness: [G] mean distance of the rotated surface from the surface, in body radii; 0 is exact.
+        center: [3] fixed point, m: x -> rotations[g] @ (x - center) + center.
     """
 
     rotations: Array
@@ -52,35 +55,37 @@ class Symmetry:
 
     @property
     def order(self) -> int:
-        """G, 1 when the body has no symmetry."""
+        """Return G, 1 for a body without symmetry."""
         return len(self.rotations)
 
-    def turned(self, points: Array) -> Array:
-        """Points [..., N, 3] m turned by every element, [..., G, N, 3]."""
+    def rotated(self, points: Array) -> Array:
+        """Return points [..., N, 3] m rotated by every element, [..., G, N, 3]."""
         about = np.asarray(points)[..., None, :, :] - self.center
         return about @ np.swapaxes(self.rotations, -1, -2) + self.center
 
     @property
     def exact(self) -> bool:
-        """Whether no image can tell the elements apart."""
+        """Return whether no image can tell the elements apart."""
         return bool(self.exactness.max() < EXACT)
 
     @property
     def axis(self) -> Array | None:
-        """[3] unit vector if the group is cyclic, None for others and without symmetry."""
+        """Return the axis [3] of a cyclic group, None for other groups and without symmetry."""
         if self.order == 1:
             return None
-        turns = rotvec_from_quat(quat_from_matrix(self.rotations[1:]))
-        axes = turns / np.linalg.norm(turns, axis=1, keepdims=True)
+        rotvecs = rotvec_from_quat(quat_from_matrix(self.rotations[1:]))
+        axes = rotvecs / np.linalg.norm(rotvecs, axis=1, keepdims=True)
         return axes[0] if np.abs(axes @ axes[0]).min() > 1.0 - 1e-9 else None
 
 
 def find_symmetry(mesh: Mesh, tolerance: float = TOLERANCE, *, color: SurfaceColor | None = None) -> Symmetry:
-    """The largest group whose turns move the surface by less than `tolerance` body radii in the mean; of groups of one
-    size the most exact. The identity alone when there is none.
+    """Return the largest symmetry group of a mesh; of groups of one size the most exact one.
 
-    Turns about several axes have to be twice as good: a flat body comes near to itself turned over, and looks different
-    from below. color: the surface's colour, which has to agree as well; by default that of the mesh's texture, if any.
+    Args:
+        mesh: The mesh, m.
+        tolerance: Largest mean distance of the rotated surface from the surface, in body radii. It is half as large for
+            groups with several axes: a flat body nearly matches itself upside down, but looks different from below.
+        color: Colour of the surface, which has to agree as well; None takes the mesh's texture, if there is one.
     """
     if color is None and mesh.texture is not None:
         color = texture_color(mesh)
@@ -100,7 +105,8 @@ def _centroid(mesh: Mesh) -> Array:
 
 
 def _about(mesh: Mesh, center: Array, tolerance: float, color: SurfaceColor | None) -> Symmetry:
-    surface = TurnedSurface(mesh, center, color)
+    """Return the largest group about a point [3] that contains the largest exact group."""
+    surface = RotatedSurface(mesh, center, color)
     found = [Symmetry(r, e, center) for r, e in _Search(surface, tolerance).groups()]
     exact = max((s for s in found if s.exact), key=_rank, default=Symmetry(np.eye(3)[None], np.zeros(1), center))
     return max((s for s in found if _contains(s.rotations, exact.rotations)), key=_rank, default=exact)
@@ -111,14 +117,14 @@ def _rank(symmetry: Symmetry) -> tuple[int, float]:
 
 
 def _contains(group: Array, part: Array) -> bool:
-    """Whether all rotations [P, 3, 3] are among those of the group, to within two degrees."""
+    """Return whether all rotations [P, 3, 3] are in the group, to within two degrees."""
     apart = np.linalg.norm(part[:, None] - group[None], axis=(-1, -2)).min(axis=1)
     return bool(apart.max() < 0.05)
 
 
 @dataclass(frozen=True)
 class _Spin:
-    """An axis [3] about which the body can be turned by 1 / order of a full turn; axial: by any angle."""
+    """An axis [3] with a symmetry by 1 / order of a full circle; axial: by any angle."""
 
     axis: Array
     order: int
@@ -126,15 +132,15 @@ class _Spin:
 
 
 class _Search:
-    """The groups of one surface about one point."""
+    """The search for the groups of one surface about one point."""
 
-    def __init__(self, surface: TurnedSurface, tolerance: float) -> None:
+    def __init__(self, surface: RotatedSurface, tolerance: float) -> None:
         self.surface, self.tolerance = surface, tolerance
 
     def groups(self) -> list[tuple[Array, Array]]:
-        """Rotations and exactness of the groups that hold: the cyclic ones, and the largest of the others."""
+        """Return rotations and exactness of the groups: the cyclic ones, and the largest of the others."""
         spins = [spin for axis in self._axes() for spin in self._spins(axis)]
-        found = [self._checked(groups.cyclic(s.order), _frame(s.axis), self.tolerance) for s in spins]
+        found = [self._checked(rotation_groups.cyclic(s.order), _frame(s.axis), self.tolerance) for s in spins]
         shapes = [shape for a in spins for b in spins if abs(float(a.axis @ b.axis)) < np.sin(_PARALLEL)
                   for shape in _shapes(a, b)]  # fmt: skip
         largest = 0
@@ -148,23 +154,23 @@ class _Search:
         return [each for each in found if each is not None]
 
     def _checked(self, group: Array, frame: Array, tolerance: float) -> tuple[Array, Array] | None:
-        """The group in the frame, and how exact its elements are; None if one of them is worse than `tolerance`."""
-        if self.surface.roughly(groups.in_frame(group, frame)).max() > tolerance + _ROUGH:
+        """Return the group in the frame and its exactness; None if an element is worse than `tolerance`."""
+        if self.surface.roughly(rotation_groups.in_frame(group, frame)).max() > tolerance + _ROUGH:
             return None
-        rotations = groups.in_frame(group, self._polished(group, frame))
+        rotations = rotation_groups.in_frame(group, self._polished(group, frame))
         exactness = np.zeros(len(rotations))
         inverse = np.linalg.norm(rotations[:, None] - np.swapaxes(rotations, -1, -2), axis=(-1, -2)).argmin(axis=1)
         for g in range(1, len(rotations)):
-            # the turn by -a fits exactly as well as that by a
+            # the inverse fits exactly as well
             exactness[g] = exactness[inverse[g]] if inverse[g] < g else self.surface.mismatch(rotations[g])
             if exactness[g] >= tolerance:
                 return None
         return rotations, exactness
 
     def _spins(self, axis: Array) -> list[_Spin]:
-        """What turns about an axis fit: the most, and the most that fit as closely as the axis is known."""
-        rough = self.surface.roughly(matrix_from_rotvec(_ANY_TURNS[:, None] * axis))
-        if rough.max() < _AXIAL + _ROUGH and all(self._mismatch(axis, angle) < _AXIAL for angle in _ANY_TURNS):
+        """Return the largest orders of an axis: by the tolerance, and by the accuracy of the axis."""
+        rough = self.surface.roughly(matrix_from_rotvec(_GENERIC_ANGLES[:, None] * axis))
+        if rough.max() < _AXIAL + _ROUGH and all(self._mismatch(axis, angle) < _AXIAL for angle in _GENERIC_ANGLES):
             return [_Spin(axis, AXIAL_ORDER, True)]
         angles = 2.0 * np.pi / np.array(_ORDERS)
         rough = self.surface.roughly(matrix_from_rotvec(angles[:, None] * axis))
@@ -178,7 +184,7 @@ class _Search:
         return self.surface.mismatch(matrix_from_rotvec(angle * axis))
 
     def _axes(self) -> list[Array]:
-        """Body axes (z first), the principal axes, and those of the turns that a search over all rotations finds."""
+        """Return the body axes (z first), the principal axes, and the axes that a search over all rotations finds."""
         axes = [np.array(a) for a in ([0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0])]
         _, vectors = np.linalg.eigh(np.cov(self.surface.samples.T))
         for axis in (*vectors.T, *self._searched_axes()):
@@ -187,37 +193,37 @@ class _Search:
         return axes
 
     def _searched_axes(self) -> list[Array]:
-        """Axes of rotations that fit, best first: the best of a grid, aligned closely (Besl and McKay 1992)."""
+        """Return the axes of rotations that fit, best first: the best of a grid, refined by iterated closest points."""
         probes = self.surface.probes[:: len(self.surface.probes) // _PROBES]
         grid = rotation_grid(_GRID)
         grid = grid[np.trace(grid, axis1=1, axis2=2) < 1.0 + 2.0 * np.cos(np.deg2rad(25.0))]
         rotation = grid[np.argsort(self.surface.roughly(grid), kind="stable")[:_STARTS]]
         for _ in range(_STEPS):
-            turned = probes @ np.swapaxes(rotation, -1, -2)
-            near, _ = self.surface.nearest(turned)
+            rotated = probes @ np.swapaxes(rotation, -1, -2)
+            near, _ = self.surface.nearest(rotated)
             u, _, vt = np.linalg.svd(np.swapaxes(near, -1, -2) @ probes)
             u[..., -1] *= np.sign(np.linalg.det(u @ vt))[:, None]
             rotation = u @ vt
-        turned = probes @ np.swapaxes(rotation, -1, -2)
-        distance = np.linalg.norm(turned - self.surface.nearest(turned)[0], axis=-1).mean(axis=-1)
-        turns = rotvec_from_quat(quat_from_matrix(rotation))
-        angle = np.linalg.norm(turns, axis=-1)
+        rotated = probes @ np.swapaxes(rotation, -1, -2)
+        distance = np.linalg.norm(rotated - self.surface.nearest(rotated)[0], axis=-1).mean(axis=-1)
+        rotvecs = rotvec_from_quat(quat_from_matrix(rotation))
+        angle = np.linalg.norm(rotvecs, axis=-1)
         good = [i for i in np.argsort(distance) if angle[i] > np.deg2rad(20.0) and distance[i] < 2.0 * self.tolerance]
-        return [turns[i] / angle[i] for i in good]
+        return [rotvecs[i] / angle[i] for i in good]
 
     def _polished(self, group: Array, frame: Array) -> Array:
-        """The frame in which the group fits best, near `frame`; left as it is along the body's own axes."""
+        """Return the frame near `frame` in which the group fits best; the body's own axes stay unchanged."""
         if np.abs(frame - np.round(frame)).max() < 1e-9:
             return frame
         probes = self.surface.probes[:: len(self.surface.probes) // _PROBES]
         for _ in range(4):
-            rotations = groups.in_frame(group, frame)[1:25]
-            turned = probes @ np.swapaxes(rotations, -1, -2)
-            near, normal = self.surface.nearest(turned)
-            # turning the frame by d turns R p into R p + d x (R p) - R (d x p)
-            motion = np.einsum("gij,njk->gnik", rotations, skew(probes)) - skew(turned)
+            rotations = rotation_groups.in_frame(group, frame)[1:25]
+            rotated = probes @ np.swapaxes(rotations, -1, -2)
+            near, normal = self.surface.nearest(rotated)
+            # rotating the frame by d changes R p to R p + d x (R p) - R (d x p)
+            motion = np.einsum("gij,njk->gnik", rotations, skew(probes)) - skew(rotated)
             rows = np.einsum("gni,gnik->gnk", normal, motion).reshape(-1, 3)
-            gap = ((near - turned) * normal).sum(axis=-1).ravel()
+            gap = ((near - rotated) * normal).sum(axis=-1).ravel()
             keep = np.abs(gap) < max(0.02, float(np.quantile(np.abs(gap), 0.8)))
             rows, gap = rows[keep], gap[keep]
             normal_matrix = rows.T @ rows
@@ -229,7 +235,7 @@ class _Search:
 
 
 def _frame(axis: Array, across: Array | None = None) -> Array:
-    """A right-handed frame whose columns are x (towards `across`), y and z = axis, [3, 3]."""
+    """Return a right-handed frame [3, 3] with columns x (towards `across`), y and z = axis."""
     if across is None:
         across = np.eye(3)[int(np.argmin(np.abs(axis)))]
     x = across - axis * (across @ axis)
@@ -238,20 +244,20 @@ def _frame(axis: Array, across: Array | None = None) -> Array:
 
 
 def _shapes(a: _Spin, b: _Spin) -> list[tuple[Array, Array]]:
-    """Groups of several axes that two spins about axes across each other may belong to, each with its frame."""
+    """Return the groups with several axes that may contain two perpendicular axes, each with its frame."""
     if a.axial and b.axial:
-        return [(groups.icosahedral(), np.eye(3))]
+        return [(rotation_groups.icosahedral(), np.eye(3))]
     frame = _frame(a.axis, b.axis)
     if a.axial or b.axial:
-        return [(groups.dihedral(a.order), frame)] if a.axial and b.order % 2 == 0 else []
+        return [(rotation_groups.dihedral(a.order), frame)] if a.axial and b.order % 2 == 0 else []
     shapes = []
     if b.order % 2 == 0:
-        shapes.append((groups.dihedral(a.order), frame))
+        shapes.append((rotation_groups.dihedral(a.order), frame))
     if a.order == b.order == 4:
-        shapes.append((groups.octahedral(), frame))
+        shapes.append((rotation_groups.octahedral(), frame))
     if a.order == b.order == 2:
-        quarter = groups.in_frame(groups.icosahedral(), groups.cyclic(4)[1])
-        shapes += [(groups.icosahedral(), frame), (quarter, frame), (groups.tetrahedral(), frame)]
+        quarter = rotation_groups.in_frame(rotation_groups.icosahedral(), rotation_groups.cyclic(4)[1])
+        shapes += [(rotation_groups.icosahedral(), frame), (quarter, frame), (rotation_groups.tetrahedral(), frame)]
     return shapes
 
 

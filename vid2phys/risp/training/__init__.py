@@ -1,1 +1,1 @@
-"""How the networks are trained: recipes, losses, the loop, validation."""
+"""Training of the networks: losses, the loop, validation, several processes."""

@@ -1,4 +1,7 @@
-"""Checkpoints of a training: tensors as safetensors, numbers as JSON inside them, written whole or not at all."""
+"""Checkpoints of a training: tensors as safetensors with numbers as JSON in their metadata, written atomically.
+
+Limits: one file per training; an earlier epoch cannot be restored.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from vid2phys.io.files import write_bytes
 def save_checkpoint(
     path: Path, network: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer, notes: dict[str, Any]
 ) -> None:
-    """Writes weights, their running average, the optimiser's moments and `notes` (plain JSON) to one file."""
+    """Write weights, their running average, the optimiser's moments and `notes` (plain JSON) to one file."""
     tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
     for index, state in optimizer.state_dict()["state"].items():
@@ -27,7 +30,7 @@ def save_checkpoint(
 
 
 def read_notes(path: Path) -> dict[str, Any] | None:
-    """The notes of a checkpoint, or None when there is none that can be read."""
+    """Return the notes of a checkpoint, or None for a missing or broken one."""
     if not path.is_file():
         return None
     try:
@@ -40,7 +43,7 @@ def read_notes(path: Path) -> dict[str, Any] | None:
 def load_checkpoint(
     path: Path, network: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
 ) -> None:
-    """Puts a checkpoint's values back in place."""
+    """Load a checkpoint into a network, its average and its optimiser."""
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     network.load_state_dict({k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")})

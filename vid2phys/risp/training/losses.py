@@ -1,8 +1,10 @@
-"""What the networks are trained on.
+"""Losses of the networks.
 
-Keypoints: cross-entropy of heat maps with Gaussian targets, the minimum over the body's symmetry group of one whole
-image (not of each point), plus the error in pixels of the decoded points. What makes networks blind to rendering
-parameters is in `penalties/`.
+The keypoint loss is the cross-entropy of heat maps with Gaussian targets, plus the error in pixels of the decoded
+points. Of the body's symmetry elements the best one counts, for a whole image and not for each point. The locator has a
+focal loss. Terms that make networks invariant to rendering parameters are in `penalties`.
+
+Limits: the weights of the terms are constants of the heads.
 """
 
 from __future__ import annotations
@@ -16,17 +18,19 @@ from torch.nn import functional
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.network import pixel_to_cell
 
-_ERROR_LIMIT_PX = 8.0  # a point decoded at a wrong peak is the cross-entropy's business
+_ERROR_LIMIT_PX = 8.0  # the cross-entropy corrects points at wrong peaks
 _SMOOTH_PX = 0.3
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a batch of images shows.
+    """The truth of a batch of images.
 
-    points_px: [B, K, 2]. visible: [B, K] bool. permutation: [G, K], the body's symmetry group on its points (see
-    `shape/symmetry.py`). front: index of the keypoint whose true place the front map learns; None where the group is
-    exact and there is nothing to learn.
+    Attributes:
+        points_px: [B, K, 2] keypoints.
+        visible: [B, K] bool.
+        permutation: [G, K] symmetry group of the points (`shape.symmetry`).
+        front: Index of the keypoint whose true place the front map learns; None for an exact group.
     """
 
     points_px: Tensor
@@ -37,19 +41,19 @@ class Targets:
 
 @dataclass(frozen=True)
 class KeypointLoss:
-    """Parts of the loss: heat-map cross-entropies [nats] and decoded error [px], means over the batch."""
+    """Terms of the loss: heat-map cross-entropies [nats] and decoded error [px], means over the batch."""
 
     cross_entropy: Tensor
     front: Tensor
     error_px: Tensor
 
     def total(self, *, front_weight: float, error_weight: float) -> Tensor:
-        """What is minimised (without the rendering-gradient term)."""
+        """Return the weighted sum of the terms."""
         return self.cross_entropy + front_weight * self.front + error_weight * self.error_px
 
 
 def group_cross_entropy(log_prob: Tensor, targets: Targets) -> Tensor:
-    """Mean cross-entropy over visible points under each element of the group, [B, K, h, w] -> [B, G] nats.
+    """Return the mean cross-entropy over visible points under each symmetry element, [B, K, h, w] -> [B, G] nats.
 
     Element g says that map k shows point permutation[g, k].
     """
@@ -61,7 +65,7 @@ def group_cross_entropy(log_prob: Tensor, targets: Targets) -> Tensor:
 
 
 def best_targets(log_prob: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-    """The group element that explains each image best: its cross-entropy [B], points [B, K, 2] px, visible [B, K]."""
+    """Return the best symmetry element of each image: cross-entropy [B], points [B, K, 2] px, visible [B, K]."""
     value, element = group_cross_entropy(log_prob, targets).min(-1)
     order = targets.permutation[element]
     points = targets.points_px.gather(1, order[..., None].expand(-1, -1, 2))
@@ -69,7 +73,7 @@ def best_targets(log_prob: Tensor, targets: Targets) -> tuple[Tensor, Tensor, Te
 
 
 def decoded_error_px(logits: Tensor, points_px: Tensor, visible: Tensor) -> Tensor:
-    """Mean distance of decoded points from their places in each image, px, smooth at 0 and limited: [B]."""
+    """Return the mean distance [B] of decoded points from their places, px, smooth at 0 and bounded."""
     decoded, _, _ = heatmaps.decode(logits)
     squared = (decoded - points_px).square().sum(-1)
     distance = (squared + _SMOOTH_PX**2).sqrt() - _SMOOTH_PX
@@ -78,9 +82,9 @@ def decoded_error_px(logits: Tensor, points_px: Tensor, visible: Tensor) -> Tens
 
 
 def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
-    """Loss of a network's output [B, K + 1, h, w].
+    """Return the loss of a network's output [B, K + 1, h, w].
 
-    An image in which no point is visible should say so: its maps are drawn towards the uniform distribution.
+    The target of an image without visible points is the uniform distribution.
     """
     logits, log_prob = output[:, :-1], heatmaps.log_probabilities(output)
     cross_entropy, points, visible = best_targets(log_prob[:, :-1], targets)
@@ -95,9 +99,9 @@ def keypoint_loss(output: Tensor, targets: Targets) -> KeypointLoss:
 
 
 def _front_loss(log_prob: Tensor, targets: Targets, absent: Tensor, uniform: Tensor) -> Tensor:
-    """Cross-entropy of the front map [B, 1, h, w] with the true place of the front point, mean over where it is seen.
+    """Return the cross-entropy of the front map [B, 1, h, w] with the front point, mean over images that show it.
 
-    absent, uniform: [B], images without the body, and the cross-entropy of the map with nothing in particular.
+    absent: [B], images without the body. uniform: [B], cross-entropy of the map with the uniform distribution.
     """
     if targets.front is None:
         return log_prob.new_zeros(())
@@ -108,7 +112,7 @@ def _front_loss(log_prob: Tensor, targets: Targets, absent: Tensor, uniform: Ten
 
 
 def locator_targets(center_px: Tensor, diameter_px: Tensor, present: Tensor, cells: int) -> tuple[Tensor, Tensor]:
-    """Centre target 0..1 [B, h, w] (1 at the cell that holds the centre) and where size is learnt, bool [B, h, w]."""
+    """Return the centre target [B, h, w] in 0..1, 1 at the centre's cell, and where size is learnt, bool [B, h, w]."""
     grid = torch.arange(cells, dtype=center_px.dtype, device=center_px.device)
     middle = pixel_to_cell(center_px)
     dx, dy = grid - middle[:, :1], grid - middle[:, 1:]
@@ -124,9 +128,14 @@ def locator_targets(center_px: Tensor, diameter_px: Tensor, present: Tensor, cel
 def locator_loss(
     output: Tensor, center_px: Tensor, diameter_px: Tensor, present: Tensor, reference_px: float
 ) -> Tensor:
-    """Focal loss of centre logits (Zhou, Wang, Kraehenbuehl 2019, "Objects as points", eq. 1) + L1 of log diameter.
+    """Return the focal loss of centres (Zhou, Wang, Kraehenbuehl 2019, eq. 1) plus the L1 error of log diameters.
 
-    output: [B, 2, h, w]. center_px: [B, 2]. diameter_px: [B]. present: [B], 0 where an image has no body.
+    Args:
+        output: [B, 2, h, w] of `LocatorNetwork`.
+        center_px: [B, 2].
+        diameter_px: [B].
+        present: [B], 0 for an image without a body.
+        reference_px: `LocatorNetwork.REFERENCE_PX`.
     """
     heat, near = locator_targets(center_px, diameter_px, present, output.shape[-1])
     score = output[:, 0].sigmoid().clamp(1e-4, 1 - 1e-4)

@@ -1,8 +1,10 @@
-"""The training loop that both networks share: resumable after every epoch, validated after every epoch.
+"""The training loop of all networks: resumable after every epoch, validated after every epoch.
 
-Muon (for RISP's network, Adam), a one-cycle learning rate, and an exponential average of the weights, which is kept. On
-one device with a fixed number of threads the result depends on the seed alone, interrupted or not; several processes
-(`together`) find nearly the same.
+It has the optimiser Muon (Adam for RISP's network), a one-cycle learning rate (Smith and Topin 2019), and an
+exponential average of the weights, which is the result. On one device with a fixed number of threads the result depends
+on the seed alone, interrupted or not.
+
+Limits: several processes (`distributed`) find nearly the same network, not the same bytes.
 """
 
 from __future__ import annotations
@@ -12,37 +14,48 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from vid2phys.errors import InputError
 from vid2phys.risp.renders.stream import BatchStream, Plan, StreamSettings
-from vid2phys.risp.training import together
+from vid2phys.risp.training import distributed
 from vid2phys.risp.training.checkpoint import load_checkpoint, read_notes, save_checkpoint
-from vid2phys.risp.training.memory import Batch, Pieces, StepLoss
+from vid2phys.risp.training.gradient_accumulation import Batch, GradientAccumulator, StepLoss
 from vid2phys.risp.training.muon import Muon
+
+if TYPE_CHECKING:
+    from vid2phys.risp.networks.model import Model
 
 Validate = Callable[[nn.Module], dict[str, float]]
 
 
 class Reporter(Protocol):
-    """Where training says how far it is."""
+    """Receiver of a training's progress."""
 
     def step(self, stage: str, done: int, total: int) -> None:
-        """`done` of `total` batches of a stage are over."""
+        """Report that `done` of `total` batches of a stage are done."""
 
     def note(self, text: str) -> None:
-        """A line worth keeping, such as an epoch's validation."""
+        """Report a line to keep, such as an epoch's validation."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast. average: of the weights, per step, once warm. workers: processes that develop images.
+    """Length and speed of a training.
 
-    rise: share of the training over which the learning rate rises, before half a cosine. optimizer: a class of
-    PyTorch's kind.
+    Attributes:
+        epochs: Number of epochs.
+        batch: Number of images per batch.
+        learning_rate: Peak of the learning rate.
+        weight_decay: Decoupled weight decay.
+        average: Decay per step of the exponential average of the weights, after a warm-up.
+        workers: Number of processes that develop images.
+        clip_norm: Largest norm of the gradient.
+        rise: Share of the training over which the learning rate rises, before half a cosine.
+        optimizer: Class of the optimiser.
     """
 
     epochs: int
@@ -57,7 +70,7 @@ class Schedule:
 
 
 def learning_rate_factor(fraction: float, rise: float = 0.06) -> float:
-    """One cycle: a linear rise over the first 6 %, then half a cosine down to 1 %."""
+    """Return the factor of the learning rate: a linear rise, then half a cosine down to 1 %."""
     if fraction < rise:
         return 0.05 + 0.95 * fraction / rise
     return 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * (fraction - rise) / (1.0 - rise)))
@@ -65,11 +78,50 @@ def learning_rate_factor(fraction: float, rise: float = 0.06) -> float:
 
 @dataclass
 class Trained:
-    """network: with the averaged weights, in evaluation mode. history: one entry an epoch. seconds: all sittings."""
+    """A finished training.
+
+    Attributes:
+        network: With the averaged weights, in evaluation mode.
+        history: Numbers of each epoch.
+        seconds: Time of all runs.
+    """
 
     network: nn.Module
     history: list[dict[str, float]]
     seconds: float
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """Where a training runs.
+
+    Attributes:
+        folder: Folder of the checkpoints.
+        device: torch's name of the device.
+        reporter: Receiver of the progress.
+        resume: Whether to continue from an existing checkpoint.
+        start: A model whose features both networks start from, or None.
+    """
+
+    folder: Path
+    device: str
+    reporter: Reporter
+    resume: bool = True
+    start: Model | None = None
+
+
+@dataclass
+class _Loop:
+    """The state of a training loop."""
+
+    network: nn.Module
+    average: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer
+    step_loss: StepLoss
+    plan: Plan
+    schedule: Schedule
+    name: str
+    run: TrainingRun
 
 
 def train_network(
@@ -79,112 +131,122 @@ def train_network(
     images: StreamSettings,
     plan: Plan,
     schedule: Schedule,
-    *,
-    name: str,
-    checkpoint: Path,
-    device: str,
-    reporter: Reporter,
-    resume: bool = True,
+    run: TrainingRun,
+    names: tuple[str, str],
 ) -> Trained:
-    """Trains in place and returns the averaged network.
+    """Train a network in place; return it with averaged weights.
 
-    step_loss: loss and parts of it for a batch, given how far training is (0..1). checkpoint: written after every
-    epoch; with `resume` an existing one is continued. Raises InputError when it belongs to other settings, UsageError
-    for more processes than images in a batch.
+    Args:
+        network: The network.
+        step_loss: Returns the loss of a batch and its terms, given the share of the training that is done.
+        validate: Returns numbers of a network after every epoch.
+        images: How images are made.
+        plan: The order of the batches.
+        schedule: Length and speed.
+        run: Where to train. A checkpoint is written after every epoch.
+        names: Name of the network in messages, and file name of its checkpoint.
+
+    Raises:
+        InputError: The checkpoint belongs to other settings.
+        UsageError: There are more processes than images in a batch.
     """
-    together.require_work(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
-    network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    distributed.require_enough_images(min(plan.batch, plan.gradient_batch if plan.gradient_every else plan.batch))
+    network.to(device=run.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     average = {k: v.detach().clone() for k, v in network.state_dict().items()}
     optimizer = schedule.optimizer(network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
-    identity: dict[str, Any] = {
-        "name": name,
-        "epochs": schedule.epochs,
-        "seed": plan.seed,
-        "renders": len(plan.indices),
-        "optimizer": schedule.optimizer.__name__,
-    }
-    identity["without"] = list(images.varied.off)
-    notes: dict[str, Any] = {"identity": identity, "epoch": 0, "history": [], "seconds": 0.0}
-    found = read_notes(checkpoint) if resume else None
-    if found is not None:
-        _require_same({"without": [], "optimizer": "Adam", **found["identity"]}, identity, checkpoint)
-        notes = found
-        load_checkpoint(checkpoint, network, average, optimizer)
-        reporter.note(f"{name}: going on after epoch {notes['epoch']} of {schedule.epochs}")
+    loop = _Loop(network, average, optimizer, step_loss, plan, schedule, names[0], run)
+    checkpoint = run.folder / names[1]
+    notes = _resumed(loop, images, checkpoint)
     if notes["epoch"] < schedule.epochs:
-        stream = BatchStream(
-            *(images, plan),
-            first_epoch=notes["epoch"],
-            epochs=schedule.epochs,
-            workers=schedule.workers,
-            note=reporter.note,
-            share=together.share,
-        )
-        pieces = Pieces(device, reporter.note)
-        for epoch in range(notes["epoch"], schedule.epochs):
-            start = time.monotonic()
-            parts = _one_epoch(
-                network, average, optimizer, step_loss, stream, plan, schedule, epoch, name, pieces, reporter
-            )
-            if together.leads():
-                parts |= _with_weights(network, average, validate)
-            notes["epoch"] = epoch + 1
-            notes["seconds"] += time.monotonic() - start
-            notes["history"].append({"epoch": epoch + 1, **parts})
-            if together.leads():
-                save_checkpoint(checkpoint, network, average, optimizer, notes)
-            reporter.note(f"{name} {epoch + 1}/{schedule.epochs}: " + _one_line(parts))
+        _train_epochs(loop, validate, images, notes, checkpoint)
     network.load_state_dict(average)
     return Trained(network.eval(), notes["history"], notes["seconds"])
 
 
-def _one_epoch(
-    network: nn.Module,
-    average: dict[str, Tensor],
-    optimizer: torch.optim.Optimizer,
-    step_loss: StepLoss,
-    stream: Iterator[Batch],
-    plan: Plan,
-    schedule: Schedule,
-    epoch: int,
-    name: str,
-    pieces: Pieces,
-    reporter: Reporter,
-) -> dict[str, float]:
+def _resumed(loop: _Loop, images: StreamSettings, checkpoint: Path) -> dict[str, Any]:
+    """Load the checkpoint, if the run resumes one; return the notes of the training so far. Raises InputError."""
+    plan, schedule = loop.plan, loop.schedule
+    identity: dict[str, Any] = {
+        "name": loop.name,
+        "epochs": schedule.epochs,
+        "seed": plan.seed,
+        "renders": len(plan.indices),
+        "optimizer": schedule.optimizer.__name__,
+        "without": list(images.varied.off),
+    }
+    found = read_notes(checkpoint) if loop.run.resume else None
+    if found is None:
+        return {"identity": identity, "epoch": 0, "history": [], "seconds": 0.0}
+    _require_same({"without": [], "optimizer": "Adam", **found["identity"]}, identity, checkpoint)
+    load_checkpoint(checkpoint, loop.network, loop.average, loop.optimizer)
+    loop.run.reporter.note(f"{loop.name}: going on after epoch {found['epoch']} of {schedule.epochs}")
+    return found
+
+
+def _train_epochs(
+    loop: _Loop, validate: Validate, images: StreamSettings, notes: dict[str, Any], checkpoint: Path
+) -> None:
+    """Train the remaining epochs; validate and write a checkpoint after each."""
+    epochs, reporter = loop.schedule.epochs, loop.run.reporter
+    stream = BatchStream(
+        *(images, loop.plan),
+        first_epoch=notes["epoch"],
+        epochs=epochs,
+        workers=loop.schedule.workers,
+        note=reporter.note,
+        share=distributed.local_share,
+    )
+    accumulator = GradientAccumulator(loop.run.device, reporter.note)
+    for epoch in range(notes["epoch"], epochs):
+        start = time.monotonic()
+        parts = _one_epoch(loop, stream, accumulator, epoch)
+        if distributed.is_main_process():
+            parts |= _with_weights(loop.network, loop.average, validate)
+        notes["epoch"] = epoch + 1
+        notes["seconds"] += time.monotonic() - start
+        notes["history"].append({"epoch": epoch + 1, **parts})
+        if distributed.is_main_process():
+            save_checkpoint(checkpoint, loop.network, loop.average, loop.optimizer, notes)
+        reporter.note(f"{loop.name} {epoch + 1}/{epochs}: " + _one_line(parts))
+
+
+def _one_epoch(loop: _Loop, stream: Iterator[Batch], accumulator: GradientAccumulator, epoch: int) -> dict[str, float]:
+    """Train one epoch; return the means of the loss's terms."""
+    network, schedule = loop.network, loop.schedule
     network.train()
-    steps = sum(1 for _ in plan.epoch(epoch))
+    steps = sum(1 for _ in loop.plan.epoch(epoch))
     sums: dict[str, float] = {}
     counts: dict[str, int] = {}
     for step in range(steps):
+        done = epoch * steps + step
         fraction = (epoch + step / steps) / schedule.epochs
-        for group in optimizer.param_groups:
+        for group in loop.optimizer.param_groups:
             group["lr"] = schedule.learning_rate * learning_rate_factor(fraction, schedule.rise)
         batch = next(stream)
-        parts = pieces.backward(network, step_loss, batch, fraction)
-        together.join_gradients(network, len(batch["image"]))
+        parts = accumulator.backward(network, loop.step_loss, batch, fraction)
+        distributed.average_gradients(network, len(batch["image"]))
         norm = nn.utils.clip_grad_norm_(network.parameters(), schedule.clip_norm)
         if bool(torch.isfinite(norm)):
-            optimizer.step()
-            _update_average(
-                network, average, min(schedule.average, (1.0 + epoch * steps + step) / (10.0 + epoch * steps + step))
-            )
+            loop.optimizer.step()
+            _update_average(network, loop.average, min(schedule.average, (1.0 + done) / (10.0 + done)))
         for key, value in parts.items():
             sums[key] = sums.get(key, 0.0) + value
             counts[key] = counts.get(key, 0) + 1
-        reporter.step(
-            f"{name}, epoch {epoch + 1} of {schedule.epochs}", epoch * steps + step + 1, schedule.epochs * steps
+        loop.run.reporter.step(
+            f"{loop.name}, epoch {epoch + 1} of {schedule.epochs}", done + 1, schedule.epochs * steps
         )
-    return together.join_means({key: value / counts[key] for key, value in sums.items()})
+    return distributed.average_metrics({key: value / counts[key] for key, value in sums.items()})
 
 
 @torch.no_grad()
 def _update_average(network: nn.Module, average: dict[str, Tensor], keep: float) -> None:
+    """Move the average towards the network's weights."""
     for key, value in network.state_dict().items():
         average[key].lerp_(value.to(average[key].dtype), 1.0 - keep)
 
 
 def _with_weights(network: nn.Module, weights: dict[str, Tensor], validate: Validate) -> dict[str, float]:
-    """Validates with other weights and puts the network's own back."""
+    """Validate with other weights, and restore the network's own."""
     own = {k: v.detach().clone() for k, v in network.state_dict().items()}
     network.load_state_dict(weights)
     network.eval()
@@ -196,6 +258,7 @@ def _with_weights(network: nn.Module, weights: dict[str, Tensor], validate: Vali
 
 
 def _require_same(found: dict[str, Any], wanted: dict[str, Any], path: Path) -> None:
+    """Raise InputError where a checkpoint belongs to another training."""
     for key, value in wanted.items():
         if found.get(key) != value:
             raise InputError(

@@ -1,1 +1,1 @@
-"""Bodies on a known base (hand, rod, arm): configurations instead of poses."""
+"""Track articulated and modal bodies on a known base (hand, rod, arm): detect, fit, refine configurations."""

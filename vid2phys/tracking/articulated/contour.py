@@ -1,7 +1,9 @@
-"""The configuration of a body on a known base by its edges in one frame, as `cues.contour` for rigid ones.
+"""Refine the configuration of a body in one frame by its contour and its creases, as `cues.contour` for rigid bodies.
 
-A point of the outline or of a crease moves as the mesh's vertex next to it. What a camera does not tell apart (a rod's
-height and its way towards a camera above it) stays as keypoints and prior say.
+A point of the contour or of a crease moves with the nearest vertex of the mesh.
+
+Limits: some changes of a configuration do not move any edge, such as the height of a rod and its way towards a camera
+above it. Keypoints and the prior determine these.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
@@ -21,111 +24,146 @@ from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.tracking.refine import OVERCONFIDENT, fit_edges
 from vid2phys.types import Array
 
-_MOST_STEP = 0.5  # standard deviations of the configuration's prior
-# Points of a frame err together: what they state of the configuration is off by more. By held-out looks; the more where
-# its shading tells of it, too.
-_OVERCONFIDENT, _OVERCONFIDENT_SHADED = 50.0, 150.0
-_ASIDE_PX = 0.3  # by which edges of a body that bends are off as a whole: its width says how far away it is
-_SAME = 0.05  # standard deviations of the prior between minima that are one
-
 
 @dataclass(frozen=True)
-class _Posed:
-    """See `Movable`."""
+class PlacedBody:
+    """A body in a configuration [D] before a camera, for the edge fit. See `refine.Movable`."""
 
     body: ArticulatedBody
     camera_from_base: Array
     configuration: Array
 
     def vertices(self) -> Array:
-        turn, place = self.camera_from_base[:3, :3], self.camera_from_base[:3, 3]
-        return np.asarray(self.body.vertices(self.configuration) @ turn.T + place)
+        """Return the vertices [V, 3] in camera axes, m."""
+        rotation, translation = self.camera_from_base[:3, :3], self.camera_from_base[:3, 3]
+        return np.asarray(self.body.vertices(self.configuration) @ rotation.T + translation)
 
     def slopes(self, points: Array, along: Array) -> Array:
+        """Return by how much the coordinates move points [N, 3] along their normals, [N, D] px."""
         from scipy.spatial import cKDTree
 
         nearest = cKDTree(self.vertices()).query(points)[1]
         x, y, z = points.T
         u, v = along.T / z
         normal = np.stack([u, v, -(u * x + v * y) / z], axis=-1) @ self.camera_from_base[:3, :3]
-        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.vertex_slopes(self.configuration, nearest)))
+        return np.asarray(np.einsum("nj,njd->nd", normal, self.body.jacobian(self.configuration, nearest)))
 
-    def moved(self, step: Array) -> tuple[_Posed, Array]:
-        within = np.clip(self.configuration + step, self.body.lower, self.body.upper)
-        return _Posed(self.body, self.camera_from_base, within), within - self.configuration
+    def moved(self, step: Array) -> tuple[PlacedBody, Array]:
+        """Return the body after a step [D], and the step that its limits allow."""
+        within = self.body.retract(self.configuration, step)
+        return PlacedBody(self.body, self.camera_from_base, within), within - self.configuration
 
 
 def fit_configuration(
-    frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, minima: Configurations
+    frame: NDArray[np.uint8],
+    window: Window,
+    body: ArticulatedBody,
+    solid: Solid,
+    minima: Configurations,
+    config: ArticulatedConfig = DEFAULTS,
 ) -> Array:
-    """The configuration [D] of one frame [H, W, 3], moved to its edges, of the minima [S] that its points leave open.
+    """Fit the configuration in a single image to its edges, and to its shading if the body bends.
 
-    Of a body that bends, its shading counts, too. solid: of the body's mesh. Points that err together state too much:
-    with as much less of what they say the body's weak prior has its share. Of several minima the one is taken that
-    explains the frame best.
+    Args:
+        frame: [H, W, 3].
+        window: The camera, and its pose.
+        body: The body.
+        solid: The mesh of the body with its creases.
+        minima: [S] hypotheses that the keypoints leave open.
+        config: Settings.
+
+    Returns:
+        The configuration [D] that explains the image best. Keypoints err together, so that their information counts
+        less here, and the body's weak prior has its share.
     """
     configurations, costs = [], []
-    for read in minima.distinct(_SAME * body.spread):
-        begin, prior = _begun(body, read)
-        found = fit_about(frame, window, body, solid, begin, prior)
+    for detected in minima.distinct(config.same_minimum * body.prior_std):
+        begin, prior = _start(body, detected, config)
+        found = refine_from(frame, window, body, solid, begin, prior, config)
         at = begin if found is None else found[0]
         if found is not None and body.bends:
-            at = fit_shading([frame], [0], window, body, solid, at[None], found[1][None])[0][0]
+            at = fit_shading([frame], [0], window, body, solid, at[None], found[1][None], config)[0][0]
         configurations.append(at)
-        costs.append(float(read.cost))
+        costs.append(float(detected.cost))
     if len(configurations) == 1:
         return configurations[0]
 
-    shown = evidence_of(frame, window, body, solid)
+    shown = image_evidence(frame, window, body, solid)
     nats = [
-        nats_of(shown, window, body, configuration) - cost / _overconfident(body)
+        log_likelihood(shown, window, body, configuration) - cost / _overconfidence(body, config)
         for configuration, cost in zip(configurations, costs, strict=True)
     ]
     return configurations[int(np.argmax(nats))]
 
 
-def evidence_of(frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid) -> Evidence:
-    """What a frame [H, W, 3] shows of the body, wherever in its workspace it is."""
+def image_evidence(frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid) -> Evidence:
+    """Return the evidence that a frame [H, W, 3] has for the body, anywhere in its workspace."""
     pose = window.camera_from_base
     center, radius = direction_and_size(pose[:3, :3] @ body.center_m + pose[:3, 3], body.radius_m)
     return Evidence(frame, window.camera, solid, center, float(radius))
 
 
-def nats_of(
+def log_likelihood(
     shown: Evidence, window: Window, body: ArticulatedBody, configuration: Array, *, colors_alone: bool = False
 ) -> float:
-    """How well a configuration [D] explains what a frame shows."""
-    vertices = _Posed(body, window.camera_from_base, configuration).vertices()
+    """Return the log-likelihood of a frame given a configuration [D], nats, up to a constant.
+
+    colors_alone: whether to compare colours inside and outside of the silhouette only.
+    """
+    vertices = PlacedBody(body, window.camera_from_base, configuration).vertices()
     return shown.color_nats(vertices) if colors_alone else shown.nats(vertices)
 
 
-def fit_about(
-    frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, configuration: Array, prior: Array
+def refine_from(
+    frame: NDArray[np.uint8],
+    window: Window,
+    body: ArticulatedBody,
+    solid: Solid,
+    configuration: Array,
+    prior: Array,
+    config: ArticulatedConfig = DEFAULTS,
 ) -> tuple[Array, Array] | None:
-    """The configuration [D] that edges and what was known before say, and its covariance [D, D] before it is scaled.
+    """Fit a configuration to the edges in a frame and to a prior.
 
-    prior: [D, D] information about the configuration [D] given. None where too few lines of the outline say where the
-    edge is.
+    Args:
+        frame: [H, W, 3].
+        window: The camera, and its pose.
+        body: The body.
+        solid: The mesh of the body with its creases.
+        configuration: [D] start, and the mean of the prior.
+        prior: [D, D] information of the prior.
+        config: Settings.
+
+    Returns:
+        The configuration [D] and its covariance [D, D], not yet scaled by the error model; None where too few lines
+        across the contour find the edge.
     """
-    start = _Posed(body, window.camera_from_base, configuration)
-    aside_px = _ASIDE_PX if body.bends else 0.0
-    found = fit_edges(frame, window.camera, solid, start, prior, _MOST_STEP * body.spread, aside_px)
+    start = PlacedBody(body, window.camera_from_base, configuration)
+    shared_px = config.contour_shared_px if body.bends else 0.0
+    most = config.contour_max_step * body.prior_std
+    found = fit_edges(frame, window.camera, solid, start, prior, most, shared_px)
     if found is None:
         return None
     at, information = found
     return at.configuration, np.asarray(np.linalg.inv(information / OVERCONFIDENT + prior))
 
 
-def seen_about(
-    frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, configuration: Array, kept: float
+def refine_near(
+    frame: NDArray[np.uint8],
+    window: Window,
+    body: ArticulatedBody,
+    solid: Solid,
+    configuration: Array,
+    kept: float,
+    config: ArticulatedConfig = DEFAULTS,
 ) -> tuple[Array, Array] | None:
-    """What edges say near a configuration [D]: `fit_about` with the body's weak prior about it, of which a share is
-    kept.
+    """Fit to the edges near a configuration [D] by `refine_from`, with the body's weak prior around it.
 
-    The rest is taken out again, so that what edges do not tell stays near but is stated to be anywhere.
+    The result contains the share `kept` of that prior. The rest is subtracted again: what edges do not determine stays
+    near the start, and its covariance is large.
     """
-    weak = _weak(body)
-    found = fit_about(frame, window, body, solid, configuration, weak)
+    weak = _weak_prior(body)
+    found = refine_from(frame, window, body, solid, configuration, weak, config)
     if found is None:
         return None
     at, known = found
@@ -133,28 +171,35 @@ def seen_about(
     return at + (1.0 - kept) * covariance @ weak @ (at - configuration), np.asarray(covariance)
 
 
-def _weak(body: ArticulatedBody) -> Array:
-    """Information [D, D] of the body's weak prior."""
-    return np.diag(body.spread**-2.0)
+def downweighted(body: ArticulatedBody, pull: Array, information: Array, factor: float) -> tuple[Array, Array]:
+    """Combine keypoints whose information is divided by a factor with the body's weak prior.
 
+    Args:
+        body: The body.
+        pull: [D] information of the keypoints times their configuration.
+        information: [D, D] of the keypoints.
+        factor: Their overconfidence factor.
 
-def _overconfident(body: ArticulatedBody) -> float:
-    return _OVERCONFIDENT_SHADED if body.bends else _OVERCONFIDENT
-
-
-def believed_less(body: ArticulatedBody, pull: Array, information: Array, less: float) -> tuple[Array, Array]:
-    """Where a configuration [D] lies when its points say less of it, and the information there, [D, D].
-
-    information: [D, D], of the points, which counts so many times less beside the body's weak prior. pull: [D], that
-    information times the configuration that they say.
+    Returns:
+        The configuration [D], within the limits, and its information [D, D].
     """
-    weak = _weak(body)
-    prior = information / less + weak
-    configuration = np.linalg.solve(prior, pull / less + weak @ body.middle)
+    weak = _weak_prior(body)
+    prior = information / factor + weak
+    configuration = np.linalg.solve(prior, pull / factor + weak @ body.prior_mean)
     return np.clip(configuration, body.lower, body.upper), prior
 
 
-def _begun(body: ArticulatedBody, read: Configurations) -> tuple[Array, Array]:
-    """Where a single image's search for edges begins, and the information there."""
-    weak, told = _weak(body), np.linalg.inv(read.covariance)
-    return believed_less(body, told @ read.configuration - weak @ body.middle, told - weak, _overconfident(body))
+def _weak_prior(body: ArticulatedBody) -> Array:
+    """Return the information [D, D] of the body's weak prior."""
+    return np.diag(body.prior_std**-2.0)
+
+
+def _overconfidence(body: ArticulatedBody, config: ArticulatedConfig) -> float:
+    return config.point_overconfidence_shaded if body.bends else config.point_overconfidence
+
+
+def _start(body: ArticulatedBody, detected: Configurations, config: ArticulatedConfig) -> tuple[Array, Array]:
+    """Return the start [D] of a single image's edge fit, and its information [D, D]."""
+    weak, information = _weak_prior(body), np.linalg.inv(detected.covariance)
+    pull = information @ detected.configuration - weak @ body.prior_mean
+    return downweighted(body, pull, information - weak, _overconfidence(body, config))

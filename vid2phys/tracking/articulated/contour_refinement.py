@@ -1,9 +1,11 @@
-"""Configurations of a tracked clip corrected by the body's edges (`contour`), as `tracking.contour_refinement` corrects
-rigid ones.
+"""Refine the configurations of a tracked clip by the body's edges (`contour`), as `tracking.contour_refinement` for
+rigid bodies.
 
-What the points of a frame err by together, as changes of the configuration, is replaced by what points and edges say
-together; what each errs by on its own, and the frame's shift, stay. Networks bend a body too little where they are not
-sure, edges do not.
+The error that the keypoints of a frame share is an error of the configuration. Edges and keypoints together replace it.
+Each keypoint's own error and the shift of the frame stay. Where a network is unsure, it bends a body too little; edges
+do not.
+
+Limits: frames whose edges are not found keep the configuration of their keypoints.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.articulated.contour import believed_less, fit_about
+from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
+from vid2phys.tracking.articulated.contour import downweighted, refine_from
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
@@ -25,16 +28,16 @@ from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.detectors.network import Image
 from vid2phys.types import Array
 
-_TOO_SURE = 20.0  # points of a body that bends state as many times too much, by clips in looks made up for this
-_ONE_LIGHT = 100  # frames that are shaded by one light at a time, for memory's sake
-_ALIKE_S = 0.2  # frames so near err alike: errors of the hand and the rod are correlated over 0.15 to 0.5 s
-
 
 @dataclass(frozen=True)
-class Outlined:
-    """Of N frames. configuration: [N, D]. covariance: [N, D, D], of edges and points together, as frames near it have
-    it on average, before it is scaled to what held-out looks showed. moved: [N], whether edges were seen; what was read
-    stays where they were not.
+class RefinedConfigurations:
+    """Refined configurations of N frames.
+
+    Attributes:
+        configuration: [N, D].
+        covariance: [N, D, D] of edges and keypoints together, averaged over adjacent frames, before the scale of the
+            error model.
+        moved: [N], whether edges were found. Other frames keep the detected configuration.
     """
 
     configuration: Array
@@ -43,61 +46,77 @@ class Outlined:
 
     @property
     def columns(self) -> Array:
-        """Independent errors of a frame as changes of the coordinates: lower triangles L [N, D, D], covariance L L'.
+        """Return lower triangular factors L [N, D, D] of the covariances L L'.
 
-        A camera may tell little of two coordinates, but much of what they show together: errors of both hang together.
+        Each column is an independent error of a frame. A camera may determine two coordinates badly and their sum
+        well: then the errors of both are correlated.
         """
         return np.asarray(np.linalg.cholesky(self.covariance), dtype=float)
 
     def errors(self, calibration: Calibration) -> Array:
-        """The columns, those of edges scaled to what held-out looks showed, [N, D, D]."""
+        """Return the columns [N, D, D]; those of refined frames scaled by the error model."""
         scale = np.where(
-            self.moved[:, None], of_configurations(calibration.contour_scale, self.configuration.shape[1]), 1.0
+            self.moved[:, None], per_coordinate(calibration.contour_scale, self.configuration.shape[1]), 1.0
         )
         return self.columns * scale[:, None]
 
 
-def of_configurations(values: tuple[float, ...], size: int) -> Array:
-    """Numbers of a calibration, one a coordinate [size]; for models that were calibrated without edges the largest."""
+def per_coordinate(values: tuple[float, ...], size: int) -> Array:
+    """Return the values [size] of an error model, one per coordinate.
+
+    A model that was calibrated without edges has another number of values: each coordinate gets the largest.
+    """
     return np.array(values) if len(values) == size else np.full(size, max(values))
 
 
-def lasting_s(calibration: Calibration, size: int) -> Array:
-    """Correlation times [size] of configurations fitted to edges, which mistake the same look for the same thing for
-    longer than the network does.
+def refined_correlation_s(calibration: Calibration, size: int) -> Array:
+    """Return the correlation times [size] of refined configurations, s.
+
+    They are never shorter than those of the network: edges mistake the same appearance for longer.
     """
-    read = np.array(calibration.correlation_time_s[:size])
-    return np.maximum(read, of_configurations(calibration.contour_correlation_s, size))
+    detected = np.array(calibration.correlation_time_s[:size])
+    return np.maximum(detected, per_coordinate(calibration.contour_correlation_s, size))
 
 
-def outlined(
+def refine_contours(
     frames: Indexed,
     body: ArticulatedBody,
     window: Window,
-    read: Configurations,
-    quality: Array,
-    calibration: Calibration,
+    detected: Configurations,
+    shared_std: Array,
     which: NDArray[np.int64],
     times_s: Array,
-) -> Outlined:
-    """Configurations at the edges of the frames `which` [M] of N, each from what was read in it.
+    config: ArticulatedConfig = DEFAULTS,
+) -> RefinedConfigurations:
+    """Refine some frames' configurations by their edges.
 
-    read: [N]. quality: [N] of the readings, which say by `calibration` how far they may be off together. times_s: [N].
-    Points of a body that bends are believed less, as in a single image: along the sight, where they see next to
-    nothing, networks say half of what is there. Its frames are of one light, which shades all of them.
+    Args:
+        frames: N frames [H, W, 3], by index.
+        body: The body.
+        window: The camera, and its pose.
+        detected: [N] configurations of the keypoints.
+        shared_std: [N, D or more] standard deviations of the errors that the points of a frame share, the coordinates
+            of the configuration first.
+        which: [M] indices of the frames to refine.
+        times_s: [N] times of the frames, s.
+        config: Settings.
+
+    Returns:
+        The configurations of all N frames. Keypoints of a body that bends count less: along the line of sight, which a
+        network hardly sees, it reports half of the truth. One light shades all of that body's frames.
     """
-    solid, size = Solid.of(body.mesh), read.configuration.shape[-1]
-    shared = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)[:, :size]
-    known = read.covariance + shared[:, :, None] ** 2 * np.eye(size)
-    configuration, covariance, moved = read.configuration.copy(), known.copy(), np.zeros(len(known), dtype=bool)
+    solid, size = Solid.of(body.mesh), detected.configuration.shape[-1]
+    known = detected.covariance + shared_std[:, :size, None] ** 2 * np.eye(size)
+    configuration, covariance, moved = detected.configuration.copy(), known.copy(), np.zeros(len(known), dtype=bool)
 
     def fit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
         i, image = shown
-        told = np.linalg.inv(known[i])
-        before = read.configuration[i], told
+        information = np.linalg.inv(known[i])
+        before = detected.configuration[i], information
         if body.bends:
-            before = believed_less(body, told @ read.configuration[i], told, _TOO_SURE)
-        return fit_about(image, window, body, solid, *before)
+            pull = information @ detected.configuration[i]
+            before = downweighted(body, pull, information, config.clip_point_overconfidence)
+        return refine_from(image, window, body, solid, *before, config)
 
     fits = side_by_side(fit, ((i, frames[i]) for i in which.tolist()))
     for i, fitted in zip(which.tolist(), fits, strict=True):
@@ -105,24 +124,33 @@ def outlined(
             configuration[i], covariance[i] = fitted
             moved[i] = True
     if body.bends:
-        lit = np.flatnonzero(moved)
-        for some in (lit[start : start + _ONE_LIGHT] for start in range(0, len(lit), _ONE_LIGHT)):
+        lit, most = np.flatnonzero(moved), config.shading_max_frames
+        for some in (lit[start : start + most] for start in range(0, len(lit), most)):
             known_of = configuration[some], covariance[some]
-            configuration[some], covariance[some] = fit_shading(frames, some.tolist(), window, body, solid, *known_of)
-    covariance[moved] = smoothed(covariance[moved], times_s[moved])
-    return Outlined(configuration, covariance, moved)
+            shaded = fit_shading(frames, some.tolist(), window, body, solid, *known_of, config)
+            configuration[some], covariance[some] = shaded
+    covariance[moved] = smoothed(covariance[moved], times_s[moved], config.smoothing_s)
+    return RefinedConfigurations(configuration, covariance, moved)
 
 
-def smoothed(covariance: Array, times_s: Array) -> Array:
-    """Means of covariances [M, D, D] over frames that err alike.
+def smoothed(covariance: Array, times_s: Array, time_constant_s: float = DEFAULTS.smoothing_s) -> Array:
+    """Average covariances over frames that err alike.
 
-    Errors last longer than a frame. With columns that change from one frame to the next the same error would be many
-    numbers that change: unlikely ones, so that a fit would be far too sure that there is none.
+    Errors last longer than a frame. If the columns changed from one frame to the next, one lasting error would look
+    like many changing numbers, which are unlikely. A fit would then be far too sure that there is no error.
+
+    Args:
+        covariance: [M, D, D] of the frames.
+        times_s: [M] times of the frames, s.
+        time_constant_s: Time over which a frame's weight falls to 1 / e, s.
+
+    Returns:
+        Weighted means [M, D, D] of the covariances.
     """
-    keep = np.exp(-np.diff(times_s) / _ALIKE_S)
+    keep = np.exp(-np.diff(times_s) / time_constant_s)
 
     def summed(values: Array) -> Array:
-        """Of all frames, each by exp(-|time between| / _ALIKE_S)."""
+        """Return the sums over all frames, each weighted by exp(-|time between| / time_constant_s)."""
         before, after = values.copy(), values.copy()
         for m in range(1, len(values)):
             before[m] += keep[m - 1] * before[m - 1]

@@ -1,7 +1,9 @@
-"""Frames read again from where something else says that the body is, as its dynamics do.
+"""Re-initialise frames of a track from another source, such as the motion that the dynamics fit.
 
-A finger taken for the one beside it is taken for it throughout a clip, and edges fitted from there stay there. A motion
-that the system can do, and that the images show better, says where to begin instead.
+A finger that is taken for the adjacent one stays wrong throughout a clip: the edge fit cannot leave its minimum. A
+motion that the system can perform, and that the images support better, gives another start.
+
+Limits: frames in which the network found no body stay lost.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from numpy.typing import NDArray
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.articulated.contour import evidence_of, nats_of, seen_about
-from vid2phys.tracking.articulated.contour_refinement import of_configurations, smoothed
+from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
+from vid2phys.tracking.articulated.contour import image_evidence, log_likelihood, refine_near
+from vid2phys.tracking.articulated.contour_refinement import per_coordinate, smoothed
 from vid2phys.tracking.articulated.detector import Window, configuration_modes
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
@@ -25,12 +28,17 @@ from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.detectors.network import Image
 from vid2phys.types import Array
 
-_NATS = 5.0  # by which a frame may speak against what the others say
-
 
 @dataclass(frozen=True)
-class Images:
-    """Some frames of a clip, and what they show of a body. indices: [n]."""
+class ClipEvidence:
+    """The evidence of some frames of a clip.
+
+    Attributes:
+        body: The body.
+        window: The camera, and its pose.
+        indices: [n] indices of the frames.
+        shown: Evidence of each frame.
+    """
 
     body: ArticulatedBody
     window: Window
@@ -38,21 +46,21 @@ class Images:
     shown: tuple[Evidence, ...]
 
     @staticmethod
-    def of(frames: Indexed, body: ArticulatedBody, window: Window, indices: NDArray[np.int64]) -> Images:
-        """frames: of the whole clip."""
+    def of(frames: Indexed, body: ArticulatedBody, window: Window, indices: NDArray[np.int64]) -> ClipEvidence:
+        """Return the evidence of the frames with the given indices [n], of all frames of a clip."""
         solid = Solid.of(body.mesh)
-        shown = (evidence_of(frames[int(i)], window, body, solid) for i in indices)
-        return Images(body, window, indices, tuple(shown))
+        shown = (image_evidence(frames[int(i)], window, body, solid) for i in indices)
+        return ClipEvidence(body, window, indices, tuple(shown))
 
     def nats(self, configurations: Array) -> float:
-        """How well configurations [n, D] part the colours of the frames."""
-        each = zip(self.shown, configurations, strict=True)
+        """Return the log-likelihood of the frames' colours given configurations [n, D], nats, up to a constant."""
         return sum(
-            nats_of(shown, self.window, self.body, configuration, colors_alone=True) for shown, configuration in each
+            log_likelihood(shown, self.window, self.body, configuration, colors_alone=True)
+            for shown, configuration in zip(self.shown, configurations, strict=True)
         )
 
 
-def reread(
+def reinitialise_track(
     frames: Indexed,
     window: Window,
     track: ConfigurationTrack,
@@ -60,71 +68,76 @@ def reread(
     expected: Array,
     calibration: Calibration,
     kept: float,
+    config: ArticulatedConfig = DEFAULTS,
 ) -> ConfigurationTrack:
-    """The track with frames that show the body better, or as well, at what is found from the configurations expected
-    [T, D].
+    """Refit the tracked frames from expected configurations, and keep the fits that the images support.
 
-    What the network said is forgotten, but for the frames in which it saw no body: those stay lost. kept: share of the
-    body's weak prior that pulls towards what is expected.
+    The keypoints of the network no longer count in these frames.
+
+    Args:
+        frames: T frames [H, W, 3], by index.
+        window: The camera, and its pose.
+        track: The track.
+        body: The body.
+        expected: [T, D] configurations to start from.
+        calibration: Error model.
+        kept: Share of the body's weak prior around the expected configurations that stays in the result.
+        config: Settings.
+
+    Returns:
+        The track with new configurations in frames where the evidence is better, or hardly worse; the same object where
+        there are none.
     """
     solid, seen = Solid.of(body.mesh), track.observation
 
-    def look(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
+    def refit(shown: tuple[int, Image]) -> tuple[Array, Array] | None:
         i, image = shown
-        found = seen_about(image, window, body, solid, expected[i], kept)
+        found = refine_near(image, window, body, solid, expected[i], kept, config)
         if found is None:
             return None
-        evidence = evidence_of(image, window, body, solid)
-        now, then = (nats_of(evidence, window, body, each) for each in (found[0], track.configurations[i]))
-        return found if now > then - _NATS else None
+        evidence = image_evidence(image, window, body, solid)
+        now, then = (log_likelihood(evidence, window, body, each) for each in (found[0], track.configurations[i]))
+        return found if now > then - config.reinitialise_nats else None
 
     tried = np.flatnonzero(track.tracked)
-    found = [
-        (i, *each)
-        for i, each in zip(tried, side_by_side(look, ((i, frames[i]) for i in tried.tolist())), strict=True)
-        if each is not None
-    ]
+    fits = zip(tried, side_by_side(refit, ((i, frames[i]) for i in tried.tolist())), strict=True)
+    found = [(i, *each) for i, each in fits if each is not None]
     if not found:
         return track
     some, configurations, covariance = (np.stack(part) for part in zip(*found, strict=True))
-    scale = of_configurations(calibration.contour_scale, configurations.shape[1])
-    bearings = _put(seen.bearings, some, window.project(body.points(configurations)))
-    return _stating(
-        replace(
-            track,
-            observation=replace(seen, bearings=bearings, visible=_put(seen.visible, some, True)),
-            configurations=_put(track.configurations, some, configurations),
-        ),
-        body,
-        window,
-        some,
-        covariance * scale[:, None] * scale,
+    scale = per_coordinate(calibration.contour_scale, configurations.shape[1])
+    bearings = _with_rows(seen.bearings, some, window.project(body.points(configurations)))
+    observation = replace(seen, bearings=bearings, visible=_with_rows(seen.visible, some, True))
+    refitted = replace(
+        track, observation=observation, configurations=_with_rows(track.configurations, some, configurations)
     )
+    return _with_covariance(refitted, body, window, some, covariance * scale[:, None] * scale)
 
 
-def stated_alike(track: ConfigurationTrack, body: ArticulatedBody, window: Window) -> ConfigurationTrack:
-    """The track with covariances that are means over frames that err alike (see `outlined.smoothed`).
+def with_averaged_covariance(track: ConfigurationTrack, body: ArticulatedBody, window: Window) -> ConfigurationTrack:
+    """Return the track with covariances that are averaged over adjacent frames (see `contour_refinement.smoothed`).
 
-    A fit does better by what each frame shows, but is too sure of itself by it.
+    A fit with each frame's own covariance is more accurate, and too confident.
     """
     seen = np.flatnonzero(track.tracked)
-    return _stating(track, body, window, seen, smoothed(track.covariance[seen], track.observation.times_s[seen]))
+    covariance = smoothed(track.covariance[seen], track.observation.times_s[seen])
+    return _with_covariance(track, body, window, seen, covariance)
 
 
-def _put(into: NDArray[Any], some: NDArray[np.int64], values: NDArray[Any] | bool) -> NDArray[Any]:
-    """An array [T, ...] with other values [n, ...] in some frames [n]."""
+def _with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any] | bool) -> NDArray[Any]:
+    """Return a copy of an array [T, ...] with other values [n, ...] in rows [n]."""
     out = into.copy()
-    out[some] = values
+    out[rows] = values
     return out
 
 
-def _stating(
+def _with_covariance(
     track: ConfigurationTrack, body: ArticulatedBody, window: Window, some: NDArray[np.int64], covariance: Array
 ) -> ConfigurationTrack:
-    """The track with another covariance [n, D, D] of the configurations of some frames [n]."""
+    """Return the track with another covariance [n, D, D] of the configurations of frames [n]."""
     seen, size = track.observation, covariance.shape[-1]
     basis = seen.shared_basis[some]
     modes = configuration_modes(body, window, track.configurations[some])
     basis[..., :size] = modes[..., :size] @ np.linalg.cholesky(covariance)[:, None]
-    observation = replace(seen, shared_basis=_put(seen.shared_basis, some, basis))
-    return replace(track, observation=observation, covariance=_put(track.covariance, some, covariance))
+    observation = replace(seen, shared_basis=_with_rows(seen.shared_basis, some, basis))
+    return replace(track, observation=observation, covariance=_with_rows(track.covariance, some, covariance))

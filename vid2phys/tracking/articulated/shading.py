@@ -1,6 +1,9 @@
-"""Configurations of a body that bends by how light falls on it, after its edges (`contour`).
+"""Refine configurations of a body that bends by its shading, after its contour (`contour`).
 
-One camera sees what bends along its sight by the body's width alone; its shading turns with it (`cues.shading`).
+A single camera sees a deformation along its line of sight by the body's width only. The shading of the surface changes
+with it (`cues.shading`): Gauss-Newton on the shading residuals of all frames, whose light is common.
+
+Limits: frames that show too few faces stay as they are.
 """
 
 from __future__ import annotations
@@ -11,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.movable.body import ArticulatedBody
+from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.shading import Shading, Told, Turned, seen_shading, told_by_shading
 from vid2phys.types import Array
-
-_ROUNDS = 3  # of drawing the body
-_MOST_STEP = 0.5  # of a round, standard deviations of the configuration's prior
 
 
 def fit_shading(
@@ -29,30 +30,41 @@ def fit_shading(
     solid: Solid,
     configurations: Array,
     covariance: Array,
+    config: ArticulatedConfig = DEFAULTS,
 ) -> tuple[Array, Array]:
-    """Configurations [T, D] that the shading in the T frames `which`, of one light, and what is known of them say, and
-    the covariance [T, D, D] of each.
+    """Fit configurations to the shading in T frames of one light.
 
-    covariance: [T, D, D] of the configurations given. Both as they are of frames that show too little of the body.
+    Args:
+        frames: Frames [H, W, 3] of the clip, by index.
+        which: Indices of the T frames.
+        window: The camera, and its pose.
+        body: The body.
+        solid: The mesh of the body with its creases.
+        configurations: [T, D] start.
+        covariance: [T, D, D] of the start.
+        config: Settings.
+
+    Returns:
+        The configurations [T, D] and their covariances [T, D, D]. Frames that show too little stay as given.
     """
-    at, known, most = configurations.copy(), np.linalg.inv(covariance), _MOST_STEP * body.spread
+    at, known, most = configurations.copy(), np.linalg.inv(covariance), config.shading_max_step * body.prior_std
     result = covariance.copy()
-    for _ in range(_ROUNDS):
-        looked = [
-            _seen(frames[i], window, body, solid, configuration) for i, configuration in zip(which, at, strict=True)
+    for _ in range(config.shading_rounds):
+        measured = [
+            _measured(frames[i], window, body, solid, configuration) for i, configuration in zip(which, at, strict=True)
         ]
-        seen = [each for each in looked if each is not None]
+        seen = [each for each in measured if each is not None]
         if not seen:
             break
-        some = np.array([each is not None for each in looked])
+        some = np.array([each is not None for each in measured])
         told = told_by_shading([shading for shading, _ in seen], [turned for _, turned in seen])
         pull = told.gradient + np.einsum("tde,te->td", known[some], at[some] - configurations[some])
         step, result[some] = _solved(told, known[some], -pull)
-        at[some] = np.clip(at[some] + np.clip(step, -most, most), body.lower, body.upper)
+        at[some] = body.retract(at[some], np.clip(step, -most, most))
     return at, result
 
 
-def _seen(
+def _measured(
     frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, configuration: Array
 ) -> tuple[Shading, Turned] | None:
     """Return the shading that a frame shows at a configuration [D] and its derivatives; None for too few faces."""
@@ -61,17 +73,20 @@ def _seen(
     if seen is None:
         return None
     corners = solid.mesh.faces[seen.faces]
-    slopes = body.vertex_slopes(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
+    slopes = body.jacobian(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
     return seen, Turned.of(vertices[corners], slopes, parts[seen.faces], body.radius_m)
 
 
 def _solved(told: Told, known: Array, pull: Array) -> tuple[Array, Array]:
-    """Steps [T, D] for a pull [T, D], and the covariance [T, D, D] of each frame, with information [T, D, D] known of
-    each beforehand: frames hang together by their light alone (Woodbury)."""
+    """Solve for the steps [T, D] and the covariances [T, D, D].
+
+    The frames' normal matrices couple by the light only: the solution is block-diagonal plus low rank (Woodbury).
+    known: [T, D, D], prior information. pull: [T, D], negative gradient.
+    """
     apart = np.linalg.inv(told.apart + known)
     spread = told.shared @ apart
     of_light = np.eye(told.shared.shape[1]) - np.einsum("tld,tkd->lk", spread, told.shared, optimize=True)
-    alone = np.einsum("tde,te->td", apart, pull)
-    common = np.linalg.solve(of_light, np.einsum("tld,td->l", told.shared, alone))
-    step = alone + np.einsum("tld,l->td", spread, common)
+    single = np.einsum("tde,te->td", apart, pull)
+    common = np.linalg.solve(of_light, np.einsum("tld,td->l", told.shared, single))
+    step = single + np.einsum("tld,l->td", spread, common)
     return step, apart + np.swapaxes(spread, 1, 2) @ np.linalg.solve(of_light, spread)

@@ -1,9 +1,10 @@
-"""From a clip to observations of a body on a known base: read every frame in one window, join the frames, fit edges,
-label errors.
+"""Track a body on a known base: detect in every frame, choose hypotheses, refine by edges, state the errors.
 
-A frame alone may leave open to which side a joint is bent that points at the camera. Each frame keeps the minima that
-its starts led to, and the clip takes the path through them that is likely and does not jump (Viterbi); what was chosen
-is then tried in the neighbouring frames.
+A single image may leave open to which side a joint is bent that points at the camera. Each frame keeps the minima that
+its starts lead to. The Viterbi path (Viterbi 1967) through them has small costs and small jumps. A second fit of each
+frame starts from the configurations of the adjacent frames on that path.
+
+Limits: a hypothesis that no frame's starts lead to is not found. `reinitialise` starts anew from a fitted motion.
 """
 
 from __future__ import annotations
@@ -18,8 +19,19 @@ from numpy.typing import NDArray
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.tracking.articulated.contour_refinement import Outlined, lasting_s, outlined
-from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, agreement, configuration_modes, look
+from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
+from vid2phys.tracking.articulated.contour_refinement import (
+    RefinedConfigurations,
+    refine_contours,
+    refined_correlation_s,
+)
+from vid2phys.tracking.articulated.detector import (
+    ConfigurationDetections,
+    Window,
+    agreement,
+    configuration_modes,
+    detect,
+)
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.types import Array, Camera, Clip, Observation
@@ -27,18 +39,18 @@ from vid2phys.types import Array, Camera, Clip, Observation
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
-_BATCH = 16
-_LEAST_POINTS = 6
-_RATE = 14.0  # spreads of a coordinate a second: about a quarter of its range in a frame
-_JUMP_NATS = 12.0  # at most, for what changes however much
-
 
 @dataclass(frozen=True)
 class ConfigurationTrack:
-    """What was seen of a body on a known base in a clip of T frames.
+    """Configurations of a body on a known base in a clip of T frames.
 
-    configurations: [T, D] of the frames, at their edges, and covariance [T, D, D]; NaN where lost. tracked: [T].
-    quality: [T] in 0..1. notes: what a reader should know.
+    Attributes:
+        observation: Keypoints with their errors, for the estimator.
+        configurations: [T, D] refined configurations; NaN in lost frames.
+        covariance: [T, D, D] of the configurations; NaN in lost frames.
+        tracked: [T], False in lost frames.
+        quality: [T], 0 to 1.
+        notes: Warnings for the result.
     """
 
     observation: Observation
@@ -50,8 +62,27 @@ class ConfigurationTrack:
 
     @property
     def lost_frames(self) -> NDArray[np.int64]:
-        """Indices of the frames in which the body was not seen."""
+        """Return the indices of the lost frames."""
         return np.flatnonzero(~self.tracked)
+
+
+@dataclass(frozen=True)
+class FrameFits:
+    """What was found in T frames.
+
+    Attributes:
+        seen: The detections.
+        chosen: [T] configurations of the Viterbi path.
+        refined: [T] refined configurations.
+        quality: [T], 0 to 1.
+        tracked: [T], False in lost frames.
+    """
+
+    seen: ConfigurationDetections
+    chosen: Configurations
+    refined: RefinedConfigurations
+    quality: Array
+    tracked: NDArray[np.bool_]
 
 
 def track_configurations(
@@ -62,34 +93,43 @@ def track_configurations(
     *,
     calibration: Calibration | None = None,
     progress: Callable[[float], None] | None = None,
+    config: ArticulatedConfig = DEFAULTS,
 ) -> ConfigurationTrack:
-    """Read the body's configurations in a clip.
+    """Track the body's configuration in a clip.
 
-    camera: of the clip, its pose in the world of the body's base. calibration: the model's own unless given. progress:
-    is told the share of frames done. Raises InputError when the camera does not look at the base or no frame shows the
-    body.
+    Args:
+        clip: T frames.
+        camera: Camera of the clip; its pose is in the world of the body's base.
+        model: A model that was trained for the body.
+        body: The body.
+        calibration: Error model; None takes the model's own.
+        progress: Is called with the share of frames done.
+        config: Settings.
+
+    Raises:
+        InputError: The camera does not look at the base, or no frame shows the body.
     """
     if calibration is None:
         calibration = Calibration.from_dict(model.calibration)
     window = Window.of(camera, body, model.view_size)
     frames = FrameStore(clip.frames, clip.width, clip.height)
-    seen = _read(frames, model, body, window, calibration, progress)
-    found = _joined(body, window, seen, clip.times_s)
-    quality = agreement(body, window, found, seen.bearings, seen.peak * seen.inside)
-    tracked = (quality >= calibration.min_quality) & (found.inliers.sum(axis=1) >= _LEAST_POINTS)
+    seen = _detect_all(frames, model, body, window, calibration, progress, config)
+    chosen = _choose_hypotheses(body, window, seen, clip.times_s, config)
+    quality = agreement(body, window, chosen, seen.bearings, seen.peak * seen.inside, config)
+    tracked = (quality >= calibration.min_quality) & (chosen.inliers.sum(axis=1) >= config.min_points)
     if not tracked.any():
         raise InputError(
-            f"the {body.system.name} was read in none of the {len(clip.times_s)} frames of '{clip.name}'",
+            f"the {body.system.name} was detected in none of the {len(clip.times_s)} frames of '{clip.name}'",
             "a clip that shows it where the camera's pose says, with its base at the world's origin",
             "check camera_to_world, or train longer",
         )
-    shown = np.flatnonzero(tracked)
-    better = outlined(frames, body, window, found, quality, calibration, shown, clip.times_s)
-    errors = better.errors(calibration)
-    observation = _observe(clip.times_s, body, window, seen, found, better, errors, quality, tracked, calibration)
+    shown, shared_std = np.flatnonzero(tracked), _shared_std(window, quality, calibration)
+    refined = refine_contours(frames, body, window, chosen, shared_std, shown, clip.times_s, config)
+    observation = _observe(clip.times_s, body, window, FrameFits(seen, chosen, refined, quality, tracked), calibration)
+    errors = refined.errors(calibration)
     return ConfigurationTrack(
         observation,
-        np.where(tracked[:, None], better.configuration, np.nan),
+        np.where(tracked[:, None], refined.configuration, np.nan),
         np.where(tracked[:, None, None], errors @ np.swapaxes(errors, -1, -2), np.nan),
         tracked,
         quality,
@@ -97,47 +137,58 @@ def track_configurations(
     )
 
 
-def _read(
+def _shared_std(window: Window, quality: Array, calibration: Calibration) -> Array:
+    """Return the standard deviations [T, D + 2] of the errors that a frame's keypoints share."""
+    return calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
+
+
+def _detect_all(
     frames: FrameStore,
     model: Model,
     body: ArticulatedBody,
     window: Window,
     calibration: Calibration,
     progress: Callable[[float], None] | None,
+    config: ArticulatedConfig,
 ) -> ConfigurationDetections:
-    """All frames, each by itself."""
+    """Detect in all frames, each on its own."""
     parts = []
-    for start in range(0, len(frames), _BATCH):
-        images = [frames[i] for i in range(start, min(start + _BATCH, len(frames)))]
-        parts.append(look(model, body, window, images, calibration))
+    for start in range(0, len(frames), config.batch):
+        images = [frames[i] for i in range(start, min(start + config.batch, len(frames)))]
+        parts.append(detect(model, body, window, images, calibration, config))
         if progress is not None:
             progress((start + len(images)) / len(frames))
     return ConfigurationDetections.join(parts)
 
 
-def _joined(body: ArticulatedBody, window: Window, seen: ConfigurationDetections, times_s: Array) -> Configurations:
-    """One configuration a frame: the likeliest path, found twice, the second time with the neighbours' as further
-    starts.
-    """
+def _choose_hypotheses(
+    body: ArticulatedBody, window: Window, seen: ConfigurationDetections, times_s: Array, config: ArticulatedConfig
+) -> Configurations:
+    """Return one configuration per frame: the Viterbi path, found again with starts from the adjacent frames."""
     candidates = seen.minima
     rows = np.arange(len(times_s))
-    path = candidates.configuration[rows, _path(body, candidates, times_s)]
-    neighbours = np.stack([np.vstack([path[:1], path[:-1]]), np.vstack([path[1:], path[-1:]])], axis=1)
+    path = candidates.configuration[rows, _viterbi_path(body, candidates, times_s, config)]
+    adjacent = np.stack([np.vstack([path[:1], path[:-1]]), np.vstack([path[1:], path[-1:]])], axis=1)
     more = find_minima(
-        body, window.camera_from_base, seen.bearings, seen.covariance, visible=seen.inside, starts=neighbours
+        *(body, window.camera_from_base, seen.bearings, seen.covariance),
+        visible=seen.inside,
+        starts=adjacent,
+        config=config,
     )
     candidates = Configurations.join([candidates, more], axis=1)
-    return candidates[rows, _path(body, candidates, times_s)]
+    return candidates[rows, _viterbi_path(body, candidates, times_s, config)]
 
 
-def _path(body: ArticulatedBody, candidates: Configurations, times_s: Array) -> NDArray[np.int64]:
-    """The candidate of each frame [N] on the path of least cost through candidates [N, S] (Viterbi)."""
-    cost, configurations = candidates.cost, candidates.configuration / body.spread
+def _viterbi_path(
+    body: ArticulatedBody, candidates: Configurations, times_s: Array, config: ArticulatedConfig = DEFAULTS
+) -> NDArray[np.int64]:
+    """Return the candidate of each frame [N] on the path of least cost through candidates [N, S]."""
+    cost, configurations = candidates.cost, candidates.configuration / body.prior_std
     total, back = cost[0], np.zeros(cost.shape, dtype=np.int64)
     for n in range(1, len(cost)):
         apart = configurations[n][:, None] - configurations[n - 1][None]
-        jump = 0.5 * (apart**2).sum(axis=-1) / (_RATE * (times_s[n] - times_s[n - 1])) ** 2
-        step = total[None] + np.minimum(jump, _JUMP_NATS)
+        jump = 0.5 * (apart**2).sum(axis=-1) / (config.max_rate * (times_s[n] - times_s[n - 1])) ** 2
+        step = total[None] + np.minimum(jump, config.max_jump_nats)
         back[n] = step.argmin(axis=1)
         total = step.min(axis=1) + cost[n]
     chosen = np.zeros(len(cost), dtype=np.int64)
@@ -148,40 +199,33 @@ def _path(body: ArticulatedBody, candidates: Configurations, times_s: Array) -> 
 
 
 def _observe(
-    times_s: Array,
-    body: ArticulatedBody,
-    window: Window,
-    seen: ConfigurationDetections,
-    found: Configurations,
-    better: Outlined,
-    errors: Array,
-    quality: Array,
-    tracked: NDArray[np.bool_],
-    calibration: Calibration,
+    times_s: Array, body: ArticulatedBody, window: Window, fits: FrameFits, calibration: Calibration
 ) -> Observation:
-    """Lost frames hold harmless numbers and are not visible. errors: [T, D, D], of `better`.
+    """Return the keypoints of the refined configurations with their errors.
 
-    Points of a body that bends are where its edges and its light have it, as those of rigid bodies are (`pixels.
-    outlined`): what each was read off by on its own would have a say along the sight, which they do not see.
+    Lost frames hold placeholder numbers and are not visible. Keypoints of a body that bends are those of its edges and
+    its shading, as for rigid bodies: each detected keypoint's own error would count along the line of sight, which the
+    network does not see.
     """
-    size, correlation_s = better.configuration.shape[1], np.array(calibration.correlation_time_s)
-    std = calibration.mode_scale(np.full(len(quality), window.diameter_px), quality)
-    apart = std[:, :, None] * np.eye(std.shape[1])
-    apart[better.moved, :size, :size] = errors[better.moved]
-    if better.moved.any():
-        correlation_s[:size] = lasting_s(calibration, size)
-    modes = configuration_modes(body, window, better.configuration) @ apart[:, None]
-    put = window.project(body.points(better.configuration))
-    bearings = seen.bearings + put - window.project(body.points(found.configuration))
+    seen, refined, tracked = fits.seen, fits.refined, fits.tracked
+    size, correlation_s = refined.configuration.shape[1], np.array(calibration.correlation_time_s)
+    errors, std = refined.errors(calibration), _shared_std(window, fits.quality, calibration)
+    columns = std[:, :, None] * np.eye(std.shape[1])
+    columns[refined.moved, :size, :size] = errors[refined.moved]
+    if refined.moved.any():
+        correlation_s[:size] = refined_correlation_s(calibration, size)
+    modes = configuration_modes(body, window, refined.configuration) @ columns[:, None]
+    projected = window.project(body.points(refined.configuration))
+    bearings = seen.bearings + projected - window.project(body.points(fits.chosen.configuration))
     if body.bends:
-        bearings[better.moved] = put[better.moved]
+        bearings[refined.moved] = projected[refined.moved]
     return Observation(
         times_s,
         np.where(tracked[:, None, None], bearings, 0.0),
         np.where(tracked[:, None, None, None], seen.covariance, np.eye(2)),
         np.where(tracked[:, None, None, None], modes, 0.0),
         correlation_s,
-        tracked[:, None] & found.inliers & seen.inside,
+        tracked[:, None] & fits.chosen.inliers & seen.inside,
         body.points_body,
-        swing_scale=np.array(calibration.swing_scale if better.moved.any() else 1.0),
+        swing_scale=np.array(calibration.swing_scale if refined.moved.any() else 1.0),
     )

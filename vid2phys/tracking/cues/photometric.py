@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine.movable.rigid import retract_pose
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
 from vid2phys.engine.pose_geometry import modes_of_points
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera
-from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.background_image import Backdrop, backdrop, grown
 from vid2phys.tracking.cues.light import (
@@ -143,9 +143,7 @@ class Alignment:
 
 def moved(rotation: Array, translation: Array, step: Array) -> tuple[Array, Array]:
     """The pose moved by a step [6] in MODES."""
-    distance = float(np.linalg.norm(translation))
-    sideways = np.array([step[3], step[4], 0.0]) * distance
-    return matrix_from_rotvec(step[:3]) @ rotation, (translation + sideways) * np.exp(step[5])
+    return retract_pose(rotation, translation, step)
 
 
 def align(looks: Sequence[Look], *, prior_std: Array = PRIOR_STD) -> Alignment:

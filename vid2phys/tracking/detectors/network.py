@@ -105,7 +105,7 @@ def look(
     if expected is not None:
         bearings = project_points(expected.rotation, expected.translation, model.points_body)
         places = np.stack([bearings_to_view(view, b) for view, b in zip(views, bearings, strict=True)])
-    reading = model.read(np.stack(images), places)
+    reading = model.predict(np.stack(images), places)
     pairs = [view_to_bearings(view, points) for view, points in zip(views, reading.points_px, strict=True)]
     bearings, jacobian = np.stack([b for b, _ in pairs]), np.stack([j for _, j in pairs])
     diameter = in_frame_diameter(camera, centers, angular_radius)

@@ -1,7 +1,10 @@
-"""What poses aligned to pixels are worth, measured on short clips of looks held out from training.
+"""Measure the errors of poses that are aligned to the pixels of a clip, on short clips with held-out appearances.
 
-Aligning is not learned, but it errs: lights and materials are not as simple as it takes them for, and neighbouring
-frames err alike. Its stated covariance is scaled, mode by mode, to the errors found.
+Alignment is not learned, but it errs: lights and materials are not as simple as its model, and adjacent frames err
+alike. Its stated covariance is scaled, mode by mode, to the measured errors. Each mode is a first-order Gauss-Markov
+process with the correlation time of greatest likelihood.
+
+Limits: clips are rendered, and the background is known exactly.
 """
 
 from __future__ import annotations
@@ -12,128 +15,154 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.geometry import quat_from_matrix, rotvec_from_quat
+from vid2phys.engine.movable.rigid import pose_difference, retract_pose
+from vid2phys.error_model import MODE_NAMES
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.risp.renders.heldout import HeldOutClip, make_clips
+from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.cues.background_image import Backdrop
-from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD, Stage, align, moved
+from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD, Stage, align
+from vid2phys.tracking.uncertainty.config import DEFAULTS, UncertaintyConfig
 from vid2phys.types import Array, Mesh
 
-_MOST_LOOKS = 60
-_START = 0.5  # poses start wrong by this share of what aligning allows for
-_TRIM_SIGMA = 5.0
+POSE_MODES = MODE_NAMES
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
-_TIMES_S = np.exp(np.linspace(np.log(0.01), np.log(5.0), 60))
-_LEAST_SCALE = 0.25
-POSE_MODES = ("rotation_x", "rotation_y", "rotation_z", "sideways_x", "sideways_y", "log_depth")
+_GRID = 60  # correlation times that are tried
 
 
 @dataclass(frozen=True)
-class AlignErrors:
-    """Fitted minus true poses of N frames: error [N, 6] in the modes of `align`, std [N, 6] as stated, look [N],
-    time_s [N] within a look, by `error_clock`. Of configurations: their D coordinates instead."""
+class RefinementErrors:
+    """Errors of N refined poses or configurations, fitted minus true.
+
+    Attributes:
+        error: [N, 6] in the modes of a pose, or [N, D] in the coordinates of a configuration.
+        std: Standard deviations as stated, of the same shape.
+        appearance: [N] number of the appearance.
+        time_s: [N] time within an appearance's clip, by the clock of errors (`error_clock`), s.
+    """
 
     error: Array
     std: Array
-    look: NDArray[np.int64]
+    appearance: NDArray[np.int64]
     time_s: Array
 
-    def of_looks(self, chosen: NDArray[np.int64]) -> AlignErrors:
-        """The frames of some looks."""
-        kept = np.isin(self.look, chosen)
-        return AlignErrors(self.error[kept], self.std[kept], self.look[kept], self.time_s[kept])
+    def of_appearances(self, chosen: NDArray[np.int64]) -> RefinementErrors:
+        """Return the errors of some appearances."""
+        kept = np.isin(self.appearance, chosen)
+        return RefinementErrors(self.error[kept], self.std[kept], self.appearance[kept], self.time_s[kept])
 
 
 def measure(
-    mesh: Mesh, renders: RenderSet, *, seed: int = 0, progress: Callable[[float], None] | None = None
-) -> AlignErrors:
-    """Aligns held-out clips (at most 60) from poses that are wrong by as much as a first fit's."""
+    mesh: Mesh,
+    renders: RenderSet,
+    *,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+    config: UncertaintyConfig = DEFAULTS,
+) -> RefinementErrors:
+    """Align held-out clips from poses that are as wrong as those of a first fit.
+
+    Args:
+        mesh: The body's mesh.
+        renders: Sequences with held-out appearances.
+        seed: Seed of all random numbers.
+        progress: Is called with the share of clips done.
+        config: Settings.
+    """
     parts, radius_m = [], renders.settings.radius_m
-    for sequence, clip in make_clips(renders, radius_m, _MOST_LOOKS, seed=seed, progress=progress):
+    most = config.max_refined_appearances
+    for sequence, clip in make_clips(renders, radius_m, most, seed=seed, progress=progress):
         rng = np.random.default_rng([seed, sequence, 9])
-        error, std, time_s = _errors(mesh, clip, _START * PRIOR_STD * rng.normal(size=MODES))
-        parts.append(AlignErrors(error, std, np.full(len(error), sequence), time_s))
-    return AlignErrors(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("error", "std", "look", "time_s"))
-    )
+        error, std, time_s = _errors(mesh, clip, config.start_share * PRIOR_STD * rng.normal(size=MODES))
+        parts.append(RefinementErrors(error, std, np.full(len(error), sequence), time_s))
+    names = ("error", "std", "appearance", "time_s")
+    return RefinementErrors(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, Array]:
+    """Return errors [N, 6], stated standard deviations [N, 6] and times [N] of a clip's aligned frames."""
     behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
-    looks, frames = [], []
+    patches, frames = [], []
     for i, (frame, camera) in enumerate(zip(clip.frames, clip.cameras, strict=True)):
-        look = Stage(mesh, camera, behind).look(frame, *moved(clip.rotation[i], clip.translation[i], start))
-        if look is not None:
-            looks.append(look)
+        patch = Stage(mesh, camera, behind).look(frame, *retract_pose(clip.rotation[i], clip.translation[i], start))
+        if patch is not None:
+            patches.append(patch)
             frames.append(i)
-    if not looks:
+    if not patches:
         return np.zeros((0, MODES)), np.zeros((0, MODES)), np.zeros(0)
-    found = align(looks)
+    found = align(patches)
     error = np.stack(
         [
-            difference(clip.rotation[i], clip.translation[i], *moved(look.rotation, look.translation, step))
-            for i, look, step in zip(frames, looks, found.steps, strict=True)
+            pose_difference(
+                clip.rotation[i], clip.translation[i], *retract_pose(patch.rotation, patch.translation, step)
+            )
+            for i, patch, step in zip(frames, patches, found.steps, strict=True)
         ]
     )
     std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
     return error[found.usable], std[found.usable], clip.clock_s[np.array(frames)[found.usable]]
 
 
-def difference(rotation: Array, translation: Array, other_rotation: Array, other_translation: Array) -> Array:
-    """The step [..., 6] that moves poses (rotations [..., 3, 3], translations [..., 3]) to others, to first order in
-    its sideways part."""
-    growth = np.log(other_translation[..., 2:] / translation[..., 2:])
-    sideways = (other_translation / np.exp(growth) - translation)[..., :2]
-    turn = rotvec_from_quat(quat_from_matrix(other_rotation @ np.swapaxes(rotation, -1, -2)))
-    away = sideways / np.linalg.norm(translation, axis=-1, keepdims=True)
-    return np.concatenate([turn, away, np.broadcast_to(growth, (*turn.shape[:-1], 1))], axis=-1)
+def fit(errors: RefinementErrors, *, trimmed: bool = True, config: UncertaintyConfig = DEFAULTS) -> tuple[Array, Array]:
+    """Fit the factors of the stated standard deviations and the correlation times [s], one per mode.
 
-
-def fit(errors: AlignErrors, *, trimmed: bool = True) -> tuple[Array, Array]:
-    """By how much the stated standard deviations must be scaled, and the correlation times [s], [6] each.
-
-    trimmed: errors above 5 sigma are left out; else they count as 5 sigma, where nothing puts such frames right later.
+    trimmed: whether outliers are left out. Otherwise they count as errors of `trim_sigma`, for errors that no later
+    step corrects.
     """
     normal = errors.error / errors.std
-    robust = robust_size(normal)
-    kept = np.abs(normal) < _TRIM_SIGMA * robust
-    scale = np.maximum(_root_mean_square(normal, _TRIM_SIGMA * robust, trimmed), _LEAST_SCALE)
-    return scale, np.array([_correlation_s(errors, normal[:, m] / scale[m], kept[:, m]) for m in range(len(scale))])
+    most = config.trim_sigma * robust_size(normal)
+    kept = np.abs(normal) < most
+    scale = np.maximum(_root_mean_square(normal, most, trimmed), config.min_scale)
+    times_s = [_correlation_s(errors, normal[:, m] / scale[m], kept[:, m], config) for m in range(len(scale))]
+    return scale, np.array(times_s)
 
 
 def robust_size(values: Array) -> Array:
-    """Standard deviation about 0 of the columns of values [N, ...], by their median squares."""
+    """Return the standard deviations about 0 of the columns of values [N, ...], by their median squares."""
     return np.asarray(np.sqrt(np.median(values**2, axis=0) / _CHI2_MEDIAN))
 
 
 def _root_mean_square(values: Array, most: Array | float, trimmed: bool) -> Array:
-    """Of the columns of values [N, D], without those above `most` or with these as large as that."""
+    """Return the root mean squares of the columns of values [N, D], without values above `most` or with these cut."""
     kept = np.abs(values) < most
     squares = np.where(kept, values**2, 0.0 if trimmed else np.square(most))
     return np.sqrt(squares.sum(axis=0) / np.maximum(kept.sum(axis=0) if trimmed else len(values), 1))
 
 
-def _correlation_s(errors: AlignErrors, values: Array, kept: NDArray[np.bool_]) -> float:
-    """Correlation time of unit Gauss-Markov processes, one a look, by maximum likelihood."""
-    cost = np.zeros(len(_TIMES_S))
-    for look in np.unique(errors.look[kept]):
-        rows = kept & (errors.look == look)
+def _correlation_s(
+    errors: RefinementErrors, values: Array, kept: NDArray[np.bool_], config: UncertaintyConfig
+) -> float:
+    """Return the correlation time [s] of unit Gauss-Markov processes, one per appearance, by maximum likelihood."""
+    least_s, most_s = config.correlation_range_s
+    times_s = np.exp(np.linspace(np.log(least_s), np.log(most_s), _GRID))
+    cost = np.zeros(len(times_s))
+    for appearance in np.unique(errors.appearance[kept]):
+        rows = kept & (errors.appearance == appearance)
         lag = np.diff(errors.time_s[rows])
-        along = np.exp(-lag / _TIMES_S[:, None])
+        along = np.exp(-lag / times_s[:, None])
         spread = 1.0 - along**2 + 1e-6
         cost += ((values[rows][1:] - along * values[rows][:-1]) ** 2 / spread + np.log(spread)).sum(axis=1)
-    return float(_TIMES_S[np.argmin(cost)])
+    return float(times_s[np.argmin(cost)])
 
 
-def normalised(errors: AlignErrors, scale: Array, names: Sequence[str], *, trimmed: bool = True) -> dict[str, float]:
-    """Root mean square error over what is stated after scaling, by names of the modes. trimmed: as for `fit`."""
+def normalised(
+    errors: RefinementErrors,
+    scale: Array,
+    names: Sequence[str],
+    *,
+    trimmed: bool = True,
+    config: UncertaintyConfig = DEFAULTS,
+) -> dict[str, float]:
+    """Return the root mean square of errors over scaled standard deviations, by the names of the modes.
+
+    The key `outlier_share` holds the share of errors above `trim_sigma`. trimmed: see `fit`.
+    """
     normal = errors.error / (errors.std * scale)
-    numbers = dict(zip(names, _root_mean_square(normal, _TRIM_SIGMA, trimmed).tolist(), strict=True))
-    return numbers | {"outlier_share": float(1.0 - (np.abs(normal) < _TRIM_SIGMA).all(axis=1).mean())}
+    numbers = dict(zip(names, _root_mean_square(normal, config.trim_sigma, trimmed).tolist(), strict=True))
+    return numbers | {"outlier_share": float(1.0 - (np.abs(normal) < config.trim_sigma).all(axis=1).mean())}
 
 
-def pose_sizes(errors: AlignErrors) -> dict[str, float]:
-    """Median errors of poses, in the units that people know."""
+def pose_sizes(errors: RefinementErrors) -> dict[str, float]:
+    """Return the median errors of poses, in deg and in percent of the range."""
     return {
         "rotation_deg": float(np.degrees(np.median(np.linalg.norm(errors.error[:, :3], axis=1)))),
         "depth_percent": float(100.0 * np.median(np.abs(errors.error[:, 5]))),

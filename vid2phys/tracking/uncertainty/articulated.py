@@ -1,7 +1,9 @@
-"""Calibrating a model of a body on a known base, on looks held out from training, as `calibrate` does for others.
+"""Calibrate a model of an articulated or modal body, on held-out appearances, as `calibrate` for rigid bodies.
 
-The error that all points of a frame share is one of the configuration itself, a Gauss-Markov process for each of its
-coordinates, and a shift of the image (`sight.configuration_modes`).
+The error that all keypoints of a frame share is an error of the configuration, a Gauss-Markov process for each
+coordinate, and a shift of the image (`detector.configuration_modes`).
+
+Limits: a coordinate that too few frames determine keeps its first guess.
 """
 
 from __future__ import annotations
@@ -16,36 +18,31 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.virtual_camera import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.risp.renders.dataset import RenderSet
-from vid2phys.tracking.articulated.detector import ConfigurationDetections, Window, configuration_modes, look
+from vid2phys.tracking.articulated.detector import ConfigurationDetections, configuration_modes, detect
 from vid2phys.tracking.uncertainty import articulated_contour_errors
-from vid2phys.tracking.uncertainty.articulated_clips import clips
+from vid2phys.tracking.uncertainty.articulated_clips import ArticulatedClip, articulated_clips
 from vid2phys.tracking.uncertainty.calibrate import cross_validated, detection_threshold, with_contour
+from vid2phys.tracking.uncertainty.config import DEFAULTS, UncertaintyConfig
 from vid2phys.tracking.uncertainty.fit_errors import Residuals, fit, normalised
-from vid2phys.types import Array
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
-_MOST_LOOKS = 120
-_SHIFT = 0.003  # first guess of the sideways error, bearings
-_EDGES = 2.0  # first guess of errors of configurations fitted to edges, over what they state
-_ANGLE = 0.05  # of the configuration's errors, in standard deviations of the prior
-
 
 def mode_names(body: ArticulatedBody) -> tuple[str, ...]:
-    """Names of the shared errors, in the order of `configuration_modes`."""
+    """Return the names of the shared errors, in the order of `configuration_modes`."""
     return (*body.names, "sideways_x", "sideways_y")
 
 
-def first_calibration(body: ArticulatedBody) -> Calibration:
-    """The error model before anything was measured."""
-    count = len(body.names) + 2
+def first_calibration(body: ArticulatedBody, config: UncertaintyConfig = DEFAULTS) -> Calibration:
+    """Return the error model before anything was measured."""
+    count, shift = len(body.names) + 2, config.first_shift
     return Calibration(
-        mode_std=(*(_ANGLE * body.spread).tolist(), _SHIFT, _SHIFT),
+        mode_std=(*(config.first_configuration_share * body.prior_std).tolist(), shift, shift),
         mode_exponent=(0.5,) * count,
         mode_doubt=(4.0,) * count,
         correlation_time_s=(0.2,) * count,
-        contour_scale=(_EDGES,) * len(body.names),
+        contour_scale=(config.first_contour_scale,) * len(body.names),
         contour_correlation_s=(0.2,) * len(body.names),
     )
 
@@ -56,32 +53,42 @@ def calibrate_configurations(
     renders: RenderSet,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    config: UncertaintyConfig = DEFAULTS,
 ) -> Calibration:
-    """The calibration of a trained model from a sequence dataset of looks that it was not trained on."""
-    start = first_calibration(body)
+    """Calibrate a trained model's detections.
+
+    Args:
+        model: The trained model.
+        body: Its body.
+        renders: Sequences with held-out appearances.
+        seed: Seed of all random numbers.
+        progress: Is called with the share of clips done.
+        config: Settings.
+    """
+    start = first_calibration(body, config)
     parts, empty, errors = [], [], []
-    for known in clips(renders, body, model.view_size, _MOST_LOOKS, seed, progress):
+    for known in articulated_clips(renders, body, model.view_size, config.max_appearances, seed, progress):
         clip, window = known.clip, known.window
-        seen = look(model, body, window, clip.frames, start)
-        parts.append(_residuals(body, window, seen, known.configurations, known.sequence, clip.times_s))
+        seen = detect(model, body, window, clip.frames, start)
+        parts.append(_residuals(body, known, seen))
         errors.append(np.abs(seen.configurations.configuration - known.configurations))
-        empty.append(float(look(model, body, window, [clip.background], start).quality[0]))
+        empty.append(float(detect(model, body, window, [clip.background], start).quality[0]))
     residuals = Residuals(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Residuals)})
-    quality = detection_threshold(residuals.quality, np.array(empty))
+    quality = detection_threshold(residuals.quality, np.array(empty), config)
     start = replace(start, min_quality=quality, still_quality=quality)
-    seen_residuals = residuals[residuals.quality >= quality]
+    detected = residuals[residuals.quality >= quality]
     names = mode_names(body)
     numbers = cross_validated(
         np.unique(residuals.sequence),
         lambda fitting, checking: normalised(
-            seen_residuals.of_sequences(checking), fit(seen_residuals.of_sequences(fitting), start), names
+            detected.of_sequences(checking), fit(detected.of_sequences(fitting), start, config), names, config
         ),
     )
-    numbers["frames"] = float(len(seen_residuals.quality))
+    numbers["frames"] = float(len(detected.quality))
     numbers["sighted_share"] = round(float((residuals.quality >= quality).mean()), 4)
     numbers["false_share"] = round(float((np.array(empty) >= quality).mean()), 4)
     numbers["posture_error"] = round(float(np.concatenate(errors).mean()), 5)
-    return replace(fit(seen_residuals, start), evidence_divisor=1.0, normalised=numbers)
+    return replace(fit(detected, start, config), evidence_divisor=1.0, normalised=numbers)
 
 
 def calibrate_edges(
@@ -91,26 +98,25 @@ def calibrate_edges(
     renders: RenderSet,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    config: UncertaintyConfig = DEFAULTS,
 ) -> Calibration:
-    """The calibration with what configurations fitted to edges are worth; unchanged where no clip shows one."""
-    misread = articulated_contour_errors.measure(model, body, calibration, renders, seed=seed, progress=progress)
-    found = with_contour(calibration, articulated_contour_errors.of_frames(misread), body.names, trimmed=False)
-    return (
-        found
-        if found is calibration
-        else replace(found, swing_scale=articulated_contour_errors.swing_scale(misread, found))
+    """Add the measured errors of edge fits to an error model; return it unchanged where too few clips have any.
+
+    Arguments: see `calibrate_configurations`.
+    """
+    residuals = articulated_contour_errors.measure(
+        *(model, body, calibration, renders), seed=seed, progress=progress, config=config
     )
+    errors = articulated_contour_errors.of_frames(residuals)
+    found = with_contour(calibration, errors, body.names, trimmed=False, config=config)
+    if found is calibration:
+        return found
+    return replace(found, swing_scale=articulated_contour_errors.swing_scale(residuals, found, config))
 
 
-def _residuals(
-    body: ArticulatedBody,
-    window: Window,
-    seen: ConfigurationDetections,
-    configurations: Array,
-    sequence: int,
-    times_s: Array,
-) -> Residuals:
-    """Read minus true in view pixels."""
+def _residuals(body: ArticulatedBody, known: ArticulatedClip, seen: ConfigurationDetections) -> Residuals:
+    """Return detected minus true keypoints, in pixels of the virtual camera."""
+    window, configurations = known.window, known.configurations
     truth = window.project(body.points(configurations))
     place = bearings_to_view(window.view, truth)
     to_pixels = np.linalg.inv(view_to_bearings(window.view, place)[1])
@@ -122,6 +128,6 @@ def _residuals(
         to_pixels @ configuration_modes(body, window, configurations),
         np.full(count, window.diameter_px),
         seen.quality,
-        np.full(count, sequence, dtype=np.int64),
-        times_s,
+        np.full(count, known.sequence, dtype=np.int64),
+        known.clip.times_s,
     )

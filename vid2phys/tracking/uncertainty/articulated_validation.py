@@ -1,4 +1,7 @@
-"""How good a network is at configurations, on renders whose looks were never trained on."""
+"""Validate a network's configurations on renders with held-out appearances.
+
+Limits: the kinematic fit has a fixed error model, since the network is not yet calibrated.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,29 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.error_model import Calibration
 from vid2phys.risp.networks import heatmaps
 from vid2phys.risp.networks.model import excess_covariance
+from vid2phys.risp.networks.network import predict
 from vid2phys.risp.renders.stream import ImageStream, Key
-from vid2phys.risp.training.validate import predict
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, fit_configurations
 from vid2phys.types import Array
 
-_EPOCH = 1_000_000  # images of their own, the same after every epoch
+_EPOCH = 1_000_000  # a number that no training epoch has: the same images each time
 _UNCALIBRATED = Calibration(point_scale=1.0, point_floor_px=1.0)
 _DIAMETER_PX = 80.0
 
 
 @dataclass
 class ConfigurationValidation:
-    """Held-out views with their true configurations, developed once."""
+    """N held-out images with their true configurations.
+
+    Attributes:
+        images: [N, V, V, 3].
+        points_px: [N, K, 2] true keypoints, px.
+        visible: [N, K].
+        K: [N, 3, 3] camera matrices, px.
+        view_from_body: [N, 4, 4] poses of the base, m.
+        configurations: [N, D] true configurations.
+        body: The body.
+    """
 
     images: NDArray[np.uint8]
     points_px: Tensor
@@ -39,7 +52,14 @@ class ConfigurationValidation:
     def prepare(
         stream: ImageStream, indices: NDArray[np.int64], body: ArticulatedBody, configurations: Array
     ) -> ConfigurationValidation:
-        """`stream` must not jitter. configurations: [N, D] of all renders."""
+        """Develop the images of some renders.
+
+        Args:
+            stream: A stream without jitter.
+            indices: Indices of the renders.
+            body: The body.
+            configurations: [N, D] true configurations of all renders.
+        """
         items = [stream[Key(_EPOCH, int(i), "plain")] for i in indices]
         renders = [stream.primal(int(i)) for i in indices]
         scale = stream.settings.view_size / renders[0].radiance.shape[0]
@@ -56,11 +76,10 @@ class ConfigurationValidation:
         )
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Errors of points [px], of configurations by the kinematic fit [rad or m], and of the fitted points in space
-        [mm].
+        """Return errors of points [px], of fitted configurations [rad or m], and of the fitted points in space [mm].
 
-        `configuration`: mean absolute error, `configuration_p90`: nine in ten are below, `rest`, `rest_mm`: what who
-        says that the body always rests would get. `within_2_sigma`: share of coordinates.
+        `posture` is the mean absolute error of configurations, and nine in ten are below `posture_p90`. `rest` and
+        `rest_mm` are the errors of a body that is always at rest. `within_2_sigma` is a share of the coordinates.
         """
         output = predict(network, self.images)[:, :-1]
         log_prob = heatmaps.log_probabilities(output)
@@ -85,16 +104,17 @@ class ConfigurationValidation:
             "rest": float(np.abs(self.configurations - self.body.rest).mean()),
         }
 
-    def read_configurations(self, network: nn.Module) -> Array:
-        """Configurations of the views by the kinematic fit, [N, D]."""
+    def predict_configurations(self, network: nn.Module) -> Array:
+        """Return the configurations [N, D] of the images by the kinematic fit."""
         points, moment, mass = heatmaps.decode(predict(network, self.images)[:, :-1])
         raw = excess_covariance(moment.double(), mass.double()).numpy()
         return self._fit(points.double().numpy(), raw).configuration
 
     def _fit(self, points_px: Array, raw_px: Array) -> Configurations:
+        """Fit configurations to keypoints [N, K, 2] px with raw covariances [N, K, 2, 2] px^2."""
         inverse = np.linalg.inv(self.K)
         bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], points_px) + inverse[:, None, :2, 2]
         covariance_px = _UNCALIBRATED.point_covariance(raw_px, np.full(len(raw_px), _DIAMETER_PX))
-        turn = inverse[:, None, :2, :2]
-        covariance = turn @ covariance_px @ np.swapaxes(turn, -1, -2)
+        to_bearings = inverse[:, None, :2, :2]
+        covariance = to_bearings @ covariance_px @ np.swapaxes(to_bearings, -1, -2)
         return fit_configurations(self.body, self.view_from_body, bearings, covariance, visible=self.visible.numpy())

@@ -1,8 +1,11 @@
-"""Fitting the error model to residuals of known poses.
+"""Fit the error model to residuals of known poses.
 
-Each frame's residuals r [2K] are A c + e: c six coefficients of a wrong pose, first-order Gauss-Markov in time, and e
-independent errors of the points. The variances of e come from what no pose explains (restricted maximum likelihood,
-Patterson and Thompson 1971), those of c from their weighted least-squares estimates along each sequence.
+Each frame's residuals r [2K] are A c + e. The coefficients c [6] of a wrong pose are first-order Gauss-Markov processes
+in time; e are independent errors of the points. The variances of e come from what no pose explains (restricted maximum
+likelihood, Patterson and Thompson 1971). The variances of c come from their weighted least-squares estimates along each
+sequence.
+
+Limits: outliers are trimmed, as in tracking, and are not part of the error model.
 """
 
 from __future__ import annotations
@@ -14,27 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.error_model import MODE_NAMES, REFERENCE_PX, REFERENCE_QUALITY, Calibration
+from vid2phys.tracking.uncertainty.config import DEFAULTS, UncertaintyConfig
 from vid2phys.types import Array
 
-_TRIM_SIGMA = 5.0  # what the tracker throws out as well
-_CORE_SIGMA = 4.0  # the modes' variances are those of the frames within this many, measured by the median
 _CHI2_MEDIAN = 0.455  # of one degree of freedom
-_TOLD = 100.0  # a frame tells of a mode if it knows it to within this many of its standard deviations
-_LEAST_FRAMES = 8  # that tell of a mode, else it stays as it was: a joint that no frame shows
 _OF_A_MODE = ("mode_std", "mode_exponent", "mode_doubt", "correlation_time_s")
-_ROUNDS = 3
-_TAU_S = (0.01, 5.0)
-_UNSEEN = 1e12  # variance of what was not observed
+_UNSEEN = 1e12  # variance of a missing observation
 
 
 @dataclass(frozen=True)
 class Residuals:
     """N frames of known pose, in view pixels.
 
-    error: [N, K, 2] read minus true. raw: [N, K, 2, 2] the network's own covariance. used: [N, K]. modes: [N, K, 2, 6]
-    derivative wrt (rotations [rad], sideways [fraction of the radius], log depth); or [N, K, 2, R] of other shared
-    errors. diameter_px, quality: [N]. sequence: [N] index of the sequence, increasing. time_s: [N], increasing within a
-    sequence, by `error_clock`.
+    Attributes:
+        error: [N, K, 2] detected minus true.
+        raw: [N, K, 2, 2] the network's own covariance.
+        used: [N, K], whether a point counts.
+        modes: [N, K, 2, 6] derivative by rotations [rad], sideways shifts [fraction of the radius] and log depth; or
+            [N, K, 2, R] by R other shared errors.
+        diameter_px: [N] diameter of the body in the frame.
+        quality: [N] of the detections.
+        sequence: [N] index of the sequence, increasing.
+        time_s: [N] time by the clock of errors (`error_clock`), increasing within a sequence, s.
     """
 
     error: Array
@@ -50,14 +54,21 @@ class Residuals:
         return Residuals(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     def of_sequences(self, chosen: NDArray[np.int64]) -> Residuals:
-        """The frames of some sequences."""
+        """Return the frames of some sequences."""
         return self[np.isin(self.sequence, chosen)]
 
 
 @dataclass(frozen=True)
 class Split:
-    """Residuals taken apart: coefficients [N, 6] of the best pose, their covariance [N, 6, 6] due to the points' own
-    errors, squared normalised rest [N] with its degrees of freedom [N], log determinants [N] of the likelihood."""
+    """Residuals of N frames, split into a pose error and the rest.
+
+    Attributes:
+        coefficients: [N, 6] of the best pose.
+        covariance: [N, 6, 6] of the coefficients, due to the points' own errors.
+        rest: [N] sum of squared normalised residuals that remain.
+        freedom: [N] degrees of freedom of the rest.
+        log_det: [N] log determinants of the restricted likelihood.
+    """
 
     coefficients: Array
     covariance: Array
@@ -67,7 +78,7 @@ class Split:
 
 
 def split(data: Residuals, calibration: Calibration) -> Split:
-    """Weighted least squares of each frame's pose error under the points' own covariances."""
+    """Split residuals by weighted least squares under the points' own covariances."""
     covariance = calibration.point_covariance(data.raw, data.diameter_px)
     factor = np.linalg.inv(np.linalg.cholesky(covariance)) * data.used[..., None, None]
     count = len(data.error)
@@ -84,27 +95,29 @@ def split(data: Residuals, calibration: Calibration) -> Split:
     return Split(coefficients, inverse, (rest**2).sum(axis=-1), freedom, log_det)
 
 
-def fit(data: Residuals, start: Calibration) -> Calibration:
-    """Error model of the frames in `data`; whatever is further than 5 sigma is left out, as in tracking."""
+def fit(data: Residuals, start: Calibration, config: UncertaintyConfig = DEFAULTS) -> Calibration:
+    """Fit an error model to residuals without outliers, from the error model `start`."""
     calibration = start
-    for _ in range(_ROUNDS):
-        kept = trim(data, calibration)
+    for _ in range(config.rounds):
+        kept = trim(data, calibration, config)
         calibration = _fit_points(kept, calibration)
-        calibration = _fit_modes(kept, calibration)
+        calibration = _fit_modes(kept, calibration, config)
     return calibration
 
 
-def trim(data: Residuals, calibration: Calibration) -> Residuals:
-    """Without points that the fitted pose does not explain, and without frames in which too few are left."""
+def trim(data: Residuals, calibration: Calibration, config: UncertaintyConfig = DEFAULTS) -> Residuals:
+    """Remove points that the fitted pose does not explain, and frames with fewer than six points left."""
     pieces = split(data, calibration)
     error = data.error - (data.modes @ pieces.coefficients[:, None, :, None])[..., 0]
     covariance = calibration.point_covariance(data.raw, data.diameter_px)
     squared = np.einsum("nki,nkij,nkj->nk", error, np.linalg.inv(covariance), error)
-    used = data.used & (squared < _TRIM_SIGMA**2)
+    used = data.used & (squared < config.trim_sigma**2)
     return replace(data, used=used)[used.sum(axis=1) >= 6]
 
 
 def _fit_points(data: Residuals, calibration: Calibration) -> Calibration:
+    """Fit scale, floor and exponent of the points' own errors by restricted maximum likelihood."""
+
     def with_vector(vector: Array) -> Calibration:
         scale, floor = np.exp(np.clip(vector[:2], -7.0, 4.0))
         return replace(
@@ -120,7 +133,8 @@ def _fit_points(data: Residuals, calibration: Calibration) -> Calibration:
     return with_vector(_minimize(cost, start))
 
 
-def _fit_modes(data: Residuals, calibration: Calibration) -> Calibration:
+def _fit_modes(data: Residuals, calibration: Calibration, config: UncertaintyConfig) -> Calibration:
+    """Fit the Gauss-Markov process of each shared error."""
     pieces = split(data, calibration)
     growth = np.log(REFERENCE_PX / np.clip(data.diameter_px, 8.0, 400.0))
     doubt = REFERENCE_QUALITY - data.quality
@@ -128,26 +142,32 @@ def _fit_modes(data: Residuals, calibration: Calibration) -> Calibration:
     for mode in range(data.modes.shape[-1]):
         values, variance = pieces.coefficients[:, mode], pieces.covariance[:, mode, mode]
         prior = calibration.mode_scale(data.diameter_px, data.quality)[:, mode] ** 2
-        told = variance < _TOLD**2 * prior
-        if told.sum() < _LEAST_FRAMES:
+        informative = variance < config.informative_sigma**2 * prior
+        if informative.sum() < config.min_informative_frames:
             found.append(tuple(getattr(calibration, name)[mode] for name in _OF_A_MODE))
             continue
         expected = prior + variance
-        scale = np.median((values**2 / expected)[told]) / _CHI2_MEDIAN
-        kept = told & (values**2 < _CORE_SIGMA**2 * scale * expected)
-        found.append(
-            _fit_process(
-                values[kept], variance[kept], growth[kept], doubt[kept], data.sequence[kept], data.time_s[kept]
-            )
-        )
+        scale = np.median((values**2 / expected)[informative]) / _CHI2_MEDIAN
+        kept = informative & (values**2 < config.core_sigma**2 * scale * expected)
+        columns = (values[kept], variance[kept], growth[kept], doubt[kept], data.time_s[kept])
+        found.append(_fit_process(data.sequence[kept], *columns, config.correlation_range_s))
     std, exponent, doubts, tau = (tuple(float(x) for x in column) for column in zip(*found, strict=True))
     return replace(calibration, mode_std=std, mode_exponent=exponent, mode_doubt=doubts, correlation_time_s=tau)
 
 
 def _fit_process(
-    values: Array, variance: Array, growth: Array, doubt: Array, sequence: NDArray[np.int64], time_s: Array
+    sequence: NDArray[np.int64],
+    values: Array,
+    variance: Array,
+    growth: Array,
+    doubt: Array,
+    time_s: Array,
+    range_s: tuple[float, float],
 ) -> tuple[float, float, float, float]:
-    """Standard deviation, its growth with smallness and with doubt, and correlation time of a Gauss-Markov process."""
+    """Fit a Gauss-Markov process to measured values [N] with variances [N] by maximum likelihood.
+
+    Returns its standard deviation, the exponents of its growth with smallness and with doubt, and its correlation time.
+    """
     columns = ((0.0, values), (10.0 * _UNSEEN, variance), (0.0, growth), (0.0, doubt), (0.0, time_s))
     values, variance, growth, doubt, times = _by_sequence(sequence, *columns)
     lag = np.abs(times[:, :, None] - times[:, None, :])
@@ -156,7 +176,7 @@ def _fit_process(
 
     def parts(vector: Array) -> tuple[float, float, float, float]:
         std = spread * np.exp(np.clip(vector[0], -6.0, 6.0))
-        tau = np.clip(np.exp(vector[3]), *_TAU_S)
+        tau = np.clip(np.exp(vector[3]), *range_s)
         return float(std), float(np.clip(vector[1], -2.0, 3.0)), float(np.clip(vector[2], -2.0, 20.0)), float(tau)
 
     def cost(vector: Array) -> float:
@@ -173,7 +193,7 @@ def _fit_process(
 
 
 def _by_sequence(sequence: NDArray[np.int64], *columns: tuple[float, Array]) -> list[Array]:
-    """One row a sequence [S, L] for each (value where there is nothing, column [N])."""
+    """Return a table [S, L] with one row per sequence for each (value of missing entries, column [N])."""
     names, row, counts = np.unique(sequence, return_inverse=True, return_counts=True)
     place = np.arange(len(row)) - np.concatenate([[0], np.cumsum(counts)[:-1]])[row]
     tables = []
@@ -185,6 +205,7 @@ def _by_sequence(sequence: NDArray[np.int64], *columns: tuple[float, Array]) -> 
 
 
 def _minimize(cost: Callable[[Array], float], start: Array) -> Array:
+    """Return the minimum that the simplex method (Nelder and Mead 1965) finds from `start`."""
     from scipy.optimize import minimize
 
     simplex = np.vstack([start, start + 0.5 * np.eye(len(start))])
@@ -192,16 +213,22 @@ def _minimize(cost: Callable[[Array], float], start: Array) -> Array:
     return np.asarray(minimize(cost, start, method="Nelder-Mead", options=options).x)
 
 
-def normalised(data: Residuals, calibration: Calibration, names: tuple[str, ...] = MODE_NAMES) -> dict[str, float]:
-    """Root mean square of residuals over what the model expects; 1 is honest, below is timid, above is bold.
+def normalised(
+    data: Residuals,
+    calibration: Calibration,
+    names: tuple[str, ...] = MODE_NAMES,
+    config: UncertaintyConfig = DEFAULTS,
+) -> dict[str, float]:
+    """Return root mean squares of normalised residuals: 1 is honest, below is underconfident, above overconfident.
 
-    `points`: what no pose explains. `names` (`rotation_x` ...): the coefficient of each mode. `frame`: all of a frame's
-    residuals under its whole covariance. `clip`: all of a sequence's, with the correlation in time. Left out, and told
-    as shares: `outlier_share` of points, and `gross_share` of frames whose pose is more than 5 sigma off.
+    Returns:
+        Numbers by name. `points`: what no pose explains. `names` (`rotation_x` ...): the coefficient of each mode.
+        `frame`: a frame's residuals under its whole covariance. `clip`: a sequence's residuals, with the correlation in
+        time. Outliers are left out, and reported as `outlier_share` of the points and `gross_share` of the frames.
     """
-    kept = trim(data, calibration)
+    kept = trim(data, calibration, config)
     squared = _mode_ratios(kept, calibration)
-    sound = (squared < _TRIM_SIGMA**2).all(axis=1)
+    sound = (squared < config.trim_sigma**2).all(axis=1)
     sane = kept[sound]
     pieces = split(sane, calibration)
     numbers = {"points": float(np.sqrt(pieces.rest.sum() / pieces.freedom.sum()))}
@@ -214,14 +241,14 @@ def normalised(data: Residuals, calibration: Calibration, names: tuple[str, ...]
 
 
 def _mode_ratios(data: Residuals, calibration: Calibration) -> Array:
-    """Squared coefficients over their expected squares, [N, 6]."""
+    """Return squared coefficients over their expected squares, [N, 6]."""
     pieces = split(data, calibration)
     std = calibration.mode_scale(data.diameter_px, data.quality)
     return np.asarray(pieces.coefficients**2 / (np.einsum("nii->ni", pieces.covariance) + std**2))
 
 
 def _whitened(data: Residuals, calibration: Calibration, group: NDArray[np.int64]) -> float:
-    """Root mean square of the residuals whitened by the whole covariance of each group of frames."""
+    """Return the root mean square of residuals that are whitened by the covariance of each group of frames."""
     covariance = calibration.point_covariance(data.raw, data.diameter_px)
     std = calibration.mode_scale(data.diameter_px, data.quality)
     tau = np.array(calibration.correlation_time_s)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.uncertainty.articulated_contour_errors import Misread, of_frames, swing_scale
+from vid2phys.tracking.uncertainty.articulated_contour_errors import ContourResiduals, of_frames, swing_scale
 
 FRAMES, SIZE, TAU_S = 16, 3, 0.2
 TIMES_S = np.arange(FRAMES) / 30.0
@@ -20,7 +20,7 @@ STATED = replace(
 )
 
 
-def clips(rng: np.random.Generator, gain: float) -> list[Misread]:
+def clips(rng: np.random.Generator, gain: float) -> list[ContourResiduals]:
     """Clips whose frames err as is stated, and whose swings are read too large by `gain` standard deviations' worth."""
     alike = np.linalg.cholesky(np.exp(-np.abs(TIMES_S[:, None] - TIMES_S) / TAU_S) + 1e-9 * np.eye(FRAMES))
     found = []
@@ -30,7 +30,7 @@ def clips(rng: np.random.Generator, gain: float) -> list[Misread]:
         drawn = alike @ rng.normal(size=(FRAMES, SIZE)) * STATED.contour_scale
         error = np.einsum("mij,mj->mi", columns, drawn)
         error += gain * rng.normal(size=SIZE) * (configurations - configurations.mean(axis=0))
-        found.append(Misread(error, columns, configurations, TIMES_S, sequence))
+        found.append(ContourResiduals(error, columns, configurations, TIMES_S, sequence))
     return found
 
 
@@ -52,7 +52,7 @@ def test_a_coordinate_that_rests_tells_nothing() -> None:
 
 def test_short_clips_tell_nothing_of_swings_but_of_frames() -> None:
     short = [
-        Misread(c.error[:4], c.columns[:4], c.configurations[:4], c.times_s[:4], c.sequence)
+        ContourResiduals(c.error[:4], c.columns[:4], c.configurations[:4], c.times_s[:4], c.sequence)
         for c in clips(np.random.default_rng(2), 1.0)
     ]
     assert swing_scale(short, STATED) == 1.0

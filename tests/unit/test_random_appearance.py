@@ -6,7 +6,7 @@ import pytest
 from vid2phys.engine.systems import get
 from vid2phys.risp.appearance import environments
 from vid2phys.risp.appearance.materials import mesh_parts, random_surface
-from vid2phys.risp.appearance.randomize import PSI_NAMES, appearance, directions, sample_look
+from vid2phys.risp.appearance.random_appearance import PSI_NAMES, directions, render_appearance, sample_appearance
 from vid2phys.risp.renders import viewpoints
 from vid2phys.types import Mesh
 
@@ -62,10 +62,10 @@ def test_lights_stand_still_in_the_world(mesh: Mesh) -> None:
     """Seen from a body that turned and moved, lights are where the world has them."""
     from vid2phys.geometry import matrix_from_rotvec
 
-    look = sample_look(np.random.default_rng(4), mesh_parts(mesh))
-    start = appearance(look, np.eye(3), np.zeros(3), RADIUS_M)
+    look = sample_appearance(np.random.default_rng(4), mesh_parts(mesh))
+    start = render_appearance(look, np.eye(3), np.zeros(3), RADIUS_M)
     turn, way = matrix_from_rotvec(np.array([0.3, -0.2, 0.9])), np.array([0.1, -0.3, 0.05])
-    later = appearance(look, turn.T, way, RADIUS_M)
+    later = render_appearance(look, turn.T, way, RADIUS_M)
     np.testing.assert_allclose(later.light_positions @ turn.T + way, start.light_positions, atol=1e-12)
     np.testing.assert_allclose(later.light_intensities, start.light_intensities)
     up = np.array([0.0, 0.0, 1.0])
@@ -74,13 +74,13 @@ def test_lights_stand_still_in_the_world(mesh: Mesh) -> None:
 
 
 def test_directions_are_derivatives_of_the_appearance(mesh: Mesh) -> None:
-    look = sample_look(np.random.default_rng(5), mesh_parts(mesh))
+    look = sample_appearance(np.random.default_rng(5), mesh_parts(mesh))
     seen = (look, np.eye(3), np.zeros(3), RADIUS_M)
-    here, moves = appearance(*seen), directions(*seen)
+    here, moves = render_appearance(*seen), directions(*seen)
     assert len(moves) == len(PSI_NAMES)
     step = 1e-5
     for k, move in enumerate(moves):
-        there = appearance(*seen, psi=look.psi + step * np.eye(len(PSI_NAMES))[k])
+        there = render_appearance(*seen, psi=look.psi + step * np.eye(len(PSI_NAMES))[k])
         for name in ("face_color", "face_roughness", "light_positions", "light_intensities", "ambient", "specular"):
             change = (np.asarray(getattr(there, name)) - getattr(here, name)) / step
             np.testing.assert_allclose(getattr(move, name), change, atol=1e-3 * (1e-9 + np.abs(change).max()) + 1e-9)
@@ -150,11 +150,11 @@ def test_brightness_of_the_texture_moves_with_psi(tmp_path) -> None:
     from tests.painted_mesh import write_obj
     from vid2phys.io.mesh import load_mesh
 
-    look = sample_look(np.random.default_rng(4), mesh_parts(load_mesh(write_obj(tmp_path))))
+    look = sample_appearance(np.random.default_rng(4), mesh_parts(load_mesh(write_obj(tmp_path))))
     seen = look, np.eye(3), np.zeros(3), 0.25
     psi = np.zeros(len(PSI_NAMES))
     psi[PSI_NAMES.index("base_warmth")] = 1.0
-    moved = appearance(*seen, psi).texture_brightness - appearance(*seen, 0.0 * psi).texture_brightness
+    moved = render_appearance(*seen, psi).texture_brightness - render_appearance(*seen, 0.0 * psi).texture_brightness
     np.testing.assert_allclose(moved, [0.2, 0.0, -0.2])
     direction = directions(*seen)[PSI_NAMES.index("base_warmth")]
     np.testing.assert_allclose(direction.texture_brightness, [0.2, 0.0, -0.2], atol=1e-9)

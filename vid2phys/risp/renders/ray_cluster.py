@@ -1,4 +1,7 @@
-"""Rendering a dataset on a Ray cluster whose machines see the same files: the same bytes as on one machine."""
+"""Render a dataset on a Ray cluster (Moritz et al., OSDI 2018): the same bytes as on one machine.
+
+Limits: all machines must see the same files.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from vid2phys.cluster import connected
 from vid2phys.errors import InputError, Vid2PhysError
+from vid2phys.risp.renders.dataset import Settings
 from vid2phys.risp.renders.workers import RenderError, count_done, render_shards, viewpoints
 
 if TYPE_CHECKING:
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
-    from vid2phys.risp.renders.dataset import Settings
     from vid2phys.types import Mesh
 
 _SHARDS_PER_TASK = 8
-_RETRIES = 3  # of a task whose process or machine is lost
+_RETRIES = 3  # of a task whose process or machine was lost
 
 
 def render_on_ray(
@@ -29,7 +32,21 @@ def render_on_ray(
     address: str,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """As `workers.render_missing`, as tasks of one core each, in a process of its own each."""
+    """Render the `missing` shards as tasks of one core, each in its own process.
+
+    Args:
+        mesh: The body's mesh.
+        source: The system or the body that gives poses or configurations.
+        folder: The dataset.
+        settings: Its settings.
+        missing: Numbers of the shards.
+        address: Address of the cluster.
+        progress: Is called with (samples done, samples).
+
+    Raises:
+        InputError: An input of the user is at fault.
+        RenderError: The cluster lost a process repeatedly.
+    """
     from vid2phys.engine.movable.body import ArticulatedBody
 
     body = source if isinstance(source, ArticulatedBody) else mesh
@@ -54,7 +71,7 @@ def render_on_ray(
                     raise InputError(str(error.cause)) from None
                 raise
             except ray.exceptions.RayError as error:
-                said = f"the cluster lost a rendering process ({str(error).splitlines()[0]})"
-                raise RenderError(said, "images", "repeat the command: it goes on where it stopped") from None
+                got = f"the cluster lost a rendering process ({str(error).splitlines()[0]})"
+                raise RenderError(got, "images", "repeat the command: it goes on where it stopped") from None
             if progress is not None:
                 progress(count_done(folder, settings), settings.samples)

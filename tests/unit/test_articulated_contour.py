@@ -12,9 +12,9 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.render.rasterizer import face_normals, rasterize_camera
 from vid2phys.engine.systems import get
 from vid2phys.geometry import invert_transform, look_at
-from vid2phys.risp.networks.bodies import body_of_model
+from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
-from vid2phys.tracking.articulated.contour import _Posed, fit_configuration
+from vid2phys.tracking.articulated.contour import PlacedBody, fit_configuration
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.cues.creases import Solid
@@ -55,7 +55,7 @@ def moved_along_sight(body: ArticulatedBody, camera: Camera) -> Array:
     """How far each coordinate [D] moves the body along the camera's sight, in the mean."""
     sight = np.asarray(camera.camera_to_world)[:3, 2]
     at_rest = body.vertices(body.rest)
-    return np.array([np.abs((body.vertices(one) - at_rest) @ sight).mean() for one in np.diag(body.spread)])
+    return np.array([np.abs((body.vertices(one) - at_rest) @ sight).mean() for one in np.diag(body.prior_std)])
 
 
 def minima(*configurations: Array, std: Array) -> Configurations:
@@ -73,10 +73,10 @@ def test_a_configuration_is_moved_to_the_edges(name: str) -> None:
     rng = np.random.default_rng(3)
     truth = body.sample(rng)
     image = photograph(body, camera, truth)
-    off = 0.15 * body.spread * rng.normal(size=len(truth))
+    off = 0.15 * body.prior_std * rng.normal(size=len(truth))
     start = np.clip(truth + off, body.lower, body.upper)
     found = fit_configuration(
-        image, window(camera, body), body, Solid.of(body.mesh), minima(start, std=0.04 * body.spread)
+        image, window(camera, body), body, Solid.of(body.mesh), minima(start, std=0.04 * body.prior_std)
     )
 
     def apart(configuration: Array) -> float:
@@ -92,7 +92,7 @@ def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
     body, camera = body_and_camera("rod")
     solid, here = Solid.of(body.mesh), window(camera, body)
     along = int(np.argmax(moved_along_sight(body, camera)))
-    truth = 0.3 * body.spread * np.eye(len(body.spread))[along]
+    truth = 0.3 * body.prior_std * np.eye(len(body.prior_std))[along]
     posed = here.in_camera(body.vertices(truth))
     fine = Camera(
         np.diag([8.0, 8.0, 1.0]) @ camera.K + np.array([[0, 0, 3.5], [0, 0, 3.5], [0, 0, 0]]), 8 * 320, 8 * 240
@@ -101,11 +101,11 @@ def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
     wider = cv2.dilate(mask, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (9, 9)))  # by half a pixel
     light = 0.05 + 0.5 * cv2.resize(cv2.GaussianBlur(wider, (0, 0), 4.0), (320, 240), interpolation=cv2.INTER_AREA)
     image = np.repeat(np.round(255.0 * light[..., None] ** (1.0 / 2.2)), 3, axis=2).astype(np.uint8)
-    prior = np.diag(body.spread**-2.0)
+    prior = np.diag(body.prior_std**-2.0)
 
     def off_along(aside_px: float) -> float:
-        start = _Posed(body, here.camera_from_base, truth)
-        found = fit_edges(image, here.camera, solid, start, prior, 0.5 * body.spread, aside_px)
+        start = PlacedBody(body, here.camera_from_base, truth)
+        found = fit_edges(image, here.camera, solid, start, prior, 0.5 * body.prior_std, aside_px)
         assert found is not None
         return float(np.abs((found[0].vertices() - start.vertices())[:, 2]).mean())
 
@@ -115,9 +115,9 @@ def test_an_outline_that_is_seen_wider_does_not_bring_a_rod_nearer() -> None:
 def test_of_several_readings_the_one_counts_that_explains_the_edges() -> None:
     body, camera = body_and_camera("hand")
     truth = body.sample(np.random.default_rng(4))
-    image, other = photograph(body, camera, truth), np.clip(truth + 1.2 * body.spread, body.lower, body.upper)
+    image, other = photograph(body, camera, truth), np.clip(truth + 1.2 * body.prior_std, body.lower, body.upper)
     for order in ((other, truth), (truth, other)):
-        read = minima(*order, std=0.05 * body.spread)
+        read = minima(*order, std=0.05 * body.prior_std)
         found = fit_configuration(image, window(camera, body), body, Solid.of(body.mesh), read)
         assert np.abs(found - truth).mean() < 0.1 * np.abs(other - truth).mean()
 
@@ -126,7 +126,7 @@ def test_without_edges_points_and_prior_say_where_it_is() -> None:
     """150 times less sure of a rod's points, it lies where both pull alike: the rest is what the points moved it by."""
     body, camera = body_and_camera("rod")
     flat = np.full((240, 320, 3), 90, np.uint8)
-    std = body.spread / np.sqrt(151.0)  # points know 150 times more than the prior
-    seen = body.middle + 0.2 * body.spread
+    std = body.prior_std / np.sqrt(151.0)  # points know 150 times more than the prior
+    seen = body.prior_mean + 0.2 * body.prior_std
     found = fit_configuration(flat, window(camera, body), body, Solid.of(body.mesh), minima(seen, std=std))
-    np.testing.assert_allclose(found - body.middle, (151.0 / 300.0) * (seen - body.middle), rtol=1e-6)
+    np.testing.assert_allclose(found - body.prior_mean, (151.0 / 300.0) * (seen - body.prior_mean), rtol=1e-6)

@@ -1,4 +1,7 @@
-"""Which systems have a base whose place is known, and their bodies: made for training, or made again from a model."""
+"""Bodies of systems on a known base: made for training, or made again from a trained model.
+
+Limits: a body is a tree of joints on a fixed base, or a rod that is clamped at both ends.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ MODES_FILE = "modes.safetensors"
 
 
 def configuration_kind(system: System) -> str:
-    """`joints` (links on a fixed base), `modes` (a rod clamped at both ends), or `rigid` (what moves as a whole)."""
+    """Return `joints` (links on a fixed base), `modes` (a rod clamped at both ends), or `rigid`."""
     return system.capabilities.observed_as or "rigid"
 
 
 def body_for_training(system: System, folder: Path, seed: int = 0) -> ArticulatedBody:
-    """The body that images are made of. folder: keeps the modes of one that bends, which take a minute to find.
+    """Return the body of a system for rendering. Raises ValueError for a rigid body.
 
-    Raises ValueError for a rigid body.
+    folder: keeps the modes of a body that bends, which take a minute to find.
     """
     if isinstance(system, Rod):
         path, size = folder / MODES_FILE, system.size_m
@@ -37,7 +40,7 @@ def body_for_training(system: System, folder: Path, seed: int = 0) -> Articulate
 
 
 def body_of_model(model: Model, system: System) -> ArticulatedBody:
-    """The body of `system` as `model` was trained for it. Raises InputError when they do not belong together."""
+    """Return the body of `system` for which `model` was trained. Raises InputError where they do not match."""
     shape = model.shape
     if configuration_kind(system) != shape.kind or shape.cameras is None:
         raise InputError(

@@ -1,4 +1,7 @@
-"""Finding the body in a whole frame: the coarse network over a pyramid of scales, large levels in tiles."""
+"""Locate a body in a whole frame: the coarse network over an image pyramid (Adelson et al. 1984), in tiles.
+
+Limits: bodies below 12 px are not found.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from vid2phys.risp.networks.network import STRIDE, LocatorNetwork, cell_to_pixel
 from vid2phys.risp.renders.scenes import DIAMETER_PX
 from vid2phys.types import Array
 
-_TILE, _OVERLAP = 512, 64  # px of a pyramid level; what lies in the overlap is seen whole by one tile
+_TILE, _OVERLAP = 512, 64  # px of a pyramid level; one of two tiles shows a body in their overlap as a whole
 _MULTIPLE = 16
 _PER_LEVEL = 12
 _LEAST_SCORE = 0.02
@@ -23,9 +26,12 @@ _SAME = 0.35  # candidates closer than this share of their diameter are one
 
 @dataclass(frozen=True)
 class Candidates:
-    """Places worth a look, best first.
+    """Candidate places of a body, best first.
 
-    center_px: [N, 2] frame pixels. diameter_px: [N] of the bounding sphere. score: [N] in 0..1.
+    Attributes:
+        center_px: [N, 2] frame pixels.
+        diameter_px: [N] diameters of the bounding sphere.
+        score: [N], 0 to 1.
     """
 
     center_px: Array
@@ -34,7 +40,7 @@ class Candidates:
 
 
 def locate(network: LocatorNetwork, image: NDArray[np.uint8], *, most: int = 16) -> Candidates:
-    """Candidates in a frame [H, W, 3] uint8 of any size, for bodies from 12 px up to the frame's smaller side."""
+    """Return at most `most` candidates in a frame [H, W, 3] uint8 of any size."""
     import cv2
 
     found: list[Array] = []
@@ -51,7 +57,7 @@ def locate(network: LocatorNetwork, image: NDArray[np.uint8], *, most: int = 16)
 
 
 def _level(network: LocatorNetwork, image: NDArray[np.uint8]) -> Array:
-    """Candidates of one scale, [N, 4]: x, y, diameter [px of this level], score."""
+    """Return the candidates of one pyramid level, [N, 4]: x, y, diameter [px of this level], score."""
     pieces = []
     for top in _starts(image.shape[0]):
         for left in _starts(image.shape[1]):
@@ -62,6 +68,7 @@ def _level(network: LocatorNetwork, image: NDArray[np.uint8]) -> Array:
 
 
 def _starts(extent: int) -> list[int]:
+    """Return the first pixels of the tiles along an axis."""
     if extent <= _TILE:
         return [0]
     count = int(np.ceil((extent - _OVERLAP) / (_TILE - _OVERLAP)))
@@ -70,6 +77,7 @@ def _starts(extent: int) -> list[int]:
 
 @torch.no_grad()
 def _tile(network: LocatorNetwork, image: NDArray[np.uint8]) -> Array:
+    """Return the candidates [N, 4] of one tile."""
     height, width = image.shape[:2]
     pad = ((0, -height % _MULTIPLE), (0, -width % _MULTIPLE), (0, 0))
     device = next(network.parameters()).device
@@ -79,7 +87,7 @@ def _tile(network: LocatorNetwork, image: NDArray[np.uint8]) -> Array:
 
 
 def _peaks(output: Tensor, height: int, width: int) -> Array:
-    """Local maxima of the centre map with the centroid of the 3x3 cells around them, [N, 4]."""
+    """Return the local maxima of the centre map, refined to the centroid of 3x3 cells, [N, 4]."""
     score = output[0].sigmoid()
     highest = functional.max_pool2d(score[None, None], 3, stride=1, padding=1)[0, 0]
     rows, columns = torch.nonzero((score == highest) & (score > _LEAST_SCORE), as_tuple=True)
@@ -96,7 +104,7 @@ def _peaks(output: Tensor, height: int, width: int) -> Array:
 
 
 def _distinct(rows: Array, most: int) -> Candidates:
-    """The best of each group of candidates that overlap and agree in size."""
+    """Return the best of each group of candidates that overlap and agree in size (non-maximum suppression)."""
     kept: list[Array] = []
     for row in rows[np.argsort(-rows[:, 3], kind="stable")]:
         same = any(

@@ -10,11 +10,11 @@ import trimesh
 from tests.painted_mesh import painted_cube
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.networks import heatmaps
-from vid2phys.risp.shape import groups
+from vid2phys.risp.recipes import body_of
+from vid2phys.risp.shape import rotation_groups as groups
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import find_symmetry
 from vid2phys.risp.training import losses
-from vid2phys.risp.training.recipes import body_of
 from vid2phys.types import Array, Mesh
 
 TILT = matrix_from_rotvec(np.array([0.3, 0.5, -0.7]))
@@ -68,7 +68,7 @@ def test_symmetry_and_keypoints_of_known_bodies(name: str) -> None:
     corners = mesh.vertices - symmetry.center
     radius = np.linalg.norm(corners, axis=1).max()
     if "cone" not in name and "cylinder" not in name:  # their meshes have 32 sides, the group 12 turns
-        turned = symmetry.turned(mesh.vertices)
+        turned = symmetry.rotated(mesh.vertices)
         gap = np.linalg.norm(turned[:, :, None] - mesh.vertices, axis=-1).min(axis=-1)
         corner = np.isclose(np.linalg.norm(corners, axis=1), radius)
         assert gap[:, corner].max() < 0.01 * radius
@@ -76,7 +76,7 @@ def test_symmetry_and_keypoints_of_known_bodies(name: str) -> None:
     points = keypoints.points_body
     assert len(points) == (count or len(points))
     assert 6 <= len(points) <= 24
-    np.testing.assert_allclose(symmetry.turned(points), points[keypoints.permutation], atol=1e-9)
+    np.testing.assert_allclose(symmetry.rotated(points), points[keypoints.permutation], atol=1e-9)
     assert all(len(set(row)) == len(points) for row in keypoints.permutation)
     gaps = np.linalg.norm(points[:, None] - points[None], axis=-1) + np.eye(len(points))
     assert gaps.min() > 0.1 * radius

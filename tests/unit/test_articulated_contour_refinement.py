@@ -7,10 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.unit.test_posed_edges import body_and_camera, minima, photograph, window
-from vid2phys.tracking.articulated.contour_refinement import Outlined, of_configurations, outlined, smoothed
+from tests.unit.test_articulated_contour import body_and_camera, minima, photograph, window
+from vid2phys.tracking.articulated.contour_refinement import (
+    RefinedConfigurations,
+    per_coordinate,
+    refine_contours,
+    smoothed,
+)
 from vid2phys.tracking.articulated.detector import ConfigurationDetections, configuration_modes
-from vid2phys.tracking.articulated.tracker import _observe
+from vid2phys.tracking.articulated.tracker import FrameFits, _observe
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array
 
@@ -22,14 +27,15 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
     truth = np.stack([body.sample(rng) for _ in range(3)])
     flat = np.full((240, 320, 3), 90, np.uint8)
     images = [photograph(body, camera, truth[0]), photograph(body, camera, truth[1]), flat]
-    off = 0.1 * body.spread * rng.normal(size=truth.shape)
-    read = minima(*np.clip(truth + off, body.lower, body.upper), std=0.02 * body.spread)
+    off = 0.1 * body.prior_std * rng.normal(size=truth.shape)
+    read = minima(*np.clip(truth + off, body.lower, body.upper), std=0.02 * body.prior_std)
     calibration = first_calibration(body)
     calibration = replace(
-        calibration, mode_std=(*(0.3 * body.spread), 0.003, 0.003), mode_exponent=(0.0,) * (len(off[0]) + 2)
+        calibration, mode_std=(*(0.3 * body.prior_std), 0.003, 0.003), mode_exponent=(0.0,) * (len(off[0]) + 2)
     )
     times_s = 0.05 * np.arange(3)
-    found = outlined(images, body, window(camera, body), read, np.full(3, 0.9), calibration, np.array([0, 2]), times_s)
+    shared_std = calibration.mode_scale(np.full(3, window(camera, body).diameter_px), np.full(3, 0.9))
+    found = refine_contours(images, body, window(camera, body), read, shared_std, np.array([0, 2]), times_s)
 
     def apart(configuration: Array) -> float:  # as the camera sees it
         seen, true = (window(camera, body).project(body.vertices(each)) for each in (configuration, truth[0]))
@@ -41,7 +47,7 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
     np.testing.assert_allclose(found.columns @ np.swapaxes(found.columns, 1, 2), found.covariance, rtol=1e-9)
     before = found.covariance[1]
     if body.bends:  # whose points count 20 times less
-        before = np.linalg.inv(np.linalg.inv(before) / 20.0 + np.diag(body.spread**-2.0))
+        before = np.linalg.inv(np.linalg.inv(before) / 20.0 + np.diag(body.prior_std**-2.0))
     assert np.linalg.det(found.covariance[0]) < 0.1 * np.linalg.det(before), "edges make it surer"
 
 
@@ -50,9 +56,11 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     body, camera = body_and_camera("rod")
     here, size = window(camera, body), len(body.rest)
     rng = np.random.default_rng(6)
-    read = minima(body.sample(rng), std=0.02 * body.spread)
-    mixed = rng.normal(size=(size, size)) * 0.01 * body.spread[:, None]
-    better = Outlined(read.configuration + 0.05 * body.spread, (mixed @ mixed.T)[None], np.array([True]))
+    read = minima(body.sample(rng), std=0.02 * body.prior_std)
+    mixed = rng.normal(size=(size, size)) * 0.01 * body.prior_std[:, None]
+    better = RefinedConfigurations(
+        read.configuration + 0.05 * body.prior_std, (mixed @ mixed.T)[None], np.array([True])
+    )
     scale = rng.uniform(0.5, 2.0, size)
     calibration = replace(
         first_calibration(body), contour_scale=tuple(scale), contour_correlation_s=(0.5,) + (0.05,) * (size - 1)
@@ -63,18 +71,8 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     there = np.ones((1, count), bool)
     seen = ConfigurationDetections(bearings, there, point, point, there, read, read, np.ones(1))
     read = replace(read, inliers=there)
-    observed = _observe(
-        np.zeros(1),
-        body,
-        here,
-        seen,
-        read,
-        better,
-        better.errors(calibration),
-        np.ones(1),
-        np.array([True]),
-        calibration,
-    )
+    fits = FrameFits(seen, read, better, np.ones(1), np.array([True]))
+    observed = _observe(np.zeros(1), body, here, fits, calibration)
     np.testing.assert_allclose(observed.bearings, here.project(body.points(better.configuration)))
     basis = observed.shared_basis.reshape(2 * count, -1)[:, :size]
     through = configuration_modes(body, here, better.configuration).reshape(2 * count, -1)[:, :size]
@@ -83,18 +81,7 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     longer = [0.5, *(0.2,) * (size + 1)]
     np.testing.assert_allclose(observed.correlation_time_s, longer, err_msg="the longer of both, the shift as it was")
     nowhere = replace(better, moved=np.array([False]))
-    stays = _observe(
-        np.zeros(1),
-        body,
-        here,
-        seen,
-        read,
-        nowhere,
-        nowhere.errors(calibration),
-        np.ones(1),
-        np.array([True]),
-        calibration,
-    )
+    stays = _observe(np.zeros(1), body, here, replace(fits, refined=nowhere), calibration)
     np.testing.assert_allclose(stays.correlation_time_s, 0.2)
     np.testing.assert_allclose(better.errors(calibration)[0], columns)
     np.testing.assert_allclose(nowhere.errors(calibration)[0] * scale, columns, err_msg="without edges not scaled")
@@ -116,8 +103,8 @@ def test_frames_that_err_alike_state_alike() -> None:
 
 
 def test_models_calibrated_before_edges_were_are_not_believed_more() -> None:
-    np.testing.assert_array_equal(of_configurations((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
-    np.testing.assert_array_equal(of_configurations((1.0, 3.0, 2.0), 4), [3.0] * 4)
+    np.testing.assert_array_equal(per_coordinate((1.0, 3.0, 2.0), 3), [1.0, 3.0, 2.0])
+    np.testing.assert_array_equal(per_coordinate((1.0, 3.0, 2.0), 4), [3.0] * 4)
 
 
 @pytest.mark.parametrize("name", ["rod", "hand"])
@@ -125,9 +112,9 @@ def test_slopes_of_vertices_are_those_of_differences(name: str) -> None:
     body, _ = body_and_camera(name)
     rng = np.random.default_rng(7)
     configuration, which = body.sample(rng), rng.integers(len(body.mesh.vertices), size=40)
-    steps = 1e-6 * np.diag(body.spread)
+    steps = 1e-6 * np.diag(body.prior_std)
     ahead, behind = (
         np.stack([body.vertices(configuration + sign * s)[which] for s in steps], axis=-1) for sign in (1, -1)
     )
-    slopes = body.vertex_slopes(configuration, which)
-    np.testing.assert_allclose(slopes, (ahead - behind) / (2e-6 * body.spread), rtol=1e-5, atol=1e-7)
+    slopes = body.jacobian(configuration, which)
+    np.testing.assert_allclose(slopes, (ahead - behind) / (2e-6 * body.prior_std), rtol=1e-5, atol=1e-7)

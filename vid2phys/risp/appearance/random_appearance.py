@@ -1,8 +1,10 @@
-"""Random looks for training images: materials of each part, lights, environment, and the parameters psi.
+"""Random appearances of training images: materials of each part, lights, environment, and the parameters psi.
 
-psi are the rendering parameters that the loss of RISP (Ma, Du et al. 2022, eq. 12) makes the network blind to. They
-move the look smoothly, in units of their prior standard deviations: `appearance(look, psi)` is the one place that
-says how, and `directions` differentiates it for the renderer's forward mode.
+psi are the rendering parameters to which the loss of RISP (Ma, Du et al. 2022, eq. 12) makes the network invariant.
+They change the appearance smoothly, in units of their prior standard deviations. `render_appearance` defines how, and
+`directions` differentiates it for the renderer's forward mode.
+
+Limits: materials per face and the environment's image are not part of psi.
 """
 
 from __future__ import annotations
@@ -38,14 +40,24 @@ _STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class Look:
-    """One look in world axes (z up), the same for all frames of a sequence.
+class RandomAppearance:
+    """An appearance in world axes (z up), the same for all frames of a sequence.
 
-    face_color: [F, 3] linear RGB. face_roughness, face_metallic: [F]. specular: 0 to 1.
-    light_azimuth_rad, light_elevation_rad: [3] directions seen from the body at the start; light_distance: [3] in
-    body radii. light_irradiance: [3, 3] RGB that a light gives to a surface facing it. The first light is psi's.
-    environment: [32, 64, 3]; environment_yaw_rad turns it about the vertical; environment_level: its mean radiance.
-    psi: [P] in standard deviations, in the order of PSI_NAMES. texture_share, texture_brightness: as in `Appearance`.
+    Attributes:
+        face_color: [F, 3] linear RGB.
+        face_roughness: [F].
+        face_metallic: [F].
+        specular: 0 to 1.
+        light_azimuth_rad: [3] directions of the lights from the body's first position.
+        light_elevation_rad: [3] directions of the lights from the body's first position.
+        light_distance: [3] in body radii.
+        light_irradiance: [3, 3] RGB that a light gives to a surface facing it. psi changes the first light.
+        environment: [32, 64, 3] radiance.
+        environment_yaw_rad: Rotation of the environment about the vertical.
+        environment_level: Mean radiance of the environment.
+        psi: [P] in standard deviations, in the order of `PSI_NAMES`.
+        texture_share: [F], as in `Appearance`.
+        texture_brightness: [3], as in `Appearance`.
     """
 
     face_color: Array
@@ -64,8 +76,8 @@ class Look:
     texture_brightness: Array
 
 
-def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> Look:
-    """A random look for the mesh that `parts` describes. varied: what is randomised at all."""
+def sample_appearance(rng: np.random.Generator, parts: MeshParts, varied: Randomisation = ALL) -> RandomAppearance:
+    """Draw a random appearance for the mesh that `parts` describes. varied: what is randomised."""
     surface = random_surface(rng, parts, varied)
     metal = parts.mean(surface.metallic)
     environment = environments.random_environment(rng, structured=metal > 0.3)
@@ -79,7 +91,7 @@ def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisatio
     # Reflected radiance of albedo a: a * environment + a / pi * (mean cosine over the sphere, 1/4) * irradiance.
     exposure = 2.0 * _BRIGHTNESS_OF_GREY * (0.5 / max(surface.albedo(parts), 0.02)) ** 0.35
     colors = np.array([environments.tint(rng, colored) for _ in range(LIGHTS)])
-    return Look(
+    return RandomAppearance(
         face_color=surface.color,
         face_roughness=surface.roughness,
         face_metallic=surface.metallic,
@@ -97,47 +109,57 @@ def sample_look(rng: np.random.Generator, parts: MeshParts, varied: Randomisatio
     )
 
 
-def appearance(
-    look: Look, rotation_body_from_world: Array, moved_m: Array, radius_m: float, psi: Array | None = None
+def render_appearance(
+    drawn: RandomAppearance, rotation_body_from_world: Array, moved_m: Array, radius_m: float, psi: Array | None = None
 ) -> Appearance:
-    """The look seen from the body: rotation [3, 3], `moved_m` [3] the body's way since the start in the world.
+    """Return the appearance in body axes. Lights and environment are static in the world.
 
-    psi: [P] instead of the look's own. Lights and environment stand still in the world.
+    Args:
+        drawn: The appearance in world axes.
+        rotation_body_from_world: [3, 3].
+        moved_m: [3] motion of the body in the world since the first frame, m.
+        radius_m: Radius of the body, m.
+        psi: [P] in place of the appearance's own.
     """
-    move = dict(zip(PSI_NAMES, PSI_STD * (look.psi if psi is None else psi), strict=True))
-    irradiance = look.light_irradiance.copy()
+    move = dict(zip(PSI_NAMES, PSI_STD * (drawn.psi if psi is None else psi), strict=True))
+    irradiance = drawn.light_irradiance.copy()
     irradiance[0] = irradiance[0] * np.exp(move["light_intensity"] + move["light_warmth"] * _WARM)
-    azimuth, elevation = look.light_azimuth_rad.copy(), look.light_elevation_rad.copy()
+    azimuth, elevation = drawn.light_azimuth_rad.copy(), drawn.light_elevation_rad.copy()
     azimuth[0] += move["light_azimuth"]
     elevation[0] += move["light_elevation"]
-    scale = look.environment_level * np.exp(move["environment_scale"])
-    distance = look.light_distance * radius_m
+    scale = drawn.environment_level * np.exp(move["environment_scale"])
+    distance = drawn.light_distance * radius_m
     positions = distance[:, None] * _directions(azimuth, elevation) - moved_m
-    yaw = matrix_from_rotvec(np.array([0.0, 0.0, look.environment_yaw_rad]))
-    ambient = scale * environments.mean_color(look.environment) + irradiance.sum(axis=0) / (4.0 * np.pi)
+    yaw = matrix_from_rotvec(np.array([0.0, 0.0, drawn.environment_yaw_rad]))
+    ambient = scale * environments.mean_color(drawn.environment) + irradiance.sum(axis=0) / (4.0 * np.pi)
     brighter = move["base_brightness"] + move["base_warmth"] * _WARM
     return Appearance(
-        face_color=recolored(look.face_color, brighter),
-        face_roughness=_sigmoid(_logit(look.face_roughness) + move["roughness"]),
-        face_metallic=look.face_metallic,
-        specular=_soft_clip(look.specular + move["specular"]),
+        face_color=recolored(drawn.face_color, brighter),
+        face_roughness=_sigmoid(_logit(drawn.face_roughness) + move["roughness"]),
+        face_metallic=drawn.face_metallic,
+        specular=_soft_clip(drawn.specular + move["specular"]),
         light_positions=positions @ rotation_body_from_world.T,
         light_intensities=irradiance * distance[:, None] ** 2,
-        environment=look.environment,
+        environment=drawn.environment,
         environment_from_body=environments.IMAGE_FROM_WORLD @ yaw @ rotation_body_from_world.T,
         environment_scale=scale,
         ambient=0.7 * ambient,
-        texture_share=look.texture_share,
-        texture_brightness=look.texture_brightness + brighter,
+        texture_share=drawn.texture_share,
+        texture_brightness=drawn.texture_brightness + brighter,
     )
 
 
-def directions(look: Look, rotation_body_from_world: Array, moved_m: Array, radius_m: float) -> list[Appearance]:
-    """d appearance / d psi for each psi, one standard deviation long. Environment image and axes do not change."""
+def directions(
+    drawn: RandomAppearance, rotation_body_from_world: Array, moved_m: Array, radius_m: float
+) -> list[Appearance]:
+    """Return d appearance / d psi for one standard deviation of each psi.
+
+    The image and the axes of the environment do not depend on psi.
+    """
     result = []
     for step in _STEP * np.eye(len(PSI_NAMES)):
         plus, minus = (
-            appearance(look, rotation_body_from_world, moved_m, radius_m, look.psi + s) for s in (step, -step)
+            render_appearance(drawn, rotation_body_from_world, moved_m, radius_m, drawn.psi + s) for s in (step, -step)
         )
         moved = {f.name: (np.asarray(getattr(plus, f.name)) - getattr(minus, f.name)) / (2.0 * _STEP) for f in _SMOOTH}
         result.append(Appearance(**moved, **{f.name: getattr(plus, f.name) * 0.0 for f in _FIXED}))  # type: ignore[arg-type]
@@ -150,12 +172,13 @@ _SMOOTH = [f for f in fields(Appearance) if f not in _FIXED]
 
 
 def _elevations(rng: np.random.Generator) -> NDArray[np.float64]:
-    """Mostly from above, a few from below."""
+    """Draw elevations of lights: most above the horizontal, a few below."""
     above = np.arcsin(rng.uniform(0.05, 1.0, LIGHTS))
     return np.where(rng.random(LIGHTS) < 0.12, -0.6 * above, above)
 
 
 def _directions(azimuth: Array, elevation: Array) -> Array:
+    """Return unit vectors [..., 3]."""
     flat = np.cos(elevation)
     return np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)], axis=-1)
 

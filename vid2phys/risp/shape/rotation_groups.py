@@ -1,4 +1,7 @@
-"""The finite groups of rotations: cyclic, dihedral, and those of the tetrahedron, the cube and the icosahedron."""
+"""The finite groups of rotations: cyclic, dihedral, and those of the tetrahedron, the cube and the icosahedron.
+
+Limits: reflections are not part of the groups, since no motion of a body is one.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,37 @@ _SAME = 1e-6
 
 
 def cyclic(order: int) -> Array:
-    """Turns about z by g / order of a full turn, in that order, [order, 3, 3]."""
+    """Return the rotations about z by g / order of a full circle, [order, 3, 3], in the order of g."""
     return _clean(matrix_from_rotvec(np.arange(order)[:, None] * (2.0 * np.pi / order) * np.array([0.0, 0.0, 1.0])))
 
 
 def dihedral(order: int) -> Array:
-    """`cyclic(order)` and as many half turns about axes across z, of which x is one, [2 order, 3, 3]."""
+    """Return `cyclic(order)` and 180 degree rotations about axes across z, x among them, [2 order, 3, 3]."""
     return np.concatenate([cyclic(order), cyclic(order) @ np.diag([1.0, -1.0, -1.0])])
 
 
 @lru_cache(maxsize=1)
 def tetrahedral() -> Array:
-    """The 12 rotations of a tetrahedron whose half turns are about x, y, z."""
+    """Return the 12 rotations of a tetrahedron whose twofold axes are x, y, z."""
     return generated(np.stack([np.diag([-1.0, -1.0, 1.0]), _THIRD]))
 
 
 @lru_cache(maxsize=1)
 def octahedral() -> Array:
-    """The 24 rotations of a cube whose edges are along x, y, z."""
+    """Return the 24 rotations of a cube with edges along x, y, z."""
     return generated(np.stack([cyclic(4)[1], _THIRD]))
 
 
 @lru_cache(maxsize=1)
 def icosahedral() -> Array:
-    """The 60 rotations of an icosahedron with corners (0, +-1, +-golden ratio) and their cyclic permutations."""
+    """Return the 60 rotations of an icosahedron with corners (0, +-1, +-golden ratio), cyclically permuted."""
     corner = np.array([0.0, 1.0, 0.5 * (1.0 + np.sqrt(5.0))])
     fifth = matrix_from_rotvec(2.0 * np.pi / 5.0 * corner / np.linalg.norm(corner))
     return generated(np.stack([_THIRD, fifth]))
 
 
 def generated(generators: Array) -> Array:
-    """All products of rotations [N, 3, 3], the identity first. They have to generate a finite group."""
+    """Return all products of rotations [N, 3, 3], the identity first; they must generate a finite group."""
     group = np.eye(3)[None]
     fresh = group
     while len(fresh):
@@ -60,19 +63,19 @@ def generated(generators: Array) -> Array:
 
 
 def in_frame(group: Array, frame: Array) -> Array:
-    """The group with its x, y, z axes along the columns of `frame` [3, 3]."""
+    """Return the group with its x, y, z axes along the columns of `frame` [3, 3]."""
     return _clean(frame @ group @ frame.T)
 
 
 def composition(rotations: Array) -> NDArray[np.int64]:
-    """Table [G, G] of a rotation group: rotations[a] @ rotations[b] = rotations[table[a, b]]."""
+    """Return the table [G, G] of a group: rotations[a] @ rotations[b] = rotations[table[a, b]]."""
     products = rotations[:, None] @ rotations[None]
     distance = np.linalg.norm(products[:, :, None] - rotations[None, None], axis=(-1, -2))
     return np.argmin(distance, axis=-1)
 
 
 def _clean(rotations: Array) -> Array:
-    """Quarter and half turns about the axes get exact zeros and ones."""
+    """Replace rounding errors in rotations by multiples of 90 degrees with exact zeros and ones."""
     rounded = np.round(rotations)
     return np.asarray(np.where(np.abs(rotations - rounded) < 1e-9, rounded, rotations))
 
@@ -81,5 +84,5 @@ _THIRD = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # x to y
 
 
 def offsets(rotations: Array, center: Array) -> Array:
-    """Turns [..., 3, 3] about `center` [3] are x -> rotation @ x + offset: the offsets, [..., 3]."""
+    """Return the offsets [..., 3] of rotations [..., 3, 3] about `center` [3]: x -> rotation @ x + offset."""
     return np.asarray(center - rotations @ center)

@@ -1,7 +1,9 @@
-"""A batch that does not fit into the memory of the GPU goes through the network in pieces.
+"""Gradient accumulation: split a batch that does not fit into the memory of the GPU.
 
-Gradients of the pieces are added up before the optimiser steps, and no layer looks across images, so that batch,
-learning rate and schedule stay what they were: smaller pieces cost time alone.
+The gradients of the parts are summed before the optimiser's step. No layer mixes images, so that batch size, learning
+rate and schedule stay as they are. Smaller parts only cost time.
+
+Limits: a single image must fit.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ StepLoss = Callable[[nn.Module, Batch, float], tuple[Tensor, dict[str, float]]]
 
 
 class GpuMemoryError(Vid2PhysError):
-    """Not even one image fits (exit 3)."""
+    """The GPU has no memory for a single image (exit 3)."""
 
 
 @dataclass
-class Pieces:
-    """Backward passes of batches in pieces, which are halved when memory runs out and stay so.
+class GradientAccumulator:
+    """Backward passes of batches in parts. Each lack of memory halves the parts for good.
 
-    device: torch's name. note: told in one line. most: images of a piece, by kind of batch: those with derivatives
-    need several times as much an image.
+    Attributes:
+        device: torch's name of the device.
+        note: Is called with messages.
+        most: Number of images in a part, by kind of batch: with derivatives an image needs several times the memory.
     """
 
     device: str
@@ -35,13 +39,16 @@ class Pieces:
     most: dict[bool, int] = field(default_factory=dict)
 
     def backward(self, network: nn.Module, step_loss: StepLoss, batch: Batch, fraction: float) -> dict[str, float]:
-        """Puts the gradients of a batch's mean loss into `network`; the parts of the loss, means over the batch."""
+        """Put the gradients of a batch's mean loss into `network`; return the terms of the loss, means over the batch.
+
+        Raises GpuMemoryError.
+        """
         kind, count = "tangents" in batch, len(batch["image"])
         while True:
             try:
                 return self._in_pieces(network, step_loss, batch, fraction, self.most.get(kind, count))
             except torch.cuda.OutOfMemoryError:
-                pass  # what the error's traceback holds is free only here
+                pass  # the error's traceback releases its memory only here
             network.zero_grad(set_to_none=True)
             if self.device == "cuda":
                 torch.cuda.empty_cache()

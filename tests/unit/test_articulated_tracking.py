@@ -19,12 +19,12 @@ from vid2phys.engine.systems.rod import Rod
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import invert_transform
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.risp.networks.bodies import configuration_kind
-from vid2phys.risp.networks.model import Reading
+from vid2phys.risp.networks.articulated_bodies import configuration_kind
+from vid2phys.risp.networks.model import KeypointPrediction
 from vid2phys.risp.renders.articulated_viewpoints import sample_articulated, sample_articulated_sequence
-from vid2phys.tracking.articulated.detector import Window, configuration_modes, look
+from vid2phys.tracking.articulated.detector import Window, configuration_modes, detect
 from vid2phys.tracking.articulated.kinematic_fit import find_minima, fit_configurations
-from vid2phys.tracking.articulated.tracker import _path, track_configurations
+from vid2phys.tracking.articulated.tracker import _viterbi_path, track_configurations
 from vid2phys.types import Array, Camera, Clip
 
 NOISE_PX = 0.5
@@ -69,7 +69,7 @@ def test_jacobian_is_that_of_the_points(name: str, request: pytest.FixtureReques
         (body.points(configuration + d) - body.points(configuration - d)) / (2 * step)
         for d in step * np.eye(len(configuration))
     ]
-    assert body.jacobian(configuration) == pytest.approx(np.stack(slopes, axis=-1), abs=1e-7)
+    assert body.points_jacobian(configuration) == pytest.approx(np.stack(slopes, axis=-1), abs=1e-7)
     state = body.states(configuration, np.zeros_like(configuration))
     assert body.points(configuration) == pytest.approx(body.system.keypoints(state, body.points_body), abs=1e-9)
 
@@ -89,7 +89,7 @@ def test_points_of_a_bent_thumb(hand: JointBody) -> None:
 
 def test_keypoints_determine_every_coordinate(hand: JointBody, rod: ModalBody) -> None:
     for body in (hand, JointBody(get("articulated")), rod):
-        jacobian = body.jacobian(body.rest).reshape(-1, len(body.rest)) * body.spread
+        jacobian = body.points_jacobian(body.rest).reshape(-1, len(body.rest)) * body.prior_std
         assert np.linalg.svd(jacobian, compute_uv=False)[-1] > 1e-4 * body.radius_m
 
 
@@ -144,16 +144,16 @@ def test_view_shows_the_workspace_from_trained_directions(hand: JointBody) -> No
         assert x[:, 2].min() > 0.0
         assert ((pixels > -12.0) & (pixels < 140.0)).all()
         eye = -view.view_from_body[:3, :3].T @ view.view_from_body[:3, 3]
-        assert hand.cameras.holds(eye - hand.center_m, margin=0.01)
+        assert hand.cameras.contains(eye - hand.center_m, margin=0.01)
         assert view.view_from_body[1, 2] < -0.2  # up in the world is up in the image
-    assert not hand.cameras.holds(np.array([-1.0, 0.3, 0.5]))
-    assert not hand.cameras.holds(np.array([0.3, -1.0, -1.0]))
+    assert not hand.cameras.contains(np.array([-1.0, 0.3, 0.5]))
+    assert not hand.cameras.contains(np.array([0.3, -1.0, -1.0]))
 
 
 def test_sequences_move_smoothly_before_a_camera_at_rest(hand: JointBody, rod: ModalBody) -> None:
     for body in (hand, rod):
         frames = sample_articulated_sequence(np.random.default_rng(5), body, 64)
-        configurations = np.stack([np.asarray(v.configuration) for v in frames]) / body.spread
+        configurations = np.stack([np.asarray(v.configuration) for v in frames]) / body.prior_std
         assert all(np.array_equal(v.view_from_body, frames[0].view_from_body) for v in frames)
         assert 0.0 < np.abs(np.diff(configurations, axis=0)).max() < 1.0
 
@@ -191,9 +191,9 @@ def test_a_hidden_finger_gets_an_interval_as_wide_as_its_limits(hand: JointBody)
     visible[:, 2:8] = False  # finger 1: joints 1 to 3
     found = fit_configurations(hand, pose, bearings, covariance, visible=visible)
     std = np.sqrt(np.einsum("ndd->nd", found.covariance))
-    assert std[:, 1:4] == pytest.approx(np.broadcast_to(hand.spread[1:4], (10, 3)), rel=1e-6)
+    assert std[:, 1:4] == pytest.approx(np.broadcast_to(hand.prior_std[1:4], (10, 3)), rel=1e-6)
     assert np.median(std[:, 4:]) < 0.1
-    assert found.configuration[:, 1:4] == pytest.approx(np.broadcast_to(hand.middle[1:4], (10, 3)), abs=0.05)
+    assert found.configuration[:, 1:4] == pytest.approx(np.broadcast_to(hand.prior_mean[1:4], (10, 3)), abs=0.05)
 
 
 def test_a_rod_is_read_in_its_modes(rod: ModalBody) -> None:
@@ -220,19 +220,19 @@ class Network:
     def __init__(self, places_px: Array) -> None:
         self.places_px, self.done = places_px, 0
 
-    def read(self, images: Array, batch: int = 32) -> Reading:
+    def predict(self, images: Array, batch: int = 32) -> KeypointPrediction:
         assert images.shape[1:] == (128, 128, 3)
         points = self.places_px[self.done : self.done + len(images)]
         self.done += len(images)
         shape = points.shape[:2]
         covariance = np.broadcast_to(0.3 * np.eye(2), (*shape, 2, 2))
-        return Reading(points, covariance, np.full(shape, 0.9), np.zeros((len(images), 32, 32)))
+        return KeypointPrediction(points, covariance, np.full(shape, 0.9), np.zeros((len(images), 32, 32)))
 
 
 def test_track_reads_a_clip_through_a_distorting_camera(hand: JointBody) -> None:
     rng, count = np.random.default_rng(10), 24
     times = np.arange(count) / 30.0
-    path = hand.path(np.random.default_rng(11), times)
+    path = hand.sample_motion(np.random.default_rng(11), times)
     view = sample_articulated(np.random.default_rng(12), hand, 128)
     pose = view.view_from_body.copy()
     pose[0, 3] += 0.08  # the camera's axis passes the body
@@ -271,7 +271,7 @@ def test_a_rod_seen_from_behind_is_the_one_that_was_trained_but_for_names(rod: M
     x = turned @ front[:3, :3].T + front[:3, 3]
     rays = x @ (window.view.K @ window.view.rotation_view_from_camera).T
     network = Network((rays[:, :2] / rays[:, 2:])[None])
-    seen = look(network, rod, window, [np.zeros((480, 640, 3), np.uint8)], Calibration())  # type: ignore[arg-type]
+    seen = detect(network, rod, window, [np.zeros((480, 640, 3), np.uint8)], Calibration())  # type: ignore[arg-type]
     assert seen.bearings[0] == pytest.approx(window.project(rod.points(configuration)), abs=1e-9)
 
 
@@ -297,17 +297,22 @@ def test_the_path_prefers_a_smooth_motion_to_a_jump(hand: JointBody) -> None:
     both.configuration[:, 0], both.configuration[:, 1] = configurations, -configurations
     both.cost[:] = [[1.0, 3.0]]
     both.cost[3] = [2.0, 1.5]
-    assert _path(hand, both, np.arange(6) / 30.0).tolist() == [0] * 6
+    assert _viterbi_path(hand, both, np.arange(6) / 30.0).tolist() == [0] * 6
 
 
 @pytest.mark.mitsuba
 @pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of version 16 or newer on this machine")
 def test_rendered_configurations_lie_where_their_keypoints_are(hand: JointBody, tmp_path: Path) -> None:
     from vid2phys.risp.appearance.develop import project as place
-    from vid2phys.risp.renders.dataset import RenderSet, make_dataset
+    from vid2phys.risp.renders.dataset import RenderSet
+    from vid2phys.risp.renders.make_dataset import RenderOptions, make_dataset
 
     make_dataset(
-        hand.mesh, hand.system, tmp_path, samples=6, seed=3, size=64, spp=4, gradient_share=0.0, workers=1, posed=hand
+        hand.mesh,
+        hand.system,
+        tmp_path,
+        RenderOptions(samples=6, seed=3, size=64, spp=4, gradient_share=0.0, articulated=hand),
+        workers=1,
     )
     renders = RenderSet(tmp_path)
     configurations = renders.configurations()

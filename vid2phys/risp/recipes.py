@@ -1,9 +1,11 @@
-"""How the fine and the coarse network are trained: sizes, schedules, losses, held-out renders."""
+"""Recipes of the fine and the coarse network: sizes, schedules, losses, held-out renders.
+
+Limits: the recipe of RISP's own network follows the publication and is not tuned.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,27 +15,34 @@ from torch import Tensor, nn
 from vid2phys.risp import heads, penalties
 from vid2phys.risp.appearance.randomisation import ALL
 from vid2phys.risp.heads import Head
-from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
 from vid2phys.risp.penalties import Penalty
 from vid2phys.risp.renders.stream import ImageStream, Plan, StreamSettings
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry
-from vid2phys.risp.training import precision
+from vid2phys.risp.training import mixed_precision
 from vid2phys.risp.training.losses import locator_loss
-from vid2phys.risp.training.train import Batch, Reporter, Schedule, Trained, Validate, train_network
+from vid2phys.risp.training.train import Batch, Schedule, Trained, TrainingRun, Validate, train_network
 from vid2phys.risp.training.validate import Body, LocatorValidation
 from vid2phys.types import Array, Mesh
 
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
-_FRONT_REACH = 0.3  # of the farthest keypoint's distance from the axis
+_FRONT_REACH = 0.3  # least distance of the front point from the axis, of the farthest keypoint's
 _NOSE_COSINE = 0.98
-_GAMMA_FROM = 1.0 / 3.0  # of the training: before, gamma is 0, after, it rises linearly
+_GAMMA_FROM = 1.0 / 3.0  # share of the training before which gamma is 0; then gamma rises linearly
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Where renders are and what they show. held_out: share of the renders (the last ones) kept for validation."""
+    """Renders and what they show.
+
+    Attributes:
+        stream: How images are made.
+        body: Keypoints and symmetry.
+        renders: Number of renders.
+        gradient_indices: Indices of the renders with derivatives.
+        held_out: Number of the last renders that are kept for validation.
+    """
 
     stream: StreamSettings
     body: Body
@@ -43,29 +52,17 @@ class TrainingData:
 
     @property
     def training(self) -> NDArray[np.int64]:
-        """Renders to train on."""
+        """Return the indices of the training renders."""
         return np.arange(self.renders - self.held_out)
 
     @property
     def validation(self) -> NDArray[np.int64]:
-        """Renders to judge by."""
+        """Return the indices of the validation renders."""
         return np.arange(self.renders - self.held_out, self.renders)
 
 
-@dataclass(frozen=True)
-class Sitting:
-    """Where one training is run. folder: of checkpoints. device: torch's name. start: a model whose features both
-    networks begin with, or None."""
-
-    folder: Path
-    device: str
-    reporter: Reporter
-    resume: bool = True
-    start: Model | None = None
-
-
-def _begin_with(network: nn.Module, other: nn.Module | None) -> None:
-    """Copies the features of another network, which know edges, blur and clutter; heads are learnt anew."""
+def _copy_features(network: nn.Module, other: nn.Module | None) -> None:
+    """Copy the features of another network, which represent edges, blur and clutter; heads are learnt anew."""
     if other is None:
         return
     own, given = network.state_dict(), other.state_dict()
@@ -74,7 +71,7 @@ def _begin_with(network: nn.Module, other: nn.Module | None) -> None:
 
 
 def paper_schedule(epochs: int = 100, workers: int = 1) -> Schedule:
-    """RISP's own training (Ma, Du et al., ICLR 2022, appendix): Adam 1e-2, cosine, weight decay 1e-6, batches of 16."""
+    """Return RISP's schedule (Ma, Du et al., 2022, appendix): Adam 1e-2, cosine, weight decay 1e-6, batches of 16."""
     return Schedule(
         epochs,
         batch=16,
@@ -89,28 +86,32 @@ def paper_schedule(epochs: int = 100, workers: int = 1) -> Schedule:
 
 
 def gamma_at(fraction: float, gamma: float) -> float:
-    """Eq. 12's weight at a fraction of the training: 0 for the first third, then rising linearly to `gamma`."""
+    """Return eq. 12's weight at a fraction of the training: 0 for the first third, then rising to `gamma`."""
     return gamma * max(0.0, (fraction - _GAMMA_FROM) / (1.0 - _GAMMA_FROM))
 
 
 def body_of(mesh: Mesh, symmetry: Symmetry) -> Body:
-    """Keypoints of a mesh under its symmetry, with a front point unless the symmetry is exact."""
+    """Return the keypoints of a mesh under its symmetry, with a front point unless the symmetry is exact."""
     keypoints = choose_keypoints(mesh, symmetry)
     points, center = keypoints.points_body - symmetry.center, symmetry.center
     if symmetry.exact and symmetry.order > 1:
         return Body(keypoints.points_body, keypoints.permutation, symmetry.rotations, None, center)
-    known = known_body(points, keypoints.permutation, symmetry.rotations, mesh.vertices - center)
+    known = body_with_front(points, keypoints.permutation, symmetry.rotations, mesh.vertices - center)
     return replace(known, points=known.points + center, center=center)
 
 
-def known_body(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
-    """The keypoints [K, 3] with the one by which the branches of the group are told apart, at the nose (towards +x).
+def body_with_front(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
+    """Return the keypoints with a front point at the nose (towards +x), which tells symmetry elements apart.
 
-    The group's turns are about the origin.
+    Most bodies are mirror images of themselves about the plane through their nose. Only handedness tells a point beside
+    this plane from its mirror image, so that the front point lies in the plane. Where no keypoint lies near the plane,
+    the foremost point of the surface in it is added with its whole orbit.
 
-    Bodies are mostly mirror images of themselves about the plane through their nose. A point in that plane lies at the
-    end of what is long or looks forward; one aside of it could only be told from its mirror image by handedness. Where
-    no keypoint lies near the plane, the foremost point of the `surface` [N, 3] in it is added with its whole orbit.
+    Args:
+        points_body: [K, 3] keypoints, m.
+        permutation: [G, K] of the keypoints.
+        rotations: [G, 3, 3] symmetry group about the origin.
+        surface: [N, 3] points of the surface, m.
     """
     ahead, distance = _ahead(points_body, rotations)
     far = distance >= _FRONT_REACH * distance.max()
@@ -121,17 +122,17 @@ def known_body(points_body: Array, permutation: NDArray[np.int64], rotations: Ar
         if reach.max() >= _FRONT_REACH * distance.max():
             front = len(points_body)
             orbit = rotations @ surface[int(np.argmax(reach))]
-            turned = np.einsum("gij,hj->ghi", rotations, orbit)
-            table = np.linalg.norm(turned[:, :, None] - orbit, axis=-1).argmin(axis=-1)
+            rotated = np.einsum("gij,hj->ghi", rotations, orbit)
+            table = np.linalg.norm(rotated[:, :, None] - orbit, axis=-1).argmin(axis=-1)
             points_body = np.concatenate([points_body, orbit])
             permutation = np.concatenate([permutation, table + front], axis=1)
     return Body(points_body, permutation, rotations, front)
 
 
 def _ahead(points: Array, rotations: Array) -> tuple[Array, Array]:
-    """Cosine between the direction of points off the group's axis and the nose, and their distance from the axis."""
+    """Return the cosines between points off the group's axis and the nose, and their distances from the axis."""
     aside = points - np.einsum("gij,kj->ki", rotations, points) / len(rotations)
-    if len(rotations) < 2:  # no symmetry, no branches
+    if len(rotations) < 2:  # no symmetry
         aside = points
     distance = np.linalg.norm(aside, axis=1)
     nose = next((axis for axis in np.eye(3) if np.linalg.norm(rotations.mean(axis=0) @ axis) < 0.9), np.eye(3)[0])
@@ -140,7 +141,7 @@ def _ahead(points: Array, rotations: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class HeadStep:
-    """The loss of a batch for `train_network`: the head's own, or error and penalty where there are derivatives."""
+    """The loss of a batch: the head's own, or error and penalty for a batch with derivatives."""
 
     head: Head
     penalty: Penalty
@@ -154,12 +155,27 @@ class HeadStep:
             loss = self.head.gradient_weight * (error + gamma_at(fraction, self.gamma) * norm)
             return loss, {"gradient_px" if self.head.name == "keypoint" else "gradient": float(norm.detach())}
         images = to_input(batch["image"])
-        paper = self.head.name == "state"  # RISP's own training stays as it is
-        return self.head.loss(network(images) if paper else precision.run(network, images), batch)
+        paper = self.head.name == "state"  # RISP's own training is in float32
+        return self.head.loss(network(images) if paper else mixed_precision.run(network, images), batch)
+
+
+@dataclass(frozen=True)
+class PenaltyOptions:
+    """The penalty of rendering gradients.
+
+    Attributes:
+        gamma: Its weight; 0 trains by the error alone (eq. 8).
+        name: Name of the penalty (see `penalties`).
+        every: Number of plain batches before each batch with derivatives.
+    """
+
+    gamma: float
+    name: str = "error-gradient"
+    every: int = 5
 
 
 def head_of(data: TrainingData, spec: str) -> Head:
-    """The head called `spec` (see `heads.get`) for the body and the views of `data`."""
+    """Return the head called `spec` (see `heads.get`) for the body and the images of `data`."""
     stream = data.stream
     numbers = None if stream.states is None else stream.states.shape[1]
     return heads.get(spec, data.body, radius_m=stream.radius_m, view_size=stream.view_size, numbers=numbers)
@@ -169,72 +185,60 @@ def train_head(
     data: TrainingData,
     head: Head,
     schedule: Schedule,
-    sitting: Sitting,
+    run: TrainingRun,
+    penalty: PenaltyOptions,
     *,
-    gamma: float,
     seed: int,
-    loss: str = "error-gradient",
-    gradient_every: int = 5,
     validation: Validate | None = None,
 ) -> Trained:
-    """Trains a head's network. loss: name of a penalty (see `penalties`); gamma: its weight, 0 for eq. 8 alone.
+    """Train a head's network.
 
-    validation: judges it after every epoch; None: the head's own.
+    Args:
+        data: The renders.
+        head: The head.
+        schedule: Length and speed.
+        run: Where to train.
+        penalty: The penalty of rendering gradients.
+        seed: Seed of all random numbers.
+        validation: Validates after every epoch; None takes the head's own.
     """
     torch.manual_seed(seed)
     network = head.network()
     if head.name == "keypoint":
-        _begin_with(network, sitting.start.fine if sitting.start else None)
+        _copy_features(network, run.start.fine if run.start else None)
     if validation is None:
-        unjittered = ImageStream(replace(data.stream, varied=ALL), jitter=False)  # an ablation is judged by all
+        unjittered = ImageStream(replace(data.stream, varied=ALL), jitter=False)  # all effects judge an ablation
         validation = head.validation(unjittered, data.validation)
-    with_gradients = gamma > 0.0 and loss != "error-only"
     plan = Plan(
         data.training,
         np.intersect1d(data.gradient_indices, data.training),
         batch=schedule.batch,
-        gradient_every=gradient_every if with_gradients else 0,
+        gradient_every=penalty.every if penalty.gamma > 0.0 and penalty.name != "error-only" else 0,
         seed=seed,
     )
-    known = head.name == "keypoint" and loss == "error-gradient"
-    return train_network(
-        network,
-        HeadStep(head, penalties.get(loss), gamma),
-        validation,
-        data.stream,
-        plan,
-        schedule,
-        name="fine network" if known else f"{head.name} network, {loss}",
-        checkpoint=sitting.folder / ("fine.checkpoint.safetensors" if known else f"{head.name}.checkpoint.safetensors"),
-        device=sitting.device,
-        reporter=sitting.reporter,
-        resume=sitting.resume,
+    usual = head.name == "keypoint" and penalty.name == "error-gradient"
+    names = (
+        "fine network" if usual else f"{head.name} network, {penalty.name}",
+        "fine.checkpoint.safetensors" if usual else f"{head.name}.checkpoint.safetensors",
     )
+    step = HeadStep(head, penalties.get(penalty.name), penalty.gamma)
+    return train_network(network, step, validation, data.stream, plan, schedule, run, names)
 
 
 def _locator_step(network: nn.Module, batch: Batch, fraction: float) -> tuple[Tensor, dict[str, float]]:
-    output = precision.run(network, to_input(batch["image"]))
+    """Return the locator's loss of a batch; see `train.StepLoss`."""
+    output = mixed_precision.run(network, to_input(batch["image"]))
     reference = LocatorNetwork.REFERENCE_PX
     loss = locator_loss(output, batch["center_px"], batch["diameter_px"], batch["present"], reference)
     return loss, {"loss": float(loss.detach())}
 
 
-def train_locator(data: TrainingData, schedule: Schedule, sitting: Sitting, *, seed: int) -> Trained:
-    """Trains the coarse network."""
+def train_locator(data: TrainingData, schedule: Schedule, run: TrainingRun, *, seed: int) -> Trained:
+    """Train the coarse network."""
     torch.manual_seed(seed + 1)
     network = LocatorNetwork(**COARSE_SIZE)
-    _begin_with(network, sitting.start.coarse if sitting.start else None)
+    _copy_features(network, run.start.coarse if run.start else None)
     validation = LocatorValidation.prepare(ImageStream(replace(data.stream, varied=ALL)), data.validation)
-    return train_network(
-        network,
-        _locator_step,
-        validation,
-        data.stream,
-        Plan(data.training, data.gradient_indices, kind="scene", batch=schedule.batch, seed=seed),
-        schedule,
-        name="coarse network",
-        checkpoint=sitting.folder / "coarse.checkpoint.safetensors",
-        device=sitting.device,
-        reporter=sitting.reporter,
-        resume=sitting.resume,
-    )
+    plan = Plan(data.training, data.gradient_indices, kind="scene", batch=schedule.batch, seed=seed)
+    names = ("coarse network", "coarse.checkpoint.safetensors")
+    return train_network(network, _locator_step, validation, data.stream, plan, schedule, run, names)

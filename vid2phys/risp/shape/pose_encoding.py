@@ -1,7 +1,9 @@
-"""A rigid body's pose in a view as the numbers that a network regresses, and back.
+"""Encode a rigid body's pose before the virtual camera as numbers that a network regresses, and decode them.
 
-The network sees the view, not its camera. So the position is told in the view: where the body's origin is and how large
-the body looks; with the camera's matrix they are metres.
+The network sees the image, not its camera. The position is therefore encoded in the image: the place of the body's
+origin, and the apparent size. The camera matrix converts both to metres.
+
+Limits: the encoding of angles is singular at |b| = pi/2.
 """
 
 from __future__ import annotations
@@ -12,16 +14,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-_FILL = 2.0 / 3.0  # share of the view that the body takes when its size is told as 0
+_FILL = 2.0 / 3.0  # share of the image that a body of encoded size 0 takes
 
 
 @dataclass(frozen=True)
-class ViewState:
-    """Nine numbers: origin (x, y) in half views from the middle, log size, sines and cosines of three angles.
+class PoseEncoding:
+    """Nine numbers: origin (x, y) in half images from the centre, log size, sines and cosines of three angles.
 
-    The rotation view_from_body is R_x(a) R_y(b) R_z(c), |b| <= pi/2: for a body that stands upright before a level
-    camera c is its yaw, a the elevation it is seen under and b its roll in the image. radius_m: of the body's
-    bounding sphere. view_size: V, px.
+    The rotation view_from_body is R_x(a) R_y(b) R_z(c), |b| <= pi/2. For an upright body before a level camera c is the
+    yaw, a the elevation of the line of sight, and b the roll in the image.
+
+    Attributes:
+        radius_m: Radius of the body's bounding sphere, m.
+        view_size: Width and height V of the image, px.
     """
 
     SIZE: ClassVar[int] = 9
@@ -29,7 +34,7 @@ class ViewState:
     view_size: int
 
     def encode(self, view_from_body: Tensor, K: Tensor) -> Tensor:
-        """[..., 4, 4] and [..., 3, 3] px -> [..., 9]."""
+        """Encode poses [..., 4, 4] m before cameras [..., 3, 3] px as [..., 9]."""
         rotation, place = view_from_body[..., :3, :3], view_from_body[..., :3, 3]
         pixel = (K @ place[..., None])[..., :2, 0] / place[..., 2:]
         middle = 0.5 * (self.view_size - 1)
@@ -45,7 +50,10 @@ class ViewState:
         return torch.cat([at, torch.stack([size.log().expand(sin_b.shape), *angles], dim=-1)], dim=-1)
 
     def decode(self, numbers: Tensor, K: Tensor) -> Tensor:
-        """[..., 9] and [..., 3, 3] px -> view_from_body [..., 4, 4]; sines and cosines need not be normalised."""
+        """Decode [..., 9] before cameras [..., 3, 3] px to view_from_body [..., 4, 4] m.
+
+        Sines and cosines need not be normalised.
+        """
         pixel = numbers[..., :2] * (0.5 * self.view_size) + 0.5 * (self.view_size - 1)
         depth = 2.0 * K[..., 0, 0] * self.radius_m / (numbers[..., 2].exp() * _FILL * self.view_size)
         ray = torch.linalg.solve(K, torch.cat([pixel, torch.ones_like(pixel[..., :1])], dim=-1)[..., None])[..., 0]
@@ -57,7 +65,7 @@ class ViewState:
 
 
 def _about(axis: int, angle: Tensor) -> Tensor:
-    """Rotation by `angle` [...] about a coordinate axis, [..., 3, 3]."""
+    """Return rotations [..., 3, 3] by angles [...] about a coordinate axis."""
     result = torch.eye(3, dtype=angle.dtype, device=angle.device).repeat(*angle.shape, 1, 1)
     i, j = (axis + 1) % 3, (axis + 2) % 3
     result[..., i, i] = result[..., j, j] = angle.cos()

@@ -1,4 +1,7 @@
-"""Which trained model fits a mesh: by its geometry, wherever the file came from."""
+"""Find the trained model that fits a mesh, by its geometry.
+
+Limits: a mesh in other axes is refused, with the option that brings it to the model's axes (`mesh_moves`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from pathlib import Path
 from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
+from vid2phys.risp.networks.mesh_moves import LARGEST_SCALE, find_move
 from vid2phys.risp.networks.model import Model, read_config
-from vid2phys.risp.networks.moves import LARGEST_SCALE, find_move
-from vid2phys.risp.networks.places import model_folders, model_places
+from vid2phys.risp.networks.model_folders import model_folders, model_search_paths
 from vid2phys.types import Mesh
 
 TRAINING_TIME = "about 35 minutes on 2 cores"
-_SAME_SIZE = 1e-3  # as the mesh's own numbers are rounded
+_SAME_SIZE = 1e-3  # relative; the numbers of a mesh are rounded
 
 
 def find_model(
@@ -26,11 +29,20 @@ def find_model(
     system: str = "quadrotor",
     device: str = "cpu",
 ) -> Model:
-    """The model trained for this shape, scaled to the mesh, from `explicit` or else the places of `model_places`.
+    """Return the model that was trained for this shape, scaled to the mesh.
 
-    Raises InputError when the explicit model is for another shape, or when no model fits. Where the mesh only stands
-    otherwise than the model's, the message is the option that brings it there; else the command that trains a model.
-    mesh_path, units, move and system only serve that message: how the mesh was read.
+    Args:
+        mesh: The mesh, m.
+        explicit: Folder of a model; None searches `model_search_paths`.
+        mesh_path: File of the mesh, for the error's text, as the next three.
+        units: Its units.
+        move: Its move, as `--mesh-move` has it.
+        system: Name of the system.
+        device: torch's name of the device.
+
+    Raises:
+        InputError: The explicit model has another shape, or no model fits. The remedy is the option that brings the
+            mesh to a model's axes, else the command that trains a model.
     """
     signature = geometry_signature(mesh)
     command = train_command(mesh, mesh_path, system, units, move)
@@ -45,7 +57,7 @@ def find_model(
                 f"leave --model out, or {_train(command)}",
             )
         return Model.load(folder, device).scaled(scale)
-    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_places()))
+    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_search_paths()))
     fitting = [each for each in ranked if each[0] <= SAME_GEOMETRY]
     if fitting:
         _, scale, folder_name = fitting[0] if len(fitting) == 1 else _alike(mesh, fitting)
@@ -56,15 +68,15 @@ def find_model(
 
 
 def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:
-    """Of models for one shape, the one trained with paint, or without, as the mesh has it."""
-    painted = mesh.texture is not None
-    return min(fitting, key=lambda each: read_config(Path(each[2]))["mesh"].get("painted", False) != painted)
+    """Return, of models of one shape, the one that was trained with a texture, or without, as the mesh has one."""
+    textured = mesh.texture is not None
+    return min(fitting, key=lambda each: read_config(Path(each[2]))["mesh"].get("painted", False) != textured)
 
 
 def train_command(
     mesh: Mesh, mesh_path: str | Path | None, system: str, units: str = "m", move: str | None = None
 ) -> str:
-    """What to type to get a model for a mesh; no mesh for a system that has one of its own, of its name."""
+    """Return the command that trains a model for a mesh; without a mesh where the system has its own."""
     own = mesh_path is None and mesh.name == system
     given = "" if own else f"--mesh {mesh_path or mesh.name} "
     given += "" if units == "m" else f"--mesh-units {units} "
@@ -77,7 +89,7 @@ def _train(command: str) -> str:
 
 
 def _refuse_moved(mesh: Mesh, folders: list[Path], system: str, units: str, move: str | None) -> None:
-    """Raise InputError where the mesh has the shape of a model in other axes, at another origin or in another unit."""
+    """Raise InputError for a mesh of a model's shape in other axes, at another origin or in another unit."""
     found = find_move(mesh, [(folder, signature) for folder in folders if (signature := _rigid_signature(folder))])
     if found is None:
         return
@@ -93,10 +105,10 @@ def _rigid_signature(folder: Path) -> GeometrySignature | None:
 
 
 def _distance(folder: Path, signature: GeometrySignature) -> tuple[float, float]:
-    """How far the model's shape is from another, and the factor that makes the model's as large as it.
+    """Return the distance of the model's shape from another, and the factor that scales the model to its size.
 
-    A view shows no size, so that a model serves a body of its shape in any size. Sizes that differ by more than 1 to
-    LARGEST_SCALE are rather units that were mistaken.
+    The virtual camera shows no size, so that a model serves a body of its shape in any size. A factor beyond
+    LARGEST_SCALE is rather a wrong unit.
     """
     config = read_config(folder)
     try:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.unit.test_posed_edges import body_and_camera, photograph, window
+from tests.unit.test_articulated_contour import body_and_camera, photograph, window
 from vid2phys.engine.movable.body import ArticulatedBody
-from vid2phys.tracking.articulated.contour import seen_about
+from vid2phys.tracking.articulated.contour import refine_near
 from vid2phys.tracking.articulated.detector import Window, configuration_modes
-from vid2phys.tracking.articulated.reinitialise import Images, reread, stated_alike
+from vid2phys.tracking.articulated.reinitialise import ClipEvidence, reinitialise_track, with_averaged_covariance
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.uncertainty.articulated import first_calibration
@@ -24,9 +24,9 @@ def track_of(body: ArticulatedBody, here: Window, configurations: Array) -> Conf
     count, size = configurations.shape
     seen = here.project(body.points(configurations))
     modes = configuration_modes(body, here, configurations)
-    modes[..., :size] *= STD * body.spread
+    modes[..., :size] *= STD * body.prior_std
     modes[..., size:] *= 1e-3
-    covariance = np.tile(np.diag((STD * body.spread) ** 2), (count, 1, 1))
+    covariance = np.tile(np.diag((STD * body.prior_std) ** 2), (count, 1, 1))
     observation = Observation(
         0.05 * np.arange(count),
         seen,
@@ -47,9 +47,9 @@ def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> No
     read = truth.copy()
     read[:, 4:7] = np.where(truth[:, 4:5] > 0.0, -0.7, 0.7)  # the middle finger, bent the other way
     track = track_of(body, here, read)
-    expected = truth + 0.05 * body.spread * rng.normal(size=truth.shape)
+    expected = truth + 0.05 * body.prior_std * rng.normal(size=truth.shape)
     expected[2] = body.lower  # of which the motion knows nothing
-    again = reread(frames, here, track, body, expected, first_calibration(body), 1.0)
+    again = reinitialise_track(frames, here, track, body, expected, first_calibration(body), 1.0)
 
     def apart(configurations: Array, frame: int) -> float:
         return float(np.linalg.norm(body.vertices(configurations[frame]) - body.vertices(truth[frame]), axis=-1).mean())
@@ -61,7 +61,7 @@ def test_a_finger_that_was_read_elsewhere_is_found_where_the_motion_says() -> No
         )
     np.testing.assert_array_equal(again.configurations[2], read[2], "images do not speak for it")
     np.testing.assert_array_equal(again.covariance[2], track.covariance[2])
-    images = Images.of(frames, body, here, np.array([0, 1]))
+    images = ClipEvidence.of(frames, body, here, np.array([0, 1]))
     assert images.nats(truth[:2]) > images.nats(read[:2]) + 5.0
 
 
@@ -70,12 +70,12 @@ def test_lost_frames_stay_lost() -> None:
     here, truth = window(camera, body), np.stack([body.sample(np.random.default_rng(1))] * 2)
     track = replace(track_of(body, here, truth), tracked=np.array([True, False]))
     images = [photograph(body, camera, each) for each in truth]
-    again = reread(images, here, track, body, truth, first_calibration(body), 1.0)
+    again = reinitialise_track(images, here, track, body, truth, first_calibration(body), 1.0)
     assert not np.array_equal(again.configurations[0], truth[0])
     np.testing.assert_array_equal(again.configurations[1], truth[1])
     np.testing.assert_array_equal(again.tracked, track.tracked)
     flat = [np.full((240, 320, 3), 90, np.uint8)] * 2
-    assert reread(flat, here, track, body, truth, first_calibration(body), 1.0) is track, "nothing is seen"
+    assert reinitialise_track(flat, here, track, body, truth, first_calibration(body), 1.0) is track, "nothing is seen"
 
 
 def test_without_its_prior_a_configuration_is_not_pulled_to_what_is_expected() -> None:
@@ -83,11 +83,11 @@ def test_without_its_prior_a_configuration_is_not_pulled_to_what_is_expected() -
     body, camera = body_and_camera("hand")
     here, solid = window(camera, body), Solid.of(body.mesh)
     truth = 0.5 * body.sample(np.random.default_rng(7))
-    image, expected = photograph(body, camera, truth), truth + 0.1 * body.spread
-    pulled, sure = seen_about(image, here, body, solid, expected, 1.0) or (truth, np.eye(len(truth)))
-    free, unsure = seen_about(image, here, body, solid, expected, 0.1) or (truth, np.eye(len(truth)))
+    image, expected = photograph(body, camera, truth), truth + 0.1 * body.prior_std
+    pulled, sure = refine_near(image, here, body, solid, expected, 1.0) or (truth, np.eye(len(truth)))
+    free, unsure = refine_near(image, here, body, solid, expected, 0.1) or (truth, np.eye(len(truth)))
     assert (np.diag(unsure) > np.diag(sure)).all()
-    prior = np.diag(body.spread**-2.0)
+    prior = np.diag(body.prior_std**-2.0)
     edges = np.linalg.inv(sure) - prior
     np.testing.assert_allclose(np.linalg.inv(unsure), edges + 0.1 * prior, rtol=1e-6)
     # the same edges, weighed against a tenth of the prior
@@ -104,7 +104,7 @@ def test_frames_that_err_alike_state_alike() -> None:
     track = track_of(body, here, truth)
     covariance = track.covariance * np.array([1.0, 4.0, 1.0])[:, None, None]
     track = replace(track, covariance=covariance, tracked=np.array([True, True, False]))
-    stated = stated_alike(track, body, here)
+    stated = with_averaged_covariance(track, body, here)
     assert stated.covariance[0, 0, 0] > 1.5 * track.covariance[0, 0, 0]
     assert stated.covariance[1, 0, 0] < track.covariance[1, 0, 0]
     np.testing.assert_array_equal(stated.observation.bearings, track.observation.bearings)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tests.unit.risp_synthetic import square_body, training_data, write_renders
-from vid2phys.risp.training import together
-from vid2phys.risp.training.recipes import Sitting, head_of, train_head
+from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
+from vid2phys.risp.training import distributed
 from vid2phys.risp.training.train import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,11 +22,11 @@ EACH = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.unit.test_together import train
-from vid2phys.risp.training import together
-together.join("cpu")
+from tests.unit.test_distributed import train
+from vid2phys.risp.training import distributed
+distributed.initialise("cpu")
 train(Path({renders!r}), Path({folder!r}))
-together.leave()
+distributed.shut_down()
 """
 
 
@@ -43,12 +43,12 @@ def train(renders: Path, folder: Path) -> None:
     data = training_data(renders, body) if renders.exists() else training_data(write_renders(renders, body, 40), body)
     head = head_of(data, "state@w8")
     folder.mkdir(exist_ok=True)
-    sitting = Sitting(folder, "cpu", Quiet())
+    run = TrainingRun(folder, "cpu", Quiet())
     slow = Schedule(2, batch=6, workers=0, learning_rate=2e-4)  # ten times faster, rounding grows to a hundredth
     torch.manual_seed(3)
     begun = weights_of(head.network())
-    trained = train_head(data, head, slow, sitting, gamma=1.0, seed=3, gradient_every=2)
-    if together.leads():
+    trained = train_head(data, head, slow, run, PenaltyOptions(1.0, every=2), seed=3)
+    if distributed.is_main_process():
         torch.save(weights_of(trained.network) - begun, folder / "way.pt")
         (folder / "history.json").write_text(json.dumps(trained.history))
 
@@ -93,8 +93,8 @@ def test_unequal_shares_count_by_their_images(monkeypatch: pytest.MonkeyPatch) -
     torch.manual_seed(0)
     network, images = torch.nn.Linear(4, 1), torch.randn(8, 4)
     parts: list[torch.Tensor] = []
-    monkeypatch.setattr(together, "together", lambda: True)
-    monkeypatch.setattr(together.distributed, "get_world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "is_distributed", lambda: True)
+    monkeypatch.setattr(distributed.dist, "get_world_size", lambda: 3)
 
     def gradients(rows: torch.Tensor) -> None:
         network.zero_grad()
@@ -102,15 +102,15 @@ def test_unequal_shares_count_by_their_images(monkeypatch: pytest.MonkeyPatch) -
 
     shares = []
     for rank in range(3):
-        monkeypatch.setattr(together.distributed, "get_rank", lambda rank=rank: rank)
-        shares.append(together.share(list(range(8))))
+        monkeypatch.setattr(distributed.dist, "get_rank", lambda rank=rank: rank)
+        shares.append(distributed.local_share(list(range(8))))
         gradients(images[shares[-1]])
-        monkeypatch.setattr(together.distributed, "all_reduce", lambda flat: parts.append(flat.clone()))
-        together.join_gradients(network, len(shares[-1]))
+        monkeypatch.setattr(distributed.dist, "all_reduce", lambda flat: parts.append(flat.clone()))
+        distributed.average_gradients(network, len(shares[-1]))
     assert sorted(shares[0] + shares[1] + shares[2]) == list(range(8))
-    monkeypatch.setattr(together.distributed, "all_reduce", lambda flat: flat.copy_(torch.stack(parts).sum(dim=0)))
+    monkeypatch.setattr(distributed.dist, "all_reduce", lambda flat: flat.copy_(torch.stack(parts).sum(dim=0)))
     gradients(images[shares[-1]])
-    together.join_gradients(network, len(shares[-1]))
+    distributed.average_gradients(network, len(shares[-1]))
     found = [p.grad.clone() for p in network.parameters() if p.grad is not None]
     gradients(images)
     wanted = [p.grad for p in network.parameters() if p.grad is not None]

@@ -1,7 +1,9 @@
-"""A mesh of a known shape in other axes, at another origin or in another unit: what brings it to a trained model.
+"""Find the move that brings a mesh to a trained model of its shape: other axes, another origin, another unit.
 
-Tried are the 24 rotations that leave axes on axes. The factor follows from the extents and the shift by least squares
-from the support points of both shapes, so that any shift and any factor is found.
+All 24 rotations that map axes to axes are tried. The scale follows from the extents, and the shift by least squares
+from the support points of both shapes.
+
+Limits: other rotations are not found.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from vid2phys.types import Array, Mesh
 
 LARGEST_SCALE = 12.0  # an inch is 2.5 cm, a foot 0.3 m: millimetres taken for metres are a factor of a thousand
 _SAME_UNIT = 0.02  # relative
-# Of two moves that fit almost alike the simpler one is taken.
+# Of two moves that fit almost equally well the simpler one is chosen.
 _COST_OF_SHIFT, _COST_OF_STEP = 5e-3, 1e-3
 Steps = tuple[tuple[str, int], ...]  # rotations as (axis, degrees), one after the other
 
@@ -36,8 +38,12 @@ Steps = tuple[tuple[str, int], ...]  # rotations as (axis, degrees), one after t
 class Move:
     """A move that gives a mesh the shape of the model in `folder`.
 
-    distance: between the shapes after the move, as a share of the size. steps: rotations as (axis, degrees). shift:
-    [3] m, after the rotations. factor: by which the mesh is too small; 1 where the model serves this size.
+    Attributes:
+        folder: Folder of the model.
+        distance: Distance of the shapes after the move, as a share of the size.
+        steps: Rotations as (axis, degrees).
+        shift: [3] shift after the rotations, m.
+        factor: Factor by which the mesh is too small; 1 where the model serves this size.
     """
 
     folder: Path
@@ -48,7 +54,7 @@ class Move:
 
     @property
     def words(self) -> str:
-        """The move in words."""
+        """Return the move in words."""
         parts = [f"rotated by {angle} degrees about {axis}" for axis, angle in self.steps]
         if self.factor != 1.0:
             parts.insert(0, f"{self.factor:.4g} times as large")
@@ -75,11 +81,11 @@ def find_move(mesh: Mesh, models: Iterable[tuple[Path, GeometrySignature]]) -> M
     known = list(models)
     found: list[tuple[float, Move]] = []
     for steps in _rotations():
-        turned = replace(mesh, vertices=mesh.vertices @ _rotation(steps).T)
-        signature = geometry_signature(turned)
+        rotated = replace(mesh, vertices=mesh.vertices @ _rotation(steps).T)
+        signature = geometry_signature(rotated)
         for folder, model in known:
             for shifted in (False, True):
-                move = _move(turned, signature, folder, model, steps, shifted=shifted)
+                move = _move(rotated, signature, folder, model, steps, shifted=shifted)
                 if move is not None:
                     found.append((move.distance + _COST_OF_SHIFT * shifted + _COST_OF_STEP * len(steps), move))
     return min(found, key=lambda each: each[0])[1] if found else None
@@ -97,7 +103,7 @@ def _move(
     """Return the move that completes `steps`, by which `mesh` is rotated already; None where the shapes differ."""
     factor = float(np.linalg.norm(model.extents) / np.linalg.norm(signature.extents))
     if np.abs(factor * signature.extents - model.extents).max() > 2.0 * SAME_GEOMETRY * model.radius:
-        return None  # as `signature_distance` has it: nothing else need be computed
+        return None  # `signature_distance` would be too large in any case
     shift = np.zeros(3)
     if shifted:
         directions = support_directions()

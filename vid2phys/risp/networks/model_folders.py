@@ -1,4 +1,7 @@
-"""Where trained models lie: the one place that knows."""
+"""Where trained models are searched.
+
+Limits: only direct subfolders are searched.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import vid2phys
 
+def model_search_paths() -> list[Path]:
+    """Return the folders whose subfolders may be models: ./models, the user's data folder, the package's own.
 
-def model_places() -> list[Path]:
-    """Folders whose subfolders may be models: ./models, the user's data folder, those that came with the package.
-
-    A wheel brings them inside the package; in a source checkout they lie beside it.
+    A wheel has its models inside the package; a source checkout has them beside it.
     """
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    package = Path(vid2phys.__file__).parent
+    package = Path(__file__).parents[2]
     checkout = package.parent
     shipped = checkout / "models" if (checkout / "pyproject.toml").is_file() else package / "models"
     return [Path("models"), data / "vid2phys" / "models", shipped]
 
 
 def model_folders(parents: list[Path]) -> Iterator[Path]:
-    """Folders with a config.json directly inside `parents`, each once, in order."""
+    """Yield the folders with a config.json directly inside `parents`, each once, in order."""
     seen: set[Path] = set()
     for parent in parents:
         for path in sorted(parent.glob("*/config.json")) if parent.is_dir() else []:
