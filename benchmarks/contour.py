@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tables import write_table
-from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.systems import get
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
@@ -34,7 +34,7 @@ from vid2phys.risp.renders.viewpoints import FRAMES_PER_SEQUENCE
 from vid2phys.tracking.cues.background_image import Backdrop
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.photometric import PRIOR_STD, Stage, align, moved
+from vid2phys.tracking.cues.photometric import PRIOR_STD, Stage, align
 from vid2phys.tracking.uncertainty.contour_errors import NetworkPose, detect_clip
 from vid2phys.types import Array, Mesh
 
@@ -59,15 +59,15 @@ def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generato
     scale = np.array(calibration.contour_scale)
     found: Errors = defaultdict(list)
     for seen in readings:
-        start = seen.rotation, seen.translation
-        found["keypoints"].append((_error(clip, seen.frame, *start), seen.covariance))
+        start = Pose(seen.rotation, seen.translation)
+        found["keypoints"].append((_error(clip, seen.frame, start), seen.covariance))
         for method, prior in (("contour", None), ("fused", np.linalg.inv(seen.covariance))):
             began = time.process_time()
-            fit = fit_contour(clip.frames[seen.frame], clip.cameras[seen.frame], solid, *start, prior=prior)
+            fit = fit_contour(clip.frames[seen.frame], clip.cameras[seen.frame], solid, start, prior=prior)
             spent[method] = spent.get(method, 0.0) + time.process_time() - began
             if fit is not None:
                 stated = scale[:, None] * fit.covariance * scale
-                found[method].append((_error(clip, seen.frame, fit.rotation, fit.translation), stated))
+                found[method].append((_error(clip, seen.frame, fit.pose), stated))
             elif method == "fused":
                 found[method].append(found["keypoints"][-1])
     _align(solid.mesh, clip, readings, np.array(calibration.align_scale), found)
@@ -79,7 +79,7 @@ def _align(mesh: Mesh, clip: HeldOutClip, readings: list[NetworkPose], scale: Ar
     kept, looks = [], []
     for seen in readings:
         at = Stage(mesh, clip.cameras[seen.frame], behind).look(
-            clip.frames[seen.frame], seen.rotation, seen.translation
+            clip.frames[seen.frame], Pose(seen.rotation, seen.translation)
         )
         if at is not None:
             kept.append(seen.frame)
@@ -88,13 +88,13 @@ def _align(mesh: Mesh, clip: HeldOutClip, readings: list[NetworkPose], scale: Ar
         return
     result = align(looks)
     for k in np.flatnonzero(result.usable):
-        pose = moved(looks[k].rotation, looks[k].translation, result.steps[k])
+        pose = looks[k].pose.retract(result.steps[k])
         covariance = scale[:, None] * result.covariance[k] * scale
-        found["align"].append((_error(clip, kept[k], *pose), covariance))
+        found["align"].append((_error(clip, kept[k], pose), covariance))
 
 
-def _error(clip: HeldOutClip, frame: int, rotation: Array, translation: Array) -> Array:
-    return pose_difference(clip.rotation[frame], clip.translation[frame], rotation, translation)
+def _error(clip: HeldOutClip, frame: int, pose: Pose) -> Array:
+    return Pose(clip.rotation[frame], clip.translation[frame]).step_to(pose)
 
 
 def rows(body: str, size_px: float, found: Errors) -> Iterator[dict[str, Any]]:
@@ -149,7 +149,7 @@ def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
         )
         warm = make_clip(renders, 0, model.radius_m, bank, seed=7, in_frame_px=(sizes[0], sizes[0]))
         fit_contour(
-            warm.frames[0], warm.cameras[0], solid, *moved(warm.rotation[0], warm.translation[0], PRIOR_STD / 2)
+            warm.frames[0], warm.cameras[0], solid, Pose(warm.rotation[0], warm.translation[0]).retract(PRIOR_STD / 2)
         )
         for size in sizes:
             found: Errors = defaultdict(list)

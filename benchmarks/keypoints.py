@@ -23,7 +23,7 @@ from vid2phys.commands.evaluate import evaluate
 from vid2phys.commands.identify import identify
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.engine.pose_geometry import pose_modes
-from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
+from vid2phys.geometry import Pose, invert_transform, make_transform, matrix_from_quat
 from vid2phys.io.camera import load_camera
 from vid2phys.io.keypoints import Keypoints, save_keypoints
 from vid2phys.io.mocap import load_mocap
@@ -87,7 +87,7 @@ def errors(made: Scene, seed: int) -> Iterator[tuple[str, Array]]:
     yield "0.3 px independent, 5 % off by 20 px", rng.normal(0.0, 0.3, shape) + outliers
     yield "heavy tails: 0.3 px, Student's t with 3 degrees", 0.3 * rng.standard_t(3.0, shape)
     focal = np.sqrt(made.camera.K[0, 0] * made.camera.K[1, 1])
-    modes = focal * pose_modes(made.poses[:, :3, :3], made.poses[:, :3, 3], np.array(list(POINTS.values())))
+    modes = focal * pose_modes(Pose(made.poses[:, :3, :3], made.poses[:, :3, 3]), np.array(list(POINTS.values())))
     modes /= np.sqrt((modes**2).sum(axis=2, keepdims=True).mean(axis=1, keepdims=True) / 2.0)
     shared = np.einsum("tkir,tr->tki", modes, lasting(rng, made.times_s, 6))
     yield (

@@ -27,6 +27,7 @@ from benchmarks.distractor_clips import DistractorClip, make_clip
 from benchmarks.tables import write_table
 from experiments.test_renderer import PHOTOGRAPHS, photograph
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
@@ -87,7 +88,7 @@ def poses_of(seed: int) -> Poses:
     judge = seed >= FIRST_JUDGED
     kept = support.decided(found, rows, evidence, shot.mesh) if judge else np.ones(len(rows), dtype=bool)
     poses = found.poses[rows]
-    error = [image_error(shot, model, i, poses.rotation[k], poses.translation[k]) for k, i in enumerate(rows)]
+    error = [image_error(shot, model, i, poses.pose[k]) for k, i in enumerate(rows)]
     return Poses(evidence, np.array(error), np.full(len(rows), seed), kept)
 
 
@@ -112,20 +113,20 @@ def tracked(seed: int, bank: NDArray[np.uint8]) -> tuple[DistractorClip, Model, 
         return shot, model, None
 
 
-def image_error(shot: DistractorClip, model: Model, index: int, rotation: Array, translation: Array) -> float:
+def image_error(shot: DistractorClip, model: Model, index: int, pose: Pose) -> float:
     """Return the mean distance of the vertices in the image from their true places, in body sizes, up to symmetry."""
-    true = _bearings(shot.mesh, shot.rotation[index], shot.translation[index])
+    true = _bearings(shot.mesh, Pose(shot.rotation[index], shot.translation[index]))
     size = float(np.ptp(true, axis=0).max())
     errors = []
     for element in model.rotations:
-        turned = rotation @ element.T
-        found = _bearings(shot.mesh, turned, translation + (rotation - turned) @ model.center)
+        turned = pose.rotation @ element.T
+        found = _bearings(shot.mesh, Pose(turned, pose.translation + (pose.rotation - turned) @ model.center))
         errors.append(float(np.linalg.norm(found - true, axis=-1).mean()) / size)
     return min(errors)
 
 
-def _bearings(mesh: Mesh, rotation: Array, translation: Array) -> Array:
-    posed = mesh.vertices @ rotation.T + translation
+def _bearings(mesh: Mesh, pose: Pose) -> Array:
+    posed = pose.apply(mesh.vertices)
     return np.asarray(posed[:, :2] / np.maximum(posed[:, 2:], 1e-3))
 
 

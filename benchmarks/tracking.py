@@ -41,7 +41,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "poses": (network, "solve_poses"),
     "motion": (Background, "moving"),
     "labels": (tracking, "label"),
-    "outlines": (tracking, "outlined"),
+    "outlines": (tracking, "refine_contours"),
 }
 
 

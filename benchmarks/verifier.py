@@ -29,6 +29,7 @@ from benchmarks.distractor_clips import FOCAL_PX, FRAMES, DistractorClip, make_c
 from benchmarks.lost_frames import RIGHT as RIGHT_IN_IMAGE
 from benchmarks.lost_frames import WRONG as WRONG_IN_IMAGE
 from benchmarks.lost_frames import image_error, tracked
+from vid2phys.geometry import Pose
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
@@ -44,7 +45,6 @@ _NO_CHANGE = 0.25  # of clips show no background: the camera moves, or the body 
 _SURFACE = 150
 _PIECE = 20  # clips
 _EPOCHS, _BATCH, _RATE = 10, 128, 3e-3
-Pose = tuple[Array, Array]
 Examples = Callable[[int, NDArray[np.uint8]], tuple[list[NDArray[np.float32]], list[int]]]
 
 
@@ -86,13 +86,13 @@ def distance(points: Array, pose: Pose, true: Pose, size_m: float) -> float:
     Distances are across the line of sight, and along it within the body: a scale error shows as a size in the image.
     """
 
-    def seen(rotation: Array, translation: Array) -> Array:
-        at = points @ rotation.T + translation
+    def seen(pose: Pose) -> Array:
+        at = pose.apply(points)
         if at[:, 2].min() <= 0.0:
             return np.full_like(at, 1e3)
-        return np.concatenate([at[:, :2] / at[:, 2:] * true[1][2], at[:, 2:] - translation[2]], axis=1)
+        return np.concatenate([at[:, :2] / at[:, 2:] * true.translation[2], at[:, 2:] - pose.translation[2]], axis=1)
 
-    here, there = seen(*pose), seen(*true)
+    here, there = seen(pose), seen(true)
     both = cKDTree(there).query(here)[0].mean(), cKDTree(here).query(there)[0].mean()
     return float(max(both)) / size_m
 
@@ -101,14 +101,14 @@ def candidate_poses(
     rng: np.random.Generator, shot: DistractorClip, index: int, blobs: tuple[Array, Array]
 ) -> list[Pose]:
     """Return poses of a frame to learn from: near the true one, further off, on a part of the body, and elsewhere."""
-    true = shot.rotation[index], shot.translation[index]
+    true = Pose(shot.rotation[index], shot.translation[index])
     radius_m = shot.mesh.radius_m
     poses = [_moved(rng, true, 0.03, 0.02, 0.02, radius_m) for _ in range(2)]
     poses.append(_moved(rng, true, 0.4, 0.15, 0.15, radius_m))
     poses.append(_moved(rng, true, 1.5, 0.1, 0.1, radius_m))
     print_size = float(rng.uniform(0.2, 0.7))  # a print on the body, or a part of it, taken for the body
     aside = radius_m * np.array([*rng.normal(0.0, 0.5, 2), 0.0])
-    poses.append((Rotation.random(random_state=rng).as_matrix(), (true[1] + aside) / print_size))
+    poses.append(Pose(Rotation.random(random_state=rng).as_matrix(), (true.translation + aside) / print_size))
     centers, widths = blobs
     while len(poses) < POSES_A_FRAME:
         if len(centers) and rng.random() < 0.8:
@@ -118,14 +118,16 @@ def candidate_poses(
             pixel, width = rng.uniform(0, shot.clip.width, 2), float(np.exp(rng.uniform(np.log(25), np.log(160))))
         depth = 2.0 * radius_m * FOCAL_PX / max(width, 12.0)
         ray = np.linalg.inv(shot.camera.K) @ [*pixel, 1.0]
-        poses.append((Rotation.random(random_state=rng).as_matrix(), ray * depth))
+        poses.append(Pose(Rotation.random(random_state=rng).as_matrix(), ray * depth))
     return poses
 
 
 def _moved(rng: np.random.Generator, pose: Pose, turn: float, aside: float, along: float, radius_m: float) -> Pose:
-    rotation = Rotation.from_rotvec(turn * rng.normal(size=3)).as_matrix() @ pose[0]
-    moved = pose[1] * float(np.exp(along * rng.normal())) + aside * radius_m * np.array([*rng.normal(size=2), 0.0])
-    return rotation, moved
+    rotation = Rotation.from_rotvec(turn * rng.normal(size=3)).as_matrix() @ pose.rotation
+    moved = pose.translation * float(np.exp(along * rng.normal())) + aside * radius_m * np.array(
+        [*rng.normal(size=2), 0.0]
+    )
+    return Pose(rotation, moved)
 
 
 def rendered(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float32]], list[int]]:
@@ -143,17 +145,17 @@ def rendered(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float3
     crops, labels = [], []
     for index in rng.choice(FRAMES, FRAMES_A_CLIP, replace=False).tolist():
         frame = frames[index]
-        true = shot.rotation[index], shot.translation[index]
+        true = Pose(shot.rotation[index], shot.translation[index])
         for pose in candidate_poses(rng, shot, index, background.proposals(frame)):
-            if pose[1][2] < 1.05 * size_m:
+            if pose.translation[2] < 1.05 * size_m:
                 continue
             if rng.random() < 0.6:
-                fit = fit_contour(frame, shot.camera, solid, *pose)
-                pose = pose if fit is None else (fit.rotation, fit.translation)
+                fit = fit_contour(frame, shot.camera, solid, pose)
+                pose = pose if fit is None else fit.pose
             off = distance(points, pose, true, size_m) if shot.shown[index] > 0.4 else np.inf
-            if RIGHT < off < WRONG or pose[1][2] < 1.05 * size_m:
+            if RIGHT < off < WRONG or pose.translation[2] < 1.05 * size_m:
                 continue
-            crops.append(crop_of(frame, behind, shot.camera, shot.mesh, *pose).astype(np.float16))
+            crops.append(crop_of(frame, behind, shot.camera, shot.mesh, pose).astype(np.float16))
             labels.append(int(off <= RIGHT))
     return crops, labels
 
@@ -167,11 +169,11 @@ def mined(seed: int, bank: NDArray[np.uint8]) -> tuple[list[NDArray[np.float32]]
     frames, crops, labels = list(shot.clip.frames), [], []
     behind = None if rng.random() < _NO_CHANGE else background_of(Background.of(frames), frames[0].shape)
     for index in np.flatnonzero(found.tracked & np.isfinite(found.poses.translation).all(axis=-1)):
-        pose = found.poses.rotation[index], found.poses.translation[index]
-        off = image_error(shot, model, int(index), *pose)
+        pose = found.poses.pose[index]
+        off = image_error(shot, model, int(index), pose)
         if RIGHT_IN_IMAGE < off < WRONG_IN_IMAGE:
             continue
-        crops.append(crop_of(frames[index], behind, shot.camera, shot.mesh, *pose).astype(np.float16))
+        crops.append(crop_of(frames[index], behind, shot.camera, shot.mesh, pose).astype(np.float16))
         labels.append(int(off <= RIGHT_IN_IMAGE))
     return crops, labels
 

@@ -17,6 +17,7 @@ from vid2phys.commands.priors import Priors
 from vid2phys.commands.system_choice import filmed_system
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import (
+    Pose,
     angle_between,
     invert_transform,
     make_transform,
@@ -84,7 +85,7 @@ class Clip:
             return replace(tracked, observation=seen)
         at, quats = experiment.plan.system.body_pose(states)
         pose = invert_transform(self.inputs.camera_to_world) @ make_transform(matrix_from_quat(quats), at)
-        poses = replace(tracked.poses, rotation=pose[:, :3, :3], translation=pose[:, :3, 3])
+        poses = replace(tracked.poses, pose=Pose(pose[:, :3, :3], pose[:, :3, 3]))
         return replace(tracked, observation=seen, poses=poses, branch_log_likelihood=np.zeros(1))
 
     def poses_held(self, result: Result) -> float | None:

@@ -19,7 +19,7 @@ from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.virtual_camera import View, in_frame, make_view, view_to_bearings
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.geometry import invert_transform, matrix_from_quat
+from vid2phys.geometry import Pose, invert_transform, matrix_from_quat
 from vid2phys.indices import nearest
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers.rendering import Scene, Views, fit_light
@@ -177,5 +177,5 @@ def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Trac
     return replace(
         found,
         observation=relabelled(found.observation, model.permutation[nearest]),
-        poses=replace(poses, rotation=rotation, translation=translation),
+        poses=replace(poses, pose=Pose(rotation, translation)),
     )

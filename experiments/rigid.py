@@ -17,7 +17,7 @@ from experiments.image_alignment import frame_matrix, piece
 from experiments.methods import Learnt
 from experiments.state_vector import rigid_vector
 from vid2phys.engine.system import System
-from vid2phys.geometry import make_transform, matrix_from_quat
+from vid2phys.geometry import Pose, make_transform, matrix_from_quat
 from vid2phys.types import Array, Camera, Mesh
 
 if TYPE_CHECKING:
@@ -149,23 +149,24 @@ class RigidAdapter(Subject):
         def read_one(camera: Camera, image: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [image], center[None], np.array([radius]), calibration)
             best = seen.poses[0, 0]
-            rotation, translation = best.rotation, best.translation
+            found_pose = best.pose
             large = edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX
             if large:
                 prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
-                contour = settle(image, camera, solid, rotation, translation, prior)
+                contour = settle(image, camera, solid, found_pose, prior)
                 if contour is not None:
-                    rotation, translation = contour.rotation, contour.translation
-                    seen = replace(seen, poses=known_pose(rotation[None, None], translation[None, None]))
+                    found_pose = contour.pose
+                    seen = replace(seen, poses=known_pose(found_pose[None, None]))
             found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
             if paint is not None:
                 found = found + paint.evidence(seen, [image], camera)
             if edges:
                 found = found + turn_evidence([image], [0], seen, camera, solid, shape)
             turn = shape.rotations[int(np.argmax(found[0, 0]))].T
-            pose = make_transform(rotation, translation) @ make_transform(turn, shape.center - turn @ shape.center)
-            told = lone.settle(image, camera, pose[:3, :3], pose[:3, 3]) if lone is not None and large else None
-            return pose if told is None else make_transform(told.rotation, told.translation)
+            pose = make_transform(found_pose.rotation, found_pose.translation)
+            pose = pose @ make_transform(turn, shape.center - turn @ shape.center)
+            told = lone.settle(image, camera, Pose(pose[:3, :3], pose[:3, 3])) if lone is not None and large else None
+            return pose if told is None else make_transform(told.pose.rotation, told.pose.translation)
 
         return self._read(frames, seed, read_one)
 

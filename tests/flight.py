@@ -12,6 +12,7 @@ from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.engine.rollout import simulate
 from vid2phys.engine.system import System
 from vid2phys.engine.systems import get
+from vid2phys.geometry import Pose
 from vid2phys.types import Actions, Observation, Parameters
 
 RATE = 1000
@@ -109,7 +110,7 @@ def watch(
     rng = np.random.default_rng(seed)
     bearings, _, _ = observe(flight.system, flight.states, POINTS, flight.camera_to_world)
     rotation, translation = camera_poses(flight)
-    basis = pose_modes(rotation, translation, POINTS) * np.array(shared_std)
+    basis = pose_modes(Pose(rotation, translation), POINTS) * np.array(shared_std)
     decay = np.exp(-np.diff(flight.times_s, prepend=flight.times_s[0] - 1e3) / correlation_s)
     shared = np.zeros((len(bearings), 6))
     for k in range(len(bearings)):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.engine.pose_geometry import project_points
-from vid2phys.geometry import make_transform, matrix_from_rotvec
+from vid2phys.geometry import Pose, make_transform, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.types import Array, Camera, Clip
 
@@ -63,7 +63,7 @@ def paint(rng: np.random.Generator, rotation: Array | None, translation: Array) 
     """A frame with the body in it, or without (rotation None)."""
     frame = np.full((CAMERA.height, CAMERA.width, 3), GRAY, dtype=np.float32)
     if rotation is not None:
-        pixels = bearings_to_pixels(CAMERA, project_points(rotation, translation, POINTS))
+        pixels = bearings_to_pixels(CAMERA, project_points(Pose(rotation, translation), POINTS))
         far_first = np.argsort(-(POINTS @ rotation.T)[:, 2])
         for k in far_first:
             center = np.round(pixels[k] * 16).astype(int).tolist()

@@ -6,6 +6,10 @@ vectors are in radians. Formulas: Sola, Deray, Atchuthan, "A micro Lie theory" (
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -141,3 +145,88 @@ def make_transform(rotation: Array, translation: Array) -> Array:
     transform = np.zeros((*rotation.shape[:-2], 4, 4))
     transform[..., :3, :3], transform[..., :3, 3], transform[..., 3, 3] = rotation, translation, 1.0
     return transform
+
+
+@dataclass(frozen=True)
+class Pose:
+    """A rigid transform, an element of SE(3), or a batch of them with leading axes [...].
+
+    The transform maps a point x of one frame of axes to `rotation @ x + translation` in another. A name such as
+    camera_from_body states both. Poses of bodies are camera_from_body unless a docstring says otherwise.
+
+    Attributes:
+        rotation: rotation matrices, [..., 3, 3].
+        translation: the origin of the first axes in the second ones, [..., 3] m.
+    """
+
+    rotation: Array
+    translation: Array
+
+    def __getitem__(self, index: Any) -> Pose:
+        """Return the poses at an index of the leading axes."""
+        return self.map(lambda values: values[index])
+
+    def __len__(self) -> int:
+        """Return the length of the first leading axis."""
+        return len(self.translation)
+
+    def map(self, function: Callable[[Array], Array]) -> Pose:
+        """Return the pose with a function applied to both arrays; the function treats leading axes alone."""
+        return Pose(function(self.rotation), function(self.translation))
+
+    def copy(self) -> Pose:
+        """Return a pose with arrays of its own."""
+        return self.map(np.copy)
+
+    def __setitem__(self, index: Any, pose: Pose) -> None:
+        """Write poses into the arrays at an index of the leading axes."""
+        self.rotation[index], self.translation[index] = pose.rotation, pose.translation
+
+    @property
+    def is_finite(self) -> NDArray[np.bool_]:
+        """Whether the translation is a number, [...]: lost frames hold NaN."""
+        return np.asarray(np.isfinite(self.translation).all(axis=-1))
+
+    def apply(self, points: Array) -> Array:
+        """Return points [K, 3] or [..., K, 3] in the second axes, [..., K, 3]."""
+        return np.asarray(points @ np.swapaxes(self.rotation, -1, -2) + self.translation[..., None, :])
+
+    def compose(self, other: Pose) -> Pose:
+        """Return the transform that applies `other` first and this one second."""
+        moved = (self.rotation @ other.translation[..., None])[..., 0] + self.translation
+        return Pose(self.rotation @ other.rotation, moved)
+
+    def inverse(self) -> Pose:
+        """Return the transform from the second axes to the first."""
+        rotation = np.swapaxes(self.rotation, -1, -2)
+        return Pose(rotation, -(rotation @ self.translation[..., None])[..., 0])
+
+    def retract(self, step: Array) -> Pose:
+        """Return the pose moved by local coordinates, as a tracker's errors have them.
+
+        Args:
+            step: [..., 6]: rotation about the x, y and z axes of the camera through the body's origin [rad]; sideways
+                motion along x and y as a fraction of the distance; change of the distance's logarithm.
+        """
+        distance = np.linalg.norm(self.translation, axis=-1)[..., None]
+        sideways = np.concatenate([step[..., 3:5], np.zeros_like(step[..., :1])], axis=-1) * distance
+        translation = (self.translation + sideways) * np.exp(step[..., 5:])
+        return Pose(matrix_from_rotvec(step[..., :3]) @ self.rotation, translation)
+
+    def step_to(self, other: Pose) -> Array:
+        """Return the step [..., 6] of `retract` that leads to another pose, to first order in its sideways part."""
+        growth = np.log(other.translation[..., 2:] / self.translation[..., 2:])
+        sideways = (other.translation / np.exp(growth) - self.translation)[..., :2]
+        rotation = rotvec_from_quat(quat_from_matrix(other.rotation @ np.swapaxes(self.rotation, -1, -2)))
+        away = sideways / np.linalg.norm(self.translation, axis=-1, keepdims=True)
+        return np.concatenate([rotation, away, np.broadcast_to(growth, (*rotation.shape[:-1], 1))], axis=-1)
+
+    @staticmethod
+    def join(parts: Sequence[Pose]) -> Pose:
+        """Return batches as one, along the first axis."""
+        return Pose(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("rotation", "translation")))
+
+    @staticmethod
+    def stack(poses: Sequence[Pose]) -> Pose:
+        """Return N poses as one batch with a new first axis [N]."""
+        return Pose(*(np.stack([getattr(pose, name) for pose in poses]) for name in ("rotation", "translation")))

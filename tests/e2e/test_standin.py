@@ -16,7 +16,8 @@ from vid2phys.commands import identify as task
 from vid2phys.commands.evaluate import evaluate
 from vid2phys.commands.fit import solve
 from vid2phys.commands.fit_parameters import known_values
-from vid2phys.engine.pnp import Pose
+from vid2phys.engine.pnp import PoseEstimate
+from vid2phys.geometry import Pose
 from vid2phys.io.camera import save_camera
 from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import validate_result
@@ -29,8 +30,12 @@ def tracked(flight: Flight) -> Track:
     """What the tracker would say, had it a perfect network with known errors."""
     rotation, translation = camera_poses(flight)
     count = len(rotation)
-    pose = Pose(
-        rotation, translation, np.zeros((count, 6, 6)), np.zeros(count), np.zeros(count), np.ones((count, 12), bool)
+    pose = PoseEstimate(
+        Pose(rotation, translation),
+        np.zeros((count, 6, 6)),
+        np.zeros(count),
+        np.zeros(count),
+        np.ones((count, 12), bool),
     )
     everything = np.ones(count, dtype=bool)
     return Track(watch(flight), pose, everything, np.ones(count), np.zeros(count, dtype=np.int64), np.zeros(1))

@@ -8,7 +8,14 @@ import trimesh
 from vid2phys.commands.fit_parameters import known_values
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
-from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_rotvec, quat_from_matrix
+from vid2phys.geometry import (
+    Pose,
+    angle_between,
+    invert_transform,
+    make_transform,
+    matrix_from_rotvec,
+    quat_from_matrix,
+)
 from vid2phys.io.mesh import mass_properties
 from vid2phys.solvers import initialise, smoothing
 from vid2phys.solvers.problem import Problem, input_channels
@@ -41,9 +48,9 @@ def test_a_toss_with_a_bounce_is_recovered() -> None:
     to_camera = invert_transform(CAMERA_TO_WORLD)
     turned, moved = to_camera[:3, :3] @ rotation, position @ to_camera[:3, :3].T + to_camera[:3, 3]
     points = mesh.vertices
-    bearings = project_points(turned, moved, points) + rng.normal(0.0, NOISE, (len(TIMES), len(points), 2))
+    bearings = project_points(Pose(turned, moved), points) + rng.normal(0.0, NOISE, (len(TIMES), len(points), 2))
     covariance = np.broadcast_to(NOISE**2 * np.eye(2), (*bearings.shape, 2)).copy()
-    shared = pose_modes(turned, moved, points) * np.array([0.01, 0.01, 0.01, 1e-3, 1e-3, 3e-3])
+    shared = pose_modes(Pose(turned, moved), points) * np.array([0.01, 0.01, 0.01, 1e-3, 1e-3, 3e-3])
     seen = Observation(
         TIMES, bearings, covariance, shared, np.full(6, 0.1), np.ones(bearings.shape[:2], dtype=bool), points
     )

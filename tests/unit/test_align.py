@@ -9,15 +9,14 @@ import pytest
 
 from tests.painted import CAMERA, PERMUTATION, POINTS, ROTATIONS, Scene, make_scene
 from tests.synthetic import cross_mesh
-from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.observe import project
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.render.rasterizer import rasterize_camera, shade
 from vid2phys.error_model import Calibration
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.background_image import backdrop
-from vid2phys.tracking.cues.photometric import Alignment, Stage, align, moved, stage_of
+from vid2phys.tracking.cues.photometric import Alignment, Stage, align, stage_of
 from vid2phys.tracking.hypotheses import relabelled
 from vid2phys.tracking.photometric_evidence import branch_evidence
 from vid2phys.tracking.photometric_refinement import refined
@@ -58,12 +57,7 @@ def test_pixels_tell_the_branch_from_imperfect_poses() -> None:
     seen = scene.rotation @ matrix_from_rotvec(np.radians(1.5) * rng.normal(size=(count, 3)))
     for wrong in range(4):
         evidence = branch_evidence(
-            clip,
-            stage(mesh, clip, scene),
-            seen @ QUARTERS[wrong],
-            scene.translation,
-            np.arange(count),
-            QUARTERS,
+            clip, stage(mesh, clip, scene), Pose(seen @ QUARTERS[wrong], scene.translation), np.arange(count), QUARTERS
         )
         assert int(np.argmax(evidence)) == wrong
         assert np.sort(evidence)[-2] < -5.0
@@ -83,29 +77,28 @@ def test_backdrop_shows_what_was_behind() -> None:
 @pytest.mark.parametrize("element", range(4))
 def test_relabelled_points_belong_to_the_turned_body(element: int) -> None:
     scene = make_scene(wander(3))
-    bearings = project_points(scene.rotation, scene.translation, POINTS)
+    bearings = project_points(Pose(scene.rotation, scene.translation), POINTS)
     covariance = np.broadcast_to(np.eye(2), (3, 8, 2, 2))
-    basis = pose_modes(scene.rotation, scene.translation, POINTS)
+    basis = pose_modes(Pose(scene.rotation, scene.translation), POINTS)
     seen = Observation(np.arange(3.0), bearings, covariance, basis, np.ones(6), np.ones((3, 8), bool), POINTS)
-    turned = project_points(scene.rotation @ ROTATIONS[element].T, scene.translation, POINTS)
+    turned = project_points(Pose(scene.rotation @ ROTATIONS[element].T, scene.translation), POINTS)
     np.testing.assert_allclose(relabelled(seen, PERMUTATION[element]).bearings, turned, atol=1e-12)
 
 
 def stage(mesh: Mesh, clip: Clip, scene: Scene) -> Stage:
-    return stage_of(clip, CAMERA, mesh, scene.rotation, scene.translation)
+    return stage_of(clip, CAMERA, mesh, Pose(scene.rotation, scene.translation))
 
 
 def aligned(clip: Clip, mesh: Mesh, scene: Scene, start: np.ndarray) -> tuple[Alignment, np.ndarray]:
     """Alignment of every frame from poses that are off by `start`, and the errors [N, 6] that are left."""
     here, looks = stage(mesh, clip, scene), []
     for i in range(len(scene.translation)):
-        look = here.look(next(clip.frames.at([i])), *moved(scene.rotation[i], scene.translation[i], start))
+        look = here.look(next(clip.frames.at([i])), Pose(scene.rotation[i], scene.translation[i]).retract(start))
         assert look is not None
         looks.append(look)
     found = align(looks)
-    poses = [moved(look.rotation, look.translation, step) for look, step in zip(looks, found.steps, strict=True)]
-    truth = zip(scene.rotation, scene.translation, strict=True)
-    return found, np.array([pose_difference(*true, *pose) for true, pose in zip(truth, poses, strict=True)])
+    poses = [look.pose.retract(step) for look, step in zip(looks, found.steps, strict=True)]
+    return found, Pose(scene.rotation, scene.translation).step_to(Pose.stack(poses))
 
 
 def test_poses_snap_to_the_pixels() -> None:
@@ -139,7 +132,7 @@ def test_where_the_background_is_not_known_it_does_not_count() -> None:
     clip = photographed(mesh, scene.rotation, scene.translation)
     here = stage(mesh, clip, scene)
     assert not here.backdrop.known.all()
-    look = here.look(next(clip.frames.at([0])), scene.rotation[0], scene.translation[0])
+    look = here.look(next(clip.frames.at([0])), Pose(scene.rotation[0], scene.translation[0]))
     assert look is not None
     known = here.backdrop.known[look.patch.rows, look.patch.columns]
     assert (look.patch.weight[~known] == 0.0).all()
@@ -165,15 +158,15 @@ def test_refining_takes_the_bias_off_readings() -> None:
     mesh, count = cross_mesh(0.06), 20
     scene = make_scene(wander(count))
     clip = photographed(mesh, scene.rotation, scene.translation)
-    exact = project_points(scene.rotation, scene.translation, POINTS)
+    exact = project_points(Pose(scene.rotation, scene.translation), POINTS)
     farther = scene.translation * 1.03  # readings say so, and so does the fit to them
-    basis = pose_modes(scene.rotation, farther, POINTS) * np.array([0.02, 0.02, 0.02, 1e-3, 1e-3, 0.03])
+    basis = pose_modes(Pose(scene.rotation, farther), POINTS) * np.array([0.02, 0.02, 0.02, 1e-3, 1e-3, 0.03])
     seen = Observation(
-        clip.times_s, project_points(scene.rotation, farther, POINTS),
+        clip.times_s, project_points(Pose(scene.rotation, farther), POINTS),
         np.broadcast_to(np.eye(2) * 1e-7, (count, 8, 2, 2)).copy(), basis, np.full(6, 0.2),
         np.ones((count, 8), bool), POINTS,
     )  # fmt: skip
-    better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, scene.rotation, farther)
+    better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, Pose(scene.rotation, farther))
     assert better is not None
     before = np.linalg.norm(seen.bearings - exact, axis=-1).mean()
     after = np.linalg.norm(better.bearings - exact, axis=-1).mean()
@@ -201,15 +194,15 @@ def test_between_aligned_frames_readings_are_only_as_sure_as_errors_are_correlat
     scene = make_scene(wander(count))
     clip = photographed(mesh, scene.rotation, scene.translation)
     std = np.array([0.02, 0.02, 0.02, 1e-3, 1e-3, 0.03])
-    basis = pose_modes(scene.rotation, scene.translation, POINTS) * std
+    basis = pose_modes(Pose(scene.rotation, scene.translation), POINTS) * std
     left = {}
     for correlation_s in (0.001, 100.0):
         seen = Observation(
-            clip.times_s, project_points(scene.rotation, scene.translation, POINTS),
+            clip.times_s, project_points(Pose(scene.rotation, scene.translation), POINTS),
             np.broadcast_to(np.eye(2) * 1e-7, (count, 8, 2, 2)).copy(), basis, np.full(6, correlation_s),
             np.ones((count, 8), bool), POINTS,
         )  # fmt: skip
-        better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, scene.rotation, scene.translation)
+        better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, Pose(scene.rotation, scene.translation))
         assert better is not None
         left[correlation_s] = np.linalg.norm(better.shared_basis, axis=(1, 2)) / np.linalg.norm(basis, axis=(1, 2))
     assert (left[0.001][::4] < 0.7).all(), "aligned frames"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.painted import POINTS, ROTATIONS
-from vid2phys.engine.pnp import Pose, known_pose
+from vid2phys.engine.pnp import PoseEstimate, known_pose
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import bearings_to_view, make_view
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import composition, octahedral
 from vid2phys.tracking.hypotheses import Branches, front_evidence, join
 from vid2phys.types import Array, Camera
@@ -24,17 +26,17 @@ def _truth(times: Array) -> Array:
     )
 
 
-def _read(rotation: Array, rng: np.random.Generator) -> tuple[Pose, np.ndarray]:
+def _read(rotation: Array, rng: np.random.Generator) -> tuple[PoseEstimate, np.ndarray]:
     """Poses as read under random labels g, R_read = R @ rotations[g], with a little noise; second hypothesis a flip."""
     element = rng.integers(4, size=len(rotation))
     noise = np.stack([matrix_from_rotvec(rng.normal(0.0, 0.05, 3)) for _ in rotation])
     read = noise @ rotation @ ROTATIONS[element]
     flip = np.diag([1.0, 1.0, -1.0]) @ read @ np.diag([1.0, 1.0, -1.0])
-    poses = known_pose(np.stack([read, flip], axis=1), np.tile([0.0, 0.0, 2.0], (len(rotation), 2, 1)))
+    poses = known_pose(Pose(np.stack([read, flip], axis=1), np.tile([0.0, 0.0, 2.0], (len(rotation), 2, 1))))
     return poses, element
 
 
-def _join(poses: Pose, times: Array, evidence: Array) -> Branches:
+def _join(poses: PoseEstimate, times: Array, evidence: Array) -> Branches:
     return join(poses, times, ROTATIONS, evidence / DIVISOR)
 
 
@@ -89,7 +91,7 @@ def test_the_cheaper_flip_is_overruled_by_continuity() -> None:
     poses, element = _read(_truth(times), rng)
     cost = np.tile([1.0, 4.0], (30, 1))
     cost[[7, 8, 19]] = [3.0, 1.0]
-    poses = Pose(poses.rotation, poses.translation, poses.covariance, poses.chi2, cost, poses.inliers)
+    poses = replace(poses, cost=cost)
     found = _join(poses, times, _evidence(element, 1.5, rng))
     assert (found.hypothesis == 0).all()
 
@@ -98,10 +100,10 @@ def test_front_evidence_reads_the_map_at_each_elements_place() -> None:
     rotation, translation = _truth(np.array([0.3])), np.array([[0.05, -0.02, 2.0]])
     view = make_view(CAMERA, translation[0, :2] / 2.0, 0.03, 96)
     log = np.full((1, 24, 24), -10.0)
-    place = bearings_to_view(view, project_points(rotation[0], translation[0], POINTS[:1]))[0]
+    place = bearings_to_view(view, project_points(Pose(rotation[0], translation[0]), POINTS[:1]))[0]
     column, row = np.round((place - 1.5) / 4.0).astype(int)
     log[0, row, column] = 0.0
-    read = known_pose((rotation @ ROTATIONS[3])[:, None], translation[:, None])
+    read = known_pose(Pose((rotation @ ROTATIONS[3])[:, None], translation[:, None]))
     evidence = front_evidence(log, [view], read, ROTATIONS, POINTS[0])
     assert evidence.shape == (1, 1, 4)
     assert np.argmax(evidence[0, 0]) == 3
@@ -129,7 +131,7 @@ def test_a_tumbling_cube_keeps_one_label(fps: float, speed: float) -> None:
     read = noise @ rotation @ CUBE[label]
     wrong = rng.random(len(times)) < 0.05
     read[wrong] = read[wrong] @ matrix_from_rotvec(np.array([0.5, -0.4, 0.6]))
-    poses = known_pose(read[:, None], np.tile([0.0, 0.0, 2.0], (len(times), 1, 1)))
+    poses = known_pose(Pose(read[:, None], np.tile([0.0, 0.0, 2.0], (len(times), 1, 1))))
     found = join(poses, times, CUBE, np.zeros((len(times), 1, 24)))
     assert found.element[0] == 0  # any branch is right: the first frame's is kept
     oriented = read @ np.swapaxes(CUBE[found.element], -1, -2)

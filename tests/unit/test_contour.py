@@ -8,17 +8,15 @@ import cv2
 import numpy as np
 import pytest
 
-from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid, crease_lines
 from vid2phys.tracking.cues.edge_likelihood import alike, line_likelihood
 from vid2phys.tracking.cues.edge_lines import linear_light
 from vid2phys.tracking.cues.edge_steps import descend, normal_equations, slopes
 from vid2phys.tracking.cues.occluding_contour import Outline, outline_of
-from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.silhouette import draw, draw_nearness
 from vid2phys.types import Array, Camera, Mesh
 
@@ -99,8 +97,8 @@ def test_derivatives_of_outline_and_energy() -> None:
     local = (outline.points - TRANSLATION) @ ROTATION
 
     def off(step: np.ndarray) -> np.ndarray:  # of the points from where they were drawn, along normals
-        rotation, translation = moved(ROTATION, TRANSLATION, step)
-        return ((project(CAMERA, local @ rotation.T + translation) - outline.pixels) * outline.normals).sum(axis=-1)
+        pose = Pose(ROTATION, TRANSLATION).retract(step)
+        return ((project(CAMERA, pose.apply(local)) - outline.pixels) * outline.normals).sum(axis=-1)
 
     h = 1e-6
     numeric = np.stack([(off(h * e) - off(-h * e)) / (2.0 * h) for e in np.eye(6)], axis=-1)
@@ -143,9 +141,9 @@ def test_pose_is_recovered_from_five_degrees_and_five_percent(hidden: bool) -> N
         image[:, :middle] = (30, 150, 60)
     for step in starts(6):
         step = 0.4 * step if hidden else step
-        found = fit_contour(image, CAMERA, SOLID, *moved(ROTATION, TRANSLATION, step))
+        found = fit_contour(image, CAMERA, SOLID, Pose(ROTATION, TRANSLATION).retract(step))
         assert found is not None
-        error = pose_difference(ROTATION, TRANSLATION, found.rotation, found.translation)
+        error = Pose(ROTATION, TRANSLATION).step_to(found.pose)
         assert np.degrees(np.linalg.norm(error[:3])) < (2.0 if hidden else 0.6)
         assert np.abs(error[5]) < (0.015 if hidden else 0.003)
         assert np.linalg.norm(error[3:5]) * CAMERA.K[0, 0] < (0.5 if hidden else 0.15), "pixels"
@@ -155,9 +153,9 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
     errors, stated = [], []
     for seed in range(30):
         image = photograph(ROTATION, TRANSLATION, noise=12.0, seed=seed)
-        found = fit_contour(image, CAMERA, SOLID, ROTATION, TRANSLATION)
+        found = fit_contour(image, CAMERA, SOLID, Pose(ROTATION, TRANSLATION))
         assert found is not None
-        errors.append(pose_difference(ROTATION, TRANSLATION, found.rotation, found.translation))
+        errors.append(Pose(ROTATION, TRANSLATION).step_to(found.pose))
         stated.append(np.diag(np.linalg.inv(found.information)))
     ratio = np.std(errors, axis=0) / np.sqrt(np.mean(stated, axis=0))
     assert (ratio < 1.5).all(), ratio
@@ -166,16 +164,14 @@ def test_covariance_agrees_with_the_scatter_over_noise() -> None:
 
 def test_a_image_without_edges_leaves_the_pose_alone() -> None:
     flat = np.full((480, 640, 3), 90, np.uint8)
-    found = fit_contour(flat, CAMERA, SOLID, ROTATION, TRANSLATION)
-    assert (
-        found is None or np.abs(pose_difference(ROTATION, TRANSLATION, found.rotation, found.translation)).max() < 1e-3
-    )
+    found = fit_contour(flat, CAMERA, SOLID, Pose(ROTATION, TRANSLATION))
+    assert found is None or np.abs(Pose(ROTATION, TRANSLATION).step_to(found.pose)).max() < 1e-3
 
 
 def test_out_of_the_image_is_none() -> None:
     image = photograph(ROTATION, TRANSLATION, noise=1.0)
-    assert fit_contour(image, CAMERA, SOLID, ROTATION, np.array([3.0, 0.0, 1.0])) is None
-    assert fit_contour(image, CAMERA, SOLID, ROTATION, np.array([0.0, 0.0, -1.0])) is None
+    assert fit_contour(image, CAMERA, SOLID, Pose(ROTATION, np.array([3.0, 0.0, 1.0]))) is None
+    assert fit_contour(image, CAMERA, SOLID, Pose(ROTATION, np.array([0.0, 0.0, -1.0]))) is None
 
 
 def test_line_likelihood_is_that_of_the_normal_distribution() -> None:
@@ -215,9 +211,9 @@ def test_a_drawing_covers_what_the_rasteriser_draws_and_is_as_near() -> None:
 @pytest.mark.parametrize("distortion", [np.zeros(0), np.array([-0.3, 0.1, 1e-3, -2e-3, 0.0])])
 def test_outline_and_drawing_agree_through_a_lens(distortion: np.ndarray) -> None:
     camera = replace(CAMERA, distortion=distortion)
-    rotation, translation = moved(ROTATION, TRANSLATION, np.array([0.02, -0.02, 0.2, 0.01, -0.01, 0.03]))
-    outline = outline_at(camera, rotation, translation)
-    cover = rasterize_camera(MESH.vertices @ rotation.T + translation, MESH.faces, camera, 5).coverage
+    pose = Pose(ROTATION, TRANSLATION).retract(np.array([0.02, -0.02, 0.2, 0.01, -0.01, 0.03]))
+    outline = outline_at(camera, pose.rotation, pose.translation)
+    cover = rasterize_camera(pose.apply(MESH.vertices), MESH.faces, camera, 5).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
     for off, low, high in ((0.0, 0.4, 0.6), (1.5, 0.0, 0.2), (-1.5, 0.8, 1.0)):
         x, y = (outline.pixels + off * outline.normals).astype(np.float32).T
@@ -263,7 +259,7 @@ def test_lines_across_creases_show_two_faces() -> None:
     assert (raster.mask[row, column] & raster.mask[other_row, other_column] & (one != other)).all()
     jacobian = slopes(lines.points, lines.along, TRANSLATION)
     h, step = 1e-6, np.array([0.3, -0.2, 0.4, 0.1, 0.2, -0.3])
-    ends = [project(CAMERA, local @ r.T + t) for r, t in (moved(ROTATION, TRANSLATION, s * h * step) for s in (1, -1))]
+    ends = [project(CAMERA, Pose(ROTATION, TRANSLATION).retract(s * h * step).apply(local)) for s in (1, -1)]
     np.testing.assert_allclose(
         jacobian @ step, ((ends[0] - ends[1]) / (2.0 * h) * lines.normals).sum(axis=-1), rtol=1e-5, atol=1e-3
     )
@@ -282,8 +278,10 @@ def test_creases_turn_a_box_whose_outline_hardly_shows() -> None:
     smooth = replace(solid, edges=solid.edges[:0], sides=solid.sides[:0])
     turns = []
     for each in (solid, smooth):
-        found = [fit_contour(image, CAMERA, each, *moved(rotation, translation, 0.8 * step)) for step in starts(6)]
-        off = [pose_difference(rotation, translation, f.rotation, f.translation) for f in found if f is not None]
+        found = [
+            fit_contour(image, CAMERA, each, Pose(rotation, translation).retract(0.8 * step)) for step in starts(6)
+        ]
+        off = [Pose(rotation, translation).step_to(f.pose) for f in found if f is not None]
         assert len(off) == 6
         turns.append(np.degrees(np.linalg.norm(np.array(off)[:, :3], axis=1)).mean())
     assert turns[0] < 1.5, turns

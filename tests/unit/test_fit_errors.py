@@ -7,7 +7,7 @@ import pytest
 
 from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.error_model import Calibration
-from vid2phys.geometry import matrix_from_quat, quat_normalize
+from vid2phys.geometry import Pose, matrix_from_quat, quat_normalize
 from vid2phys.tracking.uncertainty.fit_errors import Residuals, fit, normalised
 
 TRUTH = Calibration(
@@ -29,7 +29,7 @@ def draw(seed: int, sequences: int, *, outliers: float = 0.0) -> Residuals:
     sequence, time_s = np.repeat(np.arange(sequences), 16), np.tile(np.arange(16) / 30.0, sequences)
     rotation = np.repeat(matrix_from_quat(quat_normalize(rng.normal(size=(sequences, 4)))), 16, axis=0)
     translation = np.tile([0.0, 0.0, 20.0], (count, 1))
-    modes = pose_modes(rotation, translation, points) * 20.0 * 32.0  # a sphere of radius 1 spans 64 view px
+    modes = pose_modes(Pose(rotation, translation), points) * 20.0 * 32.0  # a sphere of radius 1 spans 64 view px
     modes[..., 3:5] /= 20.0  # sideways as a fraction of the radius
     diameter = np.repeat(np.exp(rng.uniform(np.log(20.0), np.log(100.0), sequences)), 16)
     raw = np.eye(2) * np.exp(rng.normal(0.0, 0.7, (count, 12)))[..., None, None]

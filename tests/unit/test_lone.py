@@ -11,9 +11,8 @@ from tests.painted_mesh import painted_cube, plain_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, GROUP, PLACE, cast
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.error_model import Calibration
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.single_image import Lone, settled_alone
@@ -35,18 +34,18 @@ def _off_deg(rotation: Array, true: Array) -> float:
 def test_shape_and_paint_find_pose_and_label(label: int, tilt: float) -> None:
     assert LONE is not None
     frame = cast(START, np.random.default_rng(label), False)
-    read, place = moved(START, PLACE, np.array([tilt, -0.5 * tilt, 0.05, 0.004, 0.003, 0.03]))
-    found = LONE.settle(frame, CAMERA, read @ GROUP[label], place)
+    read = Pose(START, PLACE).retract(np.array([tilt, -0.5 * tilt, 0.05, 0.004, 0.003, 0.03]))
+    found = LONE.settle(frame, CAMERA, Pose(read.rotation @ GROUP[label], read.translation))
     assert found is not None
-    assert _off_deg(found.rotation, START) < 1.0
-    assert np.linalg.norm(found.translation - PLACE) < 0.004
+    assert _off_deg(found.pose.rotation, START) < 1.0
+    assert np.linalg.norm(found.pose.translation - PLACE) < 0.004
 
 
 def test_where_no_paint_is_seen_the_reading_stays() -> None:
     assert LONE is not None
     rng = np.random.default_rng(0)
     grey = np.full((CAMERA.height, CAMERA.width, 3), 120.0) + rng.normal(0.0, 4.0, (CAMERA.height, CAMERA.width, 3))
-    assert LONE.settle(np.clip(grey, 0, 255).astype(np.uint8), CAMERA, START, PLACE) is None
+    assert LONE.settle(np.clip(grey, 0, 255).astype(np.uint8), CAMERA, Pose(START, PLACE)) is None
     assert Paint.of(plain_cube(), GROUP, np.zeros(3)) is None
 
 
@@ -63,6 +62,6 @@ def test_frames_that_others_are_beside_stay() -> None:
     told = settled_alone(frames, CAMERA, LONE, track, Calibration())
     np.testing.assert_array_equal(told.poses.rotation[:2], track.poses.rotation[:2])
     assert _off_deg(told.poses.rotation[2], START) < 1.0
-    places = project_points(told.poses.rotation[2], told.poses.translation[2], POINTS)
+    places = project_points(told.poses.pose[2], POINTS)
     np.testing.assert_allclose(told.observation.bearings[2], places, atol=1e-12)
     assert (np.abs(told.observation.shared_basis[2]) > 0.0).any()

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.test_articulated_contour import body_and_camera
 from vid2phys.engine.movable.movable import Movable
-from vid2phys.engine.movable.rigid import RigidBody, pose_difference, retract_pose
-from vid2phys.geometry import make_transform, matrix_from_rotvec
+from vid2phys.engine.movable.rigid import RigidBody
+from vid2phys.geometry import Pose, make_transform, matrix_from_rotvec
 from vid2phys.types import Array
 
 
@@ -43,7 +43,6 @@ def test_a_step_ends_at_the_limits(name: str) -> None:
 
 
 def test_a_difference_of_poses_is_the_step_between_them() -> None:
-    rotation, translation = matrix_from_rotvec(np.array([0.2, 0.1, -0.4])), np.array([0.02, 0.03, 1.1])
+    pose = Pose(matrix_from_rotvec(np.array([0.2, 0.1, -0.4])), np.array([0.02, 0.03, 1.1]))
     step = 1e-4 * np.array([3.0, -2.0, 1.0, 2.0, -1.0, 4.0])
-    moved = retract_pose(rotation, translation, step)
-    np.testing.assert_allclose(pose_difference(rotation, translation, *moved), step, atol=1e-7)
+    np.testing.assert_allclose(pose.step_to(pose.retract(step)), step, atol=1e-7)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.test_twins import CAMERA, PRIOR, SOLID, TRUTH, photograph
 from vid2phys.engine.pnp import known_pose
-from vid2phys.geometry import matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
+from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.tracking.ambiguous_poses import Reading
 from vid2phys.tracking.cues.contour import Contour
 from vid2phys.tracking.temporal_outliers import Neighbours
@@ -34,8 +34,8 @@ def neighbours(
 ) -> Neighbours:
     rotation, times = ROTATION.copy(), step_s * np.arange(COUNT)
     rotation[misread] = WRONG @ rotation[misread]
-    nats: Array = np.array([reading(i, images[i]).edge_nats(rotation[i], TRANSLATION[i]) for i in range(COUNT)])
-    return Neighbours(images, times, reading, np.ones(COUNT, bool), rotation, TRANSLATION.copy(), nats)
+    nats: Array = np.array([reading(i, images[i]).edge_nats(Pose(rotation[i], TRANSLATION[i])) for i in range(COUNT)])
+    return Neighbours(images, times, reading, np.ones(COUNT, bool), Pose(rotation, TRANSLATION.copy()), nats)
 
 
 def settled(misread: list[int], images: list[np.ndarray]) -> tuple[Neighbours, list[int]]:
@@ -43,7 +43,7 @@ def settled(misread: list[int], images: list[np.ndarray]) -> tuple[Neighbours, l
     read[misread] = WRONG @ read[misread]
 
     def reading(i: int, image: np.ndarray) -> Reading:
-        return Reading(image, CAMERA, SOLID, read[i], TRANSLATION[i], PRIOR)
+        return Reading(image, CAMERA, SOLID, Pose(read[i], TRANSLATION[i]), PRIOR)
 
     beside = neighbours(misread, images, reading, 0.1)
     return beside, sorted(beside.settle())
@@ -54,8 +54,8 @@ def test_misread_frames_are_put_right() -> None:
     beside, changed = settled([2, 3, 6], images)
     assert changed == [2, 3, 6]
     assert degrees_off(WRONG @ ROTATION).min() > 20.0
-    assert degrees_off(beside.rotation).max() < 1.0
-    np.testing.assert_allclose(beside.translation, TRANSLATION, rtol=0.01, atol=1e-3)
+    assert degrees_off(beside.pose.rotation).max() < 1.0
+    np.testing.assert_allclose(beside.pose.translation, TRANSLATION, rtol=0.01, atol=1e-3)
 
 
 def test_right_frames_and_such_as_show_nothing_stay() -> None:
@@ -63,7 +63,7 @@ def test_right_frames_and_such_as_show_nothing_stay() -> None:
     images[4] = np.full_like(images[4], 90)
     beside, changed = settled([], images)
     assert not changed
-    np.testing.assert_array_equal(beside.rotation, ROTATION)
+    np.testing.assert_array_equal(beside.pose.rotation, ROTATION)
 
 
 def test_frames_of_a_body_that_turns_fast_and_evenly_are_not_in_doubt() -> None:
@@ -73,24 +73,24 @@ def test_frames_of_a_body_that_turns_fast_and_evenly_are_not_in_doubt() -> None:
         raise AssertionError("no frame is to be looked at again")
 
     known, times, nats = np.ones(COUNT, bool), np.arange(COUNT) / 30.0, np.full(COUNT, 50.0)
-    beside = Neighbours([NOTHING] * COUNT, times, reading, known, rotation.copy(), TRANSLATION.copy(), nats)
+    beside = Neighbours([NOTHING] * COUNT, times, reading, known, Pose(rotation.copy(), TRANSLATION.copy()), nats)
     assert not beside.settle()
-    np.testing.assert_array_equal(beside.rotation, rotation)
+    np.testing.assert_array_equal(beside.pose.rotation, rotation)
 
 
 def test_a_frame_alone_is_told_from_its_twins_whatever_else_it_may_have() -> None:
     wrong, place, image = WRONG @ ROTATION[:1], TRANSLATION[:1], photograph(ROTATION[0], TRANSLATION[0])
 
     def reading(_: int, image: np.ndarray) -> Reading:
-        return Reading(image, CAMERA, SOLID, wrong[0], place[0], PRIOR)
+        return Reading(image, CAMERA, SOLID, Pose(wrong[0], place[0]), PRIOR)
 
-    nats = np.array([reading(0, image).edge_nats(wrong[0], place[0])])
-    for also in (None, known_pose(wrong, place)):
+    nats = np.array([reading(0, image).edge_nats(Pose(wrong[0], place[0]))])
+    for also in (None, known_pose(Pose(wrong, place))):
         alone = Neighbours(
-            [image], np.zeros(1), reading, np.ones(1, bool), wrong.copy(), place.copy(), nats.copy(), also
+            [image], np.zeros(1), reading, np.ones(1, bool), Pose(wrong.copy(), place.copy()), nats.copy(), also
         )
         assert list(alone.settle()) == [0]
-        turn = rotvec_from_quat(quat_from_matrix(ROTATION[0].T @ alone.rotation[0]))
+        turn = rotvec_from_quat(quat_from_matrix(ROTATION[0].T @ alone.pose.rotation[0]))
         assert np.degrees(np.linalg.norm(turn)) < 1.0
 
 
@@ -102,16 +102,16 @@ class Torn:
     twin: Array
     place: Array
 
-    def nats(self, rotation: Array, translation: Array) -> float:
-        return self.edge_nats(rotation, translation)
+    def nats(self, pose: Pose) -> float:
+        return self.edge_nats(pose)
 
-    def edge_nats(self, rotation: Array, translation: Array) -> float:
-        near = [np.einsum("ij,ij->", rotation, each) for each in (self.truth, self.twin)]
+    def edge_nats(self, pose: Pose) -> float:
+        near = [np.einsum("ij,ij->", pose.rotation, each) for each in (self.truth, self.twin)]
         return 50.0 if near[0] > near[1] else 53.0
 
-    def fitted_from(self, rotation: Array, translation: Array) -> tuple[float, Contour]:
-        nats = self.nats(rotation, translation)
-        return nats, Contour(self.truth if nats == 50.0 else self.twin, self.place, np.eye(6), PRIOR)
+    def fitted_from(self, pose: Pose) -> tuple[float, Contour]:
+        nats = self.nats(pose)
+        return nats, Contour(Pose(self.truth if nats == 50.0 else self.twin, self.place), np.eye(6), PRIOR)
 
 
 @pytest.mark.parametrize("misread", [[2], [2, 3], [1, 5]])
@@ -121,4 +121,4 @@ def test_a_twin_that_explains_as_much_is_told_by_the_frames_about_it(misread: li
 
     beside = neighbours(misread, [NOTHING] * COUNT, reading, 1.0 / 30.0)
     assert sorted(beside.settle()) == misread
-    np.testing.assert_array_equal(beside.rotation, ROTATION)
+    np.testing.assert_array_equal(beside.pose.rotation, ROTATION)

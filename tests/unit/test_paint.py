@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.painted_mesh import CUBE_SIDE_M, painted_cube, plain_cube
-from vid2phys.engine.pnp import Pose, known_pose
+from vid2phys.engine.pnp import PoseEstimate, known_pose
 from vid2phys.engine.virtual_camera import make_view
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.detectors.network import Detections
@@ -45,7 +45,7 @@ def cast(rotation: Array, rng: np.random.Generator, finger: bool) -> np.ndarray:
     return np.clip(image, 0.0, 255.0).astype(np.uint8)
 
 
-def _seen(poses: Pose) -> Detections:
+def _seen(poses: PoseEstimate) -> Detections:
     view = make_view(CAMERA, PLACE[:2] / PLACE[2], 0.15, 128)
     nothing = np.zeros((1, 0))
     return Detections(
@@ -61,7 +61,7 @@ def test_colours_find_the_orientation_under_any_label(seed: int, finger: bool) -
     label = int(rng.integers(24))
     paint = Paint.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
     assert paint is not None
-    poses = known_pose((rotation @ GROUP[label])[None, None], PLACE[None, None])
+    poses = known_pose(Pose((rotation @ GROUP[label])[None, None], PLACE[None, None]))
     nats = paint.evidence(_seen(poses), [cast(rotation, rng, finger)], CAMERA)[0, 0]
     assert int(np.argmax(nats)) == label
     assert np.sort(nats)[-2] < -2.0
@@ -71,6 +71,6 @@ def test_a_plain_body_says_nothing() -> None:
     assert Paint.of(plain_cube(), GROUP, np.zeros(3)) is None
     paint = Paint.of(painted_cube(np.full((6, 2, 2, 3), 90)), GROUP, np.zeros(3))
     assert paint is not None
-    poses = known_pose(np.eye(3)[None, None], PLACE[None, None])
+    poses = known_pose(Pose(np.eye(3)[None, None], PLACE[None, None]))
     nats = paint.evidence(_seen(poses), [cast(np.eye(3), np.random.default_rng(0), False)], CAMERA)
     assert np.ptp(nats) < 1e-6

@@ -7,10 +7,8 @@ import pytest
 
 from tests.painted_mesh import painted_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
-from vid2phys.engine.movable.rigid import pose_difference
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
-from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
 
@@ -29,27 +27,27 @@ def test_a_pose_that_is_nearly_right_is_found(seed: int, finger: bool, most_deg:
     rng = np.random.default_rng(seed)
     rotation = matrix_from_rotvec(rng.normal(size=3))
     frame = cast(rotation, rng, finger)
-    found = fit_paint(frame, CAMERA, PAINT, *moved(rotation, PLACE, WRONG * rng.choice([-1.0, 1.0], 6)))
+    found = fit_paint(frame, CAMERA, PAINT, Pose(rotation, PLACE).retract(WRONG * rng.choice([-1.0, 1.0], 6)))
     assert found is not None
-    error = pose_difference(rotation, PLACE, found.rotation, found.translation)
+    error = Pose(rotation, PLACE).step_to(found.pose)
     assert np.degrees(np.linalg.norm(error[:3])) < most_deg
     assert np.abs(error[3:5]).max() < 3e-3
     assert abs(error[5]) < 0.015
     assert found.score > 0.6
-    beside = fit_paint(frame, CAMERA, PAINT, matrix_from_rotvec(np.array([0.0, 0.0, 1.5])) @ rotation, PLACE)
+    beside = fit_paint(frame, CAMERA, PAINT, Pose(matrix_from_rotvec(np.array([0.0, 0.0, 1.5])) @ rotation, PLACE))
     assert beside is None or beside.score < found.score - 0.4
 
 
 def test_the_mirrored_pose_shows_the_same_side_tilted_the_other_way() -> None:
     assert PAINT is not None
     tilt = matrix_from_rotvec(np.array([0.3, 0.0, 0.0]))
-    rotation, translation = mirrored(PAINT, tilt, np.array([0.0, 0.0, 0.6]))
-    assert np.linalg.det(rotation) == pytest.approx(1.0)
+    found = mirrored(PAINT, Pose(tilt, np.array([0.0, 0.0, 0.6])))
+    assert np.linalg.det(found.rotation) == pytest.approx(1.0)
     sight = np.array([0.0, 0.0, -1.0])  # of the side at -z, which faces the camera
-    assert (rotation @ sight)[2] == pytest.approx((tilt @ sight)[2], abs=0.05)
-    assert (rotation @ sight)[1] == pytest.approx(-(tilt @ sight)[1], abs=0.05)
+    assert (found.rotation @ sight)[2] == pytest.approx((tilt @ sight)[2], abs=0.05)
+    assert (found.rotation @ sight)[1] == pytest.approx(-(tilt @ sight)[1], abs=0.05)
     middle = np.array([0.0, 0.0, -0.05])
-    np.testing.assert_allclose(rotation @ middle + translation, tilt @ middle + [0.0, 0.0, 0.6], atol=3e-3)
-    again, back = mirrored(PAINT, rotation, translation)
-    np.testing.assert_allclose(again, tilt, atol=0.02)
-    np.testing.assert_allclose(back, [0.0, 0.0, 0.6], atol=2e-3)
+    np.testing.assert_allclose(found.rotation @ middle + found.translation, tilt @ middle + [0.0, 0.0, 0.6], atol=3e-3)
+    again = mirrored(PAINT, found)
+    np.testing.assert_allclose(again.rotation, tilt, atol=0.02)
+    np.testing.assert_allclose(again.translation, [0.0, 0.0, 0.6], atol=2e-3)

@@ -11,9 +11,8 @@ from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import PAINT
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.error_model import Calibration
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.tracking.cues.photometric import moved
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.texture_refinement import painted
 from vid2phys.tracking.track import Track
@@ -31,8 +30,7 @@ def test_colours_mend_find_and_lose_frames() -> None:
     images[5] = np.full_like(images[5], 120)  # the body is gone, and something was read all the same
     track = Track.of_nothing(np.arange(6) / 30.0, POINTS, Calibration(), np.zeros(24))
     for k in (0, 1, 2, 4, 5):
-        rotation, translation = moved(true[k], PLACE, np.array([0.08, -0.05, 0.04, 0.004, 0.003, 0.02]))
-        track.poses.rotation[k], track.poses.translation[k] = rotation, translation
+        track.poses.pose[k] = Pose(true[k], PLACE).retract(np.array([0.08, -0.05, 0.04, 0.004, 0.003, 0.02]))
         track.tracked[k], track.quality[k] = True, 0.7
     observation = replace(
         track.observation,
@@ -50,5 +48,5 @@ def test_colours_mend_find_and_lose_frames() -> None:
     assert not gone.observation.visible[5].any()
     cosine = 0.5 * (np.einsum("tij,tij->t", found.poses.rotation[:5], true[:5]) - 1.0)
     assert np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))).max() < 1.5
-    places = project_points(found.poses.rotation[:5], found.poses.translation[:5], POINTS)
+    places = project_points(found.poses.pose[:5], POINTS)
     np.testing.assert_allclose(found.observation.bearings[:5], places, atol=1e-9)

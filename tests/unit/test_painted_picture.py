@@ -12,20 +12,20 @@ from tests.unit.test_paint import CAMERA, GROUP, PLACE
 from tests.unit.test_paint import cast as drawn
 from vid2phys.engine.pnp import known_pose
 from vid2phys.engine.virtual_camera import make_view
-from vid2phys.tracking.cues.photometric import moved
+from vid2phys.geometry import Pose
 from vid2phys.tracking.detectors.network import Detections, direction_and_size
 from vid2phys.tracking.detectors.search import Watch
 from vid2phys.tracking.detectors.texture import painted_detection
-from vid2phys.types import Array, Camera
+from vid2phys.types import Camera
 
 RADIUS_M = 0.05 * np.sqrt(3.0)
 
 
-def _detections(rotation: Array, translation: Array) -> Detections:
-    centers, radii = direction_and_size(translation, RADIUS_M)
+def _detections(pose: Pose) -> Detections:
+    centers, radii = direction_and_size(pose.translation, RADIUS_M)
     views = [make_view(CAMERA, center, float(radius), 96) for center, radius in zip(centers, radii, strict=True)]
     blank = np.zeros((len(views), 0))
-    poses = known_pose(rotation[:, None], translation[:, None])
+    poses = known_pose(pose[:, None])
     quality = np.linspace(0.9, 0.3, len(views))[:, None]
     return Detections(
         views, radii, np.full(len(views), 100.0), blank, blank, blank, blank, blank.astype(bool), blank, poses, quality
@@ -47,12 +47,12 @@ class _Watch:
 def test_the_place_is_taken_that_the_paint_explains() -> None:
     assert LONE is not None
     frame = drawn(START, np.random.default_rng(2), False)
-    near = moved(START @ GROUP[7], PLACE, np.array([0.1, -0.08, 0.05, 0.004, 0.003, 0.03]))
-    elsewhere = START, PLACE + np.array([0.09, 0.05, 0.05])
-    seen = _detections(np.stack([elsewhere[0], near[0]]), np.stack([elsewhere[1], near[1]]))
+    near = Pose(START @ GROUP[7], PLACE).retract(np.array([0.1, -0.08, 0.05, 0.004, 0.003, 0.03]))
+    elsewhere = Pose(START, PLACE + np.array([0.09, 0.05, 0.05]))
+    seen = _detections(Pose.stack([elsewhere, near]))
     found = painted_detection(cast(Watch, _Watch(seen)), frame, LONE)
     assert found is not None
-    np.testing.assert_array_equal(found.poses.translation[0, 0], near[1])
+    np.testing.assert_array_equal(found.poses.translation[0, 0], near.translation)
 
 
 def test_a_image_without_it_has_no_place() -> None:
@@ -60,6 +60,6 @@ def test_a_image_without_it_has_no_place() -> None:
     rng = np.random.default_rng(5)
     other = rng.integers(0, 255, (CAMERA.height // 12, CAMERA.width // 12, 3)).astype(np.uint8)
     frame = np.kron(other, np.ones((12, 12, 1), np.uint8))
-    seen = _detections(START[None], PLACE[None])
+    seen = _detections(Pose(START[None], PLACE[None]))
     assert painted_detection(cast(Watch, _Watch(seen)), frame, LONE) is None
     assert painted_detection(cast(Watch, _Watch(None)), frame, LONE) is None

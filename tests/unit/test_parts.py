@@ -7,7 +7,7 @@ import numpy as np
 import trimesh
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import cyclic
 from vid2phys.tracking.cues.part_colors import part_nats
 from vid2phys.types import Array, Camera, Mesh
@@ -35,8 +35,8 @@ def photograph(mesh: Mesh, colors: Array, seed: int) -> np.ndarray:
     return np.clip(np.round(255.0 * np.clip(light, 0.0, 1.0) ** (1.0 / 2.2) + noise), 0, 255).astype(np.uint8)
 
 
-def turned() -> list[tuple[Array, Array]]:
-    return [(TRUTH[0] @ turn.T, TRUTH[1]) for turn in cyclic(4)]
+def turned() -> list[Pose]:
+    return [Pose(TRUTH[0] @ turn.T, TRUTH[1]) for turn in cyclic(4)]
 
 
 def test_parts_of_two_colours_tell_a_quarter_turn() -> None:
@@ -68,5 +68,5 @@ def test_parts_of_one_colour_tell_nothing_that_matters() -> None:
 
 def test_a_body_too_small_to_see_tells_nothing() -> None:
     mesh = two_parts()
-    far = [(rotation, np.array([0.0, 0.0, 30.0])) for rotation, _ in turned()]
+    far = [Pose(pose.rotation, np.array([0.0, 0.0, 30.0])) for pose in turned()]
     np.testing.assert_array_equal(part_nats(photograph(mesh, np.eye(3)[:2], 0), CAMERA, mesh, far), 0.0)

@@ -8,9 +8,7 @@ import pytest
 from tests.painted_mesh import painted_cube, plain_cube
 from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from tests.unit.test_paint_fit import WRONG
-from vid2phys.engine.movable.rigid import pose_difference
-from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.tracking.cues.photometric import moved
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking.cues.texture_patches import Patches
 
 PATCHES = Patches(painted_cube(BLOCKS))
@@ -33,9 +31,9 @@ def test_a_pose_that_is_nearly_right_is_found(seed: int, half: bool) -> None:
     frame = cast(rotation, rng, False)
     if half:
         frame = _covered(frame, rng)
-    found = PATCHES.fit(frame, CAMERA, *moved(rotation, PLACE, WRONG * rng.choice([-1.0, 1.0], 6)))
+    found = PATCHES.fit(frame, CAMERA, Pose(rotation, PLACE).retract(WRONG * rng.choice([-1.0, 1.0], 6)))
     assert found is not None
-    error = pose_difference(rotation, PLACE, found.rotation, found.translation)
+    error = Pose(rotation, PLACE).step_to(found.pose)
     assert np.degrees(np.linalg.norm(error[:3])) < 1.5
     assert abs(error[5]) < 0.012
     assert found.share > (0.2 if half else 0.6)
@@ -48,13 +46,13 @@ def test_a_pose_that_is_nearly_right_is_found(seed: int, half: bool) -> None:
 def test_few_pieces_agree_on_a_wrong_pose(seed: int) -> None:
     rng = np.random.default_rng(seed)
     frame = cast(matrix_from_rotvec(rng.normal(size=3)), rng, False)
-    found = PATCHES.fit(frame, CAMERA, matrix_from_rotvec(2.0 * rng.normal(size=3)), PLACE)
+    found = PATCHES.fit(frame, CAMERA, Pose(matrix_from_rotvec(2.0 * rng.normal(size=3)), PLACE))
     assert found is None or found.share < 0.2
     noise = rng.integers(0, 255, frame.shape).astype(np.uint8)
-    assert PATCHES.fit(noise, CAMERA, np.eye(3), PLACE) is None
+    assert PATCHES.fit(noise, CAMERA, Pose(np.eye(3), PLACE)) is None
 
 
 def test_what_has_no_paint_has_no_pieces() -> None:
     frame = cast(np.eye(3), np.random.default_rng(0), False)
-    assert Patches(plain_cube()).fit(frame, CAMERA, np.eye(3), PLACE) is None
-    assert PATCHES.fit(frame, CAMERA, np.eye(3), -PLACE) is None
+    assert Patches(plain_cube()).fit(frame, CAMERA, Pose(np.eye(3), PLACE)) is None
+    assert PATCHES.fit(frame, CAMERA, Pose(np.eye(3), -PLACE)) is None

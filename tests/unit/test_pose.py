@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from vid2phys.engine import pnp
-from vid2phys.engine.pnp import Pose, solve_poses
+from vid2phys.engine.pnp import PoseEstimate, solve_poses
 from vid2phys.engine.pose_geometry import pose_modes, project_points
-from vid2phys.geometry import matrix_from_quat, matrix_from_rotvec, quat_normalize
+from vid2phys.geometry import Pose, matrix_from_quat, matrix_from_rotvec, quat_normalize
 from vid2phys.types import Array
 
 POINTS = np.random.default_rng(5).normal(size=(12, 3)) * np.array([0.04, 0.04, 0.012])  # flat, as a quadrotor is
@@ -18,7 +18,7 @@ SIGMA = 5e-4
 def _scene(rng: np.random.Generator, n: int, sigma: float = SIGMA) -> tuple[Array, Array, Array, Array]:
     rotation = matrix_from_quat(quat_normalize(rng.normal(size=(n, 4))))
     translation = np.stack([rng.uniform(-0.5, 0.5, n), rng.uniform(-0.3, 0.3, n), rng.uniform(0.8, 3.0, n)], axis=-1)
-    bearings = project_points(rotation, translation, POINTS)
+    bearings = project_points(Pose(rotation, translation), POINTS)
     scale = sigma / translation[:, 2]  # an error of the same size in view pixels at every distance
     bearings = bearings + rng.normal(size=bearings.shape) * scale[:, None, None]
     covariance = np.broadcast_to(np.eye(2) * scale[:, None, None, None] ** 2, (n, len(POINTS), 2, 2))
@@ -41,7 +41,7 @@ def test_every_orientation_is_found() -> None:
 
 def test_noise_free_points_give_the_exact_pose() -> None:
     rotation, translation, bearings, covariance = _scene(np.random.default_rng(1), 50, 1e-4)
-    bearings = project_points(rotation, translation, POINTS)
+    bearings = project_points(Pose(rotation, translation), POINTS)
     poses = solve_poses(bearings, covariance, POINTS)[:, 0]
     np.testing.assert_allclose(poses.rotation, rotation, atol=1e-6)
     np.testing.assert_allclose(poses.translation, translation, atol=1e-6)
@@ -51,10 +51,12 @@ def test_covariance_is_that_of_the_errors() -> None:
     rng = np.random.default_rng(2)
     rotation, translation, _, covariance = _scene(rng, 1)
     repeat = 400
-    clean = np.repeat(project_points(rotation, translation, POINTS), repeat, axis=0)
+    clean = np.repeat(project_points(Pose(rotation, translation), POINTS), repeat, axis=0)
     noisy = clean + rng.normal(size=clean.shape) * np.sqrt(covariance[0, 0, 0, 0])
     covariance = np.repeat(covariance, repeat, axis=0)
-    start = Pose(rotation, translation, np.eye(6)[None], np.zeros(1), np.zeros(1), np.ones((1, 12), dtype=bool))
+    start = PoseEstimate(
+        Pose(rotation, translation), np.eye(6)[None], np.zeros(1), np.zeros(1), np.ones((1, 12), dtype=bool)
+    )
     start = start[np.zeros(repeat, dtype=int)]
     poses = solve_poses(noisy, covariance, POINTS, initial=start)[:, 0]
     delta = poses.rotation @ rotation[0].T
@@ -86,7 +88,7 @@ def test_flat_body_gives_both_flips() -> None:
     flat = POINTS * np.array([1.0, 1.0, 0.0])
     rotation = matrix_from_rotvec(np.array([0.6, 0.2, 0.1]))
     translation = np.array([0.1, 0.05, 2.5])
-    bearings = project_points(rotation, translation, flat)
+    bearings = project_points(Pose(rotation, translation), flat)
     covariance = np.broadcast_to(np.eye(2) * 2e-4**2, (12, 2, 2))
     poses = solve_poses(bearings[None], covariance[None], flat, hypotheses=2)[0]
     assert np.isfinite(poses.cost).all()
@@ -124,9 +126,9 @@ def test_modes_are_derivatives(mode: int) -> None:
             shift[mode - 3] += sign * step * np.linalg.norm(translation[0])
         else:
             shift *= np.exp(sign * step)
-        moved.append(project_points(matrix_from_rotvec(turn) @ rotation[0], shift, POINTS))
+        moved.append(project_points(Pose(matrix_from_rotvec(turn) @ rotation[0], shift), POINTS))
     numeric = (moved[0] - moved[1]) / (2.0 * step)
-    np.testing.assert_allclose(pose_modes(rotation[0], translation[0], POINTS)[..., mode], numeric, atol=1e-6)
+    np.testing.assert_allclose(pose_modes(Pose(rotation[0], translation[0]), POINTS)[..., mode], numeric, atol=1e-6)
 
 
 def test_frames_are_fitted_some_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
+from vid2phys.geometry import Pose, invert_transform, make_transform, matrix_from_quat
 from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.tracking.track import Track
 from vid2phys.types import Estimate, Result, Status
@@ -56,10 +56,10 @@ def read_exactly(clip: Clip) -> Track:
     observation = replace(
         nothing.observation,
         covariance=np.broadcast_to(SIGMA**2 * np.eye(2), (*shape, 2, 2)),
-        shared_basis=1e-4 * pose_modes(pose[:, :3, :3], pose[:, :3, 3], points),
+        shared_basis=1e-4 * pose_modes(Pose(pose[:, :3, :3], pose[:, :3, 3]), points),
         visible=np.ones(shape, dtype=bool),
     )
-    poses = replace(nothing.poses, rotation=pose[:, :3, :3], translation=pose[:, :3, 3])
+    poses = replace(nothing.poses, pose=Pose(pose[:, :3, :3], pose[:, :3, 3]))
     seen = np.ones(len(times), dtype=bool)
     return replace(nothing, observation=observation, poses=poses, tracked=seen, quality=seen.astype(float))
 

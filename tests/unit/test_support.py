@@ -11,7 +11,7 @@ from benchmarks.distractor_clips import DistractorClip, make_clip
 from tests.synthetic import cross_mesh
 from vid2phys.commands.fit import _support_notes
 from vid2phys.error_model import Calibration
-from vid2phys.geometry import matrix_from_quat, quat_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_quat, quat_from_rotvec
 from vid2phys.notes import Severity, severity_of
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.tracking.first_pass import FrameStore
@@ -39,7 +39,7 @@ def tracked_at(shot: DistractorClip, rotation: Array, translation: Array) -> Tra
     """A track with these poses in all frames and good keypoints, as of a network that is sure of itself."""
     count = len(shot.clip.times_s)
     track = Track.of_nothing(shot.clip.times_s, np.eye(3), Calibration.from_dict(None), np.zeros(1))
-    poses = replace(track.poses, rotation=rotation, translation=translation, chi2=np.full(count, 8.0))
+    poses = replace(track.poses, pose=Pose(rotation, translation), chi2=np.full(count, 8.0))
     visible = np.ones_like(track.observation.visible)
     return replace(
         track,

@@ -11,6 +11,7 @@ from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import in_frame
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.risp.renders.viewpoints import tilt_spread
 from vid2phys.tracking.first_pass import smooth_path
 from vid2phys.tracking.track import Track
@@ -32,7 +33,7 @@ def _rotation_error(track: Track, scene: Scene) -> Array:
 
 
 def _assert_labels_are_true(result: Track, scene: Scene) -> None:
-    truth = project_points(scene.rotation, scene.translation, POINTS)
+    truth = project_points(Pose(scene.rotation, scene.translation), POINTS)
     error = np.linalg.norm(result.observation.bearings - truth, axis=-1) * CAMERA.K[0, 0]
     std = np.sqrt(np.linalg.det(result.observation.covariance)) ** 0.5 * CAMERA.K[0, 0]
     sure = result.observation.visible & (std < 3.0)  # px; not the discs that hide behind others
@@ -104,7 +105,7 @@ def test_an_object_that_appears_late_is_tracked_from_there() -> None:
 def test_points_outside_the_frame_are_invisible() -> None:
     scene = make_scene(_wander(16, start=(0.53, 0.0, 1.9)))
     result = track(scene.clip, CAMERA, PaintedModel(), RADIUS_M, calibration=MODEL_ERRORS)
-    truth = in_frame(CAMERA, project_points(scene.rotation, scene.translation, POINTS))
+    truth = in_frame(CAMERA, project_points(Pose(scene.rotation, scene.translation), POINTS))
     assert 0.05 < (~truth[:, :4]).mean() < 0.6, "the scene should cross the edge"
     assert result.tracked[truth.all(axis=1)].all()
     pixels = result.observation.bearings[result.observation.visible]

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
 from vid2phys.engine.pnp import known_pose
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import cyclic
 from vid2phys.tracking.detectors.network import Detections
@@ -23,7 +23,7 @@ def seen_as(rotation: Array, count: int = 1, diameter_px: float = 100.0) -> Dete
     """Readings of `count` frames with two hypotheses each, the first of which is looked at."""
     other = matrix_from_rotvec(np.array([1.0, 0.0, 0.0])) @ rotation
     poses = known_pose(
-        np.broadcast_to(np.stack([rotation, other]), (count, 2, 3, 3)), np.broadcast_to(TRUTH[1], (count, 2, 3))
+        Pose(np.broadcast_to(np.stack([rotation, other]), (count, 2, 3, 3)), np.broadcast_to(TRUTH[1], (count, 2, 3)))
     )
     blank = np.zeros(count)
     arrays = [blank] * 8

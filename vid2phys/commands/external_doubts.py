@@ -124,7 +124,7 @@ def misfit_px(points: Points, camera: Camera) -> float:
     from_pixels = np.linalg.inv(to_pixels)
     covariance = np.asarray(from_pixels @ np.swapaxes(from_pixels, -1, -2), dtype=np.float64)
     poses = solve_poses(bearings, covariance, points.places, visible=visible)[:, 0]
-    off = bearings - project_points(poses.rotation, poses.translation, points.places)
+    off = bearings - project_points(poses.pose, points.places)
     squared = np.where(visible, ((to_pixels @ off[..., None])[..., 0] ** 2).sum(axis=-1), np.nan)
     squared[~np.isfinite(poses.cost)] = np.inf
     of_point = np.nanmedian(squared[:, visible.any(axis=0)], axis=0) / CHI2_MEDIAN

@@ -2,7 +2,7 @@
 
 What a point errs by itself shows in how badly a frame's points fit a rigid body. What they share shows only over time:
 a body moves smoothly, so what its poses do beyond that is error. How far a pose errs through the independent errors of
-its points is known (`Pose.covariance`); a shared error explains the rest. A pose can be wrong in six ways. In each, the
+its points is known (its covariance); a shared error explains the rest. A pose can be wrong in six ways. In each, the
 frames' values are the sum of three Gaussian processes: a motion with white jerk (of any strength), a shared error that
 is forgotten exponentially (Gauss-Markov), and the known independent error. The strength of the motion is integrated
 out, block by block, so that a collision spoils one block alone. Size and correlation time of the shared error follow by
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.geometry import (
+    Pose,
     matrix_from_quat,
     quat_conjugate,
     quat_from_matrix,
@@ -58,7 +59,7 @@ def point_error(track: Track) -> float:
     from vid2phys.engine.pose_geometry import project_points
 
     seen, frames = track.observation, np.flatnonzero(track.tracked)
-    predicted = project_points(track.poses.rotation[frames], track.poses.translation[frames], seen.points_body)
+    predicted = project_points(track.poses.pose[frames], seen.points_body)
     whitener = np.linalg.inv(np.linalg.cholesky(seen.covariance[frames]))
     residual = (whitener @ (seen.bearings[frames] - predicted)[..., None])[..., 0]
     squared = (residual**2).sum(axis=-1)
@@ -108,7 +109,7 @@ def _mode_units(track: Track, size: Array) -> tuple[Array, Array]:
     frames = np.flatnonzero(track.tracked)
     rotation, translation = _smooth_poses(track)
     near = nearest(len(track.tracked), frames)
-    modes = pose_modes(rotation[near], translation[near], track.observation.points_body)
+    modes = pose_modes(Pose(rotation[near], translation[near]), track.observation.points_body)
     moved = np.sqrt((modes**2).sum(axis=2).mean(axis=1) / 2.0)  # a coordinate, [T, 6]
     return size[:, None] / np.maximum(moved, 1e-12), modes
 

@@ -18,7 +18,7 @@ from vid2phys.errors import InputError, UsageError
 from vid2phys.notes import warning
 
 if TYPE_CHECKING:
-    from vid2phys.engine.pnp import Pose
+    from vid2phys.engine.pnp import PoseEstimate
     from vid2phys.io.keypoints import Keypoints
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array, Camera, Clip, Mesh, Observation
@@ -187,11 +187,11 @@ def _track(seen: Observation) -> Track:
     return Track(seen, poses, tracked, tracked * 1.0, element, np.zeros(1))
 
 
-def _spread(poses: Pose, frames: NDArray[np.int64], count: int) -> Pose:
-    """Poses [N] of some frames among all [count], NaN elsewhere."""
+def _spread(poses: PoseEstimate, frames: NDArray[np.int64], count: int) -> PoseEstimate:
+    """Return poses [N] of some frames among all [count], NaN elsewhere."""
     from dataclasses import fields
 
-    from vid2phys.engine.pnp import Pose
+    from vid2phys.engine.pnp import PoseEstimate
 
     def put(values: Any) -> Any:
         out = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
@@ -200,7 +200,8 @@ def _spread(poses: Pose, frames: NDArray[np.int64], count: int) -> Pose:
         out[frames] = values
         return out
 
-    return Pose(**{f.name: put(getattr(poses, f.name)) for f in fields(Pose)})
+    arrays = {f.name: put(getattr(poses, f.name)) for f in fields(PoseEstimate) if f.name != "pose"}
+    return PoseEstimate(poses.pose.map(put), **arrays)
 
 
 def _check_body_points(path: str | Path, points: Array, mesh: Mesh) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vid2phys.commands.identify import Inputs
+    from vid2phys.geometry import Pose
     from vid2phys.solvers.gradient import Descent
     from vid2phys.solvers.problem import Problem
     from vid2phys.solvers.smoothing import Smoothed
@@ -181,11 +182,12 @@ def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
 
 def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:
     """Mesh, camera and the scene behind the body, from the fitted poses of the frames that were tracked."""
+    from vid2phys.geometry import Pose
     from vid2phys.tracking.cues.photometric import stage_of
 
-    rotation, translation = _in_camera(problem, solution.states)
-    translation = np.where(tracked.tracked[:, None], translation, np.nan)
-    return stage_of(inputs.clip, inputs.camera, inputs.mesh, rotation, translation)
+    pose = _in_camera(problem, solution.states)
+    pose = Pose(pose.rotation, np.where(tracked.tracked[:, None], pose.translation, np.nan))
+    return stage_of(inputs.clip, inputs.camera, inputs.mesh, pose)
 
 
 def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
@@ -194,19 +196,18 @@ def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Prob
 
     if len(tracked.branch_log_likelihood) < 2 or inputs.network.shape.exact:
         return np.zeros(len(tracked.branch_log_likelihood))
-    rotation, translation = _in_camera(problem, solution.states)
     frames = np.flatnonzero(tracked.tracked)
-    poses = rotation[frames], translation[frames]
-    return branch_evidence(inputs.clip, stage, *poses, frames, inputs.network.rotations, inputs.network.center)
+    poses = _in_camera(problem, solution.states)[frames]
+    return branch_evidence(inputs.clip, stage, poses, frames, inputs.network.rotations, inputs.network.center)
 
 
-def _in_camera(problem: Problem, states: Array) -> tuple[Array, Array]:
-    """camera_from_body of states: rotations [F, 3, 3] and translations [F, 3]."""
-    from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
+def _in_camera(problem: Problem, states: Array) -> Pose:
+    """Return the poses camera_from_body of states, [F]."""
+    from vid2phys.geometry import Pose, invert_transform, make_transform, matrix_from_quat
 
     positions, quats = problem.system.body_pose(states)
     pose = invert_transform(problem.camera_to_world) @ make_transform(matrix_from_quat(quats), positions)
-    return pose[:, :3, :3], pose[:, :3, 3]
+    return Pose(pose[:, :3, :3], pose[:, :3, 3])
 
 
 def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
@@ -234,7 +235,7 @@ def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> O
     from vid2phys.tracking.photometric_refinement import refined
 
     calibration = Calibration.from_dict(inputs.network.calibration)
-    return refined(inputs.clip, stage, calibration, problem.observation, *_in_camera(problem, states))
+    return refined(inputs.clip, stage, calibration, problem.observation, _in_camera(problem, states))
 
 
 def conclude(

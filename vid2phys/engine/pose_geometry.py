@@ -1,4 +1,4 @@
-"""Small geometry that poses, tracking and calibration share: projection of a posed body, its derivatives, rotations."""
+"""Projection of a body at a pose, its derivatives, and sets of rotations, as tracking and calibration share them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.geometry import matrix_from_quat, skew
+from vid2phys.geometry import Pose, matrix_from_quat, skew
 from vid2phys.types import Array
 
 
 @lru_cache(maxsize=4)
 def rotation_grid(count: int) -> Array:
-    """`count` rotations spread evenly over all, [count, 3, 3] (Alexa, Super-Fibonacci spirals, CVPR 2022)."""
+    """Return `count` rotations spread evenly over all, [count, 3, 3] (Alexa, Super-Fibonacci spirals, CVPR 2022)."""
     s = np.arange(count) + 0.5
     r, big_r = np.sqrt(s / count), np.sqrt(1.0 - s / count)
     alpha, beta = 2.0 * np.pi * s / np.sqrt(2.0), 2.0 * np.pi * s / 1.533751168755204288118041
@@ -21,24 +21,23 @@ def rotation_grid(count: int) -> Array:
     return matrix_from_quat(quat)
 
 
-def project_points(rotation: Array, translation: Array, points_body: Array) -> Array:
-    """Bearings of body points, [..., 3, 3], [..., 3] and [K, 3] -> [..., K, 2]."""
-    x = points_body @ np.swapaxes(rotation, -1, -2) + translation[..., None, :]
+def project_points(pose: Pose, points_body: Array) -> Array:
+    """Return the bearings [..., K, 2] of body points [K, 3] m at poses camera_from_body [...]."""
+    x = pose.apply(points_body)
     return x[..., :2] / x[..., 2:]
 
 
-def pose_modes(rotation: Array, translation: Array, points_body: Array) -> Array:
-    """How the bearings move when the whole pose is wrong, [..., K, 2, 6]; the modes of a frame's shared error.
+def pose_modes(pose: Pose, points_body: Array) -> Array:
+    """Return the derivative of bearings by the local coordinates of a pose (`Pose.retract`), [..., K, 2, 6].
 
-    Columns: rotation about the camera's x, y, z axes through the body origin [rad]; sideways motion along camera x, y
-    as a fraction of the range; logarithm of the distance.
+    The columns are the modes of a frame's shared error: rotation about the camera's x, y and z axes through the body's
+    origin [rad]; sideways motion along the camera's x and y axes as a fraction of the range; logarithm of the distance.
     """
-    turned = points_body @ np.swapaxes(rotation, -1, -2)
-    return modes_of_points(turned + translation[..., None, :], translation[..., None, :])
+    return modes_of_points(pose.apply(points_body), pose.translation[..., None, :])
 
 
 def modes_of_points(points_camera: Array, translation: Array) -> Array:
-    """`pose_modes` of points [..., 3] in camera axes of a body at translation [..., 3], [..., 2, 6]."""
+    """Return the modes of `pose_modes` at points [..., 3] in camera axes, [..., 2, 6]; translation: [..., 3] m."""
     d_point = np.zeros((*points_camera.shape[:-1], 2, 3))
     d_point[..., 0, 0] = d_point[..., 1, 1] = 1.0
     d_point[..., 2] = -points_camera[..., :2] / points_camera[..., 2:]
@@ -50,7 +49,7 @@ def modes_of_points(points_camera: Array, translation: Array) -> Array:
 
 
 def covariance_in_modes(covariance: Array, translation: Array) -> Array:
-    """Covariance of (rotation [rad], translation [m]) as that of `pose_modes`' coefficients, both [..., 6, 6]."""
+    """Return the covariance of (rotation [rad], translation [m]) in the modes of `pose_modes`, [..., 6, 6]."""
     distance = np.linalg.norm(translation, axis=-1)
     to_modes = np.zeros(covariance.shape)
     to_modes[..., range(5), range(5)] = 1.0
@@ -63,7 +62,7 @@ def covariance_in_modes(covariance: Array, translation: Array) -> Array:
 def distinct_rotations(
     rotation: Array, cost: Array, count: int, apart_rad: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Indices [N, count] of the cheapest rotations that are `apart_rad` apart, and which of them repeat the first.
+    """Return indices [N, count] of the cheapest rotations `apart_rad` apart, and which of them repeat the first.
 
     rotation: [N, M, 3, 3]. cost: [N, M].
     """

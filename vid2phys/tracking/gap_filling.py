@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.pnp import Pose, known_pose
-from vid2phys.geometry import angle_between, matrix_from_quat, quat_from_matrix, slerp
+from vid2phys.engine.pnp import PoseEstimate, known_pose
+from vid2phys.geometry import Pose, angle_between, matrix_from_quat, quat_from_matrix, slerp
 from vid2phys.tracking.detectors.search import Watch
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.track import Track
@@ -44,7 +44,7 @@ def filled(track: Track, watch: Watch, frames: FrameStore) -> Track:
     return track
 
 
-def _between(track: Track) -> tuple[NDArray[np.int64], Pose]:
+def _between(track: Track) -> tuple[NDArray[np.int64], PoseEstimate]:
     """Lost frames [N] with others close by on both sides, and the poses [N] that these put the object in."""
     times, known = track.observation.times_s, np.flatnonzero(track.tracked)
     lost = np.flatnonzero(~track.tracked)
@@ -57,7 +57,7 @@ def _between(track: Track) -> tuple[NDArray[np.int64], Pose]:
     share = (times[lost] - times[before]) / (times[after] - times[before])
     turned = matrix_from_quat(slerp(quat_from_matrix(rotation[before]), quat_from_matrix(rotation[after]), share))
     place = translation[before] + share[:, None] * (translation[after] - translation[before])
-    return lost, known_pose(turned, place)
+    return lost, known_pose(Pose(turned, place))
 
 
 def _apart(a: Array, b: Array) -> Array:

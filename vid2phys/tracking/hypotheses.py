@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.pnp import Pose
+from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.risp.shape.rotation_groups import composition
@@ -46,7 +46,7 @@ class Branches:
     log_likelihood: Array
 
 
-def join(poses: Pose, times_s: Array, rotations: Array, support: Array) -> Branches:
+def join(poses: PoseEstimate, times_s: Array, rotations: Array, support: Array) -> Branches:
     """The most probable path through a clip.
 
     poses: [N, H] hypotheses of the N frames that were read, at times_s [N]. rotations: [G, 3, 3], the identity first.
@@ -69,7 +69,7 @@ def join(poses: Pose, times_s: Array, rotations: Array, support: Array) -> Branc
 def front_evidence(
     front_logprob: Array,
     views: list[View],
-    poses: Pose,
+    poses: PoseEstimate,
     rotations: Array,
     front_body: Array | None,
     center: Array | None = None,
@@ -88,7 +88,7 @@ def front_evidence(
     center = np.zeros(3) if center is None else center
     # rotations[g]^T @ front: where it is on the body as read
     points = np.einsum("gji,j->gi", rotations, front_body - center) + center
-    bearings = project_points(poses.rotation, poses.translation, points)
+    bearings = project_points(poses.pose, points)
     evidence = np.zeros(bearings.shape[:-1])
     for n, view in enumerate(views):
         place = (bearings_to_view(view, bearings[n]) + 0.5) * (cells / view.size) - 0.5

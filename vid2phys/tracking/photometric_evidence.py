@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.error_model import CLIP_FRAMES
+from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.cues.photometric import Look, Stage, align
@@ -27,23 +28,22 @@ _TEMPERATURE = 1.5
 def branch_evidence(
     clip: Clip,
     stage: Stage,
-    rotation: Array,
-    translation: Array,
+    pose: Pose,
     at: NDArray[np.int64],
     branches: Array,
     center: Array | None = None,
 ) -> Array:
     """Log-likelihood of each branch R @ branches[g]^T of the orientations R, [G] nats, the best at zero.
 
-    rotation [N, 3, 3], translation [N, 3] m: camera_from_body of the frames at [N]. center: [3] m, what the turns
-    of the body leave where it is, its origin by default. Zeros where the body is in no image.
+    pose: camera_from_body of the frames at [N]. center: [3] m, the point of the body that the symmetry elements leave
+    where it is, its origin by default. Zeros where the body is in no image.
     """
     if not len(at):
         return np.zeros(len(branches))
     center = np.zeros(3) if center is None else center
     chosen = evenly(len(at), FINAL_LOOKS)
     frames = clip.frames.at(at[chosen])
-    seen = [stage.look(frame, rotation[i], translation[i]) for frame, i in zip(frames, chosen, strict=True)]
+    seen = [stage.look(frame, pose[i]) for frame, i in zip(frames, chosen, strict=True)]
     looks = [look for look in seen if look is not None]
     if not looks:
         return np.zeros(len(branches))
@@ -57,12 +57,11 @@ def branch_evidence(
 
 def _turned(looks: list[Look], branch: Array, center: Array) -> list[Look]:
     aside = offsets(branch, center)
-    return [
-        replace(
-            look, rotation=look.rotation @ branch.T, translation=look.translation - look.rotation @ branch.T @ aside
-        )
-        for look in looks
-    ]
+    out = []
+    for look in looks:
+        rotation = look.pose.rotation @ branch.T
+        out.append(replace(look, pose=Pose(rotation, look.pose.translation - rotation @ aside)))
+    return out
 
 
 def _compare(branches: list[list[Look]], frames: int) -> Array:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.photometric import MODES, Stage, align
 from vid2phys.types import Array, Clip, Observation
@@ -26,10 +27,8 @@ _READING_STD_FLOOR = 1e-4
 _RIDGE_SIGMA = 20.0
 
 
-def refined(
-    clip: Clip, stage: Stage, calibration: Calibration, seen: Observation, rotation: Array, translation: Array
-) -> Observation | None:
-    """The observation refined by the clip's pixels near fitted poses camera_from_body [T, 3, 3] and [T, 3].
+def refined(clip: Clip, stage: Stage, calibration: Calibration, seen: Observation, pose: Pose) -> Observation | None:
+    """The observation refined by the clip's pixels near fitted poses camera_from_body [T].
 
     None when too few frames show the body against a background known from other frames.
     """
@@ -37,7 +36,7 @@ def refined(
     chosen = tracked[evenly(len(tracked), _MOST_FRAMES)]
     looks, used = [], []
     for frame, i in zip(clip.frames.at(chosen), chosen, strict=True):
-        look = stage.look(frame, rotation[i], translation[i])
+        look = stage.look(frame, pose[i])
         if look is not None:
             looks.append(look)
             used.append(i)
@@ -50,16 +49,16 @@ def refined(
         return None
     scale = np.array(calibration.align_scale)
     covariance = scale[:, None] * found.covariance[sound] * scale
-    shift, std = _joined(seen, at, rotation[at], translation[at], found.steps[sound], covariance)
-    return _moved(seen, at, rotation, translation, shift, std, calibration)
+    shift, std = _joined(seen, at, pose[at], found.steps[sound], covariance)
+    return _moved(seen, at, pose, shift, std, calibration)
 
 
 def _joined(
-    seen: Observation, at: NDArray[np.int64], rotation: Array, translation: Array, steps: Array, covariance: Array
+    seen: Observation, at: NDArray[np.int64], pose: Pose, steps: Array, covariance: Array
 ) -> tuple[Array, Array]:
     """By how much readings are to be moved, and the standard deviations of what remains, [N, 6] each, in modes."""
-    modes = pose_modes(rotation, translation, seen.points_body)  # [N, K, 2, 6]
-    residual = seen.bearings[at] - project_points(rotation, translation, seen.points_body)
+    modes = pose_modes(pose, seen.points_body)  # [N, K, 2, 6]
+    residual = seen.bearings[at] - project_points(pose, seen.points_body)
     root = np.linalg.inv(np.linalg.cholesky(seen.covariance[at])) * seen.visible[at][..., None, None]
     white = (root @ residual[..., None])[..., 0]
     weight = np.where(seen.visible[at], 6.0 / (5.0 + (white**2).sum(axis=-1)), 0.0)[..., None]
@@ -84,7 +83,7 @@ def _mode_std(seen: Observation, at: NDArray[np.int64], modes: Array) -> Array:
 
 
 def _moved(
-    seen: Observation, at: NDArray[np.int64], rotation: Array, translation: Array, shift: Array, std: Array,
+    seen: Observation, at: NDArray[np.int64], pose: Pose, shift: Array, std: Array,
     calibration: Calibration,
 ) -> Observation:  # fmt: skip
     """Bearings moved by the shifts, bridged in time; the shared error that is left.
@@ -92,7 +91,7 @@ def _moved(
     A shift is what the network erred by: between aligned frames that is known as far as it is correlated with theirs.
     """
     known = np.flatnonzero(seen.visible.any(axis=1))
-    modes = pose_modes(rotation[known], translation[known], seen.points_body)
+    modes = pose_modes(pose[known], seen.points_body)
     times, given = seen.error_clock_s[known], seen.error_clock_s[at]
     first = np.clip(np.searchsorted(given, times, side="right") - 1, 0, len(given) - 2)
 

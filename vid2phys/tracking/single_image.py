@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.virtual_camera import in_frame, make_view
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.tracking.ambiguous_poses import ROUGH_PRIOR, Reading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.contour_refinement import LEAST_PX
@@ -41,21 +42,21 @@ def settled_alone(frames: Indexed, camera: Camera, lone: Lone, track: Track, cal
     """The track with the poses of frames that have no other beside them settled by shape and paint."""
     seen, times, known = track.observation, track.observation.times_s, track.tracked
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
-    rotation, translation = track.poses.rotation.copy(), track.poses.translation.copy()
+    pose = track.poses.pose.copy()
     for i in np.flatnonzero(known):
         alone = (np.abs(times[known] - times[i]) < _ALONE_S).sum() == 1
-        if not alone or in_frame_diameter(camera, *lone.place(translation[i])) < LEAST_PX:
+        if not alone or in_frame_diameter(camera, *lone.place(pose.translation[i])) < LEAST_PX:
             continue
-        told = lone.settle(frames[int(i)], camera, rotation[i], translation[i])
+        told = lone.settle(frames[int(i)], camera, pose[i])
         if told is None:
             continue
-        rotation[i], translation[i] = told.rotation, told.translation
-        bearings[i] = project_points(told.rotation, told.translation, seen.points_body)
+        pose[i] = told.pose
+        bearings[i] = project_points(told.pose, seen.points_body)
         visible[i] = in_frame(camera, bearings[i])
         std = np.sqrt(np.diag(told.covariance)) * calibration.contour_scale
-        basis[i] = pose_modes(told.rotation, told.translation, seen.points_body) * std
+        basis[i] = pose_modes(told.pose, seen.points_body) * std
     observation = replace(seen, bearings=bearings, shared_basis=basis, visible=visible)
-    poses = replace(track.poses, rotation=rotation, translation=translation)
+    poses = replace(track.poses, pose=pose)
     return replace(track, observation=observation, poses=poses).clocked()
 
 
@@ -75,22 +76,22 @@ class Lone:
         """Of a mesh with its paint under these turns."""
         return Lone(mesh, Solid.of(mesh), paint, Patches(mesh), rotations, center)
 
-    def settle(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> Contour | None:
+    def settle(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> Contour | None:
         """The pose camera_from_body that explains a frame [H, W, 3] best, near the given one up to a turn unless its
         paint is nowhere near; None where that is the given one."""
-        return self._search(frame, camera, rotation, translation).fit
+        return self._search(frame, camera, pose).fit
 
-    def share(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> float:
+    def share(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> float:
         """How much of what a frame shows the paint explains at that pose, at most 1: whether the body is there."""
-        return self._search(frame, camera, rotation, translation).share
+        return self._search(frame, camera, pose).share
 
-    def _search(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> _Search:
-        search = _Search(self, frame, camera, rotation, translation)
+    def _search(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> _Search:
+        search = _Search(self, frame, camera, pose)
         search.clear()
-        rotation, translation = search.rotation, search.translation
+        pose = search.pose
         for turn in np.argsort(-search.turn_nats(), kind="stable")[:_TURNS]:
-            turned = rotation @ self.rotations[turn].T
-            search.begin(turned, translation + (rotation - turned) @ self.center)
+            turned = pose.rotation @ self.rotations[turn].T
+            search.begin(Pose(turned, pose.translation + (pose.rotation - turned) @ self.center))
         if search.share < _LITTLE:
             search.anywhere()
         search.clear()
@@ -103,63 +104,61 @@ class Lone:
     @property
     def outline(self) -> Solid:
         """The body without creases."""
-        return replace(self.solid, edges=self.solid.edges[:0], sides=self.solid.sides[:0])
+        return self.solid.without_creases()
 
 
 class _Search:
     """The best pose so far of a body in one image. nats: how well it explains shape and paint. share: of the paint
     that it explains. fit: None for the pose that was read."""
 
-    def __init__(
-        self, body: Lone, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array
-    ) -> None:
+    def __init__(self, body: Lone, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> None:
         self._body, self._frame, self._camera = body, frame, camera
-        self._read = Reading(frame, camera, body.solid, rotation, translation, ROUGH_PRIOR)
-        bearing, radius = body.place(translation)
+        self._read = Reading(frame, camera, body.solid, pose, ROUGH_PRIOR)
+        bearing, radius = body.place(pose.translation)
         self._view = make_view(camera, bearing, float(radius), _VIEW_PX)
         self._image = soft_view(frame, camera, self._view)
-        self.rotation, self.translation = rotation, translation
+        self.pose = pose
         self.fit: Contour | None = None
-        self.nats, self.share = self._explained(rotation, translation)
+        self.nats, self.share = self._explained(pose)
 
     def turn_nats(self) -> Array:
         """How likely the paint makes each turn of the pose, [G] nats."""
-        return self._body.paint.turn_nats(self._shown(self.rotation, self.translation))
+        return self._body.paint.turn_nats(self._shown(self.pose))
 
     def clear(self) -> None:
         """Goes on by the outline alone: lines of the paint may have been taken for creases."""
-        self._take(self.rotation, self.translation, self._body.outline)
+        self._take(self.pose, self._body.outline)
 
-    def begin(self, rotation: Array, translation: Array) -> None:
+    def begin(self, pose: Pose) -> None:
         """Looks about a pose, and where the paint says that the body is, seen from there."""
-        self._take(rotation, translation, self._body.solid)
+        self._take(pose, self._body.solid)
         body = PaintedBody([self._frame], self._camera, self._body.paint, self._body.patches)
-        fit = body.fit(0, rotation, translation)
+        fit = body.fit(0, pose)
         if fit is None:
             return
-        self._take(fit.rotation, fit.translation, self._body.solid)
+        self._take(fit.pose, self._body.solid)
         other = None if fit.by_pieces else body.mirrored(0, fit)
         if other is not None:
-            self._take(other.rotation, other.translation, self._body.solid)
+            self._take(other.pose, self._body.solid)
 
     def anywhere(self) -> None:
         """Looks for the paint in all orientations at its place."""
-        bearings = project_points(self.rotation, self.translation, self._body.paint.points)
+        bearings = project_points(self.pose, self._body.paint.points)
         for pose in paint_search(self._frame, self._camera, self._body.paint, bearings):
-            self.begin(*pose)
+            self.begin(pose)
 
-    def _take(self, rotation: Array, translation: Array, solid: Solid) -> None:
-        fit = fit_contour(self._frame, self._camera, solid, rotation, translation, prior=ROUGH_PRIOR)
+    def _take(self, pose: Pose, solid: Solid) -> None:
+        fit = fit_contour(self._frame, self._camera, solid, pose, prior=ROUGH_PRIOR)
         if fit is None:
             return
-        nats, share = self._explained(fit.rotation, fit.translation)
+        nats, share = self._explained(fit.pose)
         if nats > self.nats and share > _LEAST_SHARE:
-            self.rotation, self.translation, self.fit = fit.rotation, fit.translation, fit
+            self.pose, self.fit = fit.pose, fit
             self.nats, self.share = nats, share
 
-    def _explained(self, rotation: Array, translation: Array) -> tuple[float, float]:
-        share, of_paint = self._shown(rotation, translation).explained(self._body.paint.colors[0])
-        return self._read.explained(rotation, translation) / _OVERCONFIDENT + of_paint, share
+    def _explained(self, pose: Pose) -> tuple[float, float]:
+        share, of_paint = self._shown(pose).explained(self._body.paint.colors[0])
+        return self._read.explained(pose) / _OVERCONFIDENT + of_paint, share
 
-    def _shown(self, rotation: Array, translation: Array) -> Shown:
-        return self._body.paint.shown(self._view, self._image, rotation, translation)
+    def _shown(self, pose: Pose) -> Shown:
+        return self._body.paint.shown(self._view, self._image, pose)

@@ -81,13 +81,12 @@ def supported(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> T
 
 def evidence_of(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> tuple[NDArray[np.int64], Array]:
     """Return the tracked frames' indices [N] and the evidence for their poses [N, E], NaN where there is none."""
-    rows = np.flatnonzero(track.tracked & np.isfinite(track.poses.translation).all(axis=-1))
+    rows = np.flatnonzero(track.tracked & track.poses.pose.is_finite)
     verifier, background = Verifier.load(), background_of(frames.background, frames[0].shape)
 
     def image_match(item: tuple[int, Image]) -> float:
         i, frame = item
-        pose = track.poses.rotation[i], track.poses.translation[i]
-        return verifier.logit(crop_of(frame, background, camera, mesh, *pose))
+        return verifier.logit(crop_of(frame, background, camera, mesh, track.poses.pose[i]))
 
     matches = list(side_by_side(image_match, ((int(i), frames[int(i)]) for i in rows)))
     misfit, translation = track.poses.chi2[rows], track.poses.translation[rows]

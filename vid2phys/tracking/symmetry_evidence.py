@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import side_by_side
+from vid2phys.geometry import Pose
 from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.ambiguous_poses import Reading
 from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.part_colors import part_nats
@@ -41,6 +43,7 @@ def turn_evidence(
     camera: Camera,
     solid: Solid,
     shape: Shape,
+    cues: ActiveCues = ALL_CUES,
 ) -> Array:
     """Nats [N, H, G], calibrated, for orientations R @ rotations[g]^T, above those of knowing nothing.
 
@@ -56,7 +59,7 @@ def turn_evidence(
     def of_frame(shown: tuple[int, NDArray[np.uint8]]) -> Array:
         n, frame = shown
         best = seen.poses[n, 0]
-        return _of_frame(frame, camera, solid, best.rotation, best.translation, shape, 1.0 / len(some))
+        return _of_frame(frame, camera, solid, best.pose, shape, 1.0 / len(some), cues)
 
     for n, found in zip(some, side_by_side(of_frame, ((n, frames[int(indices[n])]) for n in some)), strict=True):
         nats[n, 0] = found
@@ -67,23 +70,25 @@ def _of_frame(
     frame: NDArray[np.uint8],
     camera: Camera,
     solid: Solid,
-    rotation: Array,
-    translation: Array,
+    pose: Pose,
     shape: Shape,
     parts_share: float,
+    cues: ActiveCues,
 ) -> Array:
     """Nats [G] of one frame [H, W, 3] in which a pose was read. parts_share: what its parts count."""
     prior = np.diag(PRIOR_STD**-2.0)
-    read = Reading(frame, camera, solid, rotation, translation, prior)
+    read = Reading(frame, camera, solid, pose, prior, "region" in cues)
     found, poses = np.zeros(len(shape.rotations)), []
     for g, turn in enumerate(shape.rotations):
-        turned = rotation @ turn.T
-        pose = turned, translation - turned @ offsets(turn, shape.center)
-        fit = fit_contour(frame, camera, solid, *pose, prior=prior)
+        turned = pose.rotation @ turn.T
+        start = Pose(turned, pose.translation - turned @ offsets(turn, shape.center))
+        fit = fit_contour(frame, camera, solid, start, prior=prior)
         if fit is None:
             return np.zeros(len(shape.rotations))
-        found[g] = read.explained(fit.rotation, fit.translation)
-        poses.append((fit.rotation, fit.translation))
-    of_parts = np.maximum(part_nats(frame, camera, solid.mesh, poses) / _PARTS_OVERCONFIDENT, -_MOST_OF_PARTS)
-    told = np.maximum(found - found.max(), -_MOST) / _OVERCONFIDENT + parts_share * of_parts
+        found[g] = read.explained(fit.pose)
+        poses.append(fit.pose)
+    told = np.maximum(found - found.max(), -_MOST) / _OVERCONFIDENT
+    if "part_colors" in cues:
+        of_parts = np.maximum(part_nats(frame, camera, solid.mesh, poses) / _PARTS_OVERCONFIDENT, -_MOST_OF_PARTS)
+        told = told + parts_share * of_parts
     return np.asarray(told - np.log(np.exp(told).mean()))

@@ -18,10 +18,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.engine.parallel import side_by_side
-from vid2phys.engine.pnp import Pose
-from vid2phys.geometry import matrix_from_quat, quat_from_matrix, slerp
+from vid2phys.engine.pnp import PoseEstimate
+from vid2phys.geometry import Pose, matrix_from_quat, quat_from_matrix, slerp
 from vid2phys.tracking.ambiguous_poses import Reading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.contour import Contour
@@ -45,8 +44,7 @@ class Found:
     """A pose of one frame. explained: nats of all that the frame shows (`Reading.nats`). contour: None for the pose
     that it had."""
 
-    rotation: Array
-    translation: Array
+    pose: Pose
     explained: float
     contour: Contour | None
 
@@ -58,7 +56,7 @@ class Doubt:
 
     found: list[Found]
     taken: int = 0
-    tried: list[tuple[Array, Array]] = field(default_factory=list)
+    tried: list[Pose] = field(default_factory=list)
 
 
 @dataclass
@@ -74,10 +72,9 @@ class Neighbours:
     times_s: Array
     reading: Callable[[int, Image], Reading]
     known: NDArray[np.bool_]
-    rotation: Array
-    translation: Array
+    pose: Pose
     nats: Array
-    also: Pose | None = None
+    also: PoseEstimate | None = None
 
     def settle(self) -> dict[int, Contour]:
         """New poses of the frames that were put right."""
@@ -99,26 +96,25 @@ class Neighbours:
     def _is_in_doubt(self, i: int) -> bool:
         """Whether a frame has no other beside it, is not turned as most of their motions say (as the only one of them,
         where they are none), or explains much less than they do."""
-        rotation, translation = self._moving(i)
-        if not len(rotation):
-            beside = self._beside(i)
-            rotation, translation = self.rotation[beside], self.translation[beside]
-        off = pose_difference(self.rotation[i], self.translation[i], rotation, translation)
+        expected = self._moving(i)
+        if not len(expected):
+            expected = self.pose[self._beside(i)]
+        off = self.pose[i].step_to(expected)
         far = np.linalg.norm(off[:, :3], axis=-1) > _TURNED_RAD
         return bool(not len(far) or far.mean() > 0.5 or self._explains_little(i))
 
     def _looked_about(self, i: int, image: Image, doubt: Doubt | None) -> Doubt:
         """A frame in doubt with what is found from where its neighbours say that the body is, or without them from what
         its pose may be taken for."""
-        rotation, translation = self._expected(i)
-        read, own, alone = self.reading(i, image), (rotation[0], translation[0]), not self._beside(i)
+        expected = self._expected(i)
+        read, own, alone = self.reading(i, image), expected[0], not self._beside(i)
         if doubt is None:
-            doubt = Doubt([Found(*own, read.nats(*own), None)], tried=[own] if alone else [])
-        starts = [start for start in zip(rotation, translation, strict=True) if _is_new(start, doubt.tried)]
-        fits = chain((read.fitted_from(*start) for start in starts), read.fitted_about(*own) if alone else ())
+            doubt = Doubt([Found(own, read.nats(own), None)], tried=[own] if alone else [])
+        starts = [start for k in range(len(expected)) if _is_new(start := expected[k], doubt.tried)]
+        fits = chain((read.fitted_from(start) for start in starts), read.fitted_about(own) if alone else ())
         least = doubt.found[0].explained - _NATS
         for explained, contour in (fit for fit in fits if fit is not None and fit[0] > least):
-            doubt.found.append(Found(contour.rotation, contour.translation, explained, contour))
+            doubt.found.append(Found(contour.pose, explained, contour))
         return doubt
 
     def _take_likeliest(self, doubts: dict[int, Doubt]) -> Iterator[int]:
@@ -127,20 +123,20 @@ class Neighbours:
             return
         indices = np.flatnonzero(self.known)
         most = max(len(doubt.found) for doubt in doubts.values())
-        rotation = np.repeat(self.rotation[indices, None], most, axis=1)
+        rotation = np.repeat(self.pose.rotation[indices, None], most, axis=1)
         cost = np.full((len(indices), most), np.inf)
         cost[:, 0] = 0.0
         for row, doubt in ((row, doubts[i]) for row, i in enumerate(indices.tolist()) if i in doubts):
             count = len(doubt.found)
-            rotation[row, :count] = [pose.rotation for pose in doubt.found]
-            cost[row, :count] = [min(-pose.explained / _OVERCONFIDENT, _NOTHING_SHOWN) for pose in doubt.found]
+            rotation[row, :count] = [each.pose.rotation for each in doubt.found]
+            cost[row, :count] = [min(-each.explained / _OVERCONFIDENT, _NOTHING_SHOWN) for each in doubt.found]
             cost[row, 0] -= _NATS / _OVERCONFIDENT
         path = likeliest_path(cost, rotation, self.times_s[indices])
         for i, k in zip(indices.tolist(), path.tolist(), strict=True):
             if i in doubts and doubts[i].taken != k < len(doubts[i].found):
-                doubts[i].taken, pose = k, doubts[i].found[k]
-                self.rotation[i], self.translation[i] = pose.rotation, pose.translation
-                self.nats[i] = self.reading(i, self.frames[i]).edge_nats(pose.rotation, pose.translation)
+                doubts[i].taken, pose = k, doubts[i].found[k].pose
+                self.pose[i] = pose
+                self.nats[i] = self.reading(i, self.frames[i]).edge_nats(pose)
                 yield i
 
     def _explains_little(self, i: int) -> bool:
@@ -153,20 +149,19 @@ class Neighbours:
         near = range(max(0, i - _BESIDE), min(len(self.known), i + _BESIDE + 1))
         return [k for k in near if k != i and self.known[k]]
 
-    def _expected(self, i: int) -> tuple[Array, Array]:
+    def _expected(self, i: int) -> Pose:
         """A frame's pose, and where the frames beside it say that the body is: between them, going on from two of
-        them, or turned as one of them; and what else it may have. Rotations [N, 3, 3], translations [N, 3]."""
-        moved, place = self._moving(i)
+        them, or turned as one of them; and what else it may have: poses [N]."""
+        moved = self._moving(i)
         before, after = self._on_both_sides(i)
         turned = [*before[-1:], *after[:1]]
-        rotation = np.concatenate([self.rotation[[i]], moved, self.rotation[turned]])
-        translation = np.concatenate([self.translation[[i]], place, self.translation[[i] * len(turned)]])
-        if self.also is None or not np.isfinite(self.also.translation[i]).all():
-            return rotation, translation
-        also = self.also[[i]]
-        return np.concatenate([rotation, also.rotation]), np.concatenate([translation, also.translation])
+        there = Pose(self.pose.rotation[turned], self.pose.translation[[i] * len(turned)])
+        expected = [self.pose[[i]], moved, there]
+        if self.also is not None and self.also.pose.is_finite[i]:
+            expected.append(self.also.pose[[i]])
+        return Pose.join(expected)
 
-    def _moving(self, i: int) -> tuple[Array, Array]:
+    def _moving(self, i: int) -> Pose:
         """Poses of a frame between those beside it, and going on from two of them: none, where there are not two."""
         before, after = self._on_both_sides(i)
         pairs = [(before[-1:], after[:1]), (before[-2:-1], before[-1:]), (after[1:2], after[:1])]
@@ -177,18 +172,19 @@ class Neighbours:
         beside = self._beside(i)
         return [k for k in beside if k < i], [k for k in beside if k > i]
 
-    def _along(self, first: NDArray[np.int64], second: NDArray[np.int64], i: int) -> tuple[Array, Array]:
+    def _along(self, first: NDArray[np.int64], second: NDArray[np.int64], i: int) -> Pose:
         """Where bodies are at frame i that move evenly from their poses in frames first [N] to those in second [N]."""
         times = self.times_s
         share = (times[i] - times[first]) / (times[second] - times[first])
-        start, end = quat_from_matrix(self.rotation[np.stack([first, second])])
-        place = self.translation[first] + share[:, None] * (self.translation[second] - self.translation[first])
-        return matrix_from_quat(slerp(start, end, share)), place
+        start, end = quat_from_matrix(self.pose.rotation[np.stack([first, second])])
+        places = self.pose.translation
+        place = places[first] + share[:, None] * (places[second] - places[first])
+        return Pose(matrix_from_quat(slerp(start, end, share)), place)
 
 
-def _is_new(start: tuple[Array, Array], tried: list[tuple[Array, Array]]) -> bool:
+def _is_new(start: Pose, tried: list[Pose]) -> bool:
     """Whether a start, a pose, would not lead where one does that was tried; then it is tried as well."""
-    new = all(np.any(np.abs(pose_difference(*start, *other)) > _SAME) for other in tried)
+    new = all(np.any(np.abs(start.step_to(other)) > _SAME) for other in tried)
     if new:
         tried.append(start)
     return new

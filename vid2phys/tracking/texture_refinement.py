@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.pnp import Pose
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.virtual_camera import in_frame
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
@@ -43,12 +43,16 @@ _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
 
 @dataclass(frozen=True)
 class Fit:
-    """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] in the modes of `align.moved`, as far
-    as it is to be believed. score: the share of the pieces that agree (by_pieces), or of the image that colours
-    explain."""
+    """A pose that the texture gives for one frame.
 
-    rotation: Array
-    translation: Array
+    Attributes:
+        pose: camera_from_body.
+        information: [6, 6], in the local coordinates of the pose, after its correction for overconfidence.
+        score: share of the patches that agree (by_pieces), or of the image that colours explain.
+        by_pieces: whether patches gave the pose, in place of all colours.
+    """
+
+    pose: Pose
     information: Array
     score: float
     by_pieces: bool
@@ -68,41 +72,38 @@ class PaintedBody:
     paint: Paint
     patches: Patches
 
-    def fit(self, i: int, rotation: Array, translation: Array) -> Fit | None:
+    def fit(self, i: int, pose: Pose) -> Fit | None:
         """The pose in frame i near a known one, by pieces; by all colours where pieces do not say."""
         frame = self.frames[i]
-        by_pieces = self._by_pieces(frame, rotation, translation)
+        by_pieces = self._by_pieces(frame, pose)
         if by_pieces is not None:
             return by_pieces
-        by_colours = fit_paint(frame, self.camera, self.paint, rotation, translation)
+        by_colours = fit_paint(frame, self.camera, self.paint, pose)
         if by_colours is None:
             return None
-        nearer = self._by_pieces(frame, by_colours.rotation, by_colours.translation)  # which do not reach as far
-        return nearer or Fit(
-            *(by_colours.rotation, by_colours.translation, by_colours.information / _OVERCONFIDENT),
-            *(by_colours.score, False),
-        )
+        nearer = self._by_pieces(frame, by_colours.pose)  # which do not reach as far
+        return nearer or Fit(by_colours.pose, by_colours.information / _OVERCONFIDENT, by_colours.score, False)
 
-    def _by_pieces(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> Fit | None:
-        found = self.patches.fit(frame, self.camera, rotation, translation)
+    def _by_pieces(self, frame: NDArray[np.uint8], pose: Pose) -> Fit | None:
+        found = self.patches.fit(frame, self.camera, pose)
         if found is None or found.share < _LEAST_PIECES:
             return None
-        return Fit(found.rotation, found.translation, found.information, found.share, True)
+        return Fit(found.pose, found.information, found.share, True)
 
     def mirrored(self, i: int, fit: Fit) -> Fit | None:
         """The fit from the pose that looks almost the same on the side that faces the camera."""
-        return self.fit(i, *mirrored(self.paint, fit.rotation, fit.translation))
+        return self.fit(i, mirrored(self.paint, fit.pose))
 
     def other(self, i: int, fit: Fit) -> Fit:
         """The same by pieces alone; the fit itself where it is the only one."""
-        found = self._by_pieces(self.frames[i], *mirrored(self.paint, fit.rotation, fit.translation))
+        found = self._by_pieces(self.frames[i], mirrored(self.paint, fit.pose))
         return found or fit
 
     def searched(self, i: int, bearings: Array) -> Fit | None:
         """The best fit from any orientation at the place where the body's points [K, 2] were read."""
         best: Fit | None = None
-        for rotation, translation in search(self.frames[i], self.camera, self.paint, bearings):
-            best = _better(best, self.fit(i, rotation, translation))
+        for pose in search(self.frames[i], self.camera, self.paint, bearings):
+            best = _better(best, self.fit(i, pose))
             if best is not None and best.by_pieces:
                 break
         return best
@@ -140,7 +141,7 @@ def _settle_mirrored(body: PaintedBody, times_s: Array, fits: list[Fit | None]) 
         return
     pairs = [(fit, body.other(i, fit)) for i in known if (fit := fits[i]) is not None]
     nats = np.array([[-_PIECES_NATS * fit.score for fit in pair] for pair in pairs])
-    path = likeliest_path(nats, np.stack([[fit.rotation for fit in pair] for pair in pairs]), times_s[known])
+    path = likeliest_path(nats, np.stack([[fit.pose.rotation for fit in pair] for pair in pairs]), times_s[known])
     for i, pair, chosen in zip(known, pairs, path, strict=True):
         fits[i] = pair[chosen]
 
@@ -192,12 +193,12 @@ def _is_better(before: Fit | None, now: Fit) -> bool:
 
 def _best_fit(body: PaintedBody, track: Track, i: int, now: Fit | None, before: Fit | None) -> Fit | None:
     """The best fit of frame i: that of now, or from the pose before, or, at first, from its own reading."""
-    best = now if before is None else _better(now, body.fit(i, before.rotation, before.translation))
+    best = now if before is None else _better(now, body.fit(i, before.pose))
     if now is not None or not track.tracked[i] or (best is not None and best.by_pieces):
         return best
     if before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0:
         return best
-    best = _better(best, body.fit(i, track.poses.rotation[i], track.poses.translation[i]))
+    best = _better(best, body.fit(i, track.poses.pose[i]))
     if best is not None and not best.by_pieces:
         best = _better(best, body.mirrored(i, best))
     if i % _ASKED == 0 and (best is None or best.rank < (False, _LEAST_SCORE)):
@@ -213,18 +214,18 @@ def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Cali
     seen, poses = track.observation, track.poses
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
     covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
-    fields = {name: getattr(poses, name).copy() for name in ("rotation", "translation", "covariance", "inliers")}
+    pose, pose_covariance, inliers = poses.pose.copy(), poses.covariance.copy(), poses.inliers.copy()
     for i, fit in fits.items():
-        modes = pose_modes(fit.rotation, fit.translation, seen.points_body)
-        bearings[i] = project_points(fit.rotation, fit.translation, seen.points_body)  # readings may be far from it
+        modes = pose_modes(fit.pose, seen.points_body)
+        bearings[i] = project_points(fit.pose, seen.points_body)  # readings may be far from it
         visible[i] = in_frame(camera, bearings[i])
         covariance[i] = np.eye(2) * (_POINT_SHARE * float(np.ptp(bearings[i], axis=0).max())) ** 2
         if not tracked[i]:
-            fields["inliers"][i], quality[i], tracked[i] = True, fit.score, True
+            inliers[i], quality[i], tracked[i] = True, fit.score, True
         of_colours = np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
         basis[i] = modes * np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)
-        fields["rotation"][i], fields["translation"][i] = fit.rotation, fit.translation
-        fields["covariance"][i] = 0.0  # all of it is shared by the points
+        pose[i] = fit.pose
+        pose_covariance[i] = 0.0  # all of it is shared by the points
     correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
     observation = replace(
         seen,
@@ -234,6 +235,5 @@ def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Cali
         visible=visible,
         correlation_time_s=correlation_s,
     )
-    return replace(
-        track, observation=observation, poses=Pose(**{**vars(poses), **fields}), tracked=tracked, quality=quality
-    )
+    poses = replace(poses, pose=pose, covariance=pose_covariance, inliers=inliers)
+    return replace(track, observation=observation, poses=poses, tracked=tracked, quality=quality)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.pnp import Pose
+from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import pose_modes
 from vid2phys.error_clock import error_clock
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.tracking.detectors.network import Detections
 from vid2phys.types import Array, Observation
 
@@ -28,7 +29,7 @@ class Track:
     """
 
     observation: Observation
-    poses: Pose
+    poses: PoseEstimate
     tracked: NDArray[np.bool_]
     quality: Array
     element: NDArray[np.int64]
@@ -45,9 +46,8 @@ class Track:
         """A clip with frames at times_s [T] in all of which the object is lost: they hold harmless numbers."""
         count, points = len(times_s), len(points_body)
         lost = np.full(count, np.nan)
-        poses = Pose(
-            np.full((count, 3, 3), np.nan),
-            np.full((count, 3), np.nan),
+        poses = PoseEstimate(
+            Pose(np.full((count, 3, 3), np.nan), np.full((count, 3), np.nan)),
             np.full((count, 6, 6), np.nan),
             lost,
             np.full(count, np.inf),
@@ -76,13 +76,13 @@ class Track:
             return self
         tracked, element, visible = self.tracked & ~lost, self.element.copy(), self.observation.visible.copy()
         element[lost], visible[lost] = -1, False
-        poses = {name: getattr(self.poses, name).copy() for name in ("rotation", "translation", "covariance")}
-        for values in poses.values():
+        pose, covariance = self.poses.pose.copy(), self.poses.covariance.copy()
+        for values in (pose.rotation, pose.translation, covariance):
             values[lost] = np.nan
         return replace(
             self,
             observation=replace(self.observation, visible=visible),
-            poses=replace(self.poses, **poses),
+            poses=replace(self.poses, pose=pose, covariance=covariance),
             tracked=tracked,
             quality=np.where(lost, 0.0, self.quality),
             element=element,
@@ -93,7 +93,7 @@ class Track:
         self,
         indices: NDArray[np.int64],
         seen: Detections,
-        poses: Pose,
+        poses: PoseEstimate,
         quality: Array,
         element: NDArray[np.int64],
         inverse: NDArray[np.int64],
@@ -106,7 +106,7 @@ class Track:
         """
         scale = calibration.mode_scale(seen.diameter_px, quality)
         scale[:, 3:5] *= seen.angular_radius[:, None]  # of the radius to of the range
-        modes = pose_modes(poses.rotation, poses.translation, self.observation.points_body)
+        modes = pose_modes(poses.pose, self.observation.points_body)
         inside = np.take_along_axis(seen.inside, inverse, axis=1)
 
         def put(into: Any, values: Any) -> Any:
@@ -124,7 +124,7 @@ class Track:
         )
         return Track(
             observation,
-            Pose(**{f.name: put(getattr(self.poses, f.name), getattr(poses, f.name)) for f in fields(Pose)}),
+            self.poses.with_rows(indices, poses),
             put(self.tracked, True),
             put(self.quality, quality),
             put(self.element, element),

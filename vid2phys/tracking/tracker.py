@@ -9,18 +9,19 @@ read by themselves are read where their neighbours say (`gap_filling`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.parallel import one_thread, side_by_side
-from vid2phys.engine.pnp import Pose
+from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.risp.shape.rotation_groups import offsets
-from vid2phys.tracking.contour_refinement import outlined
+from vid2phys.tracking.contour_refinement import refine_contours
+from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import Paint
 from vid2phys.tracking.detectors.network import Detections, Image
@@ -53,15 +54,29 @@ def track(
     radius_m: float,
     *,
     mesh: Mesh | None = None,
+    without: tuple[str, ...] = (),
     **options: Any,
 ) -> Track:
     """Track the object that `model` knows through a clip; frames whose image does not support the pose are lost.
 
-    Arguments and errors are those of `candidates`. Without a mesh nothing can be drawn, and all candidates count.
+    Further arguments and errors are those of `candidates`. Without a mesh nothing can be drawn: all candidates count.
+
+    Args:
+        clip: frames and times.
+        camera: of the clip.
+        model: the trained network.
+        radius_m: radius of the bounding sphere about the body's origin.
+        mesh: of the object.
+        without: names of cues to switch off, of `cues.available()`.
+        **options: of `candidates`.
+
+    Raises:
+        UsageError: for an unknown cue.
+        InputError: when the object is found in no frame.
     """
     frames = FrameStore(clip.frames, clip.width, clip.height)
-    found = candidates(clip, camera, model, radius_m, mesh=mesh, frames=frames, **options)
-    return found if mesh is None else supported(found, frames, camera, mesh)
+    found = candidates(clip, camera, model, radius_m, mesh=mesh, frames=frames, without=without, **options)
+    return found if mesh is None or "support" in without else supported(found, frames, camera, mesh)
 
 
 @one_thread()
@@ -77,16 +92,20 @@ def candidates(
     paint: Paint | None = None,
     frames: FrameStore | None = None,
     progress: Callable[[float], None] | None = None,
+    without: tuple[str, ...] = (),
 ) -> Track:
     """Find the likeliest pose of an object in each frame of a clip, whether or not the object is there.
 
     camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
     origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
     up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
-    correct readings by its contour (`contour_refinement`) and texture (`texture_refinement`); None: keypoints alone.
-    paint: what is on the object, to tell its turns. frames: of the clip, where the caller holds them. progress: is told
-    the share of frames done. Raises InputError if the object is found in no frame.
+    correct detections by its contour (`contour_refinement`) and texture (`texture_refinement`); None: keypoints alone.
+    paint: what is on the object, to tell its turns. frames: of the clip, where the caller holds them. progress:
+    receives the share of frames done. without: names of cues to switch off. Raises InputError if the object is found
+    in no frame, UsageError for an unknown cue.
     """
+    cues = ActiveCues.without(without)
+    paint = paint if "texture" in cues else None
     if calibration is None:
         calibration = Calibration.from_dict(getattr(model, "calibration", None))
     frames = FrameStore(clip.frames, clip.width, clip.height) if frames is None else frames
@@ -114,13 +133,14 @@ def candidates(
             "train longer",
         )
     indices, detections, turns = indices[good], detections.select(good), turns[good]
-    if mesh is not None:
-        turns = turns + turn_evidence(frames, indices, detections, camera, Solid.of(mesh), model.shape)
+    if mesh is not None and "symmetry" in cues:
+        solid = Solid.of(mesh) if "creases" in cues else Solid.of(mesh).without_creases()
+        turns = turns + turn_evidence(frames, indices, detections, camera, solid, model.shape, cues)
     found = label(clip.times_s, indices, detections, turns, camera, model, calibration, tilt_std_rad)
     found = filled(found, watch, frames)
     if mesh is None:
         return found.clocked()
-    found = corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0))
+    found = corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0), cues)
     return found if lone is None else settled_alone(frames, camera, lone, found, calibration)
 
 
@@ -143,18 +163,20 @@ def corrected(
     paint: Paint | None,
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
+    cues: ActiveCues = ALL_CUES,
 ) -> Track:
-    """A labelled track, corrected by what is painted on the object, if anything, and by its outline.
+    """Return a labelled track, corrected by what is painted on the object, if anything, and by its outline.
 
     A frame that the paint does not explain is lost, whatever was read there, unless its edges are seen as they are in
     frames that it does explain.
     """
     also = explained = None
+    nats = np.full(len(found.tracked), -np.inf)
     if paint is not None:
         also = found.poses
         found, explained = painted(frames, camera, mesh, paint, found, calibration, progress)
-    seen, poses, nats = outlined(frames, camera, mesh, found.observation, found.poses, calibration, progress, also)
-    found = replace(found, observation=seen, poses=poses)
+    if "contour" in cues:
+        found, nats = refine_contours(frames, camera, mesh, found, calibration, cues=cues, also=also, progress=progress)
     if explained is not None:
         least = _EDGES_SHARE * float(np.median(nats[explained])) if explained.any() else np.inf
         found = found.without(found.tracked & ~explained & ~(nats > max(least, 0.0)))
@@ -218,9 +240,8 @@ def label(
     inverse = np.argsort(order, axis=1)
     rotation = poses.rotation @ np.swapaxes(model.rotations[branches.element], -1, -2)
     aside = offsets(model.rotations[branches.element], model.center)  # rotations[g] moves the origin there
-    poses = Pose(
-        rotation,
-        poses.translation - np.einsum("nij,nj->ni", rotation, aside),
+    poses = PoseEstimate(
+        Pose(rotation, poses.translation - np.einsum("nij,nj->ni", rotation, aside)),
         poses.covariance,
         poses.chi2,
         poses.cost,
@@ -231,7 +252,7 @@ def label(
     return lost.seeing(indices, seen, poses, quality, branches.element, inverse, calibration)
 
 
-def _tilt_nats(poses: Pose, rotations: Array, camera: Camera, tilt_std_rad: float | None) -> Array:
+def _tilt_nats(poses: PoseEstimate, rotations: Array, camera: Camera, tilt_std_rad: float | None) -> Array:
     shape = (*poses.cost.shape, len(rotations))
     if tilt_std_rad is None or camera.camera_to_world is None:
         return np.zeros(shape)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.engine.render.rasterizer import rasterize
 from vid2phys.engine.virtual_camera import make_view, resample
+from vid2phys.geometry import Pose
 from vid2phys.risp.networks.network import Block
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
@@ -56,21 +57,19 @@ class VerifierNetwork(nn.Module):
         return self.answer(torch.cat([features.mean(dim=(2, 3)), features.amax(dim=(2, 3))], dim=1))[:, 0]
 
 
-def crop_of(
-    frame: Image, background: Image | None, camera: Camera, mesh: Mesh, rotation: Array, translation: Array
-) -> NDArray[np.float32]:
+def crop_of(frame: Image, background: Image | None, camera: Camera, mesh: Mesh, pose: Pose) -> NDArray[np.float32]:
     """Return what the network sees of a pose camera_from_body, [8, 64, 64].
 
     frame: [H, W, 3]. background: [H, W, 3] of the clip (`background_of`); None where it is not known.
     """
-    bearing, radius = direction_and_size(translation, mesh.radius_m)
+    bearing, radius = direction_and_size(pose.translation, mesh.radius_m)
     view = make_view(camera, bearing, float(radius), SIZE_PX, fill=FILL)
     rows, columns = _window(camera, bearing, float(radius), frame.shape)
     piece = frame[rows, columns]
     change = np.zeros(piece.shape[:2], np.uint8) if background is None else _change(piece, background[rows, columns])
     shift = np.array([[0.0, 0.0, columns.start], [0.0, 0.0, rows.start], [0.0, 0.0, 0.0]])
     seen = resample(np.dstack([piece, change]), replace(camera, K=camera.K - shift), view).astype(np.float32) / 255.0
-    posed = (mesh.vertices @ rotation.T + translation) @ view.rotation_view_from_camera.T
+    posed = pose.apply(mesh.vertices) @ view.rotation_view_from_camera.T
     raster = rasterize(posed, mesh.faces, view.K, SIZE_PX, SIZE_PX)
     covered = raster.face_id >= 0
     normals = raster.normals[raster.face_id] * covered[..., None]

@@ -27,7 +27,7 @@ from vid2phys.engine.virtual_camera import (
 )
 from vid2phys.error_model import Calibration
 from vid2phys.errors import InputError
-from vid2phys.geometry import invert_transform
+from vid2phys.geometry import Pose, invert_transform
 from vid2phys.notes import warning
 from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
@@ -108,7 +108,7 @@ class Window:
 
     def project(self, points: Array) -> Array:
         """Return the bearings of points in the axes of the base, [..., K, 3] m -> [..., K, 2]."""
-        return project_points(self.camera_from_base[:3, :3], self.camera_from_base[:3, 3], points)
+        return project_points(Pose(self.camera_from_base[:3, :3], self.camera_from_base[:3, 3]), points)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.photometric import PRIOR_STD, moved
+from vid2phys.tracking.cues.photometric import PRIOR_STD
 from vid2phys.tracking.refine import OVERCONFIDENT, fit_edges
 from vid2phys.types import Array, Camera, Mesh
 
@@ -22,47 +23,49 @@ _MOST_STEP = 2.0 * PRIOR_STD
 
 @dataclass(frozen=True)
 class Contour:
-    """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] of the edges alone, as their scatter
-    says, in the modes of `align.moved` about this pose (many times too much on real looks). prior: [6, 6]
-    what was known before."""
+    """A pose camera_from_body that was fitted to edges.
 
-    rotation: Array
-    translation: Array
+    Attributes:
+        pose: camera_from_body.
+        information: of the edges, [6, 6], as their scatter states it, in the local coordinates of the pose (many times
+            too much on real appearances).
+        prior: of the start, [6, 6].
+    """
+
+    pose: Pose
     information: Array
     prior: Array
 
     @property
     def covariance(self) -> Array:
-        """Of edges and prior together, [6, 6], before it is scaled to what held-out looks showed."""
+        """Covariance of edges and prior together, [6, 6], before its scaling to errors on held-out appearances."""
         return np.asarray(np.linalg.inv(self.information / OVERCONFIDENT + self.prior))
 
 
 @dataclass(frozen=True)
-class _Posed:
-    """See `Movable`."""
+class _RigidBody:
+    """A rigid mesh at a pose (see `Movable`)."""
 
     mesh: Mesh
-    rotation: Array
-    translation: Array
+    pose: Pose
 
     def vertices(self) -> Array:
-        return np.asarray(self.mesh.vertices @ self.rotation.T + self.translation)
+        return self.pose.apply(self.mesh.vertices)
 
     def slopes(self, points: Array, along: Array) -> Array:
         from vid2phys.tracking.cues.edge_steps import slopes
 
-        return np.asarray(slopes(points, along, self.translation))
+        return np.asarray(slopes(points, along, self.pose.translation))
 
-    def moved(self, step: Array) -> tuple[_Posed, Array]:
-        return _Posed(self.mesh, *moved(self.rotation, self.translation, step)), step
+    def moved(self, step: Array) -> tuple[_RigidBody, Array]:
+        return _RigidBody(self.mesh, self.pose.retract(step)), step
 
 
 def fit_contour(
     frame: NDArray[np.uint8],
     camera: Camera,
     solid: Solid,
-    rotation: Array,
-    translation: Array,
+    pose: Pose,
     *,
     prior: Array | None = None,
 ) -> Contour | None:
@@ -72,5 +75,5 @@ def fit_contour(
     outline say where the edge is.
     """
     prior = np.diag(PRIOR_STD**-2.0) if prior is None else np.ascontiguousarray(prior)
-    fit = fit_edges(frame, camera, solid, _Posed(solid.mesh, rotation, translation), prior, _MOST_STEP)
-    return None if fit is None else Contour(fit[0].rotation, fit[0].translation, fit[1], prior)
+    fit = fit_edges(frame, camera, solid, _RigidBody(solid.mesh, pose), prior, _MOST_STEP)
+    return None if fit is None else Contour(fit[0].pose, fit[1], prior)

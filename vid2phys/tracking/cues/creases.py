@@ -7,7 +7,7 @@ all of boxes, whose outline hardly moves with small turns of a face seen head on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numba
@@ -46,6 +46,10 @@ class Solid:
         radius = mesh.radius_m
         kept = sharp & (np.linalg.norm(along, axis=-1) > _LEAST_LENGTH * radius)
         return Solid(mesh, edges[kept], sides[kept])
+
+    def without_creases(self) -> Solid:
+        """Return the body without creases."""
+        return replace(self, edges=self.edges[:0], sides=self.sides[:0])
 
     @cached_property
     def smooth_parts(self) -> NDArray[np.int64]:

@@ -22,13 +22,23 @@ _ALIKE_PX = 5.0  # of an edge's length that count as one piece of evidence
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a frame [H, W, 3] shows of a mesh whose bounding sphere is at bearings center [2], radius rad."""
+    """What a frame shows of a mesh.
+
+    Attributes:
+        frame: image [H, W, 3].
+        camera: of the image.
+        solid: mesh and creases.
+        center: bearings [2] of the bounding sphere.
+        radius: angular radius of the bounding sphere [rad].
+        use_region: whether the colours of both sides of the silhouette count.
+    """
 
     frame: NDArray[np.uint8]
     camera: Camera
     solid: Solid
     center: Array
     radius: float
+    use_region: bool = True
 
     @cached_property
     def region(self) -> Region:
@@ -41,7 +51,7 @@ class Evidence:
         posed: [V, 3] m, the mesh's vertices in camera axes. Minus infinity where it has no outline.
         """
         drawing = draw(posed, self.solid.mesh.faces)
-        return -np.inf if drawing is None else self._edges(posed, drawing) + self.region.evidence(drawing)
+        return -np.inf if drawing is None else self._edges(posed, drawing) + self._colors(drawing)
 
     def edge_nats(self, posed: Array) -> float:
         """The share of outline and creases in `nats`."""
@@ -51,7 +61,10 @@ class Evidence:
     def color_nats(self, posed: Array) -> float:
         """The share of colours in `nats`, in a fraction of the time."""
         drawing = draw(posed, self.solid.mesh.faces)
-        return -np.inf if drawing is None else self.region.evidence(drawing)
+        return -np.inf if drawing is None else self._colors(drawing)
+
+    def _colors(self, drawing: Drawing) -> float:
+        return self.region.evidence(drawing) if self.use_region else 0.0
 
     def _edges(self, posed: Array, drawing: Drawing) -> float:
         outline = outline_of(drawing, self.camera)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import project
 from vid2phys.engine.render.rasterizer import rasterize_camera
+from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.light import (
     CORRELATED_PX,
     LENS_PX,
@@ -35,13 +36,13 @@ _ROBUST_SIGMA = 2.5
 _ROUNDS = 3
 
 
-def part_nats(frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, poses: Sequence[tuple[Array, Array]]) -> Array:
+def part_nats(frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, poses: Sequence[Pose]) -> Array:
     """How well a frame [H, W, 3] is explained by each of some poses camera_from_body, [P] nats, the best at zero.
 
     Zeros where one of them shows too little of the body, and of a painted mesh, whose parts have more than a colour."""
     if mesh.texture is not None:
         return np.zeros(len(poses))
-    fits = [_Inside.of(frame, camera, mesh, *pose) for pose in poses]
+    fits = [_Inside.of(frame, camera, mesh, pose) for pose in poses]
     if any(inside is None for inside in fits):
         return np.zeros(len(poses))
     found = [inside for inside in fits if inside is not None]
@@ -60,10 +61,10 @@ class _Inside:
     basis: NDArray[np.float32]
 
     @staticmethod
-    def of(frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, rotation: Array, translation: Array) -> _Inside | None:
+    def of(frame: NDArray[np.uint8], camera: Camera, mesh: Mesh, pose: Pose) -> _Inside | None:
         import cv2
 
-        posed = mesh.vertices @ rotation.T + translation
+        posed = pose.apply(mesh.vertices)
         pixels = project(camera, posed)
         pixels = pixels[np.isfinite(pixels).all(axis=-1)]  # of the vertices that the camera can see
         if not len(pixels):

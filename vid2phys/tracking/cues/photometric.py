@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.rigid import retract_pose
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
 from vid2phys.engine.pose_geometry import modes_of_points
 from vid2phys.engine.render.rasterizer import Raster, rasterize_camera
+from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.tracking.cues.background_image import Backdrop, backdrop, grown
 from vid2phys.tracking.cues.light import (
@@ -63,9 +63,9 @@ class Stage:
     backdrop: Backdrop
     reduction: int = 1
 
-    def look(self, frame: NDArray[np.uint8], rotation: Array, translation: Array) -> Look | None:
+    def look(self, frame: NDArray[np.uint8], pose: Pose) -> Look | None:
         """A frame [H, W, 3] with the body at about a pose camera_from_body; None where that is out of the image."""
-        mask = grown(draw(self.mesh, self.camera, rotation, translation, 1).mask, MARGIN_PX)
+        mask = grown(draw(self.mesh, self.camera, pose, 1).mask, MARGIN_PX)
         if not mask.any():
             return None
         rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
@@ -77,24 +77,24 @@ class Stage:
         slope = display_slope(level)
         known = mask[box] & (reduced(self.backdrop.known[whole].astype(np.float32), size) > 1.0 - 1e-3)
         patch = Patch(*box, light, behind, (slope * known).astype(np.float32))
-        return Look(self, patch, rotation, translation)
+        return Look(self, patch, pose)
 
 
-def stage_of(clip: Clip, camera: Camera, mesh: Mesh, rotation: Array, translation: Array) -> Stage:
-    """The stage of a clip from poses camera_from_body [T, 3, 3], [T, 3] of its frames, NaN where they are not known."""
-    known = np.flatnonzero(np.isfinite(translation).all(axis=-1))
+def stage_of(clip: Clip, camera: Camera, mesh: Mesh, pose: Pose) -> Stage:
+    """Return the stage of a clip from poses camera_from_body [T] of its frames, NaN where a pose is not known."""
+    known = np.flatnonzero(pose.is_finite)
     count = int(np.clip(_BACKDROP_BYTES / (3 * clip.width * clip.height), *_BACKDROP_FRAMES))
     chosen = known[evenly(len(known), count)]
-    drawn = [draw(mesh, camera, rotation[i], translation[i], 1) for i in chosen]
+    drawn = [draw(mesh, camera, pose[i], 1) for i in chosen]
     size_px = np.median([max(part.stop - part.start for part in raster.window) for raster in drawn])
     reduction = max(1, int(np.ceil(size_px / _MOST_PX)))
     masks = [grown(raster.mask, MARGIN_PX * reduction) for raster in drawn]
     return Stage(mesh, smaller(camera, reduction), backdrop(list(clip.frames.at(chosen)), masks), reduction)
 
 
-def draw(mesh: Mesh, camera: Camera, rotation: Array, translation: Array, supersample: int) -> Raster:
+def draw(mesh: Mesh, camera: Camera, pose: Pose, supersample: int) -> Raster:
     """The mesh at a pose camera_from_body."""
-    return rasterize_camera(mesh.vertices @ rotation.T + translation, mesh.faces, camera, supersample)
+    return rasterize_camera(pose.apply(mesh.vertices), mesh.faces, camera, supersample)
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,6 @@ class Alignment:
         return np.asarray(np.linalg.inv(self.information + np.diag(PRIOR_STD**-2.0)))
 
 
-def moved(rotation: Array, translation: Array, step: Array) -> tuple[Array, Array]:
-    """The pose moved by a step [6] in MODES."""
-    return retract_pose(rotation, translation, step)
-
-
 def align(looks: Sequence[Look], *, prior_std: Array = PRIOR_STD) -> Alignment:
     """Align the poses of frames that show one body in one light, as far as `prior_std` [6] allows."""
     count = len(looks)
@@ -171,15 +166,14 @@ class Look:
 
     stage: Stage
     patch: Patch
-    rotation: Array
-    translation: Array
+    pose: Pose
     raster: Raster | None = field(default=None, repr=False)
 
     def at(self, step: Array) -> Look:
         """At the pose moved by [6], drawn."""
-        rotation, translation = moved(self.rotation, self.translation, step)
-        raster = draw(self.stage.mesh, self.stage.camera, rotation, translation, _SUPERSAMPLE)
-        drawn = replace(self, rotation=rotation, translation=translation, raster=raster)
+        pose = self.pose.retract(step)
+        raster = draw(self.stage.mesh, self.stage.camera, pose, _SUPERSAMPLE)
+        drawn = replace(self, pose=pose, raster=raster)
         covered = drawn.spread(np.zeros((len(self.stage.mesh.faces), 0), dtype=np.float32))[..., 0]
         return replace(drawn, patch=self.patch.lit_as_around(covered))
 
@@ -192,7 +186,7 @@ class Look:
 
     def _sight(self) -> Array:
         """Directions [F, 3] from the camera to the faces."""
-        vertices = self.stage.mesh.vertices @ self.rotation.T + self.translation
+        vertices = self.pose.apply(self.stage.mesh.vertices)
         return vertices[self.stage.mesh.faces[:, 0]]
 
     def spread(self, by_face: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -306,7 +300,7 @@ def _flow(look: Look, near: NDArray[np.float32]) -> Array:
     depth = 1.0 / near[nearest[0], nearest[1]].astype(float)
     points = np.concatenate([bearings, np.ones((*depth.shape, 1))], axis=-1) * depth[..., None]
     to_pixels = bearing_jacobian_to_pixels(look.stage.camera, bearings.reshape(-1, 2).mean(axis=0))
-    return np.asarray(to_pixels @ modes_of_points(points, look.translation))
+    return np.asarray(to_pixels @ modes_of_points(points, look.pose.translation))
 
 
 def _log_likelihood(looks: Sequence[Look], level: Array, pull: Array, usable: NDArray[np.bool_]) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.engine.virtual_camera import View, bearings_to_view, resample
+from vid2phys.geometry import Pose
 from vid2phys.risp.shape.surface import surface_points, texture_color
 from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.types import Array, Camera, Mesh
@@ -86,7 +87,7 @@ class Paint:
         for n, (view, frame) in enumerate(zip(seen.views, frames, strict=True)):
             image = soft_view(frame, camera, view)
             for h in np.flatnonzero(np.isfinite(poses.cost[n])):
-                out[n, h] = self.turn_nats(self.shown(view, image, poses.rotation[n, h], poses.translation[n, h]))
+                out[n, h] = self.turn_nats(self.shown(view, image, poses.pose[n, h]))
         return out
 
     def turn_nats(self, seen: Shown) -> Array:
@@ -97,14 +98,14 @@ class Paint:
         logs = -0.5 * seen.points.sum() / _CORRELATED * np.log(misfits)
         return np.asarray(np.maximum(logs - logs.max(), -_MOST_NATS))
 
-    def shown(self, view: View, image: Image, rotation: Array, translation: Array) -> Shown:
+    def shown(self, view: View, image: Image, pose: Pose) -> Shown:
         """What a view's image [S, S, 3] shows of the body at a pose camera_from_body."""
         import cv2
 
-        normals = self.normals @ rotation.T
-        sight = self.points @ rotation.T + translation
+        normals = self.normals @ pose.rotation.T
+        sight = pose.apply(self.points)
         facing = -(normals * sight).sum(axis=1) / np.linalg.norm(sight, axis=1)
-        pixels = bearings_to_view(view, project_points(rotation, translation, self.points))
+        pixels = bearings_to_view(view, project_points(pose, self.points))
         seen = (facing > _GRAZING) & (np.abs(pixels - 0.5 * (view.size - 1)) < 0.5 * view.size - 1.0).all(axis=1)
         x, y = pixels[seen].astype(np.float32).T
         found = cv2.remap(image, x[:, None], y[:, None], cv2.INTER_LINEAR)[:, 0] if seen.any() else np.zeros((0, 3))

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from vid2phys.engine.pose_geometry import modes_of_points, project_points
 from vid2phys.engine.render.rasterizer import rasterize
 from vid2phys.engine.virtual_camera import View, bearings_to_view, in_frame, make_view, resample, view_to_bearings
+from vid2phys.geometry import Pose
 from vid2phys.io.texture import SurfaceColors
-from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD, moved
+from vid2phys.tracking.cues.photometric import MODES, PRIOR_STD
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera, Mesh
 
@@ -40,11 +41,15 @@ _CORRELATED = 2.0  # pieces that count as one
 
 @dataclass(frozen=True)
 class PatchFit:
-    """rotation [3, 3], translation [3] m: camera_from_body. information: [6, 6] in the modes of `align.moved`. share:
-    of the pieces that should be seen, those that are where the pose puts them, the closer the more, 0..1."""
+    """A pose fitted to patches of the texture.
 
-    rotation: Array
-    translation: Array
+    Attributes:
+        pose: camera_from_body.
+        information: [6, 6], in the local coordinates of the pose.
+        share: share of the visible patches that lie where the pose puts them, closer ones weighing more, 0..1.
+    """
+
+    pose: Pose
     information: Array
     share: float
 
@@ -57,9 +62,9 @@ class Patches:
         low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
         self._middle, self._radius = 0.5 * (low + high), 0.5 * float(np.linalg.norm(high - low))
 
-    def fit(self, frame: NDArray[np.uint8], camera: Camera, rotation: Array, translation: Array) -> PatchFit | None:
+    def fit(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> PatchFit | None:
         """The pose camera_from_body near a known one; None where too few pieces agree, or too little is seen."""
-        middle = rotation @ self._middle + translation
+        middle = pose.rotation @ self._middle + pose.translation
         if middle[2] <= self._radius:
             return None
         bearing, angular_radius = direction_and_size(middle, self._radius)
@@ -67,11 +72,11 @@ class Patches:
         image = _soft(resample(frame, camera, view))
         fit = None
         for reach, agree in zip(_REACH_PX, _AGREE_PX, strict=True):
-            found = self._round(image, camera, view, rotation, translation, reach, agree)
+            found = self._round(image, camera, view, pose, reach, agree)
             if found is None:
                 return None
             fit, apart_px = found
-            rotation, translation = fit.rotation, fit.translation
+            pose = fit.pose
             if reach < _REACH_PX[0] and apart_px < _NEAR_PX:
                 break
         return fit
@@ -81,16 +86,15 @@ class Patches:
         image: NDArray[np.uint8],
         camera: Camera,
         view: View,
-        rotation: Array,
-        translation: Array,
+        pose: Pose,
         reach: int,
         agree: float,
     ) -> tuple[PatchFit, float] | None:
         """The fit, and how far from it the pieces were drawn, px."""
-        drawn, points_seen = self._drawing(view, rotation, translation)
+        drawn, points_seen = self._drawing(view, pose)
         corners = _corners(drawn, np.isfinite(points_seen[..., 0]))
         points = points_seen[corners[:, 1], corners[:, 0]]
-        seen = in_frame(camera, project_points(rotation, translation, points))
+        seen = in_frame(camera, project_points(pose, points))
         if seen.sum() < _LEAST_PIECES:
             return None
         corners, points = corners[seen], points[seen]
@@ -98,21 +102,21 @@ class Patches:
         good = alike > _ALIKE
         if good.sum() < _LEAST_PIECES:
             return None
-        pose = _agreed(view, points[good], places[good], rotation, translation, agree)
-        if pose is None:
+        agreed = _agreed(view, points[good], places[good], pose, agree)
+        if agreed is None:
             return None
-        fit = PatchFit(*pose[:3], pose[3] / len(corners))
-        now = bearings_to_view(view, project_points(fit.rotation, fit.translation, points))
+        fit = PatchFit(agreed[0], agreed[1], agreed[2] / len(corners))
+        now = bearings_to_view(view, project_points(fit.pose, points))
         return fit, float(np.linalg.norm(now - corners, axis=1).mean())
 
-    def _drawing(self, view: View, rotation: Array, translation: Array) -> tuple[NDArray[np.uint8], Array]:
+    def _drawing(self, view: View, pose: Pose) -> tuple[NDArray[np.uint8], Array]:
         """The paint as the view would show it under even light, [size, size, 3], and the points of the body that are
         seen, [size, size, 3] m, NaN beside it."""
-        vertices = (self._mesh.vertices @ rotation.T + translation) @ view.rotation_view_from_camera.T
+        vertices = pose.apply(self._mesh.vertices) @ view.rotation_view_from_camera.T
         raster = rasterize(vertices, self._mesh.faces, view.K, view.size, view.size)
         seen = raster.faces_seen >= 0
         faces, weights = raster.faces_seen[seen], raster.barycentric_seen[seen]
-        linear = self._colors.at(faces, weights, float(np.linalg.norm(translation)) / view.K[0, 0])
+        linear = self._colors.at(faces, weights, float(np.linalg.norm(pose.translation)) / view.K[0, 0])
         drawn = np.full((view.size, view.size, 3), 128, dtype=np.uint8)
         drawn[raster.window][seen] = np.round(255.0 * np.sqrt(np.clip(linear, 0.0, 1.0)))
         points = np.full((view.size, view.size, 3), np.nan)
@@ -167,12 +171,10 @@ def _peak(values: NDArray[Any], at: int) -> float:
     return 0.0 if curve >= -1e-9 else float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5))
 
 
-def _agreed(
-    view: View, points: Array, places: Array, rotation: Array, translation: Array, agree: float
-) -> tuple[Array, Array, Array, float] | None:
+def _agreed(view: View, points: Array, places: Array, pose: Pose, agree: float) -> tuple[Pose, Array, float] | None:
     """The pose on which most of the points [N, 3] found at places [N, 2] px agree, its information, how many do: one
     counts 1 at its place and 0 at a distance of `agree` from it."""
-    residual, change = _misfit(view, points, places, rotation, translation)
+    residual, change = _misfit(view, points, places, pose)
     rng = np.random.default_rng(len(points))
     chosen = rng.permuted(np.tile(np.arange(len(points)), (_SAMPLES, 1)), axis=1)[:, :_SAMPLED]
     rows, right = change[chosen].reshape(_SAMPLES, -1, MODES), residual[chosen].reshape(_SAMPLES, -1, 1)
@@ -181,25 +183,25 @@ def _agreed(
     steps = np.concatenate([np.zeros((1, MODES)), steps])
     apart = np.linalg.norm(residual + np.einsum("nij,sj->sni", change, steps), axis=-1)
     step = steps[np.argmin(np.minimum((apart / (1.5 * agree)) ** 2, 1.0).sum(axis=1))]
-    pose = moved(rotation, translation, step)
+    pose = pose.retract(step)
     weight, information = _CORRELATED * _PLACE_PX**2, np.zeros((MODES, MODES))
     for _ in range(_STEPS):
-        residual, change = _misfit(view, points, places, *pose)
+        residual, change = _misfit(view, points, places, pose)
         near = np.linalg.norm(residual, axis=-1) < agree
         if near.sum() < _LEAST_PIECES:
             return None
         weighted = np.swapaxes(change[near], 1, 2)
         information = (weighted @ change[near]).sum(axis=0) / weight
         right = -(weighted @ residual[near][..., None]).sum(axis=0)[:, 0] / weight
-        pose = moved(*pose, np.linalg.solve(information + _LOOSE, right))
-    residual, _ = _misfit(view, points, places, *pose)
-    return *pose, information, float(np.maximum(1.0 - (residual**2).sum(axis=-1) / agree**2, 0.0).sum())
+        pose = pose.retract(np.linalg.solve(information + _LOOSE, right))
+    residual, _ = _misfit(view, points, places, pose)
+    return pose, information, float(np.maximum(1.0 - (residual**2).sum(axis=-1) / agree**2, 0.0).sum())
 
 
-def _misfit(view: View, points: Array, places: Array, rotation: Array, translation: Array) -> tuple[Array, Array]:
+def _misfit(view: View, points: Array, places: Array, pose: Pose) -> tuple[Array, Array]:
     """View pixels [N, 2] by which points of the posed body lie beside places, and their change with MODES [N, 2, 6]."""
-    posed = points @ rotation.T + translation
+    posed = pose.apply(points)
     bearings = posed[:, :2] / posed[:, 2:]
     to_bearings = view_to_bearings(view, bearings_to_view(view, bearings))[1]
-    change = np.linalg.inv(to_bearings) @ modes_of_points(posed, translation)
+    change = np.linalg.inv(to_bearings) @ modes_of_points(posed, pose.translation)
     return bearings_to_view(view, bearings) - places, change

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels
-from vid2phys.engine.pnp import Pose, solve_poses
+from vid2phys.engine.pnp import PoseEstimate, solve_poses
 from vid2phys.engine.pose_geometry import covariance_in_modes, project_points
 from vid2phys.engine.virtual_camera import (
     View,
@@ -54,7 +54,7 @@ class Detections:
     peak: Array
     inside: NDArray[np.bool_]
     front_logprob: Array
-    poses: Pose
+    poses: PoseEstimate
     quality: Array
 
     def select(self, mask: NDArray[np.bool_]) -> Detections:
@@ -78,7 +78,7 @@ class Detections:
         views = [view for part in parts for view in part.views]
         arrays = [f.name for f in fields(Detections) if f.name not in ("views", "poses")]
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
-        return Detections(views=views, poses=Pose.join([part.poses for part in parts]), **joined)
+        return Detections(views=views, poses=PoseEstimate.join([part.poses for part in parts]), **joined)
 
 
 def look(
@@ -90,7 +90,7 @@ def look(
     calibration: Calibration,
     *,
     hypotheses: int = 1,
-    expected: Pose | None = None,
+    expected: PoseEstimate | None = None,
 ) -> Detections:
     """Read N frames, each where the object is thought to be.
 
@@ -103,7 +103,7 @@ def look(
     images = [resample(frame, camera, view) for frame, view in zip(frames, views, strict=True)]
     places = None
     if expected is not None:
-        bearings = project_points(expected.rotation, expected.translation, model.points_body)
+        bearings = project_points(expected.pose, model.points_body)
         places = np.stack([bearings_to_view(view, b) for view, b in zip(views, bearings, strict=True)])
     reading = model.predict(np.stack(images), places)
     pairs = [view_to_bearings(view, points) for view, points in zip(views, reading.points_px, strict=True)]
@@ -136,8 +136,8 @@ def in_frame_diameter(camera: Camera, centers: Array, angular_radius: Array) -> 
     return np.nan_to_num(2.0 * np.tan(angular_radius) * scale * stretch, nan=8.0)
 
 
-def _quality(views: list[View], poses: Pose, bearings: Array, peak: Array, points_body: Array) -> Array:
-    predicted = project_points(poses.rotation, poses.translation, points_body)  # [N, H, K, 2]
+def _quality(views: list[View], poses: PoseEstimate, bearings: Array, peak: Array, points_body: Array) -> Array:
+    predicted = project_points(poses.pose, points_body)  # [N, H, K, 2]
     quality = np.zeros(predicted.shape[:2])
     for n, view in enumerate(views):
         distance = bearings_to_view(view, predicted[n]) - bearings_to_view(view, bearings[n])

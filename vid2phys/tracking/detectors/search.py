@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import pixels_to_bearings
-from vid2phys.engine.pnp import Pose
+from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.background import Background
@@ -70,7 +70,7 @@ class Watch:
         centers, radii = direction_and_size(translation, self.radius_m)
         return look(self.model, self.camera, frames, centers, radii, self.calibration, hypotheses=hypotheses)
 
-    def reinitialise(self, frames: Sequence[Image], poses: Pose) -> Detections:
+    def reinitialise(self, frames: Sequence[Image], poses: PoseEstimate) -> Detections:
         """Read N frames in which the object is thought to have poses [N], under their labels."""
         centers, radii = direction_and_size(poses.translation, self.radius_m)
         return look(self.model, self.camera, frames, centers, radii, self.calibration, expected=poses)

@@ -23,7 +23,7 @@ def painted_detection(watch: Watch, frame: Image, lone: Lone) -> Detections | No
         return None
     poses = seen.poses
     for n in np.flatnonzero(plausible(seen, watch.radius_m) & np.isfinite(poses.cost[:, 0])):
-        share = lone.share(frame, watch.camera, poses.rotation[n, 0], poses.translation[n, 0])
+        share = lone.share(frame, watch.camera, poses.pose[n, 0])
         if share >= _LEAST_SHARE:
             return seen.select(np.arange(len(poses.cost)) == n)
     return None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.engine.pose_geometry import rotation_grid
+from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.texture import Light, Paint
 from vid2phys.types import Array, Camera
 
@@ -23,7 +24,7 @@ _PLACINGS = 3
 _FAR = 20.0  # body sizes, where placing begins
 
 
-def search(frame: NDArray[np.uint8], camera: Camera, paint: Paint, bearings: Array) -> list[tuple[Array, Array]]:
+def search(frame: NDArray[np.uint8], camera: Camera, paint: Paint, bearings: Array) -> list[Pose]:
     """The likeliest poses camera_from_body, best first, of a body whose points were read at bearings [K, 2].
 
     The labels of the points do not matter: their extent says where the body is, and how far.
@@ -51,7 +52,7 @@ def search(frame: NDArray[np.uint8], camera: Camera, paint: Paint, bearings: Arr
         found = cv2.remap(image, x, y, cv2.INTER_LINEAR)[:, 0].astype(float) / 255.0
         score[r] = Light.fit(found, colors[seen[r]], facing[r, seen[r]]).explained(found, facing[r, seen[r]])
     order = np.argsort(-score, kind="stable")[:_BEST]
-    return [(rotations[r], translation[r]) for r in order if np.isfinite(score[r])]
+    return [Pose(rotations[r], translation[r]) for r in order if np.isfinite(score[r])]
 
 
 def _placed(turned: Array, low: Array, high: Array) -> Array:

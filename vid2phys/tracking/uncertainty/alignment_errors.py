@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.movable.rigid import pose_difference, retract_pose
 from vid2phys.error_model import MODE_NAMES
+from vid2phys.geometry import Pose
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.cues.background_image import Backdrop
@@ -83,7 +83,8 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
     behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
     patches, frames = [], []
     for i, (frame, camera) in enumerate(zip(clip.frames, clip.cameras, strict=True)):
-        patch = Stage(mesh, camera, behind).look(frame, *retract_pose(clip.rotation[i], clip.translation[i], start))
+        pose = Pose(clip.rotation[i], clip.translation[i]).retract(start)
+        patch = Stage(mesh, camera, behind).look(frame, pose)
         if patch is not None:
             patches.append(patch)
             frames.append(i)
@@ -92,9 +93,7 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
     found = align(patches)
     error = np.stack(
         [
-            pose_difference(
-                clip.rotation[i], clip.translation[i], *retract_pose(patch.rotation, patch.translation, step)
-            )
+            Pose(clip.rotation[i], clip.translation[i]).step_to(patch.pose.retract(step))
             for i, patch, step in zip(frames, patches, found.steps, strict=True)
         ]
     )

@@ -20,6 +20,7 @@ from vid2phys.engine.pnp import known_pose
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.virtual_camera import bearings_to_view, in_frame, view_to_bearings
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.detectors.network import Detections, direction_and_size, look
@@ -226,7 +227,7 @@ def _measure_clip(
     empty = _empty_quality(model, clip, center[0], float(radius[0]), calibration, rng, config)
     detections = Detections.join(seen)
     residuals = _residuals(model, clip, detections, sequence)
-    truth = known_pose(clip.rotation, clip.translation)[:, None]
+    truth = known_pose(Pose(clip.rotation, clip.translation))[:, None]
     body_front = None if model.front is None else model.points_body[model.front]
     evidence = front_evidence(
         detections.front_logprob, detections.views, truth, model.rotations, body_front, model.center
@@ -261,8 +262,8 @@ def _empty_quality(
 
 def _residuals(model: Model, clip: HeldOutClip, seen: Detections, sequence: int) -> Residuals:
     """Return detected minus true keypoints in view pixels, under the symmetry element that fits best."""
-    truth = project_points(clip.rotation, clip.translation, model.points_body)
-    modes = pose_modes(clip.rotation, clip.translation, model.points_body)
+    truth = project_points(Pose(clip.rotation, clip.translation), model.points_body)
+    modes = pose_modes(Pose(clip.rotation, clip.translation), model.points_body)
     count, points = truth.shape[:2]
     error, jacobian = np.zeros((count, points, 2)), np.zeros((count, points, 2, 2))
     raw, used = np.zeros_like(jacobian), np.zeros((count, points), dtype=bool)

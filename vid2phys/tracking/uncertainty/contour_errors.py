@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vid2phys.engine.movable.rigid import pose_difference
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
 from vid2phys.tracking.contour_refinement import LEAST_PX
@@ -110,10 +110,10 @@ def measure(
         for seen in detect_clip(model, calibration, clip, rng, range(len(clip.frames)), config):
             i, prior = seen.frame, np.linalg.inv(seen.covariance)
             fit = fit_contour(
-                clip.frames[i], clip.cameras[i], solid, seen.rotation, seen.translation, prior=np.asarray(prior)
+                clip.frames[i], clip.cameras[i], solid, Pose(seen.rotation, seen.translation), prior=np.asarray(prior)
             )
             if fit is not None:
-                error.append(pose_difference(clip.rotation[i], clip.translation[i], fit.rotation, fit.translation))
+                error.append(Pose(clip.rotation[i], clip.translation[i]).step_to(fit.pose))
                 std.append(np.sqrt(np.diag(fit.covariance)))
                 appearances.append(sequence)
                 time_s.append(clock_s[i])

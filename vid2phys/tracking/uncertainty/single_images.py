@@ -20,7 +20,7 @@ from vid2phys.engine.pnp import solve_poses
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.render.rasterizer import rasterize
 from vid2phys.error_model import Calibration
-from vid2phys.geometry import make_transform
+from vid2phys.geometry import Pose, make_transform
 from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.appearance.develop import FILL, VIEW_PX, DevelopOptions, develop
@@ -324,5 +324,5 @@ def _median(values: Array) -> float:
 def projected(subject: EvaluatedModel, pose: Array, configuration: Array | None, K: Array) -> tuple[Array, Array]:
     """Return the pixels [V, 2] and the depths [V] m of the mesh's vertices in an image."""
     vertices = subject.vertices(configuration)
-    bearings = project_points(pose[:3, :3], pose[:3, 3], vertices)
+    bearings = project_points(Pose(pose[:3, :3], pose[:3, 3]), vertices)
     return np.asarray(bearings @ K[:2, :2].T + K[:2, 2]), _depth(vertices, pose)
