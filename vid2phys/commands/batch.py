@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from vid2phys.commands.batch_workers import Ended, Job, on_ray, on_this_machine
-from vid2phys.commands.config import PATHS, as_yaml, checked, options_of, shortened
+from vid2phys.commands.config import as_yaml, checked, shortened
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.options import is_path, kinds
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import InputError, UsageError, Vid2PhysError
 from vid2phys.io.files import exclusive_lock, is_pattern, read_text, write_text
@@ -32,7 +34,6 @@ from vid2phys.io.run import read_result, write_json
 from vid2phys.io.yaml_files import read_yaml
 
 _WHAT = "a YAML file with `clips`, and `defaults` for all of them"
-_ALIASES = {"set": "set_values", "solver": "method", "from": "from_s", "to": "to_s"}
 _OUR_OWN = ("jobs", "summary.json", "summary.csv")
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 _OUR_OWN_OPTIONS = ("out",)
@@ -102,13 +103,12 @@ def read_jobs(path: Path, out: Path) -> list[Job]:
     data = read_yaml(path, _WHAT)
     if not isinstance(data, dict) or not set(data) <= {"defaults", "clips"} or not data.get("clips"):
         raise InputError(f"'{path}' has no list of clips", _WHAT, "see `vid2phys batch --help`")
-    allowed = {name: kind for name, kind in options_of("identify").items() if name not in _OUR_OWN_OPTIONS}
-    defaults = _options(path, "defaults", data.get("defaults") or {}, allowed)
+    defaults = _options(path, "defaults", data.get("defaults") or {})
     entries = data["clips"] if isinstance(data["clips"], list) else [data["clips"]]
     jobs: list[Job] = []
     for number, entry in enumerate(entries, start=1):
         for clip in _expanded(path, number, entry):
-            options = defaults | _options(path, f"clip {number}", clip, allowed | {"name": str})
+            options = defaults | _options(path, f"clip {number}", clip, "name")
             jobs.append(_job(path, number, options, out))
     names = [job.name for job in jobs]
     again = next((name for i, name in enumerate(names) if name in names[:i]), None)
@@ -134,31 +134,31 @@ def _expanded(path: Path, number: int, entry: object) -> list[dict[str, object]]
     return [{"clip": str(clip.absolute())} for clip in found]
 
 
-def _options(path: Path, where: str, given: object, allowed: dict[str, Any]) -> dict[str, Any]:
+def _options(path: Path, where: str, given: object, *extra: str) -> dict[str, Any]:
+    """Return options of identify; the folders of the runs are the batch's own."""
     if not isinstance(given, dict):
         raise InputError(f"{where} of '{path}' is {shortened(given)}", "options by name")
-    named = {str(name).replace("-", "_"): value for name, value in given.items()}
-    named = {_ALIASES.get(name, name): value for name, value in named.items()}
-    for name in ("fit", "without"):
-        if isinstance(named.get(name), str):
-            named[name] = [part.strip() for part in named[name].split(",") if part.strip()]
-    return checked(f"{where} of '{path}'", named, allowed)
+    where = f"{where} of '{path}'"
+    for name in _OUR_OWN_OPTIONS:
+        if name in given:
+            raise InputError(f"{where} has the unknown option '{name}'", "no folder of a clip: --out is of the batch")
+    return checked(where, given, IdentifyConfig, extra=extra)
 
 
 def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
     clip = options.get("clip")
-    if not clip or not isinstance(clip, str):
+    if not isinstance(clip, Path) or not clip.name:
         raise InputError(f"clip {number} of '{path}' names no `clip`", "the path of a video", "add it")
-    stem = Path(clip).parent.name if is_pattern(path.parent / clip) else Path(clip).stem
+    stem = clip.parent.name if is_pattern(path.parent / clip) else clip.stem
     name = str(options.pop("name", stem))
     if not _NAME.fullmatch(name) or name in _OUR_OWN:
         raise InputError(f"clip {number} of '{path}' has the name '{name}'", "letters, digits, dots and dashes",
                          "give it a `name` that can be a folder's")  # fmt: skip
-    for key in PATHS:
-        if isinstance(options.get(key), str):
-            relative = options[key].replace("{stem}", stem)
-            options[key] = (path.parent / Path(relative).expanduser()).absolute()
-    return Job(name, as_yaml("identify", options), out / "jobs" / f"{name}.yaml", out / name)
+    for key in kinds(IdentifyConfig):
+        if is_path(IdentifyConfig, key) and isinstance(options.get(key), Path):
+            relative = Path(str(options[key]).replace("{stem}", stem))
+            options[key] = (path.parent / relative.expanduser()).absolute()
+    return Job(name, as_yaml(IdentifyConfig, options), out / "jobs" / f"{name}.yaml", out / name)
 
 
 def _is_done(job: Job) -> bool:

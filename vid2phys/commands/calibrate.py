@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vid2phys.commands.configs import CalibrateConfig
+from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.camera import format_of, load_camera, parse_size, save_camera
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from vid2phys.camera_calibration.pose import Places, Pose
     from vid2phys.camera_calibration.quality import Quality
 
-DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
 _MOST_IMAGES = 160  # of a video or folder that are looked at
 _MOST_VIEWS = 40  # that are calibrated from
 _MOST_FOR_POSE = 30
@@ -43,49 +44,26 @@ class Calibration:
     remarks: tuple[str, ...] = ()
 
 
-def calibrate(
-    images: Path | None = None,
-    *,
-    out: Path,
-    board: str = DEFAULT_BOARD,
-    model: str = "plumb_bob",
-    source: Path | None = None,
-    camera_name: str | None = None,
-    camera_pose: Path | None = None,
-    size: str | None = None,
-    place: Path | None = None,
-    place_board: str | None = None,
-    board_is: str | None = None,
-    markers: Path | None = None,
-    dictionary: str = "4x4_50",
-    points: Path | None = None,
-    progress: Progress = silent,
-) -> Calibration:
+@taking(CalibrateConfig, "images")
+def calibrate(config: CalibrateConfig, progress: Progress = silent) -> Calibration:
     """Write `out`, our native camera file.
 
-    images: a video or folder of images that show `board` in many ways; or else source: a camera file of any known
-    format (camera_name: which of its cameras or images; camera_pose: a second file with the pose; size: of its
-    images, WIDTHxHEIGHT, where the file does not say).
-    place: an image (or video) from where the camera will stand, showing place_board (default: board) at rest, `level`
-    or `upright` as board_is says, or the markers whose places the CSV `markers` has. points: CSV of places and pixels.
-    Raises InputError for what cannot be read, and for a calibration or pose that is not to be relied on.
+    The options are those of `CalibrateConfig`: a config, or its fields as arguments. Intrinsics come from `images` that
+    show `board` in many ways, or from `source`, a camera file. The pose comes from `place`, an image (or video) that
+    shows a static board or the markers whose places the CSV `markers` has; or from `points`, places and their pixels.
+
+    Raises:
+        InputError: for what cannot be read, and for a calibration or pose that is not to be relied on.
+        UsageError: for options that contradict each other.
     """
-    _check_options(images, source, place, board_is, markers, points)
-    if size is not None and source is None:
-        raise UsageError("--size without --from", "a camera file", "leave it out: the images have their size")
-    if source is not None and out.exists() and source.exists() and out.samefile(source):
-        raise UsageError(f"--out is the file of --from, '{source}'", "another file", "name the new one with --out")
-    if images is not None:
-        found = _from_images(images, board, model, out, progress)
-    else:
-        assert source is not None  # checked above
-        found = _from_file(source, camera_name, camera_pose, size, out)
+    _check_options(config)
+    found = _intrinsics(config, progress)
     places, remarks = None, found.remarks
-    if points is not None:
-        places = _places_of_points(points)
-    elif place is not None:
+    if config.points is not None:
+        places = _places_of_points(config.points)
+    elif config.place is not None:
         progress("looking at the scene")
-        places, more = _places_in(found.camera, place, place_board or board, board_is, markers, dictionary)
+        places, more = _places_in(found.camera, config)
         remarks += more
     if places is not None:
         from vid2phys.camera_calibration.pose import solve_pose
@@ -97,7 +75,7 @@ def calibrate(
             "it says nothing about where the camera is: --place with --board-is, --markers or --points adds that",
         )
     found = replace(found, remarks=remarks)
-    save_camera(found.camera, out, _notes(found))
+    save_camera(found.camera, config.out, _notes(found))
     return found
 
 
@@ -111,28 +89,40 @@ def print_board(board: str, path: Path, page: str = "a4") -> str:
     return target.text
 
 
-def _check_options(
-    images: Path | None,
-    source: Path | None,
-    place: Path | None,
-    board_is: str | None,
-    markers: Path | None,
-    points: Path | None,
-) -> None:
+def _check_options(config: CalibrateConfig) -> None:
+    """Raise UsageError for options that contradict each other."""
+    images, source, out = config.images, config.source, config.out
     if (images is None) == (source is None):
         got = "neither images nor --from given" if images is None else "both images and --from given"
         raise UsageError(got, "one of them: IMAGES of a board, or a camera file", "see `vid2phys calibrate --help`")
-    if points is not None and (place is not None or markers is not None):
+    _check_pose_options(config)
+    if config.size is not None and source is None:
+        raise UsageError("--size without --from", "a camera file", "leave it out: the images have their size")
+    if source is not None and out.exists() and source.exists() and out.samefile(source):
+        raise UsageError(f"--out is the file of --from, '{source}'", "another file", "name the new one with --out")
+
+
+def _check_pose_options(config: CalibrateConfig) -> None:
+    place, markers = config.place, config.markers
+    if config.points is not None and (place is not None or markers is not None):
         raise UsageError("--points with --place or --markers", "one source of the pose", "drop one of them")
     if markers is not None and place is None:
         raise UsageError("--markers without --place", "an image that shows the markers", "give it with --place")
-    if board_is is not None and (place is None or markers is not None):
+    if config.board_is is not None and (place is None or markers is not None):
         raise UsageError(
             "--board-is without a board", "--place, an image that shows it at rest", "give it with --place"
         )
-    if place is not None and markers is None and board_is is None:
+    if place is not None and markers is None and config.board_is is None:
         remedy = "give --board-is level (face up) or upright (hanging, its top up), or --markers"
         raise UsageError("--place does not say where up is", "how the board lies", remedy)
+
+
+def _intrinsics(config: CalibrateConfig, progress: Progress) -> Calibration:
+    """Return the camera from images of a board, or from a file."""
+    if config.images is not None:
+        return _from_images(config.images, config.board, config.model, config.out, progress)
+    assert config.source is not None  # checked with the options
+    return _from_file(config.source, config)
 
 
 def _from_images(path: Path, board: str, model: str, out: Path, progress: Progress) -> Calibration:
@@ -157,22 +147,20 @@ def _from_images(path: Path, board: str, model: str, out: Path, progress: Progre
     return Calibration(camera, out, fit, quality, None, len(images.names), quality.remarks)
 
 
-def _from_file(
-    source: Path, camera_name: str | None, camera_pose: Path | None, size: str | None, out: Path
-) -> Calibration:
+def _from_file(source: Path, config: CalibrateConfig) -> Calibration:
     from vid2phys.commands.fit_parameters import listen
 
-    asked = None if size is None else parse_size(size)
-    camera, warned = listen(lambda: load_camera(source, camera_pose, camera_name=camera_name, size=asked))
+    asked = None if config.size is None else parse_size(config.size)
+    camera, warned = listen(lambda: load_camera(source, config.camera_pose, camera_name=config.camera_name, size=asked))
     if asked not in (None, (camera.width, camera.height)):
-        got = f"camera '{source}' is for {camera.width}x{camera.height}, --size is {size}"
+        got = f"camera '{source}' is for {camera.width}x{camera.height}, --size is {config.size}"
         raise UsageError(got, "the size of the calibration's images", "leave --size out")
     remarks = tuple(warned)
-    if camera.camera_to_world is not None and camera_pose is None and format_of(source) in _RECONSTRUCTIONS:
+    if camera.camera_to_world is not None and config.camera_pose is None and format_of(source) in _RECONSTRUCTIONS:
         remarks += (
             "the pose has the unit and axes of the reconstruction: z is not up, nor 1 a metre, unless you made it so",
         )
-    return Calibration(camera, out, remarks=remarks)
+    return Calibration(camera, config.out, remarks=remarks)
 
 
 def _places_of_points(path: Path) -> Places:
@@ -182,10 +170,11 @@ def _places_of_points(path: Path) -> Places:
     return Places(*load_points(path))
 
 
-def _places_in(
-    camera: Camera, place: Path, board: str, board_is: str | None, markers: Path | None, dictionary: str
-) -> tuple[Places, tuple[str, ...]]:
-    """The points that an image of the scene shows, and remarks; of a video, in the first frame that shows them all."""
+def _places_in(camera: Camera, config: CalibrateConfig) -> tuple[Places, tuple[str, ...]]:
+    """Return the points that an image of the scene shows, and remarks.
+
+    Of a video the first frame that shows them all counts.
+    """
     from vid2phys.camera_calibration.detect import detect
     from vid2phys.camera_calibration.images import open_images
     from vid2phys.camera_calibration.pose import places_of_markers, places_of_target
@@ -193,8 +182,10 @@ def _places_in(
     from vid2phys.camera_calibration.target import other_layout, parse_target
     from vid2phys.io.points import load_markers
 
-    known = None if markers is None else load_markers(markers)
-    target = parse_target(board)
+    place, board_is = config.place, config.board_is
+    assert place is not None
+    known = None if config.markers is None else load_markers(config.markers)
+    target = parse_target(config.place_board or config.board)
     if known is None and board_is == "upright" and target.half_turn_alike:
         got = f"half a turn leaves {target.text} as it is: it cannot say which way is up"
         remedy = "take a ChArUco board, or a chessboard of an odd and an even number of squares"
@@ -207,7 +198,7 @@ def _places_in(
     for name, image in images:
         if known is not None:
             try:
-                return places_of_markers(camera, known, image, dictionary), ()
+                return places_of_markers(camera, known, image, config.dictionary), ()
             except InputError as reason:
                 error = error or reason
             continue

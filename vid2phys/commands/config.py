@@ -1,72 +1,76 @@
-"""config.yaml of a run folder: every input resolved, so that `--config` repeats the run."""
+"""config.yaml of a run folder: every option resolved, so that `--config` repeats the run.
+
+Options have the names of their fields, or of their flags. Those of earlier releases are read under their present names
+(see `retired`).
+"""
 
 from __future__ import annotations
 
 import reprlib
-from importlib import import_module
-from inspect import signature
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from vid2phys import types
+from vid2phys.commands.options import Options, by_flag, is_path, kinds
+from vid2phys.commands.retired import renamed
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
 from vid2phys.io.yaml_files import read_yaml
 
-PATHS = (
-    *("clip", "target", "body", "mesh", "camera", "camera_pose", "actions", "params", "model"),
-    *("observation", "body_points"),
-)
 
-
-def write_config(path: Path, command: str, options: dict[str, object]) -> None:
+def write_config(path: Path, options: Options) -> None:
     """Write the options of a command."""
-    write_text(path, as_yaml(command, options))
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    write_text(path, as_yaml(type(options), given))
 
 
-def as_yaml(command: str, options: dict[str, object]) -> str:
-    """The text of a config.yaml. Paths become absolute, so that the run repeats from any folder."""
+def as_yaml(kind: type[Options], given: Mapping[str, Any]) -> str:
+    """Return the text of a config.yaml. Paths become absolute, so that the run repeats from any folder."""
     import yaml
 
-    given = {name: value for name, value in options.items() if value is not None}
-    plain = {name: _plain(_as_paths(value) if name in PATHS else value) for name, value in given.items()}
-    return str(yaml.safe_dump({"command": command, **plain}, sort_keys=False))
+    chosen = {name: value for name, value in given.items() if value is not None}
+    plain = {name: _plain(_as_paths(value) if is_path(kind, name) else value) for name, value in chosen.items()}
+    return str(yaml.safe_dump({"command": kind.command, **plain}, sort_keys=False))
 
 
-def read_config(path: Path, command: str) -> dict[str, Any]:
-    """The options in a config.yaml. Raises InputError when it is missing, broken or for another command, and for
-    options that the command does not have, or not of that type."""
+def read_config(path: Path, kind: type[Options]) -> dict[str, Any]:
+    """Return the options in a config.yaml by field; not all need be there.
+
+    Raises InputError when the file is missing, broken or for another command, and for options that the command does not
+    have, or not of that type.
+    """
     if not path.is_file():
         raise InputError(f"no file {path}", "a config.yaml", "give the config.yaml of a run folder to --config")
     data = read_yaml(path, "a config.yaml")
     if not isinstance(data, dict):
         raise InputError(f"{path} holds no options", "lines of the form 'name: value'")
-    written_by = data.pop("command", command)
-    if written_by != command:
-        raise InputError(f"{path} was written by '{written_by}'", f"a config of '{command}'")
-    if command == "simulate" and "hold" not in data:  # from before this option: without actions, the system was held
+    written_by = data.pop("command", kind.command)
+    if written_by != kind.command:
+        raise InputError(f"{path} was written by '{written_by}'", f"a config of '{kind.command}'")
+    if kind.command == "simulate" and "hold" not in data:  # an old file: the system hovered then
         data["hold"] = "actions" not in data
-    return checked(f"'{path}'", data, options_of(command))
+    return checked(f"'{path}'", data, kind)
 
 
-def options_of(command: str) -> dict[str, Any]:
-    """Names and types of a command's options: those of its function in `vid2phys.commands`."""
-    function = getattr(import_module(f"vid2phys.commands.{command}"), command)
-    hints = get_type_hints(function, localns=vars(types))
-    return {name: hints[name] for name in signature(function).parameters if name != "progress"}
+def checked(
+    where: str, given: Mapping[Any, Any], kind: type[Options], *, extra: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return options out of a file by field, of the types of the fields.
 
-
-def checked(where: str, given: dict[Any, Any], allowed: dict[str, Any]) -> dict[str, Any]:
-    """Options out of a file, of the types that their names ask for. Raises InputError naming the option at fault."""
+    extra: names of texts that the file may hold beside options. Raises InputError that names the option at fault.
+    """
     from pydantic import TypeAdapter, ValidationError
 
+    allowed, flagged = kinds(kind) | dict.fromkeys(extra, str), by_flag(kind)
     found: dict[str, Any] = {}
-    for name, value in given.items():
+    for written, value in renamed(kind.command, {str(name): value for name, value in given.items()}).items():
+        name = written if written in allowed else flagged.get(written.replace("-", "_"), written.replace("-", "_"))
         if name not in allowed:
-            got = f"{where} has the unknown option {shortened(name)}"
+            got = f"{where} has the unknown option {shortened(written)}"
             raise InputError(got, f"some of {', '.join(sorted(allowed))}")
         try:
-            found[name] = TypeAdapter(allowed[name]).validate_python(value)
+            found[name] = TypeAdapter(allowed[name]).validate_python(_listed(value, allowed[name]))
         except ValidationError as error:
             expected = error.errors()[0]["msg"].removeprefix("Input should be ")
             raise InputError(f"'{name}' of {where} is {shortened(value)}", expected, "correct it") from None
@@ -74,12 +78,19 @@ def checked(where: str, given: dict[Any, Any], allowed: dict[str, Any]) -> dict[
 
 
 def shortened(value: object) -> str:
-    """What a file held, as far as one line can show it."""
+    """Return what a file held, as far as one line can show it."""
     return reprlib.repr(value)
 
 
+def _listed(value: object, kind: Any) -> object:
+    """Return names with commas between them as a list, where the field holds names."""
+    if kind == tuple[str, ...] and isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
 def _as_paths(value: object) -> object:
-    """A path, or a list of them, given as text or not."""
+    """Return a path, or a list of them, given as text or not."""
     return [Path(str(one)) for one in value] if isinstance(value, list | tuple) else Path(str(value))
 
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vid2phys.commands.configs import ControlConfig
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM
 from vid2phys.errors import InputError, UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from vid2phys.commands.identify import Inputs
+    from vid2phys.commands.identify.inputs import Filmed, Inputs
     from vid2phys.engine.system import System
     from vid2phys.solvers.optimal_control import Reached
-    from vid2phys.types import Actions, Array, Camera, Clip, Trajectory
+    from vid2phys.types import Actions, Array, Trajectory
 
 SCHEMA = "vid2phys.control/1"
 FPS = 25.0  # of overlay.mp4
@@ -26,7 +28,7 @@ _SURE_QUALITY = 0.5
 
 @dataclass(frozen=True)
 class Target:
-    """What the network read in the image.
+    """What the network detected in the image.
 
     points_body: [K, 3] m; goal: [K, 3] m, where they are in the world. described: the pose or configuration by name,
     and how well it is known. std_m: of the points, root mean square. size_m: of the body. notes: what to tell the user.
@@ -53,74 +55,76 @@ class Controlled:
     notes: tuple[str, ...]
 
 
-def control(
-    target: str | Path,
-    *,
-    camera: str | Path,
-    system: str = DEFAULT_SYSTEM,
-    mesh: str | Path | None = None,
-    camera_pose: str | Path | None = None,
-    set_values: dict[str, float] | None = None,
-    params: str | Path | None = None,
-    initial: dict[str, float] | None = None,
-    limits: dict[str, tuple[float, float]] | None = None,
-    seconds: float = 1.0,
-    rate: float = 25.0,
-    moving: bool = False,
-    mesh_units: str = "m",
-    mesh_move: str | None = None,
-    model: str | Path | None = None,
-    out: str | Path | None = None,
-    overlay: bool = True,
-    progress: Progress = silent,
-) -> tuple[Controlled, Path]:
+@taking(ControlConfig, "target")
+def control(config: ControlConfig, progress: Progress = silent) -> tuple[Controlled, Path]:
     """Find actions that bring a body from `initial` (default: at rest at the origin) to where `target` shows it.
 
-    Paths as on the command line; mesh: None for a system on a known base, which has its own. set_values, params: of the
-    system, SI. limits: of actions by name. seconds: when it is to be there; rate: actions a second. moving: it may pass
-    its goal instead of coming to rest there. A rigid body touches nothing. Returns what was found and the run folder:
-    result.json, actions.csv, trajectory.csv, overlay.mp4. Raises InputError for an image in which the body is not
-    visible, and Vid2PhysError for anything else a user can mend; a goal that is not reached has the status `missed`.
+    The options are those of `ControlConfig`: a config, or its fields as arguments. A rigid body touches nothing.
+
+    Returns:
+        What was found and the run folder: result.json, actions.csv, trajectory.csv, overlay.mp4. A goal that is not
+        reached has the status `missed`.
+
+    Raises:
+        InputError: for an image in which the body is not visible.
+        Vid2PhysError: for anything else that a user can mend.
     """
-    options: dict[str, Any] = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.commands.config import write_config
-    from vid2phys.commands.identify import read_inputs
+    from vid2phys.commands.identify.inputs import read_inputs
     from vid2phys.io.run import new_run
 
     started = time.perf_counter()
-    for name in ("seconds", "rate"):
-        if not (np.isfinite(options[name]) and options[name] > 0.0):
-            raise UsageError(f"--{name} {options[name]:g}", "a positive number", f"for example --{name} 1")
+    for name, value in (("seconds", config.seconds), ("rate", config.rate)):
+        if not (np.isfinite(value) and value > 0.0):
+            raise UsageError(f"--{name} {value:g}", "a positive number", f"for example --{name} 1")
     progress("reading inputs")
-    given = {"clip": target, "fit": (), "actions": None, "priors": None, "bounds": None, "observation": None}
-    inputs = read_inputs(options | given, images=_images)
-    lower, upper = _limits(inputs.system, limits or {})
-    progress("reading the target")
+    inputs = read_inputs(_as_filmed(config), _read_image)
+    lower, upper = _limits(inputs.system, config.limits)
+    progress("estimating the target")
     aimed = read_target(inputs)
     progress("looking for actions")
-    found = _found(inputs, aimed, options, lower, upper)
-    with new_run("control", out) as folder:
-        write_config(folder / "config.yaml", "control", options | {"out": None})
-        if overlay:
+    found = _found(inputs, aimed, config, lower, upper)
+    with new_run("control", config.out) as folder:
+        write_config(folder / "config.yaml", replace(config, out=None))
+        if config.overlay:
             _draw(folder, inputs, found, progress)
-        _write(folder, inputs, found, options, time.perf_counter() - started)
+        _write(folder, inputs, found, config, time.perf_counter() - started)
     return found, folder
 
 
-def _images(options: dict[str, Any], _actions: Actions | None) -> tuple[Camera, Array, Clip]:
-    """Camera, its pose and the image."""
-    from vid2phys.io.array_clip import load_image_clip
-    from vid2phys.io.camera import load_camera, require_pose, require_resolution
+def _as_filmed(config: ControlConfig) -> IdentifyConfig:
+    """Return the config by which `identify` reads body, system, camera and the image, as a clip of one frame."""
+    if config.camera is None:
+        raise UsageError("no camera given", "--camera", "see `vid2phys control --help`")
+    return IdentifyConfig(
+        clip=config.target,
+        mesh=config.mesh,
+        camera=config.camera,
+        camera_pose=config.camera_pose,
+        system=config.system,
+        set_values=config.set_values,
+        params=config.params,
+        mesh_units=config.mesh_units,
+        mesh_move=config.mesh_move,
+        model=config.model,
+    )
 
-    clip = load_image_clip(options["clip"], 1, FPS)
-    camera = load_camera(options["camera"], options["camera_pose"], size=(clip.width, clip.height))
-    pose = require_pose(camera, options["camera_pose"] or options["camera"])
-    require_resolution(camera, clip, options["camera"])
-    return camera, pose, clip
+
+def _read_image(config: IdentifyConfig, _actions: Actions | None) -> Filmed:
+    """Read the image, its camera and the camera's pose."""
+    from vid2phys.commands.fit_parameters import listen
+    from vid2phys.commands.identify.inputs import with_camera
+    from vid2phys.io.array_clip import load_image_clip
+
+    filmed, notes = listen(lambda: with_camera(config, load_image_clip(config.clips[0], 1, FPS)))
+    return replace(filmed, notes=tuple(notes))
 
 
 def _limits(system: System, given: dict[str, tuple[float, float]]) -> tuple[Array, Array]:
-    """Of all actions, [A] each; a rotor does not pull. Raises UsageError for unknown names and contradictions."""
+    """Return the limits of all actions, [A] each; a rotor does not pull.
+
+    Raises UsageError for unknown names and contradictions.
+    """
     names = system.action_names
     lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
     for index, name in enumerate(names):
@@ -136,9 +140,9 @@ def _limits(system: System, given: dict[str, tuple[float, float]]) -> tuple[Arra
 
 
 def read_target(inputs: Inputs) -> Target:
-    """Where the body is in the image. Raises InputError where it is not visible."""
+    """Return where the body is in the image. Raises InputError where it is not visible."""
     try:
-        return _configuration(inputs) if inputs.network.shape.kind != "rigid" else _pose(inputs)
+        return _pose(inputs) if inputs.body is None else _configuration(inputs)
     except InputError as error:
         raise InputError(
             f"the body is not seen in the target '{inputs.clip.name}' ({error.got})",
@@ -148,13 +152,13 @@ def read_target(inputs: Inputs) -> Target:
 
 
 def _pose(inputs: Inputs) -> Target:
-    from vid2phys.commands.identify import track_clip
+    from vid2phys.commands.identify.pipeline import track_pose
     from vid2phys.geometry import invert_transform, make_transform, quat_from_matrix
 
-    tracked = track_clip(inputs)
+    tracked = track_pose(inputs)
     seen = np.flatnonzero(tracked.tracked & np.isfinite(tracked.poses.translation).all(axis=1))
     if not len(seen):
-        raise InputError("it could not be read", "a pose")
+        raise InputError("no pose was estimated", "a pose")
     at = int(seen[len(seen) // 2])
     in_camera = make_transform(tracked.poses.rotation[at], tracked.poses.translation[at])
     pose = inputs.camera_to_world @ in_camera
@@ -170,21 +174,20 @@ def _pose(inputs: Inputs) -> Target:
         "quality": quality,
     }
     notes = []
-    turns = len(inputs.network.rotations)
-    if inputs.network.shape.exact or turns > 1:
-        notes.append(f"the body looks the same, or nearly, in {turns} orientations: the one read "
-                     "in a single image may be off by such a turn")  # fmt: skip
+    alike = len(inputs.network.rotations)
+    if inputs.network.shape.exact or alike > 1:
+        notes.append(f"the body looks the same, or nearly, in {alike} orientations: the one estimated "
+                     "from a single image may be another of them")  # fmt: skip
     goal = points @ pose[:3, :3].T + pose[:3, 3]
     known = float(np.linalg.norm(std[3:]))
     return Target(points, goal, described, known, inputs.network.radius_m, (*notes, *_doubts(quality)))
 
 
 def _configuration(inputs: Inputs) -> Target:
-    from vid2phys.commands.identify import track_configuration
-    from vid2phys.risp.networks.articulated_bodies import body_of_model
+    from vid2phys.commands.identify.pipeline import track_configuration
 
-    body = body_of_model(inputs.network, inputs.system)
-    tracked = track_configuration(inputs, body)
+    body, tracked = inputs.body, track_configuration(inputs)
+    assert body is not None
     at = int(np.flatnonzero(tracked.tracked)[0])
     configuration, std = tracked.configurations[at], np.sqrt(np.diagonal(tracked.covariance[at]))
     quality = float(tracked.quality[at])
@@ -205,19 +208,19 @@ def _doubts(quality: float) -> list[str]:
     return [f"the network hardly recognised the body (quality {quality:.2f} of 1): look at the overlay"]
 
 
-def _found(inputs: Inputs, aimed: Target, options: dict[str, Any], lower: Array, upper: Array) -> Controlled:
+def _found(inputs: Inputs, aimed: Target, config: ControlConfig, lower: Array, upper: Array) -> Controlled:
     from vid2phys.commands.simulation_inputs import initial_state
     from vid2phys.solvers import optimal_control
     from vid2phys.types import Actions, Trajectory
 
     system, parameters = inputs.system, inputs.known.parameters.vector
-    steps = max(2, round(options["seconds"] * options["rate"]))
-    step_s = np.full(steps, options["seconds"] / steps)
+    steps = max(2, round(config.seconds * config.rate))
+    step_s = np.full(steps, config.seconds / steps)
     hold = system.hover_controls(parameters)[: len(system.action_names)]
-    start = initial_state(system, options["initial"] or {})
+    start = initial_state(system, config.initial)
     aim = optimal_control.Aim(
         *(system, parameters, start, step_s, hold, lower, upper, aimed.points_body, aimed.goal, aimed.size_m),
-        at_rest=not options["moving"],
+        at_rest=not config.moving,
     )
     reached = optimal_control.solve(aim)
     times = np.concatenate([[0.0], np.cumsum(step_s)])
@@ -277,7 +280,7 @@ def _draw(folder: Path, inputs: Inputs, found: Controlled, progress: Progress) -
     )
 
 
-def _write(folder: Path, inputs: Inputs, found: Controlled, options: dict[str, Any], seconds: float) -> None:
+def _write(folder: Path, inputs: Inputs, found: Controlled, config: ControlConfig, seconds: float) -> None:
     from vid2phys.io.actions import save_actions
     from vid2phys.io.files import sha256
     from vid2phys.io.recordings import save_trajectory
@@ -285,7 +288,8 @@ def _write(folder: Path, inputs: Inputs, found: Controlled, options: dict[str, A
 
     save_trajectory(found.trajectory, folder / "trajectory.csv")
     save_actions(found.actions, folder / "actions.csv")
-    paths = {name: options[name] for name in ("target", "mesh", "camera", "camera_pose", "params") if options[name]}
+    named = ("target", "mesh", "camera", "camera_pose", "params")
+    paths = {name: getattr(config, name) for name in named if getattr(config, name) is not None}
     files = ("trajectory.csv", "actions.csv", "config.yaml", "overlay.mp4")
     reached = found.reached
     data = {
@@ -308,7 +312,7 @@ def _write(folder: Path, inputs: Inputs, found: Controlled, options: dict[str, A
         "notes": list(found.notes),
         "seconds": round(seconds, 2),
         "files": {name.split(".")[0]: name for name in files if (folder / name).exists()},
-        "inputs": {name: {"path": str(path), "sha256": sha256(Path(path))} for name, path in paths.items()},
+        "inputs": {name: {"path": str(path), "sha256": sha256(path)} for name, path in paths.items()},
         "versions": versions(),
     }
     write_json(folder / "result.json", data)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from vid2phys.commands.configs import EvaluateConfig
 from vid2phys.commands.log_doubts import doubts_of_log
+from vid2phys.commands.options import taking
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.camera import load_camera, parse_size
@@ -54,41 +56,28 @@ class RunPoses:
     symmetry: SymmetryGroup | None
 
 
-def evaluate(
-    run: Path | None = None,
-    *,
-    mocap: Path,
-    align: str = "time",
-    body: str | None = None,
-    units: str | None = None,
-    up_axis: str = "z",
-    euler: str | None = None,
-    angle_units: str | None = None,
-    plots: bool = True,
-) -> tuple[dict[str, Any], Path]:
+@taking(EvaluateConfig, "run")
+def evaluate(config: EvaluateConfig) -> tuple[dict[str, Any], Path]:
     """Compare a run (default: the newest of identify) with a motion capture log.
 
-    align: `time` aligns the clocks alone; `marker` also the marker frame with the body's, `world` also the worlds.
-    body ... angle_units: what the log leaves open (see `load_mocap`).
-    Rows in which the tracker had lost the body are skipped and counted; notes name options that fit the log better.
-    Writes metrics.json and evaluation.png into the run's folder and returns the metrics (schema vid2phys.metrics/1)
-    and the folder. Raises InputError when the logs do not overlap in time, or when the marker transform is asked for
-    and the body turned by less than 20 degrees.
+    The options are those of `EvaluateConfig`: a config, or its fields as arguments. `align`: `time` aligns the clocks
+    alone; `marker` also the marker frame with the body's, `world` also the worlds. Rows in which the tracker had lost
+    the body are skipped and counted; notes name options that fit the log better.
+
+    Returns:
+        The metrics (schema vid2phys.metrics/1) and the run's folder, into which metrics.json and evaluation.png go.
+
+    Raises:
+        InputError: when the logs do not overlap in time, or when the marker transform is asked for and the body turned
+            by less than 20 degrees.
     """
-    asked = _alignment_name(align)
-    folder = newest_run() if run is None else Path(run)
+    asked = _alignment_name(config.align)
+    folder = newest_run() if config.run is None else config.run
     if (folder / "clip_1" / "result.json").is_file():
         raise UsageError(
             f"'{folder}' is a fit of several clips", "the folder of one", f"for example {folder / 'clip_1'}"
         )
-    options: dict[str, Any] = {
-        "body": body,
-        "units": units,
-        "up_axis": up_axis,
-        "euler": euler,
-        "angle_units": angle_units,
-    }
-    log = load_mocap(mocap, **options)
+    log = _load_log(config)
     estimate = load_run(folder)
     offset = find_time_offset(estimate.poses, log, world=asked == ALIGNMENTS["world"])
     _require_overlap(estimate, log, offset)
@@ -103,7 +92,7 @@ def evaluate(
             columns[name] = _refused(name, offset, estimate, str(error))
             continue
         columns[name] = _column(name, estimate, log, alignments[name])
-    notes = doubts_of_log(estimate.poses, log, offset, lambda changed: load_mocap(mocap, **changed), options)
+    notes = doubts_of_log(estimate.poses, log, offset, _load_log, config)
     notes = notes or _better_alignment(asked, columns)
     of_log = {
         "log_rows": len(log.times_s),
@@ -112,12 +101,24 @@ def evaluate(
     }
     metrics = to_json({"schema": "vid2phys.metrics/1", **columns.pop(asked), **of_log, "also": columns})
     write_json(folder / "metrics.json", metrics)
-    if plots:
+    if config.plots:
         from vid2phys.report.evaluation_plots import plot_evaluation
 
         truths = {name: apply(alignment, log, estimate.poses.times_s) for name, alignment in alignments.items()}
         plot_evaluation(folder / "evaluation.png", estimate.poses, truths, asked, estimate.camera_position)
     return metrics, folder
+
+
+def _load_log(config: EvaluateConfig) -> PoseLog:
+    """Read the motion capture log."""
+    return load_mocap(
+        config.mocap,
+        body=config.body,
+        units=config.units,
+        up_axis=config.up_axis,
+        euler=config.euler,
+        angle_units=config.angle_units,
+    )
 
 
 def _lost(log: PoseLog) -> list[str]:

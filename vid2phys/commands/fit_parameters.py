@@ -15,8 +15,8 @@ from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.mesh import MassProperties
 from vid2phys.io.yaml_files import read_yaml
-from vid2phys.notes import Note
-from vid2phys.solvers.camera_parameters import with_camera_parameters
+from vid2phys.notes import Note, warning
+from vid2phys.solvers.camera_parameters import SCALE, with_camera_parameters
 from vid2phys.types import Actions, Parameters
 
 T = TypeVar("T")
@@ -97,6 +97,25 @@ def known_values(
     parameters = parameters.with_free(tuple(dict.fromkeys((*fit, *nuisance))))
     parameters, believed, more = priors_and_bounds.applied(parameters, given)
     return Known(parameters, priors | believed, nuisance, per_kilogram, (*notes, *more))
+
+
+def articulated_parameters(
+    system: System, given: dict[str, float], fit: tuple[str, ...], priors_and_bounds: Priors
+) -> Known:
+    """Return the parameters of a system on a known base with what the user gave.
+
+    Raises UsageError for unknown names and values outside their domain.
+    """
+    named = (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
+    if SCALE.name in named:
+        raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
+    parameters = with_camera_parameters(system.parameters(), named)
+    check_given(parameters, given, fit)
+    means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
+    parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
+    parameters, priors, started = priors_and_bounds.applied(parameters, given)
+    notes = (warning(system.capabilities.caution),) if system.capabilities.caution else ()
+    return Known(parameters, priors, (), False, (*notes, *started))
 
 
 def listen(function: Callable[[], T]) -> tuple[T, list[str]]:

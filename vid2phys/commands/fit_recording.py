@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.commands.configs import MOST_SECONDS, FitRecordingConfig
+from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import InputError, UsageError
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from vid2phys.types import Actions, Estimate, Parameters
 
 SCHEMA = "vid2phys.recorded/1"
-MOST_SECONDS = 120.0
 _STEP_S, _MOST_HALVINGS = 0.005, 3  # the longest step of integration, and how often it is halved
 _EXACT, _WELL = 0.3, 1.5  # misfits of recordings without noise, and of those with noise alone
 _MOST_STEPS_S = 3000  # of integration, one after the other in a rollout, for each second of a fit: 20 rollouts in all
@@ -45,104 +46,116 @@ class FittedRecording:
         return "doubtful" if is_doubtful(self.fit.notes) else "converged"
 
 
-def fit_recording(
-    system: str,
-    recordings: list[Path],
-    *,
-    fit: tuple[str, ...],
-    body: str | Path | None = None,
-    body_units: str = "m",
-    set_values: dict[str, float] | None = None,
-    params: str | Path | None = None,
-    actions: str | Path | None = None,
-    hold: bool = False,
-    std: dict[str, float] | None = None,
-    offsets: tuple[str, ...] = (),
-    most_seconds: float = MOST_SECONDS,
-    out: str | Path | None = None,
-    progress: Progress = silent,
-) -> tuple[FittedRecording, Path]:
+@taking(FitRecordingConfig, "system", "recordings")
+def fit_recording(config: FitRecordingConfig, progress: Progress = silent) -> tuple[FittedRecording, Path]:
     """Fit parameters to recordings, CSVs with `time_s` and states by name (`vid2phys systems`), in one clock each.
 
-    Cells that are blank and states that are not there were not seen. set_values, params: where the fit begins, and what
-    is known. actions: what drove the system, in the recordings' clock (default: the recording's own `control_` columns,
-    else nothing). hold: what holds the system at rest drove it. std: standard deviations by state (default: from the
-    recording's own jitter; only their ratios matter). offsets: states whose sensor's zero is not known. most_seconds:
-    after which the best fit so far is given back, as not converged. Returns the fit and the run folder: result.json,
-    fitted_0.csv and so on. Raises Vid2PhysError for anything a user can mend.
+    The options are those of `FitRecordingConfig`: a config, or its fields as arguments. Blank cells and states that are
+    not there were not seen. `set_values` and `params` state where the fit begins, and what is known. `actions` drove
+    the system, in the recordings' clock (default: the recording's own `control_` columns, else nothing). With `hold`,
+    what holds the system at rest did. Of `std` only the ratios matter.
+
+    Returns:
+        The fit and the run folder: result.json, fitted_0.csv and so on.
+
+    Raises:
+        Vid2PhysError: for anything that a user can mend.
     """
-    options = {key: value for key, value in locals().items() if key != "progress"}
-    from vid2phys.commands.config import write_config
+    from vid2phys.commands.simulation_inputs import check_driven, require_positive
+
+    end = time.monotonic() + config.most_seconds
+    if not config.recordings or not config.fit:
+        got = "no recording" if not config.recordings else "nothing to fit"
+        raise UsageError(got, "recordings and --fit", "vid2phys fit-recording pendulum swing.csv --fit length")
+    require_positive("most-seconds", config.most_seconds)
+    check_driven(config)
+    progress("reading inputs")
+    given = _read_given(config)
+    motions, lines = given.read(config)
+    lines += _driven_by(given, motions, config.hold)
+    _require_short(given.system, given.parameters, motions, max(config.most_seconds, MOST_SECONDS))
+    progress("fitting")
+    begin = time.monotonic()
+    found = _fitted(given, motions, config, end)
+    now = time.monotonic()
+    if not _well(found) and now < end and (columns := _in_radians(given.system, motions)):
+        progress("fitting, angles as degrees")
+        in_degrees, _ = given.read(config, degrees=True)
+        tried = _fitted(given, in_degrees, config, min(end, now + max(_LEAST_SECONDS, now - begin)))
+        lines += _degrees_suspected(found, tried, columns)
+    found = replace(found, notes=tuple(ordered((*given.notes, *lines, *found.notes))))
+    estimates = (*(e for e in found.estimates if e.source == "fitted"), *found.offsets.values())
+    result = FittedRecording(given.system, found, estimates)
+    return result, _write(result, motions, config)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What was read beside the recordings. actions: that were recorded by themselves. notes: on the body."""
+
+    system: System
+    parameters: Parameters
+    actions: Actions | None
+    notes: tuple[str, ...]
+
+    def read(self, config: FitRecordingConfig, *, degrees: bool = False) -> tuple[list[Recording], list[str]]:
+        """Return the recordings and notes on them. degrees: take angles for degrees."""
+        from vid2phys.commands.recording_inputs import read_recording
+
+        found = [read_recording(self.system, path, config.std, degrees=degrees) for path in config.recordings]
+        return [each for each, _ in found], [note for _, lines in found for note in lines]
+
+
+def _read_given(config: FitRecordingConfig) -> _Given:
+    """Read system, known values and actions."""
     from vid2phys.commands.fit_parameters import check_given, read_parameters
-    from vid2phys.commands.recording_inputs import read_recording
-    from vid2phys.commands.simulation_inputs import check_driven, read_actions, read_system, require_positive
+    from vid2phys.commands.simulation_inputs import read_actions, read_system
+
+    system, notes = read_system(config)
+    given = (read_parameters(config.params) if config.params else {}) | config.set_values
+    check_given(system.parameters(), given, config.fit)
+    parameters, actions = system.parameters().with_values(given), None
+    if config.hold:
+        _require_known_hold(system, parameters, config.fit)
+    if config.actions:
+        system, actions = read_actions(system, config.actions, given.get("mass"))
+    return _Given(system, parameters, actions, notes)
+
+
+def _write(result: FittedRecording, motions: list[Recording], config: FitRecordingConfig) -> Path:
+    """Write the run folder and return it."""
+    from vid2phys.commands.config import write_config
     from vid2phys.io.recordings import save_trajectory
     from vid2phys.io.run import new_run, to_json, write_json
     from vid2phys.types import Trajectory
 
-    end = time.monotonic() + most_seconds
-    if not recordings or not fit:
-        got = "no recording" if not recordings else "nothing to fit"
-        raise UsageError(got, "recordings and --fit", "vid2phys fit-recording pendulum swing.csv --fit length")
-    require_positive("most-seconds", most_seconds)
-    check_driven(actions, hold)
-    progress("reading inputs")
-    known, notes = read_system({"system": system, "body": body, "body_units": body_units})
-    given = (read_parameters(params) if params else {}) | (set_values or {})
-    check_given(known.parameters(), given, fit)
-    parameters, given_actions = known.parameters().with_values(given), None
-    if hold:
-        _require_known_hold(known, parameters, fit)
-    if actions:
-        known, given_actions = read_actions(known, actions, given.get("mass"))
-
-    def read(*, degrees: bool = False) -> tuple[list[Recording], list[str]]:
-        found = [read_recording(known, path, std or {}, degrees=degrees) for path in recordings]
-        return [each for each, _ in found], [note for _, lines in found for note in lines]
-
-    def fitted(each: list[Recording], end: float) -> RecordedFit:
-        driven = [_driven(known, one, given_actions, hold) for one in each]
-        return _fitted(known, parameters, driven, fit, offsets, end)
-
-    motions, lines = read()
-    lines += _driven_by(known, parameters, motions, given_actions, hold)
-    _require_short(known, parameters, motions, max(most_seconds, MOST_SECONDS))
-    progress("fitting")
-    begin = time.monotonic()
-    found = fitted(motions, end)
-    now = time.monotonic()
-    if not _well(found) and now < end and (columns := _in_radians(known, motions)):
-        progress("fitting, angles as degrees")
-        in_degrees = fitted(read(degrees=True)[0], min(end, now + max(_LEAST_SECONDS, now - begin)))
-        lines += _degrees_suspected(found, in_degrees, columns)
-    found = replace(found, notes=tuple(ordered((*notes, *lines, *found.notes))))
-    estimates = (*(e for e in found.estimates if e.source == "fitted"), *found.offsets.values())
-    result = FittedRecording(known, found, estimates)
-    with new_run("fit-recording", out) as folder:
-        write_config(folder / "config.yaml", "fit-recording", options | {"out": None})
-        for number, (motion, states) in enumerate(zip(motions, found.states, strict=True)):
-            save_trajectory(Trajectory(motion.times_s, states, known.state_names), folder / f"fitted_{number}.csv")
+    names = result.system.state_names
+    with new_run("fit-recording", config.out) as folder:
+        write_config(folder / "config.yaml", replace(config, out=None))
+        for number, (motion, states) in enumerate(zip(motions, result.fit.states, strict=True)):
+            save_trajectory(Trajectory(motion.times_s, states, names), folder / f"fitted_{number}.csv")
         write_json(folder / "result.json", to_json(_result(result)))
-    return result, folder
+    return folder
 
 
-def _fitted(
-    system: System,
-    parameters: Parameters,
-    motions: list[Recording],
-    names: tuple[str, ...],
-    offsets: tuple[str, ...],
-    end: float,
-) -> RecordedFit:
+def _fitted(given: _Given, motions: list[Recording], config: FitRecordingConfig, end: float) -> RecordedFit:
     """Return the fit, again with half the step as long as that matters. end: when to stop, by the monotonic clock."""
     from vid2phys.solvers import recorded
 
+    system, parameters = given.system, given.parameters
+    motions = [_with_controls(system, each, given.actions, config.hold) for each in motions]
     step_s: float | None = _STEP_S
     for _ in range(_MOST_HALVINGS + 1):
         assert step_s is not None
         left_s = max(0.0, end - time.monotonic())
         found = recorded.fit(
-            system, parameters, motions, names, offsets=offsets, max_step_s=step_s, most_seconds=left_s
+            system,
+            parameters,
+            motions,
+            config.fit,
+            offsets=config.offsets,
+            max_step_s=step_s,
+            most_seconds=left_s,
         )
         step_s = recorded.finer_step_s(system, found, motions, step_s)
         if step_s is None or is_doubtful(found.notes) or time.monotonic() >= end:
@@ -152,18 +165,16 @@ def _fitted(
     return replace(found, notes=(*found.notes, warning("the motion still depends on the step of integration")))
 
 
-def _driven_by(
-    system: System, parameters: Parameters, motions: list[Recording], actions: Actions | None, hold: bool
-) -> list[str]:
+def _driven_by(given: _Given, motions: list[Recording], hold: bool) -> list[str]:
     """Return notes on what drives the recordings. Raises UsageError for `hold` beside controls of a recording."""
     from vid2phys.commands.simulation_inputs import hold_note
 
     own = any(each.controls is not None for each in motions)
     if own and hold:
         raise UsageError("--hold beside control_ columns", "one of them", "leave --hold out, or cut the columns")
-    if actions is not None:
+    if given.actions is not None:
         return ["--actions take the place of the control_ columns"] if own else []
-    return hold_note(system, parameters, hold) if any(each.controls is None for each in motions) else []
+    return hold_note(given.system, given.parameters, hold) if any(each.controls is None for each in motions) else []
 
 
 def _require_short(system: System, parameters: Parameters, motions: list[Recording], seconds: float) -> None:
@@ -192,7 +203,7 @@ def _require_known_hold(system: System, parameters: Parameters, fit: tuple[str, 
             raise UsageError(got, "recorded --actions", f"or give {name} with --set in place of --fit")
 
 
-def _driven(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:
+def _with_controls(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:
     """Return the recording with its controls: the actions, its table's own, what holds the system, or none."""
     from vid2phys.commands.recording_inputs import driven
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vid2phys.commands.configs import EvaluateConfig
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import angle_between, matrix_from_quat, quat_conjugate, quat_from_rotvec, quat_multiply
 from vid2phys.io.mocap import ANGLE_UNITS, EULER_ORDERS, LENGTH_UNITS
@@ -31,7 +32,7 @@ _ROUNDS = 3  # of heading and marker, each with the other held
 _MIRROR, _MIRROR_TURN = np.array([1.0, -1.0, 1.0]), np.array([1.0, -1.0, 1.0, -1.0])  # quaternions wxyz
 _CLOCKS = {"milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 _FLAGS = {"units": "--mocap-units", "up_axis": "--up-axis", "euler": "--euler", "angle_units": "--euler-units"}
-Read = Callable[[dict[str, Any]], PoseLog]
+Read = Callable[[EvaluateConfig], PoseLog]
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Misfit:
 
 
 def doubts_of_log(
-    estimate: PoseLog, log: PoseLog, offset_s: float, read: Read, options: dict[str, Any]
+    estimate: PoseLog, log: PoseLog, offset_s: float, read: Read, options: EvaluateConfig
 ) -> tuple[str, ...]:
     """Return notes on a log that does not show the motion of the run.
 
-    offset_s: as the log's clock was aligned. read: reads the log with options of `load_mocap`; options: those given.
+    offset_s: as the log's clock was aligned. read: reads the log with other options; options: those given.
     """
     first = misfit(estimate, log, offset_s)
     if max(first.path, first.turns) < _SUSPECT:
@@ -136,11 +137,11 @@ def _varying(quats: Array) -> float:
     return float(np.sqrt(np.mean(angle_between(quats, mean) ** 2)))
 
 
-def _other_paths(log: PoseLog, size: float, read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:
+def _other_paths(log: PoseLog, size: float, read: Read, options: EvaluateConfig) -> Iterator[tuple[str, PoseLog]]:
     """Yield the log with other units, vertical axes and clocks, and mirrored, each with a note on what mends it."""
     unit = _unit(log, size, read, options)
     units: list[dict[str, Any]] = [{}] if unit is None else [{"units": unit}, {}]
-    axes: list[dict[str, Any]] = [{}] + [{"up_axis": axis} for axis in "yzx" if axis != options["up_axis"]]
+    axes: list[dict[str, Any]] = [{}] + [{"up_axis": axis} for axis in "yzx" if axis != options.up_axis]
     for changed in [{**one, **other} for one in units for other in axes if one or other]:
         looks = [f"{changed['up_axis']}-up"] if "up_axis" in changed else []
         looks += [f"in {changed['units']}"] if "units" in changed else []
@@ -154,12 +155,12 @@ def _other_paths(log: PoseLog, size: float, read: Read, options: dict[str, Any])
     yield "the log looks left-handed: export it with right-handed axes", mirrored
 
 
-def _other_turns(log: PoseLog, read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:
+def _other_turns(log: PoseLog, read: Read, options: EvaluateConfig) -> Iterator[tuple[str, PoseLog]]:
     """Yield the log with other angles or quaternions, each with a note on what mends it."""
-    if options["angle_units"] is not None:
+    if options.angle_units is not None:
         for unit in ANGLE_UNITS:
             yield from _reread(f"the log's angles look like {unit}", {"angle_units": unit}, read, options)
-    if options["euler"] is not None:
+    if options.euler is not None:
         for order in EULER_ORDERS:
             yield from _reread(f"the log's angles look like {order}", {"euler": order}, read, options)
     for shift, order in ((-1, "w, x, y, z"), (1, "x, y, z, w")):
@@ -169,16 +170,16 @@ def _other_turns(log: PoseLog, read: Read, options: dict[str, Any]) -> Iterator[
     yield "the log's rotations look like world to body: export them from body to world", inverse
 
 
-def _reread(what: str, changed: dict[str, Any], read: Read, options: dict[str, Any]) -> Iterator[tuple[str, PoseLog]]:
+def _reread(what: str, changed: dict[str, Any], read: Read, options: EvaluateConfig) -> Iterator[tuple[str, PoseLog]]:
     """Yield the log with changed options, if it can be read so, and a note that names them."""
     flags = " ".join(f"{_FLAGS[name]} {value}" for name, value in changed.items())
     try:
-        yield f"{what}: evaluate with {flags}", read(options | changed)
+        yield f"{what}: evaluate with {flags}", read(replace(options, **changed))
     except (InputError, UsageError):
         return
 
 
-def _unit(log: PoseLog, size: float, read: Read, options: dict[str, Any]) -> str | None:
+def _unit(log: PoseLog, size: float, read: Read, options: EvaluateConfig) -> str | None:
     """Return the unit in which the log's path is as large as the run's; None for the unit that it was read in."""
     if 1.0 / _SAME_SIZE < size < _SAME_SIZE:
         return None

@@ -25,6 +25,17 @@ def silent(stage: str, done: int = 0, total: int = 0) -> None:
     """Say nothing."""
 
 
+def of_clip(clip: int, clips: int, progress: Progress) -> Progress:
+    """Return progress that names the clip (from 0) before the stage; as it is for a single clip."""
+    if clips == 1:
+        return progress
+
+    def named(stage: str, done: int = 0, total: int = 0) -> None:
+        progress(f"clip {clip + 1} of {clips}: {stage}", done, total)
+
+    return named
+
+
 class _Lines:
     """One line a stage, for logs and pipes: no spinner, no colour.
 

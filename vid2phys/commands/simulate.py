@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.commands.configs import SimulateConfig
+from vid2phys.commands.options import taking
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.simulation_inputs import Inputs, read_inputs
 from vid2phys.errors import UsageError
@@ -44,39 +46,19 @@ class Simulation:
     frames_in_view: int = 0
 
 
-def simulate(
-    system: str,
-    *,
-    body: str | Path | None = None,
-    body_units: str = "m",
-    set_values: dict[str, float] | None = None,
-    params: str | Path | None = None,
-    actions: str | Path | None = None,
-    hold: bool = False,
-    seconds: float | None = None,
-    rate: float = 100.0,
-    step: float | None = None,
-    initial: dict[str, float] | None = None,
-    integrator: str | None = None,
-    mesh: str | Path | None = None,
-    mesh_units: str = "m",
-    mesh_move: str | None = None,
-    camera: str | Path | None = None,
-    camera_pose: str | Path | None = None,
-    fps: float = 30.0,
-    out: str | Path | None = None,
-    progress: Progress = silent,
-) -> tuple[Simulation, Path]:
+@taking(SimulateConfig, "system")
+def simulate(config: SimulateConfig, progress: Progress = silent) -> tuple[Simulation, Path]:
     """Roll a system out and write a run folder: trajectory, the actions used and, with a camera, a clip.
 
-    Paths as on the command line; `body` is the file of the user's own body, `mesh` what is filmed in place of the
-    system's own surface (and needed where it has none). `set_values` and `params` are parameters in SI, `initial`
-    states by name (default: at rest). States are given every 1 / rate seconds, and where an action changes; in between,
-    time steps are at most `step` seconds (default: 1 / rate, and half of what is stable for explicit integrators).
-    Without `actions` nothing drives the system, with `hold` what holds it at rest (`hover_controls`). Returns the
-    simulation and the folder. Raises Vid2PhysError for anything a user can mend.
+    The options are those of `SimulateConfig`: a config, or its fields as arguments. Without `actions` nothing drives
+    the system, with `hold` what holds it at rest (`hover_controls`).
+
+    Returns:
+        The simulation and the run folder.
+
+    Raises:
+        Vid2PhysError: for anything that a user can mend.
     """
-    options = {key: value for key, value in locals().items() if key != "progress"}
     from vid2phys.commands.config import write_config
     from vid2phys.commands.film import write_clip
     from vid2phys.io.actions import save_actions
@@ -84,16 +66,16 @@ def simulate(
     from vid2phys.io.run import new_run
 
     progress("reading inputs")
-    inputs = read_inputs(options)
-    with new_run("simulate", out) as folder:
-        simulation = roll_out(inputs, rate, progress)
-        write_config(folder / "config.yaml", "simulate", options | {"seconds": inputs.seconds, "out": None})
+    inputs = read_inputs(config)
+    with new_run("simulate", config.out) as folder:
+        simulation = roll_out(inputs, config.rate, progress)
+        write_config(folder / "config.yaml", replace(config, seconds=inputs.seconds, out=None))
         save_trajectory(simulation.trajectory, folder / "trajectory.csv")
         if inputs.actions.names:
             save_actions(simulation.actions, folder / "actions.csv")
         if inputs.mesh is not None and inputs.camera is not None:
             scene = inputs.system, simulation.trajectory, inputs.mesh, inputs.camera
-            frames, seen = write_clip(folder / "clip.mp4", *scene, float(fps), progress)
+            frames, seen = write_clip(folder / "clip.mp4", *scene, float(config.fps), progress)
             simulation = replace(simulation, frames=frames, frames_in_view=seen)
             if not seen:
                 note = "the body is in no frame of the clip: check --camera and the position of --initial"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.commands.configs import BodyOptions, SimulateConfig
 from vid2phys.errors import InputError, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -37,38 +38,38 @@ class Inputs:
     notes: tuple[str, ...]
 
 
-def read_inputs(options: dict[str, Any]) -> Inputs:
+def read_inputs(config: SimulateConfig) -> Inputs:
     """Read and check all inputs. Raises Vid2PhysError."""
     from vid2phys.commands.fit_parameters import check_given, listen, read_parameters
     from vid2phys.engine.system import check_scheme
     from vid2phys.io.simplify import simplified
 
-    system, notes = read_system(options)
-    integrator = check_scheme(system, options["integrator"], 1)
+    system, notes = read_system(config)
+    integrator = check_scheme(system, config.integrator, 1)
     for name in ("rate", "fps", "seconds", "step"):
-        if options[name] is not None:
-            require_positive(name, options[name])
-    given = (read_parameters(options["params"]) if options["params"] else {}) | _numbers(options, "set_values")
+        if getattr(config, name) is not None:
+            require_positive(name, getattr(config, name))
+    given = (read_parameters(config.params) if config.params else {}) | config.set_values
     check_given(system.parameters(), given)
-    initial = initial_state(system, _numbers(options, "initial"))
-    mesh, camera, notes_on_mesh = _read_scene(options, system)
+    initial = initial_state(system, config.initial)
+    mesh, camera, notes_on_mesh = _read_scene(config, system)
     notes = (*notes, *notes_on_mesh)
-    parameters = with_inertia(system.parameters().with_values(given), system, mesh if options["mesh"] else None)
-    if mesh is not None and options["mesh"]:  # to film: the mass is that of the whole
+    parameters = with_inertia(system.parameters().with_values(given), system, mesh if config.mesh else None)
+    if mesh is not None and config.mesh:  # to film: the mass is that of the whole
         whole = mesh
         mesh, notes_on_size = listen(lambda: simplified(whole))
         notes = (*notes, *notes_on_size)
-    check_driven(options["actions"], options["hold"])
-    if options["actions"]:
-        system, actions = read_actions(system, options["actions"], given.get("mass"))
+    check_driven(config)
+    if config.actions:
+        system, actions = read_actions(system, config.actions, given.get("mass"))
     else:
-        actions = constant_actions(system, parameters, hold=options["hold"])
-        notes = (*notes, *hold_note(system, parameters, options["hold"]))
-    seconds = _seconds(actions, options)
-    _require_size(seconds, options["rate"], len(initial), LARGEST_NUMBERS, "numbers", "--rate")
+        actions = constant_actions(system, parameters, hold=config.hold)
+        notes = (*notes, *hold_note(system, parameters, config.hold))
+    seconds = _seconds(actions, config)
+    _require_size(seconds, config.rate, len(initial), LARGEST_NUMBERS, "numbers", "--rate")
     if camera is not None:
-        _require_size(seconds, options["fps"], 1, LARGEST_FRAMES, "frames", "--fps")
-    return Inputs(system, parameters, initial, actions, seconds, integrator, options["step"], mesh, camera, notes)
+        _require_size(seconds, config.fps, 1, LARGEST_FRAMES, "frames", "--fps")
+    return Inputs(system, parameters, initial, actions, seconds, integrator, config.step, mesh, camera, notes)
 
 
 def with_inertia(parameters: Parameters, system: System, mesh: Mesh | None) -> Parameters:
@@ -134,9 +135,9 @@ def constant_actions(system: System, parameters: Parameters, *, hold: bool) -> A
     )
 
 
-def check_driven(actions: str | Path | None, hold: bool) -> None:
-    """Raises UsageError for actions beside `hold`."""
-    if actions and hold:
+def check_driven(config: BodyOptions) -> None:
+    """Raise UsageError for actions beside `hold`."""
+    if config.actions and config.hold:
         raise UsageError("--hold beside --actions", "one of them", "leave one of the two out")
 
 
@@ -170,9 +171,9 @@ def read_actions(system: System, path: str | Path, mass: float | None) -> tuple[
     return system, replace(actions, values=mass * actions.values, per_kilogram=False)
 
 
-def _seconds(actions: Actions, options: dict[str, Any]) -> float:
+def _seconds(actions: Actions, config: SimulateConfig) -> float:
     """How long to simulate: as asked for, else what the actions cover. Raises InputError when they do not cover it."""
-    asked = options["seconds"]
+    asked = config.seconds
     if len(actions.times_s) == 1:  # a single action has no end
         return float(DEFAULT_SECONDS if asked is None else asked)
     interval = float(np.median(np.diff(actions.times_s)))
@@ -180,58 +181,53 @@ def _seconds(actions: Actions, options: dict[str, Any]) -> float:
     seconds = float(end if asked is None else asked)
     if start > 0.5 * interval or end <= 0.0 or seconds > end + 0.5 * interval:
         raise InputError(
-            f"actions '{options['actions']}' cover {start:.4g} to {end:.4g} s",
+            f"actions '{config.actions}' cover {start:.4g} to {end:.4g} s",
             f"0 to {seconds:.4g} s" if seconds > 0.0 else "times after 0",
             "give fewer --seconds" if start <= 0.5 * interval and end > 0.0 else "shift time_s: the motion begins at 0",
         )
     return seconds
 
 
-def read_system(options: dict[str, Any]) -> tuple[System, tuple[str, ...]]:
-    """The system, of the user's own body if there is one, and what reading that warned of."""
+def read_system(config: BodyOptions) -> tuple[System, tuple[str, ...]]:
+    """Return the system, of the user's own body if there is one, and what reading that warned of."""
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine import systems
 
-    if not options["body"]:
-        if options["body_units"] != "m":
+    body = config.body
+    if body is None:
+        if config.body_units != "m":
             raise UsageError("--body-units without --body", "both", "give the --body that they are of")
-        return systems.get(options["system"]), ()
-    system, warned = listen(lambda: systems.from_file(options["system"], options["body"], options["body_units"]))
+        return systems.get(config.system), ()
+    system, warned = listen(lambda: systems.from_file(config.system, body, config.body_units))
     return system, tuple(warned)
 
 
-def _read_scene(options: dict[str, Any], system: System) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
-    """Mesh (the system's own if none is given) and camera of the clip, both or neither; notes on the mesh."""
+def _read_scene(config: SimulateConfig, system: System) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
+    """Return mesh (the system's own if none is given) and camera of the clip, both or neither; notes on the mesh."""
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.io.camera import load_camera, require_pose
     from vid2phys.io.mesh import load_mesh
 
-    if options["camera"] and not options["mesh"] and system.surface is None:
+    path, filming = config.mesh, config.camera
+    if filming and not path and system.surface is None:
         raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film")
-    if not options["camera"] and (options["mesh"] or options["camera_pose"]):
-        flag = "--mesh" if options["mesh"] else "--camera-pose"
-        raise UsageError(f"{flag} without --camera", "--mesh and --camera, for a clip", "give the --camera that films")
-    if not options["camera"]:
+    if filming is None:
+        if path or config.camera_pose:
+            flag = "--mesh" if path else "--camera-pose"
+            expected = "--mesh and --camera, for a clip"
+            raise UsageError(f"{flag} without --camera", expected, "give the --camera that films")
         return None, None, ()
-    camera, of_camera = listen(lambda: load_camera(options["camera"], options["camera_pose"]))
-    pose = require_pose(camera, options["camera_pose"] or options["camera"])
+    camera, of_camera = listen(lambda: load_camera(filming, config.camera_pose))
+    pose = require_pose(camera, config.camera_pose or filming)
     mesh, notes = system.surface, list[str]()
-    if options["mesh"]:
-        mesh, notes = listen(lambda: load_mesh(options["mesh"], options["mesh_units"], move=options.get("mesh_move")))
+    if path is not None:
+        mesh, notes = listen(lambda: load_mesh(path, config.mesh_units, move=config.mesh_move))
     return mesh, replace(camera, camera_to_world=pose), (*notes, *of_camera)
 
 
-def _numbers(options: dict[str, Any], name: str) -> dict[str, float]:
-    """An option that maps names to numbers; a config.yaml may hold anything."""
-    values = options[name] or {}
-    if not isinstance(values, dict) or not all(_is_number(value) for value in values.values()):
-        raise UsageError(f"{name} is '{values}'", "numbers by name", "correct the config.yaml")
-    return {str(key): float(value) for key, value in values.items()}
-
-
 def require_positive(name: str, value: object) -> None:
-    """Raises UsageError for an option whose value is not a positive, finite number."""
-    if not _is_number(value) or not np.isfinite(float(value)) or float(value) <= 0.0:  # type: ignore[arg-type]
+    """Raise UsageError for an option whose value is not a positive, finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value) or value <= 0.0:
         raise UsageError(f"--{name} {value}", "a positive, finite number", f"for example --{name} 30")
 
 
@@ -239,7 +235,3 @@ def _require_size(seconds: float, rate: float, each: int, most: int, what: str, 
     if seconds * rate * each > most:
         got = f"{seconds:.4g} s at {rate:.4g} a second are {seconds * rate * each:.3g} {what}"
         raise UsageError(got, f"at most {most:.0f}", f"lower --seconds or {flag}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vid2phys.commands.model_card import make_card
 from vid2phys.commands.training import (
     CALIBRATION,
     DATA,
@@ -41,9 +42,8 @@ VIEW_SIZE = 128
 def train_articulated(
     system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model | StateModel | None:
-    """Trains a model of `system`'s own body in folder `out`; `work` is gone on with. None in processes that only
+    """Train a model of `system`'s own body in folder `out`; `work` is gone on with. None in processes that only
     help."""
-    from vid2phys.commands.card import make_card
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.articulated_bodies import body_for_training
     from vid2phys.risp.networks.model import Model
@@ -120,7 +120,7 @@ def training_data(
     looks: int = 0,
     ray: str | None = None,
 ) -> tuple[TrainingData, Array]:
-    """Renders what is missing and says what the images show; also the configurations [N, D] of all renders.
+    """Render what is missing and return what the images show; also the configurations [N, D] of all renders.
 
     varied, looks: see `RenderOptions`.
     """

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vid2phys.commands.model_card import make_card
 from vid2phys.commands.training import (
     CALIBRATION,
     DATA,
@@ -36,8 +37,7 @@ COARSE_EPOCHS = 3
 def train_rigid(
     body: Mesh, system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model | StateModel | None:
-    """Trains a model of the mesh `body` in folder `out`; `work` is gone on with. None in processes that only help."""
-    from vid2phys.commands.card import make_card
+    """Train a model of the mesh `body` in folder `out`; `work` is gone on with. None in processes that only help."""
     from vid2phys.io.mesh import geometry_signature
     from vid2phys.risp.heads.keypoint import KeypointHead
     from vid2phys.risp.networks.model import Model, Shape
@@ -137,7 +137,7 @@ def training_data(
     looks: int = 0,
     ray: str | None = None,
 ) -> TrainingData:
-    """Renders what is missing and says what the images show. varied, looks: see `RenderOptions`."""
+    """Render what is missing and return what the images show. varied, looks: see `RenderOptions`."""
     from vid2phys.risp.recipes import TrainingData, body_of
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CALIBRATION_SAMPLES = 960  # frames in sequences of 16, looks that training never sees
 CALIBRATION_SEED = 1_000_003  # beyond the training's
 DATA, CALIBRATION = "data", "calibration"  # folders of renders
+WORK = Path("runs/train-risp")
 _HELD_OUT_SHARE, _HELD_OUT_MOST = 0.1, 384
 
 

@@ -220,15 +220,16 @@ class System(ABC):
         """Return the controls [M] that hold the system at rest (zeros where nothing has to)."""
 
 
-def check_scheme(system: System, integrator: Integrator | None, substeps: int) -> Integrator:
+def check_scheme(system: System, integrator: str | None, substeps: int) -> Integrator:
     """Return the integrator, for None the default. Raises UsageError if the system has no such, or for no substep."""
     if substeps < 1:
         raise UsageError(f"{substeps} substeps an interval", "1 or more", "raise substeps")
     if integrator is None:
         return system.integrators[0]
-    if integrator not in system.integrators:
-        raise unknown_name("integrator", integrator, system.integrators)
-    return integrator
+    for known in system.integrators:
+        if known == integrator:
+            return known
+    raise unknown_name("integrator", integrator, system.integrators)
 
 
 def compiled_intervals(

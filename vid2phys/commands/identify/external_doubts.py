@@ -16,7 +16,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.commands.external_errors import CHI2_MEDIAN
+from vid2phys.commands.identify.external_errors import CHI2_MEDIAN
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
 from vid2phys.engine.pnp import solve_poses
 from vid2phys.engine.pose_geometry import project_points

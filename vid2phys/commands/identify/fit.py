@@ -1,4 +1,8 @@
-"""From a track to a result: first fit, branch of a symmetric body, refinement by pixels, last fit, what it means."""
+"""The fit of a rigid body to its track: initialise by a first fit and the choice of a hypothesis, then estimate.
+
+A body that looks alike in several orientations (its symmetry elements) has one hypothesis for each. Pixels, and where
+they leave it open the recorded actions, choose among them. Smoothing comes first whatever the solver.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.commands.gradient_fit import LEFT, descend, keypoint_misfit, report
-from vid2phys.commands.plausibility import plausibility_notes
+from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.gradient_fit import LEFT, descend, keypoint_misfit, report
+from vid2phys.commands.identify.inputs import LEAST_FRAMES, LEAST_TRACKED, Inputs
+from vid2phys.commands.identify.plausibility import plausibility_notes
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
 from vid2phys.notes import doubt, is_doubtful, ordered, warning
@@ -16,7 +22,6 @@ from vid2phys.notes import doubt, is_doubtful, ordered, warning
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vid2phys.commands.identify import Inputs
     from vid2phys.geometry import Pose
     from vid2phys.solvers.gradient import Descent
     from vid2phys.solvers.problem import Problem
@@ -27,132 +32,119 @@ if TYPE_CHECKING:
     from vid2phys.tracking.track import Track
     from vid2phys.types import Actions, Array, Observation, Result, Status
 
-LEAST_TRACKED = 0.5  # of the frames
-LEAST_FRAMES = 8
-CLOSE_NATS = 30.0  # branches this close by their pixels are told apart by recorded actions too
+CLOSE_NATS = 30.0  # hypotheses this close by their pixels are told apart by recorded actions too
 DOUBTFUL_SHARE = 0.15  # of the frames, in which something else was found
-SURE_QUALITY = 0.5  # readings worse than this may be of something else
-SURE_NATS = 10.0  # a branch that leads by less is named as doubtful
+SURE_QUALITY = 0.5  # detections worse than this may be of something else
+SURE_NATS = 10.0  # a hypothesis that leads by less is named as doubtful
 RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
     "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
 )
-UNREFINED = warning("the object hardly moved against its background: pixels could not refine the network's readings")
+UNREFINED = warning("the object hardly moved against its background: pixels could not refine the network's keypoints")
 
 
 @dataclass(frozen=True)
-class Settled:
-    """A clip of which the branch is chosen, the readings are refined and all is fitted by smoothing.
+class Initialised:
+    """A clip of which the hypothesis is chosen, the keypoints are refined and all is fitted by smoothing.
 
-    read: [F, N] states as the network read them. stage: makes the scene behind the body. evidence: of the branches, the
-    best first. notes: what to tell the user.
+    detected: [F, N] states as the network detected them. stage: makes the scene behind the body. evidence: of the
+    hypotheses, the best first. notes: what to tell the user.
     """
 
     problem: Problem
     fitted: Smoothed
-    read: Array
+    detected: Array
     stage: Callable[[], Stage]
     evidence: Array
     notes: tuple[str, ...]
 
 
-def solve(
-    inputs: Inputs,
-    tracked: Track,
-    *,
-    fit: tuple[str, ...],
-    method: str = "smoothing",
-    loss: str = "keypoint",
-    starts: int = 1,
-    without: tuple[str, ...] = (),
-    seed: int = 0,
-    refine: bool = True,
-    progress: Progress = silent,
-) -> Result:
-    """Fit the system to what was tracked; the status of the result says how that went.
+def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progress = silent) -> Initialised | None:
+    """Fit a first time, choose the hypothesis, refine by pixels and fit again. Return None for a clip that was lost.
 
-    method, loss, starts, without: see `descend.check_options`. Whatever the method, smoothing comes first: it settles
-    the branch and where to start.
+    refine: align the mesh to the pixels; not where the user gave keypoints, nor for a textured mesh, whose track is
+    aligned to its colours already.
     """
     from vid2phys.solvers import smoothing
+    from vid2phys.solvers.initialise import first_inputs, rigid_states
 
-    settled = settle(inputs, tracked, refine=refine, progress=progress)
-    if settled is None:
-        return lost(inputs, tracked)
-    solution = smoothing.solution(settled.fitted)
-    descent = None
-    if method != "smoothing":
-        descent = descend(
-            *(inputs, tracked, settled.stage, settled.problem, solution, settled.read),
-            solver=method,
-            loss=loss,
-            starts=starts,
-            without=without,
-            seed=seed,
-            progress=progress,
-        )
-        solution = descent.solution
-    return conclude(inputs, tracked, settled, solution, fit, descent, loss=loss)
-
-
-def settle(inputs: Inputs, tracked: Track, *, refine: bool = True, progress: Progress = silent) -> Settled | None:
-    """First fit, branch of a symmetric body, refinement by pixels, last fit. None for a clip that was lost."""
-    from vid2phys.solvers import initialise, smoothing
-
-    problem = problem_of(inputs, tracked)
-    refine = refine and inputs.mesh.texture is None  # `tracking.texture_refinement` has aligned a textured body
     if not enough(tracked):
         return None
+    problem = problem_of(inputs, tracked)
+    refine = refine and inputs.model is not None and inputs.mesh.texture is None
     progress("fitting")
-    states = initialise.rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
-    read = states
-    first = smoothing.fit(problem, states, initialise.first_inputs(problem, states), rounds=1)
-    solution = smoothing.solution(first)
+    detected = rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
+    first = smoothing.fit(problem, detected, first_inputs(problem, detected), rounds=1)
     evidence, stage = tracked.branch_log_likelihood, None
     if refine or (len(evidence) > 1 and not inputs.network.shape.exact):
-        progress("choosing the branch")
+        progress("choosing the hypothesis")
+        solution = smoothing.solution(first)
         stage = _stage(inputs, tracked, problem, solution)
-        evidence = evidence + _branch_evidence(inputs, stage, tracked, problem, solution)
-    tried: dict[int, tuple[Problem, Smoothed]] = {}
-    unrefined = False
-    for g in _open_branches(evidence, known_torques=inputs.actions is not None):
-        turned, states = _turned(inputs, problem, first.point.states, g)
-        if refine and stage is not None:
-            progress("aligning to the pixels")
-            readings = _refined(inputs, stage, turned, states[first.layout.knots.frame_knot])
-            turned = turned if readings is None else replace(turned, observation=readings)
-            unrefined |= readings is None
-        progress("fitting again")
-        best = next(iter(tried.values()), None)  # the others at its levels: evidences compare only at the same ones
-        tried[g] = (
-            turned,
-            smoothing.fit(
-                turned,
-                states,
-                hyperparameters=first.hyperparameters if best is None else best[1].hyperparameters,
-                rounds=smoothing.ROUNDS if best is None else 0,
-            ),
-        )
+        evidence = evidence + _pixel_evidence(inputs, stage, tracked, problem, solution)
+    tried, unrefined = _tried(inputs, problem, first, evidence, stage if refine else None, progress)
     evidence = _with_dynamics(evidence, {g: fitted.log_evidence for g, (_, fitted) in tried.items()})
     chosen = max(tried, key=lambda g: float(evidence[g]))
-    problem, fitted = tried[chosen]
+    chosen_problem, fitted = tried[chosen]
     if chosen != next(iter(tried)):
-        fitted = smoothing.fit(problem, fitted.point.states, hyperparameters=fitted.hyperparameters)
+        fitted = smoothing.fit(chosen_problem, fitted.point.states, hyperparameters=fitted.hyperparameters)
     notes: list[str] = [UNREFINED] if unrefined else []
-    if inputs.turns_alike:
+    if inputs.is_ambiguous:
         notes.append(f"the body looks the same in {len(evidence)} orientations: the one given is as good as the others")
-    return Settled(
-        problem,
+    return Initialised(
+        chosen_problem,
         fitted,
-        _turned(inputs, problem, read, chosen)[1][first.layout.knots.frame_knot],
-        lambda: stage or _stage(inputs, tracked, problem, smoothing.solution(fitted)),
+        _in_hypothesis(inputs, chosen_problem, detected, chosen)[1][first.layout.knots.frame_knot],
+        lambda: stage or _stage(inputs, tracked, chosen_problem, smoothing.solution(fitted)),
         np.sort(evidence)[::-1],
         tuple(notes),
     )
 
 
+def estimate(
+    inputs: Inputs, tracked: Track, start: Initialised | None, options: FitOptions, progress: Progress = silent
+) -> Result:
+    """Estimate motion and parameters of a single clip; the status of the result states how that went."""
+    from vid2phys.solvers import smoothing
+
+    if start is None:
+        return lost(inputs, tracked)
+    solution, descent = smoothing.solution(start.fitted), None
+    if options.method != "smoothing":
+        descent = descend(
+            *(inputs, tracked, start.stage, start.problem, solution, start.detected), options=options, progress=progress
+        )
+        solution = descent.solution
+    return conclude(inputs, tracked, start, solution, options, descent)
+
+
+def _tried(
+    inputs: Inputs, problem: Problem, first: Smoothed, evidence: Array, stage: Stage | None, progress: Progress
+) -> tuple[dict[int, tuple[Problem, Smoothed]], bool]:
+    """Return the fit of each hypothesis that is worth one, the best first; and whether pixels failed to refine one.
+
+    stage: None to leave the keypoints as they are.
+    """
+    from vid2phys.solvers import smoothing
+
+    tried: dict[int, tuple[Problem, Smoothed]] = {}
+    unrefined = False
+    for g in _open_hypotheses(evidence, known_torques=inputs.actions is not None):
+        taken, states = _in_hypothesis(inputs, problem, first.point.states, g)
+        if stage is not None:
+            progress("aligning to the pixels")
+            refined = _refined(inputs, stage, taken, states[first.layout.knots.frame_knot])
+            taken = taken if refined is None else replace(taken, observation=refined)
+            unrefined |= refined is None
+        progress("fitting again")
+        best = next(iter(tried.values()), None)  # evidences compare only under the same hyperparameters
+        hyperparameters = first.hyperparameters if best is None else best[1].hyperparameters
+        rounds = 0 if best else smoothing.ROUNDS
+        tried[g] = (taken, smoothing.fit(taken, states, hyperparameters=hyperparameters, rounds=rounds))
+    return tried, unrefined
+
+
 def problem_of(inputs: Inputs, tracked: Track) -> Problem:
-    """What is to be fitted to a clip."""
+    """Return what is to be fitted to a clip."""
     from vid2phys.solvers.problem import Problem
 
     known, pose = inputs.known, inputs.camera_to_world
@@ -162,18 +154,21 @@ def problem_of(inputs: Inputs, tracked: Track) -> Problem:
 
 
 def enough(tracked: Track | ConfigurationTrack) -> bool:
-    """Whether the body was found in enough frames for a fit."""
+    """Return whether the body was found in enough frames for a fit."""
     return bool(tracked.tracked.sum() >= max(LEAST_FRAMES, LEAST_TRACKED * len(tracked.tracked)))
 
 
-def _open_branches(evidence: Array, *, known_torques: bool) -> list[int]:
-    """Branches that are worth a fit, best first: one, unless recorded torques may settle what pixels leave open."""
+def _open_hypotheses(evidence: Array, *, known_torques: bool) -> list[int]:
+    """Return the hypotheses that are worth a fit, best first.
+
+    That is one, unless recorded torques may decide what pixels leave open.
+    """
     order = np.argsort(-evidence, kind="stable")
     return [int(g) for g in order if known_torques and evidence[g] > evidence[order[0]] - CLOSE_NATS] or [int(order[0])]
 
 
 def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
-    """The branches' evidence [G] with that of the dynamics, where more than one was fitted."""
+    """Return the hypotheses' evidence [G] with that of the dynamics, where more than one was fitted."""
     evidence, best = evidence.copy(), max(of_dynamics.values())
     for g, value in of_dynamics.items():
         evidence[g] += value - best
@@ -181,7 +176,7 @@ def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
 
 
 def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:
-    """Mesh, camera and the scene behind the body, from the fitted poses of the frames that were tracked."""
+    """Return mesh, camera and the scene behind the body, from the fitted poses of the tracked frames."""
     from vid2phys.geometry import Pose
     from vid2phys.tracking.cues.photometric import stage_of
 
@@ -190,8 +185,8 @@ def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution)
     return stage_of(inputs.clip, inputs.camera, inputs.mesh, pose)
 
 
-def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
-    """Log-likelihood of each branch of a symmetric body by the pixels of the clip, at the fitted poses, [G] nats."""
+def _pixel_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Problem, solution: Solution) -> Array:
+    """Return the log-likelihood [G] of each hypothesis by the clip's pixels at the fitted poses, nats."""
     from vid2phys.tracking.photometric_evidence import branch_evidence
 
     if len(tracked.branch_log_likelihood) < 2 or inputs.network.shape.exact:
@@ -202,7 +197,7 @@ def _branch_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Prob
 
 
 def _in_camera(problem: Problem, states: Array) -> Pose:
-    """Return the poses camera_from_body of states, [F]."""
+    """Return the poses camera_from_body [F] of states [F, N]."""
     from vid2phys.geometry import Pose, invert_transform, make_transform, matrix_from_quat
 
     positions, quats = problem.system.body_pose(states)
@@ -210,8 +205,8 @@ def _in_camera(problem: Problem, states: Array) -> Pose:
     return Pose(pose[:, :3, :3], pose[:, :3, 3])
 
 
-def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
-    """The problem and the states [T, N] in another branch: orientations R @ rotations[element]^T; 0 is as they are."""
+def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
+    """Return problem and states [T, N] by a symmetry element: orientations R @ rotations[element]^T; 0 leaves them."""
     from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_multiply, rotate
     from vid2phys.risp.shape.rotation_groups import offsets
     from vid2phys.tracking.hypotheses import relabelled
@@ -219,7 +214,8 @@ def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tu
     if element == 0:
         return problem, states
     turn = quat_from_matrix(inputs.network.rotations[element])
-    aside = offsets(inputs.network.rotations[element], inputs.network.center)  # where the turn takes the body's origin
+    # where the element takes the body's origin
+    aside = offsets(inputs.network.rotations[element], inputs.network.center)
     states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
     states[:, 10:13] = rotate(turn, states[:, 10:13])
@@ -230,7 +226,7 @@ def _turned(inputs: Inputs, problem: Problem, states: Array, element: int) -> tu
 
 
 def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
-    """The readings corrected by the clip's own pixels near states [F, N]; None where pixels cannot."""
+    """Return the keypoints corrected by the clip's own pixels near states [F, N]; None where pixels cannot."""
     from vid2phys.error_model import Calibration
     from vid2phys.tracking.photometric_refinement import refined
 
@@ -241,30 +237,29 @@ def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> O
 def conclude(
     inputs: Inputs,
     tracked: Track,
-    settled: Settled,
+    start: Initialised,
     solution: Solution,
-    fit: tuple[str, ...],
+    options: FitOptions,
     descent: Descent | None = None,
     *,
-    loss: str = "keypoint",
     degrees: float | None = None,
 ) -> Result:
-    """What a solution means, in words too. degrees: of freedom of the fit (default: of this clip)."""
+    """Return what a solution means, in words too. degrees: of freedom of the fit (default: of this clip)."""
     from vid2phys.solvers import intervals
     from vid2phys.solvers.solution import degrees_of_freedom
     from vid2phys.types import Result, Trajectory
 
-    problem, notes = replace(settled.problem, parameters=solution.parameters), list(settled.notes)
+    problem, notes = replace(start.problem, parameters=solution.parameters), list(start.notes)
     if solution.residuals is not None and keypoint_misfit(problem, solution) > LEFT:
         solution = replace(solution, converged=False)
         notes.append(RAN_AWAY)
     if descent is None:
         notes += plausibility_notes(problem, solution, inputs.mesh.radius_m)
     elif not descent.has_intervals:
-        notes.append(f"the loss '{loss}' has no error model: there are no intervals")
+        notes.append(f"the loss '{options.loss}' has no error model: there are no intervals")
     found = intervals.estimates(
         solution.parameters,
-        fit,
+        options.fit,
         solution.theta_covariance,
         solution.null_directions,
         degrees or degrees_of_freedom(problem, len(solution.theta_names)),
@@ -277,8 +272,8 @@ def conclude(
         found, covariance = tuple(replace(estimate, identifiable=True) for estimate in found), None
     known = remedies(inputs.system)
     lines = intervals.identifiability(solution.theta_names, solution.null_directions, found, solution.parameters, known)
-    diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, settled.evidence, notes)
-    status, message = _status(solution, found, fit, lines, diagnostics["notes"])
+    diagnostics = _diagnostics(inputs, tracked, problem, solution, lines, start.evidence, notes)
+    status, message = _status(solution, found, options.fit, lines, diagnostics["notes"])
     if descent is not None:
         diagnostics["starts"] = report(descent.attempts)
     times = problem.observation.times_s
@@ -331,14 +326,14 @@ def _diagnostics(
     evidence: Array,
     notes: list[str],
 ) -> dict[str, Any]:
-    from vid2phys.commands.external_doubts import doubts_of_motion
+    from vid2phys.commands.identify.external_doubts import doubts_of_motion
     from vid2phys.engine.observe import bearing_jacobian_to_pixels
     from vid2phys.solvers.solution import residual_bearings
     from vid2phys.solvers.whiteness import whiteness
 
     judged = None if solution.residuals is None else whiteness(solution.residuals)
     misfit = [] if judged is None or judged.white else [warning(str(judged.warning()))]
-    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.turns_alike else None
+    ratio = float(evidence[0] - evidence[1]) if len(evidence) > 1 and not inputs.is_ambiguous else None
     residual = residual_bearings(problem, solution.states)
     to_pixels = bearing_jacobian_to_pixels(inputs.camera, problem.observation.bearings)
     pixels = (to_pixels @ residual[..., None])[..., 0]
@@ -349,7 +344,7 @@ def _diagnostics(
                 *inputs.notes,
                 *_support_notes(tracked),
                 *_quality_notes(tracked),
-                *_branch_notes(ratio),
+                *_hypothesis_notes(ratio),
                 *(doubts_of_motion(problem.observation, residual) if inputs.model is None else ()),
                 *misfit,
                 *notes,
@@ -392,7 +387,7 @@ def _quality_notes(tracked: Track) -> list[str]:
     ]
 
 
-def _branch_notes(ratio: float | None) -> list[str]:
+def _hypothesis_notes(ratio: float | None) -> list[str]:
     if ratio is None or ratio > SURE_NATS:
         return []
     return [
@@ -404,7 +399,7 @@ def _branch_notes(ratio: float | None) -> list[str]:
 
 
 def lost(inputs: Inputs, tracked: Track) -> Result:
-    """The result of a clip in which the body was found in too few frames."""
+    """Return the result of a clip in which the body was found in too few frames."""
     from vid2phys.types import Result, Status, Trajectory
 
     problem = problem_of(inputs, tracked)

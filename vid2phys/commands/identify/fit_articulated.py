@@ -1,4 +1,7 @@
-"""Bodies on a known base: what is known of their parameters, and from a track of configurations to a result."""
+"""The fit of a body on a known base (joints or modes) to its track of configurations.
+
+Limits: keypoints and shooting only. The base is where the system has it.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vid2phys.commands.fit import SURE_QUALITY, enough
+from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.fit import SURE_QUALITY, enough
+from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.commands.identify.reinitialise import Shown, reinitialise
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.commands.system_choice import remedies
-from vid2phys.errors import UsageError
 from vid2phys.notes import is_doubtful, ordered, warning
 
 if TYPE_CHECKING:
-    from vid2phys.commands.fit_parameters import Known
-    from vid2phys.commands.identify import Inputs
-    from vid2phys.commands.priors import Priors
-    from vid2phys.engine.movable.body import ArticulatedBody
-    from vid2phys.engine.system import System
     from vid2phys.solvers.configuration_shooting import ConfigurationSolution
     from vid2phys.solvers.problem import Problem
     from vid2phys.tracking.articulated.tracker import ConfigurationTrack
@@ -30,85 +30,62 @@ UNFIT = "the motion is not what the system would do"  # how that warning begins
 _WELL = 1.5  # misfit up to which the model explains what was seen
 
 
-def articulated_parameters(
-    system: System, given: dict[str, float], fit: tuple[str, ...], priors_and_bounds: Priors
-) -> Known:
-    """Parameters with what the user gave. Raises UsageError for unknown names and values outside their domain."""
-    from vid2phys.commands.fit_parameters import Known, check_given
-    from vid2phys.solvers.camera_parameters import SCALE, with_camera_parameters
-
-    named = (*fit, *given, *priors_and_bounds.priors, *priors_and_bounds.bounds)
-    if SCALE.name in named:
-        raise UsageError(f"the scale of '{system.name}'", "a body by --mesh", "its size is that of the system")
-    parameters = with_camera_parameters(system.parameters(), named)
-    check_given(parameters, given, fit)
-    means = {name: mean for name, mean in priors_and_bounds.means.items() if name in parameters.names}
-    parameters = parameters.with_values(means | given).with_free(tuple(dict.fromkeys(fit)))
-    parameters, priors, started = priors_and_bounds.applied(parameters, given)
-    notes = (warning(system.capabilities.caution),) if system.capabilities.caution else ()
-    return Known(parameters, priors, (), False, (*notes, *started))
+def initialise(inputs: Inputs, tracked: ConfigurationTrack) -> Array | None:
+    """Return configuration and rates at the first frame, [2 D]; None for a clip that was lost."""
+    if not enough(tracked):
+        return None
+    assert inputs.body is not None
+    configuration, rates = first_configuration(tracked.observation.times_s, tracked)
+    return np.concatenate([np.clip(configuration, inputs.body.lower, inputs.body.upper), rates])
 
 
-def fit_articulated(
-    inputs: Inputs,
-    body: ArticulatedBody,
-    tracked: ConfigurationTrack,
-    *,
-    fit: tuple[str, ...],
-    refine: bool = True,
-    progress: Progress = silent,
-) -> Result:
-    """Fit the system to the configurations that were read; the status of the result says how that went."""
-    return fit_articulated_clips([inputs], body, [tracked], fit=fit, refine=refine, progress=progress)[0]
-
-
-def fit_articulated_clips(
-    each: Sequence[Inputs],
-    body: ArticulatedBody,
-    tracked: Sequence[ConfigurationTrack],
-    *,
-    fit: tuple[str, ...],
-    refine: bool = True,
+def estimate(
+    several: Sequence[Inputs],
+    tracks: Sequence[ConfigurationTrack],
+    starts: Sequence[Array | None],
+    options: FitOptions,
     progress: Progress = silent,
 ) -> list[Result]:
-    """Fit one or more clips that share the parameters, each with a start of its own; those that were lost are left
-    out, and say so. refine: read frames again from the motion that was found (`reinitialise`)."""
-    from vid2phys.commands.reinitialise import Shown, reinitialise
-    from vid2phys.commands.simulation_inputs import constant_actions
+    """Fit one or more clips that share the parameters, each from its own start.
+
+    Clips without a start are left out, and their results state so. With `options.refine` frames are detected again from
+    the motion that was found (`reinitialise`).
+    """
     from vid2phys.solvers import configuration_shooting
+
+    body = several[0].body
+    assert body is not None
+    problems = [_problem(inputs, track) for inputs, track in zip(several, tracks, strict=True)]
+    tracks = list(tracks)
+    begun = {g: start for g, start in enumerate(starts) if start is not None}
+    results = {g: _lost(problems[g], tracks[g]) for g in range(len(problems)) if g not in begun}
+    if begun:
+        progress("fitting")
+        solutions = configuration_shooting.solve_clips([problems[g] for g in begun], body, list(begun.values()))
+        if options.refine:
+            progress("re-initialising")
+            shown = [Shown.of(several[g], body) for g in begun]
+            again, solutions = reinitialise(shown, [problems[g] for g in begun], [tracks[g] for g in begun], solutions)
+            for g, track in zip(begun, again, strict=True):
+                tracks[g], problems[g] = track, replace(problems[g], observation=track.observation)
+        seen = sum(float(problems[g].observation.visible.sum()) for g in begun)
+        unknowns = sum(len(start) for start in begun.values()) + len(problems[0].parameters.free_names)
+        freedom = max(1.0, 2.0 * seen - unknowns)
+        for g, solution in zip(begun, solutions, strict=True):
+            results[g] = _result(several[g], problems[g], tracks[g], solution, options.fit, freedom)
+    return [results[g] for g in range(len(problems))]
+
+
+def _problem(inputs: Inputs, tracked: ConfigurationTrack) -> Problem:
+    """Return what is to be fitted. Without recorded actions, what holds the body at rest drives it."""
+    from vid2phys.commands.simulation_inputs import constant_actions
     from vid2phys.solvers.problem import Problem
 
-    problems = [
-        Problem(
-            *(inputs.system, inputs.known.parameters, track.observation, inputs.camera_to_world),
-            actions=inputs.actions or constant_actions(inputs.system, inputs.known.parameters, hold=True),
-            priors=inputs.known.priors,
-        )
-        for inputs, track in zip(each, tracked, strict=True)
-    ]
-    tracked = list(tracked)
-    found = [g for g, track in enumerate(tracked) if enough(track)]
-    results = {g: _lost(problems[g], tracked[g]) for g in range(len(problems)) if g not in found}
-    if found:
-        progress("fitting")
-        starts = []
-        for g in found:
-            configuration, rates = first_configuration(problems[g].observation.times_s, tracked[g])
-            starts.append(np.concatenate([np.clip(configuration, body.lower, body.upper), rates]))
-        solutions = configuration_shooting.solve_clips([problems[g] for g in found], body, starts)
-        if refine:
-            progress("looking again")
-            shown = [Shown.of(each[g], body) for g in found]
-            tracks, solutions = reinitialise(
-                shown, [problems[g] for g in found], [tracked[g] for g in found], solutions
-            )
-            for g, track in zip(found, tracks, strict=True):
-                tracked[g], problems[g] = track, replace(problems[g], observation=track.observation)
-        seen = sum(float(problems[g].observation.visible.sum()) for g in found)
-        freedom = max(1.0, 2.0 * seen - len(starts) * len(starts[0]) - len(problems[0].parameters.free_names))
-        for g, solution in zip(found, solutions, strict=True):
-            results[g] = _result(each[g], problems[g], tracked[g], solution, fit, freedom)
-    return [results[g] for g in range(len(problems))]
+    return Problem(
+        *(inputs.system, inputs.known.parameters, tracked.observation, inputs.camera_to_world),
+        actions=inputs.actions or constant_actions(inputs.system, inputs.known.parameters, hold=True),
+        priors=inputs.known.priors,
+    )
 
 
 def first_configuration(times_s: Array, tracked: ConfigurationTrack) -> tuple[Array, Array]:

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.errors import InputError, UsageError
+from vid2phys.commands.identify.external_doubts import Points, doubts
+from vid2phys.commands.identify.external_errors import LASTS_S, point_error, with_shared_error
+from vid2phys.commands.identify.inputs import LEAST_TRACKED
+from vid2phys.errors import InputError
 from vid2phys.notes import warning
 
 if TYPE_CHECKING:
@@ -31,25 +34,6 @@ _ABOUT = 1.5  # radii of the mesh within which its points lie
 _FLAT = 1e-3  # of their spread: points closer to a line than this show no turn about it
 _SAME_S = 1e-3  # times closer than this are those of the same frame
 _UNDERSTATED = 1.5  # times their stated errors: points that miss every pose by more have larger errors
-
-
-def check_given(
-    observation: str | Path | None, body_points: str | Path | None, *, rigid: bool, loss: str, clips: int = 1
-) -> None:
-    """Raises UsageError for combinations that do not exist, before anything is read."""
-    if observation is None:
-        if body_points is not None:
-            raise UsageError("--body-points without --observation", "both", "give the CSV of the keypoints, too")
-        return
-    if not rigid:
-        raise UsageError("--observation for a body on a known base", "a rigid body with its --mesh", "leave it out")
-    if clips > 1:
-        raise UsageError(f"--observation for {clips} clips", "one clip", "fit the clips one by one")
-    if loss not in ("keypoint", "state"):
-        raise UsageError(f"--loss {loss} with --observation", "--loss keypoint or state", "leave one of them out")
-    if (Path(observation).suffix == ".npz") == (body_points is not None):
-        got = f"--observation {observation} " + ("with" if body_points is not None else "without") + " --body-points"
-        raise UsageError(got, "a CSV with --body-points FILE, or an observation.npz, which has its own points")
 
 
 def given_track(
@@ -103,9 +87,6 @@ def _of_keypoints(
 
     Raises InputError for too few points, in a frame or in all, and for points that a common mistake explains.
     """
-    from vid2phys.commands.external_doubts import Points, doubts
-    from vid2phys.commands.external_errors import LASTS_S, point_error, with_shared_error
-    from vid2phys.commands.fit import LEAST_TRACKED
     from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
     from vid2phys.types import Observation
 

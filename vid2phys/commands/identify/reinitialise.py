@@ -31,7 +31,7 @@ from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.types import Array
 
 if TYPE_CHECKING:
-    from vid2phys.commands.identify import Inputs
+    from vid2phys.commands.identify.inputs import Inputs
 
 _LOOKS = (1.0, 0.1)  # how much of the prior is kept: first to be led by the motion, then to be pulled by nothing
 _COMPARED = 12  # frames of a clip

@@ -1,4 +1,7 @@
-"""The last step of `identify` when it is not smoothing: a deterministic rollout by any loss, from several starts."""
+"""The last step of `identify` when it is not smoothing: a deterministic rollout by any loss, from several starts.
+
+Limits: one clip, recorded actions (or a body that flies free), and no parameters of the camera.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vid2phys.commands.identify.config import APPEARANCE, FitOptions
 from vid2phys.commands.progress import Progress, silent
-from vid2phys.errors import InputError, SimulationError, UsageError, unknown_name
+from vid2phys.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from vid2phys.commands.identify import Inputs
+    from vid2phys.commands.identify.inputs import Inputs
     from vid2phys.solvers.gradient import Attempt, Descent, Start
     from vid2phys.solvers.losses import Evidence
     from vid2phys.solvers.problem import Problem
@@ -25,60 +29,8 @@ if TYPE_CHECKING:
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array
 
-SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
-OF_ANY_LOSS = ("rmsprop", "adam")
-LOOKS = ("shading", "texture")  # what losses of images may draw without
 LEFT = 3.0  # misfit of keypoints from which on the motion is not the one that was seen
 MOST_VIEWS = 24  # of a clip, evenly spread: each is drawn in every iteration
-
-
-def check_options(
-    solver: str,
-    loss: str,
-    starts: int,
-    *,
-    actions: bool,
-    rigid: bool,
-    thrown: bool = False,
-    clips: int = 1,
-    of_image: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> None:
-    """Raises UsageError for unknown names and for combinations that do not exist, before anything is read.
-
-    thrown: a body that flies free without actions. of_image: what is fitted of the image (`solvers.camera_parameters`).
-    without: what a loss of images is not to draw, of `LOOKS`.
-    """
-    if solver not in SOLVERS:
-        raise unknown_name("solver", solver, SOLVERS)
-    drawn = False
-    if loss != "keypoint":
-        from vid2phys.solvers.losses import kind
-
-        drawn = "scene" in kind(loss).needs
-    for look in without:
-        if look not in LOOKS:
-            raise unknown_name("look", look, LOOKS)
-    if without and not drawn:
-        got = f"--without {','.join(without)} with --loss {loss}, which draws nothing"
-        raise UsageError(got, "--loss pixel, perceptual or risp_image", "leave one of them out")
-    if starts < 1:
-        raise UsageError(f"--starts {starts}", "1 or more", "leave it out for one")
-    if loss != "keypoint" and solver not in OF_ANY_LOSS:
-        raise UsageError(f"--loss {loss} with --solver {solver}", "--loss keypoint", "or use --solver rmsprop or adam")
-    if starts > 1 and solver == "smoothing":
-        raise UsageError(f"--starts {starts} with --solver smoothing", "one start", "use shooting, rmsprop or adam")
-    if not rigid and (solver != "smoothing" or loss != "keypoint" or starts > 1):
-        got = f"--solver {solver}, --loss {loss} and --starts {starts} for a body on a known base"
-        raise UsageError(got, "the defaults", "leave them out: configurations are fitted by shooting already")
-    if clips > 1 and (solver in OF_ANY_LOSS or starts > 1):
-        got = f"{clips} clips with --solver {solver} and --starts {starts}"
-        raise UsageError(got, "--solver smoothing or shooting, from one start", "or fit the clips one by one")
-    if of_image and solver in OF_ANY_LOSS:
-        got = f"--fit {','.join(of_image)} with --solver {solver}"
-        raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
-    if rigid and solver != "smoothing" and not actions and not thrown:
-        raise UsageError(f"--solver {solver} without --actions", "recorded actions", "use --solver smoothing")
 
 
 def descend(
@@ -87,13 +39,9 @@ def descend(
     stage: Callable[[], Stage],
     problem: Problem,
     smoothed: Solution,
-    read: Array,
+    detected: Array,
     *,
-    solver: str,
-    loss: str,
-    starts: int,
-    without: tuple[str, ...] = (),
-    seed: int = 0,
+    options: FitOptions,
     progress: Progress = silent,
 ) -> Descent:
     """Fit a deterministic rollout, starting from what shooting found, and from parameters drawn about it.
@@ -101,25 +49,25 @@ def descend(
     Shooting's Levenberg-Marquardt, by keypoints, comes first: from a state that is only nearly right a whole flight
     runs away from its images, and steps of fixed length do not bring it back.
 
-    stage: makes the scene behind the body, for losses of images, which draw `without` these of `LOOKS`. read: [F, N]
-    states as the network read them.
+    stage: makes the scene behind the body, for losses of images. detected: [F, N] states as the network detected them.
+    options: solver, loss, number of starts, seed, and what losses of images leave undrawn.
     Raises Vid2PhysError where the loss has nothing to go by.
     """
     from vid2phys.solvers import gradient, losses
 
-    rng = np.random.default_rng(seed)
+    rng, solver, loss = np.random.default_rng(options.seed), options.method, options.loss
     first = gradient.Start(smoothed.knot_states[0], problem.parameters)
     if solver == "shooting":
-        return _shoot(problem, smoothed.knot_states, gradient.random_starts(first, starts, rng), progress)
+        return _shoot(problem, smoothed.knot_states, gradient.random_starts(first, options.starts, rng), progress)
     try:
         first = _shoot(problem, smoothed.knot_states, [first], progress).attempts[0].end
     except SimulationError:
         first = replace(first, parameters=smoothed.parameters)
-    evidence = _evidence(inputs, tracked, stage, smoothed, read, losses.kind(loss).needs, without)
+    evidence = _evidence(inputs, tracked, stage, smoothed, detected, options)
     return gradient.solve(
         problem,
         losses.get(loss, problem, evidence),
-        gradient.random_starts(first, starts, rng),
+        gradient.random_starts(first, options.starts, rng),
         optimizer=solver,
         progress=lambda done, total: progress(f"{solver} by {loss}", done, total),
     )
@@ -187,37 +135,36 @@ def _evidence(
     tracked: Track,
     stage: Callable[[], Stage],
     smoothed: Solution,
-    read: Array,
-    needs: tuple[str, ...],
-    without: tuple[str, ...],
+    detected: Array,
+    options: FitOptions,
 ) -> Evidence:
-    """What the loss asks for."""
+    """Return what the loss asks for."""
     import torch
 
-    from vid2phys.solvers.losses import Evidence
+    from vid2phys.solvers import losses
     from vid2phys.solvers.network_outputs import of_model
     from vid2phys.solvers.rendering import fit_light
 
-    evidence = Evidence()
+    evidence, needs = losses.Evidence(), losses.kind(options.loss).needs
     if "states" in needs:
-        evidence = replace(evidence, states=read, std=_reading_std(inputs, tracked, read))
+        evidence = replace(evidence, states=detected, std=_detection_std(inputs, tracked, detected))
     if "reader" in needs:
         evidence = replace(evidence, reader=of_model(inputs.network))
     if "scene" in needs:
         views = clip_views(inputs, stage(), smoothed.states, tracked.tracked)
-        looks = {look: look not in without for look in LOOKS}
-        scene = fit_light(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states), **looks)
+        drawn = {name: name not in options.undrawn for name in APPEARANCE}
+        scene = fit_light(inputs.system, inputs.mesh, views, torch.from_numpy(smoothed.states), **drawn)
         evidence = replace(evidence, scene=scene)
     return evidence
 
 
-def _reading_std(inputs: Inputs, tracked: Track, read: Array) -> Array:
-    """Standard deviations [F, D] of positions (world) and rotations (body) as read; velocities are not read."""
+def _detection_std(inputs: Inputs, tracked: Track, detected: Array) -> Array:
+    """Return standard deviations [F, D] of detected positions (world) and rotations (body); of velocities infinite."""
     from vid2phys.geometry import matrix_from_quat
 
-    std = np.full((len(read), len(inputs.system.tangent_names)), np.inf)
+    std = np.full((len(detected), len(inputs.system.tangent_names)), np.inf)
     to_world = inputs.camera_to_world[:3, :3]
-    in_body = np.swapaxes(matrix_from_quat(read[:, 3:7]), 1, 2) @ to_world
+    in_body = np.swapaxes(matrix_from_quat(detected[:, 3:7]), 1, 2) @ to_world
     for columns, turn, block in ((slice(0, 3), to_world, slice(3, 6)), (slice(3, 6), in_body, slice(0, 3))):
         covariance = turn @ tracked.poses.covariance[:, block, block] @ np.swapaxes(turn, -1, -2)
         found = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-12))

@@ -1,0 +1,252 @@
+"""What a user asks of each command but `identify`, which has a folder of its own; and the options that commands share.
+
+Only dataclasses: the command line is built from them before anything heavy is imported (see `options`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from vid2phys.commands.options import Options
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM
+
+DEFAULT_BOARD = "charuco:11x7:24mm:18mm:4x4_50"
+SAMPLES, GAMMA = 12_000, 1.0
+MOST_SECONDS = 120.0
+_INITIAL = {"example": "position_z_m=1.5"}
+_LIMIT = {"flags": "--limit", "pair": "..", "example": "thrust=0..12"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshOptions(Options):
+    """The mesh of a body, and how to read it."""
+
+    mesh: Path | None = None
+    """Mesh of the object (OBJ, STL, PLY, GLB ...)."""
+    mesh_units: str = "m"
+    """Units of the mesh: m, cm or mm."""
+    mesh_move: str | None = None
+    """To the body's axes and origin: x:90 (deg), shift:0:0:-0.02 (m) ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueOptions(Options):
+    """Known values of parameters, in SI. `set_values` wins over the file."""
+
+    set_values: dict[str, float] = field(default_factory=dict, metadata={"flags": "--set", "example": "mass=0.04"})
+    """A known value, name=SI value; repeatable."""
+    params: Path | None = None
+    """YAML file of known values, SI."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameraOptions(Options):
+    """One camera and its pose."""
+
+    camera: Path | None = None
+    """Calibration: cam.yaml, ROS, Kalibr, OpenCV, COLMAP ..."""
+    camera_pose: Path | None = None
+    """File with camera_to_world."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BodyOptions(ValueOptions):
+    """A system that may be made of a user's own body, and what drives it."""
+
+    system: str = field(metadata={"argument": True})
+    """System; `vid2phys systems` lists them."""
+    body: Path | None = None
+    """File of your own body: a mesh, tets or a robot, by the system."""
+    body_units: str = "m"
+    """Units of the body: m, cm or mm."""
+    actions: Path | None = field(default=None, metadata={"replaces": "hold"})
+    """CSV of recorded actions."""
+    hold: bool = False
+    """Apply what holds the system at rest (without --actions; default: nothing)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateConfig(MeshOptions, CameraOptions, BodyOptions):
+    """What a user asks of `vid2phys simulate`.
+
+    Rows of the trajectory are 1 / rate seconds apart, and where an action changes. The mesh is filmed in place of the
+    system's own surface.
+    """
+
+    command: ClassVar[str] = "simulate"
+
+    seconds: float | None = None
+    """How long (default: as long as the actions, or 2)."""
+    initial: dict[str, float] = field(default_factory=dict, metadata=_INITIAL)
+    """A state at the start, name=SI value (default: at rest)."""
+    rate: float = 100.0
+    """Rows of trajectory.csv a second."""
+    step: float | None = None
+    """Longest time step, s (default: stable, at most 1/rate)."""
+    integrator: str | None = None
+    """rk4, semi_implicit_euler or implicit_euler (default: its own)."""
+    fps: float = 30.0
+    """Frames of the clip a second."""
+    out: Path | None = None
+    """Run folder (default: runs/simulate/TIME)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRecordingConfig(BodyOptions):
+    """What a user asks of `vid2phys fit-recording`."""
+
+    command: ClassVar[str] = "fit-recording"
+
+    recordings: tuple[Path, ...] = field(metadata={"argument": True})
+    """CSVs of recorded states: time_s and states by name."""
+    fit: tuple[str, ...]
+    """Parameters to fit, comma-separated."""
+    std: dict[str, float] = field(default_factory=dict, metadata=_INITIAL)
+    """Standard deviation of a state, name=SI value (default: found)."""
+    offsets: tuple[str, ...] = ()
+    """States whose sensor's zero is not known."""
+    most_seconds: float = MOST_SECONDS
+    """Stop after this time with the best fit so far."""
+    out: Path | None = None
+    """Run folder (default: runs/fit-recording/TIME)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlConfig(ValueOptions, CameraOptions, MeshOptions):
+    """What a user asks of `vid2phys control`. The mesh is None for a system on a known base, which has its own."""
+
+    command: ClassVar[str] = "control"
+
+    target: Path
+    """Image of the body where it is to be."""
+    system: str = DEFAULT_SYSTEM
+    """Physical system that a camera follows; `vid2phys systems` states which."""
+    initial: dict[str, float] = field(default_factory=dict, metadata=_INITIAL)
+    """A state at the start, name=SI value (default: at rest)."""
+    limits: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_LIMIT)
+    """Of an action, name=LOW..HIGH in SI; repeatable."""
+    seconds: float = 1.0
+    """When the body is to be there."""
+    rate: float = 25.0
+    """Actions a second."""
+    moving: bool = field(default=False, metadata={"flags": "--moving/--at-rest"})
+    """It may pass its goal, or comes to rest there."""
+    model: Path | None = None
+    """Model folder (default: found by the mesh)."""
+    out: Path | None = None
+    """Run folder (default: runs/control/TIME)."""
+    overlay: bool = True
+    """Draw the motion over the target."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(Options):
+    """What a motion capture log leaves open (`io.mocap.load_mocap`)."""
+
+    body: str | None = None
+    """Rigid body in the log, if it has several; or its markers: A,B,C."""
+    units: str | None = field(default=None, metadata={"flags": "--mocap-units"})
+    """m, cm or mm, if the log does not state it."""
+    euler: str | None = None
+    """Order of the log's angles: XYZ ... (own axes), xyz ... (fixed), rotvec."""
+    angle_units: str | None = field(default=None, metadata={"flags": "--euler-units"})
+    """deg or rad, if the log does not state it."""
+    up_axis: str = "z"
+    """Vertical axis of the log: x, y or z."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig(LogOptions):
+    """What a user asks of `vid2phys evaluate`."""
+
+    command: ClassVar[str] = "evaluate"
+
+    run: Path | None = field(default=None, metadata={"argument": True})
+    """Run folder (default: the newest)."""
+    mocap: Path
+    """Log of the true poses: Motive, Vicon, C3D, TUM, EuRoC, CSV."""
+    align: str = "time"
+    """What to align: time, marker (and time), world (all)."""
+    plots: bool = field(default=True, metadata={"flags": ""})
+    """Draw evaluation.png."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateConfig(Options):
+    """What a user asks of `vid2phys calibrate`."""
+
+    command: ClassVar[str] = "calibrate"
+
+    images: Path | None = field(default=None, metadata={"argument": True})
+    """Video or folder of images of a board."""
+    board: str = DEFAULT_BOARD
+    """chessboard:10x7:25mm (squares!), charuco:11x7:24mm:18mm:4x4_50 ..."""
+    model: str = "plumb_bob"
+    """plumb_bob, rational_polynomial (wide) or equidistant (fisheye)."""
+    source: Path | None = field(default=None, metadata={"flags": "--from"})
+    """Camera file of any format, instead of images."""
+    camera_name: str | None = None
+    """Which camera or image of --from."""
+    camera_pose: Path | None = None
+    """File with camera_to_world."""
+    size: str | None = None
+    """Image size of a --from file that does not state it: 640x480."""
+    place: Path | None = None
+    """Image from where the camera stands: the pose."""
+    place_board: str | None = None
+    """Board in --place (default: --board), or tag:36h11:7:160mm."""
+    board_is: str | None = None
+    """In --place: level (face up) or upright (hanging): gravity."""
+    markers: Path | None = None
+    """CSV of markers in --place: id, x_m, y_m, z_m [, corner]."""
+    dictionary: str = "4x4_50"
+    """Of the markers: 4x4_50 ... (ArUco), 36h11 ... (AprilTag)."""
+    points: Path | None = None
+    """CSV of known points: name, x_m, y_m, z_m, u_px, v_px."""
+    out: Path = Path("cam.yaml")
+    """Camera file to write."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(MeshOptions):
+    """What a user asks of `vid2phys train-risp`.
+
+    A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own.
+    """
+
+    command: ClassVar[str] = "train-risp"
+
+    system: str = DEFAULT_SYSTEM
+    """Physical system that a camera follows; `vid2phys systems` states which."""
+    body: Path | None = None
+    """Robot (URDF, MJCF) of --system articulated, on a fixed base."""
+    out: Path | None = None
+    """Model folder (default: models/NAME of the mesh)."""
+    samples: int = SAMPLES
+    """Images to render."""
+    epochs: int | None = None
+    """Passes over them (default: 12; 100, RISP's own, for the state head)."""
+    gamma: float = GAMMA
+    """Weight of the rendering-gradient loss."""
+    head: str = "keypoint"
+    """keypoint, or state, RISP's own; state@w32 is narrower."""
+    loss: str = "error-gradient"
+    """error-gradient, full-jacobian, projected-jacobian or error-only."""
+    start: Path | None = None
+    """Model of a similar body to begin with: saves epochs."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    resume: bool = True
+    """Go on where an earlier run stopped."""
+    work: Path | None = None
+    """Folder of renders, checkpoints (default: runs/train-risp/NAME)."""
+    ray: str | None = None
+    """Address of a Ray cluster that renders; local starts one here."""
+    without: tuple[str, ...] = ()
+    """For ablations, what not to vary: shadows,distractors,noise ..."""
+    seed: int = 0
+    """Seed of everything random."""
+    quiet: bool = field(default=False, metadata={"flags": ""})
+    """Show no progress."""

@@ -1,0 +1,231 @@
+"""What a user asks of `vid2phys identify`: one frozen dataclass, checked before anything is read.
+
+Command line, YAML files and keyword arguments are built from it (see `vid2phys.commands.options`). This file imports
+nothing heavy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vid2phys.commands.configs import MeshOptions, ValueOptions
+from vid2phys.commands.options import Options
+from vid2phys.commands.system_choice import DEFAULT_SYSTEM, takes_actions
+from vid2phys.errors import UsageError, unknown_name
+
+Paths = Path | tuple[Path, ...]
+"""One for all clips, or one a clip."""
+PART = ("fps", "stream", "from_s", "to_s")
+PER_CLIP = ("camera", "camera_pose", "actions", *PART)
+SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
+OF_ANY_LOSS = ("rmsprop", "adam")
+APPEARANCE = ("shading", "texture")  # what losses of images may leave undrawn
+_PRIOR = {"flags": "--prior", "pair": "+-", "example": "mass=0.4+-0.05"}
+_BOUNDS = {"pair": "..", "example": "mass=0.1..2"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipOptions(Options):
+    """The clips, the cameras that filmed them, and what drove the body. Several clips are fitted together.
+
+    All but `clip` are one for all clips, or one a clip.
+    """
+
+    clip: Paths = field(metadata={"argument": True})
+    """A video or folder of images, or several of one body."""
+    camera: Paths
+    """Calibration: cam.yaml, ROS, Kalibr, OpenCV ...; for all clips, or one each."""
+    camera_pose: Paths | None = None
+    """File with camera_to_world; for all clips, or one each."""
+    actions: Paths | None = None
+    """CSV of recorded actions; for all clips, or one each. Without it actions are fitted."""
+    from_s: float | tuple[float, ...] | None = field(default=None, metadata={"flags": "--from"})
+    """Seconds of the clip's clock at which the part to use begins."""
+    to_s: float | tuple[float, ...] | None = field(default=None, metadata={"flags": "--to"})
+    """Seconds at which that part ends."""
+    fps: float | tuple[float, ...] | None = None
+    """Frames a second: of images, or instead of what the video states."""
+    stream: int | tuple[int, ...] | None = None
+    """Which video stream of the file, from 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackOptions(Options):
+    """How the body is found in the frames."""
+
+    model: Path | None = None
+    """Model folder (default: found by the mesh)."""
+    observation: Path | None = None
+    """Keypoints of another tracker (CSV), or observation.npz, in place of RISP."""
+    body_points: Path | None = None
+    """CSV of the points of --observation: name, x_m, y_m, z_m."""
+    without: tuple[str, ...] = ()
+    """Cues that the tracker does without, comma-separated: contour ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(Options):
+    """What is fitted and how."""
+
+    fit: tuple[str, ...] = ()
+    """Parameters to fit, comma-separated: mass,drag ..., scale, camera."""
+    priors: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_PRIOR)
+    """Of a fitted value, name=MEAN+-STD in SI; repeatable."""
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_BOUNDS)
+    """Of a fitted value, name=LOW..HIGH in SI; repeatable."""
+    method: str = field(default="smoothing", metadata={"flags": "--solver --method"})
+    """smoothing, shooting, or as in the papers rmsprop, adam."""
+    loss: str = "keypoint"
+    """Of rmsprop and adam: keypoint, state, risp_image, pixel or perceptual."""
+    starts: int = 1
+    """Starts of shooting, rmsprop, adam, parameters up to twice off."""
+    undrawn: tuple[str, ...] = ()
+    """What losses of images do not draw: shading,texture."""
+    seed: int = 0
+    """Seed of everything random."""
+    refine: bool = True
+    """Align the mesh to the clip's pixels; needs a static camera."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(Options):
+    """What is written."""
+
+    out: Path | None = None
+    """Run folder (default: runs/identify/TIME)."""
+    overlay: bool = True
+    """Draw the fit over the frames."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, MeshOptions):
+    """What a user asks of `vid2phys identify`. A system on a known base (a hand, a rod) has a mesh of its own."""
+
+    command: ClassVar[str] = "identify"
+
+    system: str = DEFAULT_SYSTEM
+    """Physical system that a camera follows; `vid2phys systems` states which."""
+
+    @property
+    def clips(self) -> tuple[Path, ...]:
+        """The clips."""
+        return self.clip if isinstance(self.clip, tuple) else (self.clip,)
+
+    @property
+    def part(self) -> dict[str, float | int | None]:
+        """The part of a single clip, as `io.video.read_clip` takes it."""
+        return {name: getattr(self, name) for name in PART}
+
+    def of_each_clip(self) -> tuple[IdentifyConfig, ...]:
+        """Return a config for each clip by itself.
+
+        Raises UsageError for other numbers of cameras, poses, actions or parts than of clips.
+        """
+        clips = self.clips
+        own: list[dict[str, Any]] = [{"clip": clip} for clip in clips]
+        for name in PER_CLIP:
+            given = getattr(self, name)
+            values = given if isinstance(given, tuple) else (given,)
+            if len(values) not in (1, len(clips)):
+                flag = f"--{name.removesuffix('_s').replace('_', '-')}"
+                expected = f"one {flag}, or one a clip"
+                raise UsageError(f"{len(clips)} clips and {len(values)} {flag}", expected, "in the clips' order")
+            for g, chosen in enumerate(own):
+                chosen[name] = values[g % len(values)]
+        self._require_one_camera()
+        return tuple(replace(self, **chosen) for chosen in own)
+
+    def _require_one_camera(self) -> None:
+        """Raise UsageError where a camera is fitted, but each clip has its own."""
+        moving = [name for name in self.fit if name == "focal" or name.startswith("camera_")]
+        several = any(isinstance(given, tuple) and len(given) > 1 for given in (self.camera, self.camera_pose))
+        if several and moving:
+            got = f"--fit {','.join(moving)} of {len(self.clips)} cameras"
+            raise UsageError(got, "one camera for all clips", "fit the clips one by one")
+
+    def check(self) -> None:
+        """Raise UsageError for unknown names and for combinations that do not exist."""
+        self._check_solver()
+        self._check_loss()
+        self._check_cues()
+        if self.mesh is None:
+            self._check_known_base()
+        elif self.method != "smoothing" and self.actions is None and takes_actions(self.system):
+            got = f"--solver {self.method} without --actions"
+            raise UsageError(got, "recorded actions", "use --solver smoothing")
+        self._check_observation()
+
+    def _check_solver(self) -> None:
+        if self.method not in SOLVERS:
+            raise unknown_name("solver", self.method, SOLVERS)
+        if self.starts < 1:
+            raise UsageError(f"--starts {self.starts}", "1 or more", "leave it out for one")
+        if self.starts > 1 and self.method == "smoothing":
+            got = f"--starts {self.starts} with --solver smoothing"
+            raise UsageError(got, "one start", "use shooting, rmsprop or adam")
+        clips = len(self.clips)
+        if clips > 1 and (self.method in OF_ANY_LOSS or self.starts > 1):
+            got = f"{clips} clips with --solver {self.method} and --starts {self.starts}"
+            raise UsageError(got, "--solver smoothing or shooting, from one start", "or fit the clips one by one")
+        if self.method in OF_ANY_LOSS:
+            from vid2phys.solvers.camera_parameters import NAMES
+
+            of_image = [name for name in self.fit if name in NAMES]
+            if of_image:
+                got = f"--fit {','.join(of_image)} with --solver {self.method}"
+                raise UsageError(got, "--solver smoothing or shooting", "leave --solver out")
+
+    def _check_loss(self) -> None:
+        drawn = False
+        if self.loss != "keypoint":
+            from vid2phys.solvers.losses import kind
+
+            drawn = "scene" in kind(self.loss).needs
+            if self.method not in OF_ANY_LOSS:
+                got = f"--loss {self.loss} with --solver {self.method}"
+                raise UsageError(got, "--loss keypoint", "or use --solver rmsprop or adam")
+        for name in self.undrawn:
+            if name not in APPEARANCE:
+                raise unknown_name("appearance", name, APPEARANCE)
+        if self.undrawn and not drawn:
+            got = f"--undrawn {','.join(self.undrawn)} with --loss {self.loss}, which draws nothing"
+            raise UsageError(got, "--loss pixel, perceptual or risp_image", "leave one of them out")
+
+    def _check_cues(self) -> None:
+        if not self.without:
+            return
+        from vid2phys.tracking import cues
+
+        for name in self.without:
+            if name not in cues.available():
+                raise unknown_name("cue", name, cues.available())
+        if self.observation is not None:
+            got = f"--without {','.join(self.without)} with --observation, which needs no tracker"
+            raise UsageError(got, "one of them", "leave one of them out")
+
+    def _check_known_base(self) -> None:
+        if self.without:
+            got = f"--without {','.join(self.without)} for a body on a known base"
+            raise UsageError(got, "the cues of a rigid body's tracker", "leave it out")
+        if self.method != "smoothing" or self.loss != "keypoint" or self.starts > 1:
+            got = f"--solver {self.method}, --loss {self.loss} and --starts {self.starts} for a body on a known base"
+            raise UsageError(got, "the defaults", "leave them out: configurations are fitted by shooting already")
+
+    def _check_observation(self) -> None:
+        """Check the keypoints of another tracker."""
+        if self.observation is None:
+            if self.body_points is not None:
+                raise UsageError("--body-points without --observation", "both", "give the CSV of the keypoints, too")
+            return
+        if self.mesh is None:
+            raise UsageError("--observation for a body on a known base", "a rigid body with its --mesh", "leave it out")
+        if len(self.clips) > 1:
+            raise UsageError(f"--observation for {len(self.clips)} clips", "one clip", "fit the clips one by one")
+        if self.loss not in ("keypoint", "state"):
+            raise UsageError(f"--loss {self.loss} with --observation", "--loss keypoint or state", "leave one out")
+        if (self.observation.suffix == ".npz") == (self.body_points is not None):
+            how = "with" if self.body_points is not None else "without"
+            got = f"--observation {self.observation} {how} --body-points"
+            raise UsageError(got, "a CSV with --body-points FILE, or an observation.npz, which has its own points")

@@ -1,0 +1,184 @@
+"""What `identify` leaves: the run folder with trajectory, actions, observation, overlay, report and result.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vid2phys.commands.identify.config import PART, IdentifyConfig
+from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.commands.progress import Progress, of_clip, silent
+
+if TYPE_CHECKING:
+    from vid2phys.types import Camera, Mesh, Result
+
+_FILES = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
+_ALWAYS = ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")
+_WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "mesh_move")
+
+
+def write(
+    folder: Path,
+    several: Sequence[Inputs],
+    configs: Sequence[IdentifyConfig],
+    result: Result,
+    seconds: float,
+    progress: Progress = silent,
+) -> None:
+    """Write the run folder; of several clips a folder each, as a fit of it alone would leave it.
+
+    seconds: how long the fit took.
+    """
+    if len(several) > 1:
+        _write_several(folder, several, configs, result, seconds, progress)
+        return
+    if configs[0].overlay:
+        draw_overlay(folder, result, several[0], progress)
+    write_run(folder, result, several[0], configs[0], seconds)
+
+
+def with_cameras(result: Result, several: Sequence[Inputs]) -> Result:
+    """Return the result with what was read from the camera file among the diagnostics of each clip."""
+    from vid2phys.io.camera import describe
+
+    lines = [{"camera": describe(inputs.camera)} for inputs in several]
+    clips = [replace(one, diagnostics=line | one.diagnostics) for one, line in zip(result.clips, lines, strict=False)]
+    return replace(result, diagnostics=lines[0] | result.diagnostics, clips=tuple(clips))
+
+
+def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progress = silent) -> None:
+    """Write overlay.mp4 into the run folder."""
+    from vid2phys.report.overlay import write_overlay
+
+    lost = np.logical_not(result.observation.visible.any(axis=1))
+    camera, mesh = _as_fitted(result, inputs)
+    write_overlay(
+        folder / "overlay.mp4",
+        inputs.clip,
+        camera,
+        mesh,
+        inputs.system,
+        result.trajectory,
+        lost,
+        progress=lambda stage, done, total: progress("drawing overlay.mp4", done, total),
+    )
+
+
+def _as_fitted(result: Result, inputs: Inputs) -> tuple[Camera, Mesh]:
+    """Return camera and mesh, as the fit has them where it fitted them."""
+    from vid2phys.solvers.camera_parameters import as_fitted
+
+    camera = replace(inputs.camera, camera_to_world=inputs.camera_to_world)
+    return as_fitted(camera, inputs.mesh, {p.name: p.value for p in result.parameters})
+
+
+def write_run(
+    folder: Path,
+    result: Result,
+    inputs: Inputs,
+    asked: IdentifyConfig,
+    seconds: float,
+    *,
+    config: str = "config.yaml",
+) -> dict[str, Any]:
+    """Write trajectory, actions, observation, result.json and the report into the run folder.
+
+    A camera that was fitted is written too. config: where the run's config.yaml is, from the folder. Returns what
+    result.json holds.
+    """
+    from vid2phys.io.actions import save_actions
+    from vid2phys.io.camera import save_camera
+    from vid2phys.io.recordings import save_observation, save_trajectory
+    from vid2phys.io.run import validate_result, write_json
+    from vid2phys.report.html import write_report
+    from vid2phys.solvers.camera_parameters import observation_as_fitted
+
+    files = {"trajectory": "trajectory.csv", "observation": "observation.npz", "config": config}
+    save_trajectory(result.trajectory, folder / "trajectory.csv")
+    save_observation(result.observation, folder / "observation.npz")
+    if result.actions is not None:
+        save_actions(result.actions, folder / "actions.csv", result.actions_std)
+        files["actions"] = "actions.csv"
+    if (folder / "overlay.mp4").exists():
+        files["overlay"] = "overlay.mp4"
+    files["report"] = "report.html"
+    camera, _ = _as_fitted(result, inputs)
+    values = {p.name: p.value for p in result.parameters}
+    if any(p.source == "fitted" and p.name.startswith(("camera_", "focal")) for p in result.parameters):
+        save_camera(camera, folder / "camera.yaml", ("as fitted by `vid2phys identify`",))
+        files["camera"] = "camera.yaml"
+    data = result_of(result, inputs, asked, seconds, files)
+    validate_result(data)
+    overlay = folder / "overlay.mp4"
+    write_report(
+        folder / "report.html",
+        replace(result, observation=observation_as_fitted(result.observation, values)),
+        data,
+        inputs.system,
+        camera,
+        overlay=overlay if overlay.exists() else None,
+        title=inputs.clip.name,
+    )
+    write_json(folder / "result.json", data)
+    return data
+
+
+def result_of(
+    result: Result, inputs: Inputs, asked: IdentifyConfig, seconds: float, files: dict[str, str]
+) -> dict[str, Any]:
+    """Return what result.json holds."""
+    from vid2phys.io.run import result_to_json
+
+    fit = {
+        **{name: result.diagnostics.get(name) for name in ("loss", "rms_px", "iterations")},
+        "seconds": round(seconds, 2),
+        "frames_used": len(result.trajectory.times_s) - result.observation.frames_lost,
+        "frames_lost": result.observation.frames_lost,
+    }
+    data = result_to_json(result, _input_files(asked, inputs), fit, files, asked.seed)
+    data["diagnostics"].pop("residual_px", None)
+    return data
+
+
+def _input_files(asked: IdentifyConfig, inputs: Inputs) -> dict[str, Any]:
+    """Return the inputs as result.json names them: files as paths, the rest as they are."""
+    files = {name: getattr(asked, name) for name in _FILES if getattr(asked, name) is not None}
+    files |= {"model": None if inputs.model is None else inputs.model.folder}
+    plain = {name: getattr(asked, name) for name in _ALWAYS}
+    plain["image_size"] = f"{inputs.clip.width}x{inputs.clip.height}"
+    plain |= {name: getattr(asked, name) for name in _WHERE_GIVEN if getattr(asked, name)}
+    return files | plain | {name: value for name in PART if (value := getattr(asked, name)) is not None}
+
+
+def _write_several(
+    folder: Path,
+    several: Sequence[Inputs],
+    configs: Sequence[IdentifyConfig],
+    result: Result,
+    seconds: float,
+    progress: Progress,
+) -> None:
+    """Write a folder a clip, and result.json of all beside them."""
+    from vid2phys.io.run import validate_result, write_json
+
+    parts = []
+    for g, (one, inputs, config) in enumerate(zip(result.clips, several, configs, strict=True)):
+        place = folder / f"clip_{g + 1}"
+        place.mkdir()
+        if config.overlay:
+            draw_overlay(place, one, inputs, of_clip(g, len(several), progress))
+        data = write_run(place, one, inputs, config, seconds, config="../config.yaml")
+        parts.append(
+            {"clip": inputs.clip.name, "folder": place.name}
+            | {name: data[name] for name in ("status", "message", "diagnostics", "fit", "files")}
+        )
+    data = result_of(result, several[0], configs[0], seconds, {"config": "config.yaml"})
+    data["inputs"] |= {"clip": data["inputs"]["clip"], "clips": [str(config.clip) for config in configs]}
+    data["fit"] |= {name: sum(part["fit"][name] for part in parts) for name in ("frames_used", "frames_lost")}
+    data["clips"] = parts
+    validate_result(data)
+    write_json(folder / "result.json", data)

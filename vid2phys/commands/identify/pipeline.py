@@ -1,0 +1,160 @@
+"""The pipeline of `vid2phys identify`: inputs -> track -> initialise -> estimate -> report.
+
+    inputs      Inputs          frames, camera, body, system, actions, model (`inputs.py`)
+    track       Track           a pose or configuration for each frame, its covariance and evidence (`tracking/`)
+    initialise  Initialised     the hypothesis, refined keypoints and a first motion (`fit.py`, `fit_articulated.py`)
+    estimate    Result          states, parameters, intervals, warnings (the same files, `multi_clip.py` for several)
+    report      run folder      `outputs.py`
+
+Each step is one function. Rigid bodies, bodies on a known base and several clips take the same steps. `control` and
+the experiments call these functions, too; no other code assembles a tracker or a fit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
+from vid2phys.commands.options import taking
+from vid2phys.commands.progress import Progress, of_clip, silent
+
+if TYPE_CHECKING:
+    from vid2phys.commands.identify.fit import Initialised
+    from vid2phys.commands.identify.inputs import Inputs
+    from vid2phys.tracking.articulated.tracker import ConfigurationTrack
+    from vid2phys.tracking.track import Track
+    from vid2phys.types import Array, Result
+
+    Tracked: TypeAlias = Track | ConfigurationTrack
+    Start: TypeAlias = Initialised | Array | None  # None: the body was found in too few frames
+
+
+@taking(IdentifyConfig, "clip", "mesh", "camera")
+def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Result, Path]:
+    """Fit a physical system to a clip, or to several of one body, and write a run folder.
+
+    The options are those of `IdentifyConfig`: a config, or its fields as arguments. Paths as on the command line.
+    `fit` names the parameters wanted; without `actions` these are estimated, one for each frame interval.
+
+    Returns:
+        The result and the run folder. A fit that fails returns a result whose status states the reason.
+
+    Raises:
+        Vid2PhysError: for anything that a user can mend.
+    """
+    from vid2phys.commands.config import write_config
+    from vid2phys.commands.identify.inputs import read_all
+    from vid2phys.commands.identify.outputs import with_cameras, write
+    from vid2phys.io.run import new_run
+    from vid2phys.memory import return_large_blocks
+    from vid2phys.solvers.camera_parameters import expand_groups
+
+    started = time.perf_counter()
+    return_large_blocks()
+    config = replace(config, fit=expand_groups(config.fit))
+    configs = config.of_each_clip()
+    config.check()
+    progress("reading inputs")
+    several = read_all(configs)
+    with new_run("identify", config.out) as folder:
+        several, tracks = track_all(several, config, progress)
+        result = with_cameras(solve(several, tracks, config, progress), several)
+        write_config(folder / "config.yaml", replace(config, out=None))
+        write(folder, several, configs, result, time.perf_counter() - started, progress)
+    return result, folder
+
+
+def track_all(
+    several: Sequence[Inputs], config: IdentifyConfig, progress: Progress = silent
+) -> tuple[list[Inputs], list[Tracked]]:
+    """Return the track of each clip, and the inputs with notes on keypoints that the user gave."""
+    from vid2phys.commands.identify.external_keypoints import given_track
+
+    if config.observation is not None:
+        (inputs,) = several
+        given = config.observation, config.body_points
+        tracked, notes = given_track(*given, inputs.clip, inputs.camera, inputs.mesh)
+        return [replace(inputs, warnings=(*inputs.warnings, *notes))], [tracked]
+    tracks = [track(one, config.without, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
+    return list(several), tracks
+
+
+def track(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Tracked:
+    """Track the body through a clip. Raises InputError when it is found in no frame.
+
+    without: names of cues that the tracker does without (`tracking.cues`).
+    """
+    return track_pose(inputs, without, progress) if inputs.body is None else track_configuration(inputs, progress)
+
+
+def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Track:
+    """Track the pose of a rigid body through a clip. Raises InputError when it is found in no frame."""
+    from vid2phys.risp.renders.viewpoints import tilt_spread
+    from vid2phys.tracking import tracker
+    from vid2phys.tracking.cues.texture import Paint
+
+    model = inputs.network
+    switched: dict[str, Any] = {"without": without} if without else {}
+    return tracker.track(
+        *(inputs.clip, inputs.camera, model, model.radius_m),
+        tilt_std_rad=tilt_spread(inputs.system),
+        mesh=inputs.mesh,
+        paint=Paint.of(inputs.mesh, model.rotations, model.center),
+        progress=lambda share: progress("tracking", round(100 * share), 100),
+        **switched,
+    )
+
+
+def track_configuration(inputs: Inputs, progress: Progress = silent) -> ConfigurationTrack:
+    """Track the configuration of a body on a known base through a clip."""
+    from vid2phys.tracking.articulated.tracker import track_configurations
+
+    assert inputs.body is not None
+    share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
+    return track_configurations(inputs.clip, inputs.camera, inputs.network, inputs.body, progress=share)
+
+
+def solve(
+    several: Sequence[Inputs], tracks: Sequence[Tracked], options: FitOptions, progress: Progress = silent
+) -> Result:
+    """Initialise and estimate. Return one result for all clips, with those of each clip in it where there are more."""
+    from vid2phys.commands.identify.multi_clip import joined
+
+    said = [of_clip(g, len(several), progress) for g in range(len(several))]
+    starts = [
+        initialise(inputs, tracked, options, told) for inputs, tracked, told in zip(several, tracks, said, strict=True)
+    ]
+    results = estimate(several, tracks, starts, options, progress)
+    return results[0] if len(results) == 1 else joined(results)
+
+
+def initialise(inputs: Inputs, tracked: Tracked, options: FitOptions, progress: Progress = silent) -> Start:
+    """Return where the estimate of a clip begins; None for a clip in which the body was found in too few frames."""
+    from vid2phys.commands.identify import fit, fit_articulated
+
+    if inputs.body is not None:
+        return fit_articulated.initialise(inputs, cast("ConfigurationTrack", tracked))
+    return fit.initialise(inputs, cast("Track", tracked), refine=options.refine, progress=progress)
+
+
+def estimate(
+    several: Sequence[Inputs],
+    tracks: Sequence[Tracked],
+    starts: Sequence[Start],
+    options: FitOptions,
+    progress: Progress = silent,
+) -> list[Result]:
+    """Estimate motion and parameters; the parameters in the results of all clips are the same."""
+    from vid2phys.commands.identify import fit, fit_articulated, multi_clip
+
+    if several[0].body is not None:
+        configurations, at = cast("list[ConfigurationTrack]", tracks), cast("list[Array | None]", starts)
+        return fit_articulated.estimate(several, configurations, at, options, progress)
+    poses, begun = cast("list[Track]", tracks), cast("list[Initialised | None]", starts)
+    if len(several) == 1:
+        return [fit.estimate(several[0], poses[0], begun[0], options, progress)]
+    return multi_clip.estimate(several, poses, begun, options, progress)
