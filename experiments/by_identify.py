@@ -10,12 +10,12 @@ import numpy as np
 
 from experiments.experiments import Experiment
 from experiments.footage import Footage
-from vid2phys.commands import fit, fit_articulated
-from vid2phys.commands.fit_parameters import known_values
-from vid2phys.commands.identify import Inputs, track_clip, track_configuration
+from vid2phys.commands.fit_parameters import articulated_parameters, known_values
+from vid2phys.commands.identify import fit_articulated, pipeline
+from vid2phys.commands.identify.config import FitOptions
+from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.priors import Priors
 from vid2phys.commands.system_choice import filmed_system
-from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.geometry import (
     Pose,
     angle_between,
@@ -38,11 +38,10 @@ from vid2phys.types import Actions, Array, PoseLog, Result
 
 @dataclass(frozen=True)
 class Clip:
-    """A filmed experiment as a user of `identify` has it. body: what bends, on a known base."""
+    """A filmed experiment as a user of `identify` has it."""
 
     experiment: Experiment
     inputs: Inputs
-    body: ArticulatedBody | None
 
     @staticmethod
     def of(experiment: Experiment, footage: Footage, model: Model) -> Clip:
@@ -53,27 +52,24 @@ class Clip:
         given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
         actions = _actions(experiment)
         if experiment.posed is not None:
-            known = fit_articulated.articulated_parameters(plan.system, given, asked, Priors())
-            inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, ())
-            return Clip(experiment, inputs, body_of_model(model, plan.system))
+            known = articulated_parameters(plan.system, given, asked, Priors())
+            body = body_of_model(model, plan.system)
+            inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, (), body)
+            return Clip(experiment, inputs)
         system = plan.system if asked else filmed_system(plan.system.name, experiment.mesh, actions)
         given = {name: value for name, value in given.items() if name in system.parameters().names}
         known = known_values(system, mass_properties(experiment.mesh), given, asked, actions)
         model = model.scaled(experiment.scale)
-        return Clip(experiment, Inputs(clip, experiment.mesh, camera, pose, system, actions, model, known, ()), None)
+        return Clip(experiment, Inputs(clip, experiment.mesh, camera, pose, system, actions, model, known, ()))
 
     def tracked(self) -> Track | ConfigurationTrack:
-        """What is read in the frames. Raises InputError when the body is found in none."""
-        return track_clip(self.inputs) if self.body is None else track_configuration(self.inputs, self.body)
+        """Return the track of the body. Raises InputError when the body is found in no frame."""
+        return pipeline.track(self.inputs)
 
     def identified(self, tracked: Track | ConfigurationTrack, *, refine: bool = True) -> Result:
-        """The result, with intervals. refine: by the clip's pixels."""
-        asked = _asked(self.experiment)
-        if self.body is None:
-            assert isinstance(tracked, Track)
-            return fit.solve(self.inputs, tracked, fit=asked, refine=refine)
-        assert isinstance(tracked, ConfigurationTrack)
-        return fit_articulated.fit_articulated(self.inputs, self.body, tracked, fit=asked, refine=refine)
+        """Return the result of the user's pipeline, with intervals. refine: by the clip's pixels."""
+        options = FitOptions(fit=_asked(self.experiment), refine=refine)
+        return pipeline.solve([self.inputs], [tracked], options)
 
     def misread(self, tracked: Track | ConfigurationTrack, rng: np.random.Generator) -> Track | ConfigurationTrack:
         """The true motion with errors drawn from the error model of what was tracked, its branch known."""
@@ -91,7 +87,7 @@ class Clip:
     def poses_held(self, result: Result) -> float | None:
         """Share of the coordinates of poses in their 95 % intervals, in each frame up to a turn that the body looks
         alike in; None where there are none."""
-        if self.body is not None or result.trajectory.covariance is None:
+        if self.inputs.body is not None or result.trajectory.covariance is None:
             return None
         states, shown = result.trajectory.states, self.experiment.shown
         found, quats = self.inputs.system.body_pose(states)

@@ -251,9 +251,10 @@ class Bench:
 
     def _ours(self) -> Found:
         """As `vid2phys identify` without actions. Raises InputError when the body is lost."""
-        from vid2phys.commands.fit import solve
         from vid2phys.commands.fit_parameters import INERTIA, known_values, listen
-        from vid2phys.commands.identify import Inputs, track_clip
+        from vid2phys.commands.identify import pipeline
+        from vid2phys.commands.identify.config import FitOptions
+        from vid2phys.commands.identify.inputs import Inputs
         from vid2phys.io.mesh import mass_properties
 
         mesh, camera = self.subject.mesh, self.clip.film_set.camera
@@ -264,7 +265,7 @@ class Bench:
         pose = np.asarray(camera.camera_to_world)
         inputs = Inputs(clip, mesh, camera, pose, self.system, None, model, known, ())
         began = time.monotonic()
-        result = solve(inputs, track_clip(inputs), fit=())
+        result = pipeline.solve([inputs], [pipeline.track(inputs)], FitOptions())
         if result.actions is None:
             raise InputError(result.message, "a clip in which the body is tracked")
         return Found(result.trajectory.states, result.actions.values, time.monotonic() - began)

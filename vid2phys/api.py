@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from vid2phys.commands import evaluate as _evaluate
-from vid2phys.commands import identify as _identify
 from vid2phys.commands.batch import Outcome, batch
 from vid2phys.commands.calibrate import calibrate
 from vid2phys.commands.fit_recording import fit_recording
+from vid2phys.commands.identify.pipeline import identify as _identify
 from vid2phys.commands.simulate import simulate
 from vid2phys.commands.train_risp import train_risp
 from vid2phys.types import Actions, Array, Camera, Estimate, Observation, Result, Trajectory
@@ -179,7 +179,7 @@ class Run:
 
     def save_keypoints(self, path: str | Path, body_points: str | Path) -> None:
         """Write what was seen as the two CSVs that `identify(observation=..., body_points=...)` takes."""
-        from vid2phys.commands.external_keypoints import to_keypoints
+        from vid2phys.commands.identify.external_keypoints import to_keypoints
         from vid2phys.io.keypoints import save_keypoints
         from vid2phys.io.points import save_body_points
 
@@ -209,7 +209,7 @@ def _as_run(function: Callable[P, tuple[Result, Path]]) -> Callable[P, Run]:
     return run
 
 
-identify = _as_run(_identify.identify)
+identify = _as_run(_identify)
 
 
 def load_run(folder: str | Path) -> Run:

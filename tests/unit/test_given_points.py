@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vid2phys.commands.external_keypoints import check_given, given_track, to_keypoints
 
 from tests.flight import POINTS, Flight, fly
-from vid2phys.commands.external_keypoints import check_given, given_track, to_keypoints
 from vid2phys.commands.identify import identify
 from vid2phys.engine.observe import bearings_to_pixels, observe
 from vid2phys.errors import InputError, UsageError
