@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.commands.identify import read_inputs, track_clip
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.inputs import read_inputs
+from vid2phys.commands.identify.pipeline import track_pose
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
 from vid2phys.indices import evenly
@@ -83,11 +85,8 @@ def of_run(run: Path) -> Seen:
 
 def of_clip(clip: Path, mesh: Path, camera: Path, model: Path) -> Seen:
     """What the tracker sees of a rigid body."""
-    nothing = ("camera_pose", "actions", "params", "set_values", "observation", "priors", "bounds")
-    options: dict[str, Any] = dict.fromkeys(nothing)
-    options |= {"clip": clip, "mesh": mesh, "camera": camera, "model": model, "system": "rigid_contact", "fit": ()}
-    inputs = read_inputs(options | {"mesh_units": "m", "method": "smoothing"})
-    tracked = track_clip(inputs).poses
+    inputs = read_inputs(IdentifyConfig(clip=clip, mesh=mesh, camera=camera, model=model, system="rigid_contact"))
+    tracked = track_pose(inputs).poses
     return Seen(inputs.clip, inputs.camera, inputs.mesh, make_transform(tracked.rotation, tracked.translation))
 
 

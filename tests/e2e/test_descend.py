@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from vid2phys.commands.fit import RAN_AWAY, solve
-from vid2phys.commands.gradient_fit import check_options
 
 from tests.e2e.test_standin import tracked
 from tests.filmed import cross
@@ -19,6 +17,8 @@ from tests.synthetic import camera_of
 from vid2phys.commands import identify as task
 from vid2phys.commands.film import write_clip
 from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.identify.fit import RAN_AWAY, solve
+from vid2phys.commands.identify.gradient_fit import check_options
 from vid2phys.errors import UsageError
 from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import to_json

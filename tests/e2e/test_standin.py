@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from vid2phys.commands.fit import solve
 
 from tests.flight import Flight, camera_poses, fly, watch
 from tests.obj_files import save_obj
@@ -16,6 +15,7 @@ from tests.synthetic import camera_of, cross_mesh, mocap_of, save_log, write_cli
 from vid2phys.commands import identify as task
 from vid2phys.commands.evaluate import evaluate
 from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.identify.fit import solve
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.geometry import Pose
 from vid2phys.io.camera import save_camera

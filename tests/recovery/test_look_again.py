@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vid2phys.commands.reinitialise import Shown, reinitialise
 
 from tests.unit.test_articulated_contour import body_and_camera, photograph, window
 from tests.unit.test_articulated_reinitialise import track_of
+from vid2phys.commands.identify.reinitialise import Shown, reinitialise
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError

@@ -107,7 +107,7 @@ def test_what_is_not_determined_is_named_along_as_few_parameters_as_can_be() -> 
 
 @pytest.mark.parametrize("option", [{"given": {"scale": 2.0}}, {"fit": ("scale",)}])
 def test_a_body_of_the_system_has_its_own_size(option: dict[str, Any]) -> None:
-    from vid2phys.commands.fit_articulated import articulated_parameters
+    from vid2phys.commands.fit_parameters import articulated_parameters
 
     asked: dict[str, Any] = {"given": {}, "fit": (), "priors_and_bounds": Priors(), **option}
     with pytest.raises(UsageError, match="the scale of 'hand'"):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vid2phys.commands.external_doubts import Points, doubts, doubts_of_motion
-from vid2phys.commands.external_keypoints import given_track
 
 from tests.flight import POINTS, Flight, fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
+from vid2phys.commands.identify.external_doubts import Points, doubts, doubts_of_motion
+from vid2phys.commands.identify.external_keypoints import given_track
 from vid2phys.errors import InputError
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh

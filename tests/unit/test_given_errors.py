@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vid2phys.commands.external_keypoints import given_track
 
 from tests.flight import POINTS, Flight, camera_poses, fly
 from tests.unit.test_given_points import NAMES, body, camera_of, clip_of, pixels_of, write_csv
+from vid2phys.commands.identify.external_keypoints import given_track
 from vid2phys.io.points import save_body_points
 from vid2phys.solvers import initialise, smoothing
 from vid2phys.solvers.problem import Problem

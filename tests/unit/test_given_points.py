@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vid2phys.commands.external_keypoints import check_given, given_track, to_keypoints
 
 from tests.flight import POINTS, Flight, fly
 from vid2phys.commands.identify import identify
+from vid2phys.commands.identify.external_keypoints import check_given, given_track, to_keypoints
 from vid2phys.engine.observe import bearings_to_pixels, observe
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_quat, quat_from_matrix

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from vid2phys.commands.plausibility import action_notes, fall_notes, flights
 
+from vid2phys.commands.identify.plausibility import action_notes, fall_notes, flights
 from vid2phys.notes import Severity, severity_of
 from vid2phys.types import Array
 

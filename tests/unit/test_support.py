@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from vid2phys.commands.fit import _support_notes
 
 from benchmarks.distractor_clips import DistractorClip, make_clip
 from tests.synthetic import cross_mesh
+from vid2phys.commands.identify.fit import _support_notes
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_quat, quat_from_rotvec
 from vid2phys.notes import Severity, severity_of

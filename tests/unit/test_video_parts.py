@@ -8,12 +8,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from vid2phys.commands.multi_clip import spread
 
 from tests.filmed_motion import Image, crossing, difference, woven, write_video
 from vid2phys import cli
 from vid2phys.commands.batch import read_jobs
 from vid2phys.commands.config import read_config, write_config
+from vid2phys.commands.identify.multi_clip import spread
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.files import sha256
 from vid2phys.io.video import read_clip
