@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import re
-from functools import wraps
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +12,7 @@ import pytest
 import trimesh
 
 from vid2phys import cli
+from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.errors import InputError
 
 
@@ -22,9 +22,10 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def fake_task(monkeypatch: pytest.MonkeyPatch, name: str, function: object) -> None:
-    module = ModuleType(f"vid2phys.commands.{name}")
+    place = "vid2phys.commands.identify.pipeline" if name == "identify" else f"vid2phys.commands.{name}"
+    module = ModuleType(place)
     setattr(module, name, function)
-    monkeypatch.setitem(__import__("sys").modules, f"vid2phys.commands.{name}", module)
+    monkeypatch.setitem(__import__("sys").modules, place, module)
 
 
 IDENTIFY = ("identify", "clip.mp4", "--mesh", "m.obj", "--camera", "c.yaml")
@@ -80,7 +81,7 @@ def test_a_bug_leaves_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ([*IDENTIFY, "--prior", "mass=0.4"], "--prior mass=0.4; expected name=NUMBER+-NUMBER in SI units"),
         ([*IDENTIFY, "--bounds", "mass=1..2", "--bounds", "mass=3..4"], "--bounds mass=3..4 beside another one"),
         (["nonsense"], "nonsense"),
-        (["evaluate"], "no --mocap given"),
+        (["evaluate"], "no mocap given; expected --mocap"),
         (["train-risp", "--epochs", "many"], "--epochs"),
         (["simulate"], "no system given"),
         (["simulate", "quadcopter"], "unknown system 'quadcopter'"),
@@ -102,8 +103,8 @@ def test_usage_errors(
 def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: dict[str, object] = {}
 
-    def task(clip: Path, mesh: Path, camera: Path, **options: object) -> None:
-        seen.update(options, clip=clip, mesh=mesh, camera=camera)
+    def task(config: IdentifyConfig, **_: object) -> None:
+        seen.update(vars(config))
         raise InputError("stop here")
 
     fake_task(monkeypatch, "identify", task)
@@ -121,20 +122,20 @@ def test_options_reach_the_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_config_repeats_a_run_and_options_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from vid2phys.commands.config import write_config
-    from vid2phys.commands.identify import identify
 
     seen: dict[str, object] = {}
 
-    @wraps(identify)  # whose options a file may hold
-    def task(clip: Path, mesh: Path, camera: Path, **options: object) -> None:
-        seen.update(options, clip=clip, mesh=mesh, camera=camera)
+    def task(config: IdentifyConfig, **_: object) -> None:
+        seen.update(vars(config))
         raise InputError("stop here")
 
     fake_task(monkeypatch, "identify", task)
     path = tmp_path / "config.yaml"
-    options = {"clip": Path("/a/clip.mp4"), "mesh": Path("/a/m.obj"), "camera": Path("/a/c.yaml"), "fit": ("mass",),
-               "priors": {"mass": (0.4, 0.05)}}  # fmt: skip
-    write_config(path, "identify", {**options, "out": Path("/a/old"), "seed": 5, "set_values": {"drag": 0.1}})
+    config = IdentifyConfig(
+        clip=Path("/a/clip.mp4"), mesh=Path("/a/m.obj"), camera=Path("/a/c.yaml"), fit=("mass",),
+        priors={"mass": (0.4, 0.05)}, out=Path("/a/old"), seed=5, set_values={"drag": 0.1},
+    )  # fmt: skip
+    write_config(path, config)
     assert run_cli(monkeypatch, "identify", "--config", str(path), "--seed", "7") == 3
     assert (seen["clip"], seen["fit"], seen["seed"]) == (Path("/a/clip.mp4"), ("mass",), 7)
     assert seen["set_values"] == {"drag": 0.1}

@@ -35,12 +35,12 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_interruption_ends_in_one_line(sent: signal.Signals) -> None:
     code = (
         "import sys, time, types\n"
-        "task = types.ModuleType('vid2phys.commands.identify')\n"
+        "task = types.ModuleType('vid2phys.commands.identify.pipeline')\n"
         "def identify(*_, **__):\n"
         "    print('ready', flush=True)\n"
         "    time.sleep(30)\n"
         "task.identify = identify\n"
-        "sys.modules['vid2phys.commands.identify'] = task\n"
+        "sys.modules['vid2phys.commands.identify.pipeline'] = task\n"
         "sys.argv = ['vid2phys', 'identify', 'c.mp4', '--mesh', 'm.obj', '--camera', 'c.yaml']\n"
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from vid2phys.cli import main\n"

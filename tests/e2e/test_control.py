@@ -129,7 +129,7 @@ def test_a_body_on_a_base_takes_a_imaged_configuration(tmp_path: Path, monkeypat
     configuration[[1, 5]] = 0.3, -0.2
     nothing = nothing_seen(np.zeros(1), np.zeros((1, 3)))
     seen = ConfigurationTrack(nothing, configuration[None], 1e-4 * np.eye(13)[None], np.ones(1, bool), np.ones(1), ())
-    monkeypatch.setattr("vid2phys.commands.identify.track_configuration", lambda *_: seen)
+    monkeypatch.setattr("vid2phys.commands.identify.pipeline.track_configuration", lambda *_: seen)
     found, folder = control(
         image(tmp_path / "t.png", 0), camera=tmp_path / "c.yaml", system="hand", model=ROOT / "models" / "hand",
         seconds=0.2, rate=20.0, out=tmp_path / "run", overlay=False,

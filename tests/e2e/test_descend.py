@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,13 @@ from tests.e2e.test_standin import tracked
 from tests.filmed import cross
 from tests.flight import Flight, fly
 from tests.synthetic import camera_of
-from vid2phys.commands import identify as task
 from vid2phys.commands.film import write_clip
 from vid2phys.commands.fit_parameters import known_values
-from vid2phys.commands.identify.fit import RAN_AWAY, solve
-from vid2phys.commands.identify.gradient_fit import check_options
+from vid2phys.commands.identify import pipeline
+from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
+from vid2phys.commands.identify.fit import RAN_AWAY
+from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import UsageError
 from vid2phys.io.mesh import mass_properties
 from vid2phys.io.run import to_json
@@ -26,13 +29,19 @@ from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.model import Model
 from vid2phys.solvers import gradient, rendering
 from vid2phys.solvers.rendering import fit_light
-from vid2phys.types import Status, Trajectory
+from vid2phys.types import Result, Status, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def solve(inputs: Inputs, flight: Flight, progress: Progress = silent, **options: Any) -> Result:
+    """Fit the mass to the flight, without alignment to pixels."""
+    asked = FitOptions(fit=("mass",), refine=False, **options)
+    return pipeline.solve([inputs], [tracked(flight)], asked, progress)
+
+
 @pytest.fixture(scope="module")
-def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[task.Inputs, Flight]:
+def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inputs, Flight]:
     flight, folder = fly(0.9, swing=0.3), tmp_path_factory.mktemp("descend")
     camera, mesh = replace(camera_of(flight), camera_to_world=flight.camera_to_world), cross()
     held = np.concatenate([flight.states, flight.states[-1:]])  # the last state of a film is not in it
@@ -47,7 +56,7 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[task.Inputs, Fligh
     )  # fmt: skip
     clip = read_clip(folder / "clip.mp4")
     assert len(clip.times_s) == len(flight.times_s)
-    inputs = task.Inputs(
+    inputs = Inputs(
         clip, mesh, camera, flight.camera_to_world, flight.system, flight.actions, model, known, ()
     )  # type: ignore[arg-type]  # fmt: skip
     return inputs, flight
@@ -59,15 +68,12 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[task.Inputs, Fligh
      ("rmsprop", "perceptual", 1)],
 )  # fmt: skip
 def test_every_way_gives_a_result_with_all_starts(
-    filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch, solver: str, loss: str, starts: int
+    filmed: tuple[Inputs, Flight], monkeypatch: pytest.MonkeyPatch, solver: str, loss: str, starts: int
 ) -> None:
     monkeypatch.setattr(gradient, "ITERATIONS", 3)
     inputs, flight = filmed
     told: list[str] = []
-    result = solve(
-        inputs, tracked(flight), fit=("mass",), method=solver, loss=loss, starts=starts, refine=False,
-        progress=lambda stage, *_: told.append(stage),
-    )  # fmt: skip
+    result = solve(*(inputs, flight, lambda stage, *_: told.append(stage)), method=solver, loss=loss, starts=starts)
     reported = to_json(result.diagnostics["starts"])
     assert len(reported) == starts
     assert all(row["failure"] is None and row["iterations"] >= 3 for row in reported)
@@ -84,7 +90,7 @@ def test_every_way_gives_a_result_with_all_starts(
     assert ("shooting" if solver == "shooting" else f"{solver} by {loss}") in told
 
 
-def test_what_is_not_drawn_is_not_lit(filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_drawn_is_not_lit(filmed: tuple[Inputs, Flight], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient, "ITERATIONS", 1)
     inputs, flight = filmed
     asked: list[dict[str, bool]] = []
@@ -94,24 +100,19 @@ def test_what_is_not_drawn_is_not_lit(filmed: tuple[task.Inputs, Flight], monkey
         return fit_light(*given, **looks)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rendering, "fit_light", watched)
-    found = [
-        solve(inputs, tracked(flight), fit=("mass",), method="adam", loss="pixel", without=without, refine=False)
-        for without in ((), ("shading",))
-    ]
+    found = [solve(inputs, flight, method="adam", loss="pixel", undrawn=undrawn) for undrawn in ((), ("shading",))]
     assert asked == [{"shading": True, "texture": True}, {"shading": False, "texture": True}]
     losses = [result.diagnostics["starts"][0]["loss"] for result in found]  # type: ignore[index]
     assert losses[1] > 1.1 * losses[0]
 
 
 def test_a_rollout_that_leaves_the_motion_is_not_converged(
-    filmed: tuple[task.Inputs, Flight], monkeypatch: pytest.MonkeyPatch
+    filmed: tuple[Inputs, Flight], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradient, "ITERATIONS", 1)
     inputs, flight = filmed
     pushed = replace(flight.actions, values=flight.actions.values * [1.0, 1.0, 1.0, 1.0] + [0.0, 0.3, 0.0, 0.0])
-    result = solve(
-        replace(inputs, actions=pushed), tracked(flight), fit=("mass",), method="adam", loss="state", refine=False
-    )
+    result = solve(replace(inputs, actions=pushed), flight, method="adam", loss="state")
     assert result.status is not Status.CONVERGED
     assert RAN_AWAY in result.diagnostics["notes"]  # type: ignore[operator]
 
@@ -124,23 +125,37 @@ def test_a_rollout_that_leaves_the_motion_is_not_converged(
         (("smoothing", "pixel", 1), "--loss pixel with --solver smoothing; expected --loss keypoint; or use --solver"),
         (("smoothing", "keypoint", 3), "--starts 3 with --solver smoothing"),
         (("adam", "keypoint", 0), "--starts 0; expected 1 or more"),
-        (("adam", "pixel", 1, "paint"), "unknown look 'paint'; expected one of shading, texture"),
+        (("adam", "pixel", 1, "paint"), "unknown appearance 'paint'; expected one of shading, texture"),
         (
             ("adam", "state", 1, "texture"),
-            "--without texture with --loss state, which draws nothing; expected --loss",
+            "--undrawn texture with --loss state, which draws nothing; expected --loss",
         ),
     ],
 )
 def test_options_that_do_not_go_together_are_named(options: tuple[str, str, int, *tuple[str, ...]], text: str) -> None:
     with pytest.raises(UsageError) as raised:
-        check_options(*options[:3], without=options[3:], actions=True, rigid=True)
+        asked(*options[:3], undrawn=options[3:], actions="a.csv").check()
     assert text in str(raised.value)
 
 
 def test_what_other_bodies_cannot_do_is_named() -> None:
     with pytest.raises(UsageError, match="--solver rmsprop without --actions; expected recorded actions"):
-        check_options("rmsprop", "pixel", 1, actions=False, rigid=True)
-    check_options("shooting", "keypoint", 1, actions=False, rigid=True, thrown=True)
+        asked("rmsprop", "pixel", 1).check()
+    asked("shooting", "keypoint", 1, system="rigid_contact").check()
     with pytest.raises(UsageError, match="for a body on a known base; expected the defaults"):
-        check_options("rmsprop", "keypoint", 1, actions=True, rigid=False)
-    check_options("smoothing", "keypoint", 1, actions=False, rigid=False)
+        asked("rmsprop", "keypoint", 1, mesh=None, system="hand").check()
+    with pytest.raises(UsageError, match="--without contour for a body on a known base"):
+        asked("smoothing", "keypoint", 1, mesh=None, system="hand", without=("contour",)).check()
+    asked("smoothing", "keypoint", 1, mesh=None, system="hand").check()
+
+
+def test_an_unknown_cue_is_named() -> None:
+    with pytest.raises(UsageError, match=r"unknown cue 'outline'; expected one of .*contour"):
+        asked("smoothing", "keypoint", 1, without=("outline",)).check()
+    asked("smoothing", "keypoint", 1, without=("contour", "region")).check()
+
+
+def asked(method: str, loss: str, starts: int, **options: Any) -> IdentifyConfig:
+    """Return options of identify for a rigid body, unless told otherwise."""
+    given = {"clip": "c.mp4", "mesh": "m.obj", "camera": "c.yaml"} | options
+    return IdentifyConfig(method=method, loss=loss, starts=starts, **given)

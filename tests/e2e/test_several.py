@@ -15,9 +15,10 @@ from tests.e2e.test_standin import tracked
 from tests.flight import Flight, fly, watch
 from tests.obj_files import save_obj
 from tests.synthetic import camera_of, cross_mesh, write_clip
-from vid2phys.commands import identify as task
-from vid2phys.commands import multi_clip
 from vid2phys.commands.evaluate import evaluate
+from vid2phys.commands.identify import pipeline
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.inputs import require_frames
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import look_at, matrix_from_rotvec
 from vid2phys.io.actions import save_actions
@@ -50,12 +51,14 @@ def identify(flown: tuple[Path, list[Flight]], monkeypatch: pytest.MonkeyPatch) 
     )  # fmt: skip
     monkeypatch.setattr(model_lookup, "find_model", lambda *_, **__: model)
     tracks = {f"{g}.mp4": tracked(flight) for g, flight in enumerate(flights)}
-    monkeypatch.setattr(task, "track_clip", lambda inputs, *_: tracks[Path(inputs.clip.name).stem + ".mp4"])
+    monkeypatch.setattr(pipeline, "track_pose", lambda inputs, *_: tracks[Path(inputs.clip.name).stem + ".mp4"])
 
     def run(*clips: int, **options: Any) -> tuple[Any, Path]:
         one = lambda end: [folder / f"{g}.{end}" for g in clips]  # noqa: E731
         given = {"fit": ("mass",), "set_values": GIVEN, "actions": one("csv"), "refine": False, "overlay": False}
-        return task.identify(one("mp4"), folder / "mesh.obj", options.pop("camera", one("yaml")), **(given | options))
+        return pipeline.identify(
+            one("mp4"), folder / "mesh.obj", options.pop("camera", one("yaml")), **(given | options)
+        )
 
     return run
 
@@ -95,7 +98,7 @@ def test_a_clip_in_which_the_body_is_lost_is_left_out(
 ) -> None:
     first, second = (tracked(flight) for flight in flown[1])
     second = replace(second, tracked=np.zeros_like(second.tracked))
-    monkeypatch.setattr(task, "track_clip", lambda inputs, *_: first if "0" in inputs.clip.name else second)
+    monkeypatch.setattr(pipeline, "track_pose", lambda inputs, *_: first if "0" in inputs.clip.name else second)
     result, folder = identify(0, 1, method="shooting", out=tmp_path / "run")
     assert result.status is Status.CONVERGED
     assert result.message.startswith("clip 2 is left out: tracked in 0 of ")
@@ -112,7 +115,7 @@ def test_the_tilt_of_a_camera_that_leans_is_found_and_written(
     """Gravity shows the tilt of a camera whose file says otherwise; the heading keeps its prior."""
     flight = flown[1][0]
     seen = replace(tracked(flight), observation=watch(flight, seed=2))
-    monkeypatch.setattr(task, "track_clip", lambda *_: seen)
+    monkeypatch.setattr(pipeline, "track_pose", lambda *_: seen)
     camera = load_camera(flown[0] / "0.yaml")
     assert camera.camera_to_world is not None
     truth, leaning = camera.camera_to_world, camera.camera_to_world.copy()
@@ -145,9 +148,9 @@ def test_the_tilt_of_a_camera_that_leans_is_found_and_written(
     ],
 )
 def test_clips_that_do_not_go_together_are_named(options: dict[str, Any], text: str) -> None:
-    given = {"clip": ["a.mp4", "b.mp4"], "camera": "c.yaml", "camera_pose": None, "actions": None, "fit": ("mass",)}
+    given: dict[str, Any] = {"clip": ["a.mp4", "b.mp4"], "camera": "c.yaml", "fit": ("mass",)}
     with pytest.raises(UsageError) as raised:
-        multi_clip.spread(given | options)
+        IdentifyConfig(**(given | options)).of_each_clip()
     assert text in str(raised.value)
 
 
@@ -159,7 +162,7 @@ def test_other_solvers_and_too_many_unknowns_are_refused(identify: Any, tmp_path
     clip = SimpleNamespace(times_s=np.arange(8.0))
     unknowns = SimpleNamespace(parameters=SimpleNamespace(free_names=tuple("abcdefghi")))
     with pytest.raises(InputError, match="8 frames and 9 unknowns"):
-        task.require_frames([SimpleNamespace(clip=clip, known=unknowns)])  # type: ignore[list-item]
+        require_frames([SimpleNamespace(clip=clip, known=unknowns)])  # type: ignore[list-item]
 
 
 def test_the_size_of_a_flown_body_shows_by_its_tilt_and_gravity(identify: Any, tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ import pytest
 from tests.flight import Flight, camera_poses, fly, watch
 from tests.obj_files import save_obj
 from tests.synthetic import camera_of, cross_mesh, mocap_of, save_log, write_clip
-from vid2phys.commands import identify as task
 from vid2phys.commands.evaluate import evaluate
 from vid2phys.commands.fit_parameters import known_values
-from vid2phys.commands.identify.fit import solve
+from vid2phys.commands.identify import pipeline
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.inputs import Inputs
+from vid2phys.commands.identify.outputs import draw_overlay, write_run
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.geometry import Pose
 from vid2phys.io.camera import save_camera
@@ -54,23 +56,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Flight]:
         folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None], center=np.zeros(3),
         shape=SimpleNamespace(exact=False),
     )  # fmt: skip
-    inputs = task.Inputs(
+    inputs = Inputs(
         read_clip(folder / "clip.mp4"), mesh, camera, flight.camera_to_world, flight.system, flight.actions,
         model, known, (),
     )  # type: ignore[arg-type]  # fmt: skip
-    result = solve(inputs, tracked(flight), fit=("mass",), refine=False)
-    options = {
-        "clip": folder / "clip.mp4", "mesh": folder / "mesh.obj", "camera": folder / "camera.yaml",
-        "camera_pose": None, "actions": None, "params": None, "system": "quadrotor", "fit": ("mass",),
-        "set_values": given, "mesh_units": "m", "method": "smoothing", "loss": "keypoint",
-        "starts": 1, "seed": 0,
-        "observation": None,
-        "body_points": None,
-    }  # fmt: skip
+    config = IdentifyConfig(
+        clip=folder / "clip.mp4", mesh=folder / "mesh.obj", camera=folder / "camera.yaml", fit=("mass",),
+        set_values=given, refine=False,
+    )  # fmt: skip
+    result = pipeline.solve([inputs], [tracked(flight)], config)
     out = folder / "run"
     out.mkdir()
-    task.draw_overlay(out, result, inputs)
-    task.write_run(out, result, inputs, options, 1.0)
+    draw_overlay(out, result, inputs)
+    write_run(out, result, inputs, config, 1.0)
     assert result.status is Status.CONVERGED
     return out, flight
 

@@ -331,25 +331,19 @@ OPTIONS = ("clips.yaml", "config.yaml", "simulate.yaml", "params.yaml")
 def read_options(folder: Path, path: Path) -> object:
     from vid2phys.commands.batch import read_jobs
     from vid2phys.commands.config import read_config
+    from vid2phys.commands.configs import SimulateConfig
     from vid2phys.commands.fit_parameters import read_parameters
+    from vid2phys.commands.identify.config import IdentifyConfig
+    from vid2phys.commands.options import built
     from vid2phys.commands.simulation_inputs import read_inputs
 
     if path.name == "clips.yaml":
         return read_jobs(path, folder / "out")
     if path.name == "params.yaml":
         return read_parameters(path)
-    command = "simulate" if path.name == "simulate.yaml" else "identify"
-    options = read_config(path, command)
-    if command == "simulate":
-        return read_inputs(EMPTY | options)
-    return options
-
-
-EMPTY: dict[str, Any] = {
-    **dict.fromkeys(("system", "body", "set_values", "params", "actions", "seconds", "initial", "step", "camera")),
-    **dict.fromkeys(("camera_pose", "integrator", "mesh")),
-    **{"body_units": "m", "rate": 100.0, "mesh_units": "m", "fps": 30.0},
-}
+    if path.name == "simulate.yaml":
+        return read_inputs(built(SimulateConfig, read_config(path, SimulateConfig)))
+    return read_config(path, IdentifyConfig)
 
 
 # ------------------------------------------------------------------------------------------------------------- models

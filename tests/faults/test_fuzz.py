@@ -66,7 +66,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def stop(*_: object, **__: object) -> object:
         raise InputError("all was read")
 
-    monkeypatch.setattr("vid2phys.commands.identify.track_clip", stop)
+    monkeypatch.setattr("vid2phys.commands.identify.pipeline.track_pose", stop)
     ended = Ended(3, "all was read", 0.0)
     monkeypatch.setattr("vid2phys.commands.batch.on_this_machine", lambda jobs, *_: ((job, ended) for job in jobs))
     monkeypatch.chdir(tmp_path)

@@ -20,6 +20,7 @@ from tests.unit.test_given_points import write_sample_keypoints
 from vid2phys.commands import batch_workers
 from vid2phys.commands.batch import batch, read_jobs
 from vid2phys.commands.config import read_config
+from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.run import load_observation
 
@@ -56,14 +57,14 @@ def test_options_paths_and_patterns_of_a_file(tmp_path: Path) -> None:
     for job in jobs:
         job.config.parent.mkdir(parents=True, exist_ok=True)
         job.config.write_text(job.text)
-        read.append(read_config(job.config, "identify"))
-    assert read[0]["clip"] == str((tmp_path / "videos/a.mp4").resolve())
-    assert read[0]["actions"] == str((tmp_path / "logs/a.csv").resolve())
+        read.append(read_config(job.config, IdentifyConfig))
+    assert read[0]["clip"] == (tmp_path / "videos/a.mp4").resolve()
+    assert read[0]["actions"] == (tmp_path / "logs/a.csv").resolve()
     assert read[0]["fit"] == ("mass", "drag")
-    assert read[0]["camera"] == str(SAMPLE / "camera.yaml")
-    assert read[2]["clip"] == str((tmp_path / "../c.mov").resolve())
+    assert read[0]["camera"] == SAMPLE / "camera.yaml"
+    assert read[2]["clip"] == (tmp_path / "../c.mov").resolve()
     assert (read[2]["fit"], read[2]["set_values"]) == ((), {"drag": 0.1})
-    assert read[2]["actions"] == str((tmp_path / "logs/c.csv").resolve())
+    assert read[2]["actions"] == (tmp_path / "logs/c.csv").resolve()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.flight import POINTS, Flight, fly
-from vid2phys.commands.identify import identify
-from vid2phys.commands.identify.external_keypoints import check_given, given_track, to_keypoints
+from vid2phys.commands.identify import IdentifyConfig, identify
+from vid2phys.commands.identify.external_keypoints import given_track, to_keypoints
 from vid2phys.engine.observe import bearings_to_pixels, observe
 from vid2phys.errors import InputError, UsageError
 from vid2phys.geometry import angle_between, invert_transform, make_transform, matrix_from_quat, quat_from_matrix
@@ -248,19 +248,26 @@ def test_points_that_cannot_serve_are_refused(tmp_path: Path, flight: Flight, po
         given_track("no.csv", tmp_path / "body.csv", clip_of(TIMES), camera_of(flight), body())
 
 
+HAND = {"mesh": None, "system": "hand"}
+PIXELS = {"loss": "pixel", "method": "adam", "actions": "a.csv"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"observation": None, "body_points": "b.csv"}, "without --observation"),
         ({"observation": "k.csv", "body_points": None}, "without --body-points"),
         ({"observation": "o.npz", "body_points": "b.csv"}, "with --body-points"),
-        ({"observation": "k.csv", "body_points": "b.csv", "rigid": False}, "for a body on a known base"),
-        ({"observation": "k.csv", "body_points": "b.csv", "loss": "pixel"}, "--loss pixel with --observation"),
+        (
+            {"observation": "k.csv", "body_points": "b.csv", "mesh": None, "system": "hand"},
+            "for a body on a known base",
+        ),
+        ({"observation": "k.csv", "body_points": "b.csv", **PIXELS}, "--loss pixel with --observation"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        check_given(**{"rigid": True, "loss": "keypoint"} | options)
+        IdentifyConfig(**{"clip": "c.mp4", "camera": "c.yaml", "mesh": "m.obj"} | options).check()
 
 
 def write_sample_keypoints(folder: Path) -> None:

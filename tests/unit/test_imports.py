@@ -82,15 +82,6 @@ AGAINST_THE_ORDER = {
     ("solvers.gradient", "solvers.losses"),
     ("solvers.input_estimation", "solvers.losses"),
 }
-# Circles of modules that exist today, with the reason. Remove an entry when its circle is gone.
-CIRCLES = {
-    # training writes the card, and the card takes a folder's name and a choice of configurations from training
-    frozenset(
-        {"commands.card", "commands.train_articulated", "commands.train_rigid", "commands.train_risp"},
-    ),
-    # `identify` hands several clips to the multi-clip fit, which tracks each of them as `identify` does
-    frozenset({"commands.identify", "commands.multi_clip"}),
-}
 HEAVY = ("torch", "warp", "mitsuba", "drjit", "cv2", "trimesh", "av", "matplotlib", "scipy", "numpy", "yaml", "jinja2")
 FILES = sorted(PACKAGE.rglob("*.py"))
 OUTSIDE = sorted(path for folder in ("experiments", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
@@ -202,8 +193,7 @@ def test_no_import_circles() -> None:
     circles = {
         frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]
     }
-    assert not circles - CIRCLES, f"import circles: {[sorted(circle) for circle in circles - CIRCLES]}"
-    assert not CIRCLES - circles, f"remove these from CIRCLES: {[sorted(circle) for circle in CIRCLES - circles]}"
+    assert not circles, f"import circles: {[sorted(circle) for circle in circles]}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -12,8 +12,9 @@ import pytest
 
 from tests.flight import fly
 from tests.synthetic import noisy_result
-from vid2phys.commands.fit_parameters import listen
-from vid2phys.commands.identify import read_images, with_cameras
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.identify.inputs import read_filmed
+from vid2phys.commands.identify.outputs import with_cameras
 from vid2phys.commands.show import print_result
 from vid2phys.notes import Note, Severity, doubt, is_doubtful, ordered, severity_of, warning
 from vid2phys.types import Camera
@@ -60,8 +61,9 @@ def test_the_terminal_shows_what_was_read_from_each_camera(tmp_path: Path, capsy
 
 def test_the_size_of_the_clip_serves_a_camera_without_one(tmp_path: Path) -> None:
     (tmp_path / "cam_K.txt").write_text("815 0 322.7\n0 815 236.4\n0 0 1\n")
-    given = {"camera": tmp_path / "cam_K.txt", "camera_pose": SAMPLE / "camera.yaml", "clip": SAMPLE / "clip.mp4"}
-    (camera, pose, clip), notes = listen(lambda: read_images(given, None))
+    config = IdentifyConfig(camera=tmp_path / "cam_K.txt", camera_pose=SAMPLE / "camera.yaml", clip=SAMPLE / "clip.mp4")
+    filmed = read_filmed(config, None)
+    camera, clip = filmed.camera, filmed.clip
     assert (camera.width, camera.height) == (clip.width, clip.height) == (640, 480)
-    np.testing.assert_array_equal(camera.camera_to_world, pose)
-    assert [note for note in notes if "has no image size: 640x480 is taken" in note]
+    np.testing.assert_array_equal(camera.camera_to_world, filmed.camera_to_world)
+    assert [note for note in filmed.notes if "has no image size: 640x480 is taken" in note]

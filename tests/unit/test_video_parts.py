@@ -13,7 +13,8 @@ from tests.filmed_motion import Image, crossing, difference, woven, write_video
 from vid2phys import cli
 from vid2phys.commands.batch import read_jobs
 from vid2phys.commands.config import read_config, write_config
-from vid2phys.commands.identify.multi_clip import spread
+from vid2phys.commands.identify.config import IdentifyConfig
+from vid2phys.commands.options import built
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.files import sha256
 from vid2phys.io.video import read_clip
@@ -168,19 +169,13 @@ def test_another_rate_than_the_file_has(tmp_path: Path, suffix: str) -> None:
 
 
 def test_parts_are_of_all_clips_or_one_each() -> None:
-    options: dict[str, Any] = {
-        "clip": ["a.mp4", "b.mp4"],
-        "camera": "c.yaml",
-        "camera_pose": None,
-        "actions": None,
-        "fit": (),
-    }
-    one = spread({**options, "from_s": 1.0, "fps": 30.0})
-    assert [(each["from_s"], each["to_s"], each["fps"]) for each in one] == [(1.0, None, 30.0)] * 2
-    two = spread({**options, "from_s": [1.0, 2.0], "to_s": (3.0, 4.0)})
-    assert [(each["from_s"], each["to_s"]) for each in two] == [(1.0, 3.0), (2.0, 4.0)]
+    options: dict[str, Any] = {"clip": ["a.mp4", "b.mp4"], "camera": "c.yaml"}
+    one = IdentifyConfig(**options, from_s=1.0, fps=30.0).of_each_clip()
+    assert [(each.from_s, each.to_s, each.fps) for each in one] == [(1.0, None, 30.0)] * 2
+    two = built(IdentifyConfig, {**options, "from_s": [1.0, 2.0], "to_s": (3.0, 4.0)}).of_each_clip()
+    assert [(each.from_s, each.to_s) for each in two] == [(1.0, 3.0), (2.0, 4.0)]
     with pytest.raises(UsageError, match="2 clips and 3 --from; expected one --from, or one a clip"):
-        spread({**options, "from_s": [1.0, 2.0, 3.0]})
+        built(IdentifyConfig, {**options, "from_s": [1.0, 2.0, 3.0]}).of_each_clip()
 
 
 def test_parts_in_batches_and_configs(tmp_path: Path) -> None:
@@ -189,11 +184,12 @@ def test_parts_in_batches_and_configs(tmp_path: Path) -> None:
     (job,) = read_jobs(tmp_path / "clips.yaml", tmp_path / "out")
     assert job.name == "take"
     (tmp_path / "job.yaml").write_text(job.text)
-    read = read_config(tmp_path / "job.yaml", "identify")
+    read = read_config(tmp_path / "job.yaml", IdentifyConfig)
     assert (read["fps"], read["from_s"], read["to_s"]) == (30.0, 1.0, 2.5)
-    assert read["clip"] == str(tmp_path / "take" / "%06d.png")
-    write_config(tmp_path / "config.yaml", "identify", {**read, "from_s": [1.0, 2.0]})
-    assert read_config(tmp_path / "config.yaml", "identify")["from_s"] == [1.0, 2.0]
+    assert read["clip"] == tmp_path / "take" / "%06d.png"
+    write_config(tmp_path / "config.yaml", built(IdentifyConfig, {**read, "from_s": [1.0, 2.0]}))
+    again = read_config(tmp_path / "config.yaml", IdentifyConfig)
+    assert tuple(again["from_s"]) == (1.0, 2.0)
 
 
 @pytest.mark.parametrize(
