@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.experiments import Experiment
 from experiments.footage import Footage
-from vid2phys.commands.fit_parameters import articulated_parameters, known_values
+from vid2phys.commands.fit_parameters import articulated_parameters, fixed_parameters
 from vid2phys.commands.identify import fit_articulated, pipeline
 from vid2phys.commands.identify.config import FitOptions
 from vid2phys.commands.identify.inputs import Inputs
@@ -58,7 +58,7 @@ class Clip:
             return Clip(experiment, inputs)
         system = plan.system if asked else filmed_system(plan.system.name, experiment.mesh, actions)
         given = {name: value for name, value in given.items() if name in system.parameters().names}
-        known = known_values(system, mass_properties(experiment.mesh), given, asked, actions)
+        known = fixed_parameters(system, mass_properties(experiment.mesh), given, asked, actions)
         model = model.scaled(experiment.scale)
         return Clip(experiment, Inputs(clip, experiment.mesh, camera, pose, system, actions, model, known, ()))
 

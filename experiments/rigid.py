@@ -103,7 +103,7 @@ class RigidAdapter(Subject):
             samples=plan.made,
             seed=plan.seed,
             progress=progress,
-            looks=plan.looks,
+            appearances=plan.looks,
             varied=plan.varied,
         )
         size = plan.view_size or data.stream.view_size

@@ -251,7 +251,7 @@ class Bench:
 
     def _ours(self) -> Found:
         """As `vid2phys identify` without actions. Raises InputError when the body is lost."""
-        from vid2phys.commands.fit_parameters import INERTIA, known_values, listen
+        from vid2phys.commands.fit_parameters import INERTIA, fixed_parameters, listen
         from vid2phys.commands.identify import pipeline
         from vid2phys.commands.identify.config import FitOptions
         from vid2phys.commands.identify.inputs import Inputs
@@ -260,7 +260,7 @@ class Bench:
         mesh, camera = self.subject.mesh, self.clip.film_set.camera
         given = {name: self.parameters[name].value for name in ("mass", *INERTIA)}
         properties, _ = listen(lambda: mass_properties(mesh))
-        known = known_values(self.system, properties, given, (), None)
+        known = fixed_parameters(self.system, properties, given, (), None)
         clip, model = self.clip.footage.clip(self.flight.times_s), self.model or find_model(mesh)
         pose = np.asarray(camera.camera_to_world)
         inputs = Inputs(clip, mesh, camera, pose, self.system, None, model, known, ())

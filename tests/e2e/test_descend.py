@@ -16,7 +16,7 @@ from tests.filmed import cross
 from tests.flight import Flight, fly
 from tests.synthetic import camera_of
 from vid2phys.commands.film import write_clip
-from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.fit_parameters import fixed_parameters
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import FitOptions, IdentifyConfig
 from vid2phys.commands.identify.fit import RAN_AWAY
@@ -48,7 +48,7 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inputs, Flight]:
     path = Trajectory(np.append(flight.times_s, flight.times_s[-1] + 1 / 30), held, flight.system.state_names)
     write_clip(folder / "clip.mp4", flight.system, path, mesh, camera, 30.0)
     given = {p.name: p.value for p in flight.parameters if p.name.startswith("inertia") or p.name == "drag"}
-    known = known_values(flight.system, mass_properties(mesh), given, ("mass",), flight.actions)
+    known = fixed_parameters(flight.system, mass_properties(mesh), given, ("mass",), flight.actions)
     trained = Model.load(ROOT / "models" / "crazyflie")  # of another body: it reads something all the same
     model = SimpleNamespace(
         folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None], center=np.zeros(3), view_size=96,

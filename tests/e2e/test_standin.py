@@ -13,7 +13,7 @@ from tests.flight import Flight, camera_poses, fly, watch
 from tests.obj_files import save_obj
 from tests.synthetic import camera_of, cross_mesh, mocap_of, save_log, write_clip
 from vid2phys.commands.evaluate import evaluate
-from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.fit_parameters import fixed_parameters
 from vid2phys.commands.identify import pipeline
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.inputs import Inputs
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Flight]:
     save_camera(camera, folder / "camera.yaml")
     save_obj(mesh, folder / "mesh.obj")
     given = {p.name: p.value for p in flight.parameters if p.name.startswith("inertia") or p.name == "drag"}
-    known = known_values(flight.system, mass_properties(mesh), given, ("mass",), flight.actions)
+    known = fixed_parameters(flight.system, mass_properties(mesh), given, ("mass",), flight.actions)
     model = SimpleNamespace(
         folder=None, rotations=np.eye(3)[None], permutation=np.arange(12)[None], center=np.zeros(3),
         shape=SimpleNamespace(exact=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import trimesh
 
-from vid2phys.commands.fit_parameters import known_values
+from vid2phys.commands.fit_parameters import fixed_parameters
 from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.systems.rigid_contact import RigidContact, Sphere
 from vid2phys.geometry import (
@@ -43,7 +43,7 @@ def test_a_toss_with_a_bounce_is_recovered() -> None:
     solid = trimesh.creation.box((0.1,) * 3)
     mesh = Mesh(np.asarray(solid.vertices), np.asarray(solid.faces), np.zeros(12, dtype=np.int64))
     system = RigidContact((Sphere(0.09),), planes=())
-    known = known_values(system, mass_properties(mesh), {}, (), None)
+    known = fixed_parameters(system, mass_properties(mesh), {}, (), None)
     rng, (rotation, position) = np.random.default_rng(0), truth()
     to_camera = invert_transform(CAMERA_TO_WORLD)
     turned, moved = to_camera[:3, :3] @ rotation, position @ to_camera[:3, :3].T + to_camera[:3, 3]

@@ -40,7 +40,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job's process ended: exit code, the last line that it said on stderr, and how long it took."""
+    """How a job's process ended: exit code, its last line on stderr, and how long it took."""
 
     code: int
     message: str
@@ -100,13 +100,13 @@ def run_job(job: Job, threads: dict[str, str], running: _Running | None = None, 
     )
     if running is not None:
         running.add(process)
-    _, said = process.communicate()
+    _, output = process.communicate()
     job.clear_half_written()
-    return Ended(process.returncode, _last_line(said, process.returncode), time.perf_counter() - started)
+    return Ended(process.returncode, _last_line(output, process.returncode), time.perf_counter() - started)
 
 
-def _last_line(said: str, code: int) -> str:
-    lines = [line.removeprefix("vid2phys: ") for line in said.splitlines() if line.startswith("vid2phys: ")]
+def _last_line(output: str, code: int) -> str:
+    lines = [line.removeprefix("vid2phys: ") for line in output.splitlines() if line.startswith("vid2phys: ")]
     if lines:
         return lines[-1]
     return f"killed by signal {-code}" if code < 0 else ""

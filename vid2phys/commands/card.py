@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vid2phys.commands.model_card import make_card, read_score
 from vid2phys.commands.train_articulated import calibration_configurations
-from vid2phys.commands.training import CALIBRATION, WORK, unseen_clips
+from vid2phys.commands.training import CALIBRATION, WORK, held_out_clips
 from vid2phys.commands.training_progress import show_training
 from vid2phys.errors import UsageError
 
@@ -49,11 +49,11 @@ def card(
                 raise UsageError(f"no --mesh for '{folder}'", "the mesh that it was trained for", "give --mesh")
             shape = simplified(load_mesh(mesh, mesh_units, move=mesh_move))
             found = find_model(shape, folder, mesh_path=mesh, units=mesh_units, move=mesh_move, system=name)
-            subject = EvaluatedModel(found, shape)
-            renders = unseen_clips(shape, physics, renders_in / CALIBRATION, seed, progress)
+            evaluated = EvaluatedModel(found, shape)
+            renders = held_out_clips(shape, physics, renders_in / CALIBRATION, seed, progress)
         else:
             own = body_of_model(found, physics)
-            subject = EvaluatedModel(found, own.mesh, own)
+            evaluated = EvaluatedModel(found, own.mesh, own)
             renders = calibration_configurations(own, renders_in / CALIBRATION, seed, progress)
         given = f"--mesh {Path(mesh).name}" if mesh is not None else f"--body {Path(body).name}" if body else ""
-        return make_card(folder, subject, renders, seed, progress, given=given)
+        return make_card(folder, evaluated, renders, seed, progress, given=given)

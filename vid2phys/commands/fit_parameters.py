@@ -21,7 +21,7 @@ from vid2phys.types import Actions, Parameters
 
 T = TypeVar("T")
 INERTIA = ("inertia_xx", "inertia_yy", "inertia_zz")
-NO_BELIEFS = Priors()
+NO_PRIORS = Priors()
 _LARGEST = 1e300  # of whole numbers, which a file may write without end
 INERTIA_SPREAD = 0.5  # of the logarithm: how far a real body's inertia is from that of uniform density
 
@@ -54,13 +54,13 @@ def read_parameters(path: str | Path) -> dict[str, float]:
     return values
 
 
-def known_values(
+def fixed_parameters(
     system: System,
     mass_properties: MassProperties,
     given: dict[str, float],
     fit: tuple[str, ...],
     actions: Actions | None,
-    priors_and_bounds: Priors = NO_BELIEFS,
+    priors_and_bounds: Priors = NO_PRIORS,
 ) -> Known:
     """Put together what is known. Raises UsageError for unknown names, values outside their domain, contradictions."""
     parameters = with_camera_parameters(

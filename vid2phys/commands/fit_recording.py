@@ -194,21 +194,21 @@ def _require_known_hold(system: System, parameters: Parameters, fit: tuple[str, 
 
     Such a fit would find the value that it began with.
     """
-    held = system.hover_controls(parameters.vector)
+    at_rest = system.hover_controls(parameters.vector)
     for name in fit:
         value = parameters[name].value
         other = parameters.with_values({name: _OTHER * value if value != 0.0 else _OTHER})
-        if not np.allclose(system.hover_controls(other.vector), held, rtol=1e-9, atol=0.0):
+        if not np.allclose(system.hover_controls(other.vector), at_rest, rtol=1e-9, atol=0.0):
             got = f"--hold with --fit {name}: what holds '{system.name}' at rest depends on {name}"
             raise UsageError(got, "recorded --actions", f"or give {name} with --set in place of --fit")
 
 
 def _with_controls(system: System, recording: Recording, actions: Actions | None, hold: bool) -> Recording:
     """Return the recording with its controls: the actions, its table's own, what holds the system, or none."""
-    from vid2phys.commands.recording_inputs import driven
+    from vid2phys.commands.recording_inputs import with_actions
 
     if actions is not None:
-        return driven(system, recording, actions)
+        return with_actions(system, recording, actions)
     if recording.controls is not None or hold:
         return recording
     return replace(recording, controls=np.zeros((len(recording.times_s) - 1, len(system.control_names))))

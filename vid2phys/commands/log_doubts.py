@@ -37,13 +37,13 @@ Read = Callable[[EvaluateConfig], PoseLog]
 
 @dataclass(frozen=True)
 class Misfit:
-    """How far a log is from a run: path and turns as shares of the run's.
+    """How far a log is from a run: path and rotation as shares of the run's.
 
     size: of its path, over that of the run's.
     """
 
     path: float
-    turns: float
+    rotation: float
     size: float
 
 
@@ -55,24 +55,24 @@ def doubts_of_log(
     offset_s: as the log's clock was aligned. read: reads the log with other options; options: those given.
     """
     first = misfit(estimate, log, offset_s)
-    if max(first.path, first.turns) < _SUSPECT:
+    if max(first.path, first.rotation) < _SUSPECT:
         return ()
     first = _misfit(estimate, log)  # with the clock that fits best whatever the log's world
-    if max(first.path, first.turns) < _SUSPECT:
+    if max(first.path, first.rotation) < _SUSPECT:
         return (warning("the log's world looks turned about the vertical: evaluate with --align world"),)
     if first.path > _SUSPECT:
         tried = [(_misfit(estimate, other).path, how) for how, other in _other_paths(log, first.size, read, options)]
         left, how = min(tried)
         if left < _EXPLAINED * first.path:
             return (warning(how),)
-    if first.turns > _SUSPECT:
-        tried = [(_misfit(estimate, other).turns, how) for how, other in _other_turns(log, read, options)]
+    if first.rotation > _SUSPECT:
+        tried = [(_misfit(estimate, other).rotation, how) for how, other in _other_rotations(log, read, options)]
         left, how = min(tried)
-        if left < _EXPLAINED * first.turns:
+        if left < _EXPLAINED * first.rotation:
             return (warning(how),)
         if first.path < _SUSPECT:
             return (warning("the log shows the path of the run, but other rotations: are these of this body?"),)
-    if max(first.path, first.turns) > _UNLIKE:
+    if max(first.path, first.rotation) > _UNLIKE:
         return (
             warning(
                 "the log does not show the motion of the run: is it a log of this clip and body, and is the run good?"
@@ -143,9 +143,9 @@ def _other_paths(log: PoseLog, size: float, read: Read, options: EvaluateConfig)
     units: list[dict[str, Any]] = [{}] if unit is None else [{"units": unit}, {}]
     axes: list[dict[str, Any]] = [{}] + [{"up_axis": axis} for axis in "yzx" if axis != options.up_axis]
     for changed in [{**one, **other} for one in units for other in axes if one or other]:
-        looks = [f"{changed['up_axis']}-up"] if "up_axis" in changed else []
-        looks += [f"in {changed['units']}"] if "units" in changed else []
-        yield from _reread(f"the log looks {' and '.join(looks)}", changed, read, options)
+        seems = [f"{changed['up_axis']}-up"] if "up_axis" in changed else []
+        seems += [f"in {changed['units']}"] if "units" in changed else []
+        yield from _loaded_again(f"the log looks {' and '.join(seems)}", changed, read, options)
     for unit_of_time, second in _CLOCKS.items():
         slower = replace(log, times_s=log.times_s * second)
         yield f"the log's times look like {unit_of_time}: export them in seconds", slower
@@ -155,14 +155,14 @@ def _other_paths(log: PoseLog, size: float, read: Read, options: EvaluateConfig)
     yield "the log looks left-handed: export it with right-handed axes", mirrored
 
 
-def _other_turns(log: PoseLog, read: Read, options: EvaluateConfig) -> Iterator[tuple[str, PoseLog]]:
+def _other_rotations(log: PoseLog, read: Read, options: EvaluateConfig) -> Iterator[tuple[str, PoseLog]]:
     """Yield the log with other angles or quaternions, each with a note on what mends it."""
     if options.angle_units is not None:
         for unit in ANGLE_UNITS:
-            yield from _reread(f"the log's angles look like {unit}", {"angle_units": unit}, read, options)
+            yield from _loaded_again(f"the log's angles look like {unit}", {"angle_units": unit}, read, options)
     if options.euler is not None:
         for order in EULER_ORDERS:
-            yield from _reread(f"the log's angles look like {order}", {"euler": order}, read, options)
+            yield from _loaded_again(f"the log's angles look like {order}", {"euler": order}, read, options)
     for shift, order in ((-1, "w, x, y, z"), (1, "x, y, z, w")):
         other = replace(log, orientation_quat_wxyz=np.roll(log.orientation_quat_wxyz, shift, axis=1))
         yield f"the log's quaternions look like {order}: put its columns in the order of the format", other
@@ -170,7 +170,9 @@ def _other_turns(log: PoseLog, read: Read, options: EvaluateConfig) -> Iterator[
     yield "the log's rotations look like world to body: export them from body to world", inverse
 
 
-def _reread(what: str, changed: dict[str, Any], read: Read, options: EvaluateConfig) -> Iterator[tuple[str, PoseLog]]:
+def _loaded_again(
+    what: str, changed: dict[str, Any], read: Read, options: EvaluateConfig
+) -> Iterator[tuple[str, PoseLog]]:
     """Yield the log with changed options, if it can be read so, and a note that names them."""
     flags = " ".join(f"{_FLAGS[name]} {value}" for name, value in changed.items())
     try:
@@ -187,7 +189,7 @@ def _unit(log: PoseLog, size: float, read: Read, options: EvaluateConfig) -> str
     if before == 0.0:
         return None
     for unit in LENGTH_UNITS:
-        for _, other in _reread("", {"units": unit}, read, options):
+        for _, other in _loaded_again("", {"units": unit}, read, options):
             after = _rms(_centred(other.positions_m[np.isfinite(other.positions_m).all(axis=1)]))
             if 1.0 / _SAME_SIZE < size * after / before < _SAME_SIZE:
                 return unit

@@ -18,7 +18,7 @@ _MOST, _MOST_EASIER = 384, 256  # images that are judged, and with one thing lef
 
 def make_card(
     folder: Path,
-    subject: EvaluatedModel,
+    evaluated: EvaluatedModel,
     renders: RenderSet,
     seed: int,
     progress: TrainingProgress,
@@ -41,16 +41,18 @@ def make_card(
     def step(share: float) -> None:
         progress.step("the model's card", round(100 * (done + share)), 100 * stages)
 
-    judged = evaluate_images(subject, renders, chosen, seed=seed, progress=step)
+    judged = evaluate_images(evaluated, renders, chosen, seed=seed, progress=step)
     easier = []
     for name in LEFT_OUT:
         done += 1
         varied = Randomisation.without((name,))
         easier.append(
-            Easier(name, rows, evaluate_images(subject, renders, chosen[rows], seed=seed, varied=varied, progress=step))
+            Easier(
+                name, rows, evaluate_images(evaluated, renders, chosen[rows], seed=seed, varied=varied, progress=step)
+            )
         )
     command = f"vid2phys card models/{folder.name} {given}".strip()
-    return write_card(folder, subject, judged, easier, read_score(folder), command)
+    return write_card(folder, evaluated, judged, easier, read_score(folder), command)
 
 
 def read_score(folder: Path) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class _Lines:
     """
 
     def __init__(self) -> None:
-        self._stage, self._held = "", ""
+        self._stage, self._waiting = "", ""
         self._start = time.monotonic()
 
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
@@ -51,11 +51,11 @@ class _Lines:
             return
         line = f"[{time.monotonic() - self._start:5.1f} s] {stage}\n"
         if not self._stage:
-            self._held = line
+            self._waiting = line
         else:
-            sys.stderr.write(self._held + line)
+            sys.stderr.write(self._waiting + line)
             sys.stderr.flush()
-            self._held = ""
+            self._waiting = ""
         self._stage = stage
 
 

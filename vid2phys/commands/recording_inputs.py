@@ -65,7 +65,7 @@ def read_recording(
     return _filled(Recording(table.times_s, seen, noise, start, controls=_controls(system, table))), notes
 
 
-def driven(system: System, recording: Recording, actions: Actions) -> Recording:
+def with_actions(system: System, recording: Recording, actions: Actions) -> Recording:
     """Return the recording with recorded actions, their means over its intervals.
 
     Raises InputError for actions that do not last as long as the recording.
@@ -217,8 +217,8 @@ def _compared_together(system: System) -> list[tuple[list[int], list[int]]]:
     for quaternion in quaternions(system.state_names):
         suffix = system.state_names[quaternion[0]].partition("quat_w")[2]
         groups.append(([names.index(f"rotation_{axis}{suffix}_rad") for axis in "xyz"], quaternion))
-    turns = {d for group, _ in groups for d in group}
-    return groups + [([d], []) for d in range(len(names)) if rate_of[d] != NO_RATE and d not in turns]
+    with_rates = {d for group, _ in groups for d in group}
+    return groups + [([d], []) for d in range(len(names)) if rate_of[d] != NO_RATE and d not in with_rates]
 
 
 def _require_radians(factor: float, rate: str, coordinate: str, path: Path) -> None:

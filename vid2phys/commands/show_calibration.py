@@ -46,9 +46,9 @@ def print_calibration(found: Calibration, *, as_json: bool = False) -> None:
         print("pose: none")
     if found.pose is not None:
         pairs = zip(data["position_m"], _T95 * found.pose.std_m, strict=True)
-        turn = f"{_T95 * found.pose.std_deg:.2f} deg"
+        rotation = f"{_T95 * found.pose.std_deg:.2f} deg"
         print(f"position: {', '.join(f'{x:.4f} +- {width:.4f}' for x, width in pairs)} m (95 %)")
-        print(f"direction: +- {turn}, {found.pose.rms_px:.3f} px RMS over {len(found.pose.residuals)} points")
+        print(f"direction: +- {rotation}, {found.pose.rms_px:.3f} px RMS over {len(found.pose.residuals)} points")
         ahead = data["looks_along"]
         print(f"looks along: {', '.join(f'{x:.3f}' for x in ahead)}")
     for remark in found.remarks:

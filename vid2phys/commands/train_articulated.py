@@ -1,5 +1,6 @@
-"""`train-risp` for bodies on a known base (`risp.posed`): renders configurations, trains the network, calibrates,
-scores.
+"""`train-risp` for bodies on a known base (`risp.networks.articulated_bodies`).
+
+It renders configurations, trains the network, calibrates its error model and writes its scores.
 
 No locator is trained: base and camera say where to look.
 """
@@ -16,11 +17,11 @@ from vid2phys.commands.training import (
     DATA,
     TrainingOptions,
     held_out,
+    held_out_clips,
     share_cores,
     train_state_head,
     training_renders,
     training_score,
-    unseen_clips,
 )
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 
@@ -98,14 +99,14 @@ def train_articulated(
     score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    unseen = calibration_configurations(body, work / CALIBRATION, options.seed, progress)
-    model = _calibrated(Model.load(out), body, unseen, options, progress)
+    held_out = calibration_configurations(body, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, held_out, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
     _save(model, body, out, score)
     model = Model.load(out)
-    make_card(out, EvaluatedModel(model, body.mesh, body), unseen, options.seed, progress, given=options.given)
+    make_card(out, EvaluatedModel(model, body.mesh, body), held_out, options.seed, progress, given=options.given)
     return model
 
 
@@ -117,12 +118,12 @@ def training_data(
     seed: int,
     progress: TrainingProgress,
     varied: Randomisation = ALL,
-    looks: int = 0,
+    appearances: int = 0,
     ray: str | None = None,
 ) -> tuple[TrainingData, Array]:
     """Render what is missing and return what the images show; also the configurations [N, D] of all renders.
 
-    varied, looks: see `RenderOptions`.
+    varied, appearances: see `RenderOptions`.
     """
     import numpy as np
 
@@ -139,7 +140,7 @@ def training_data(
         size=VIEW_SIZE,
         articulated=body,
         varied=varied,
-        appearances=looks,
+        appearances=appearances,
         ray=ray,
     )
     configurations = renders.configurations()
@@ -192,8 +193,8 @@ def _save(model: Model, body: ArticulatedBody, out: Path, score: dict[str, Any])
 
 
 def calibration_configurations(body: ArticulatedBody, folder: Path, seed: int, progress: TrainingProgress) -> RenderSet:
-    """`unseen_clips` of a body on a known base."""
-    return unseen_clips(body.mesh, body.system, folder, seed, progress, articulated=body, size=VIEW_SIZE)
+    """`held_out_clips` of a body on a known base."""
+    return held_out_clips(body.mesh, body.system, folder, seed, progress, articulated=body, size=VIEW_SIZE)
 
 
 def _calibrated(

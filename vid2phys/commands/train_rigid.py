@@ -13,11 +13,11 @@ from vid2phys.commands.training import (
     DATA,
     TrainingOptions,
     held_out,
+    held_out_clips,
     share_cores,
     train_state_head,
     training_renders,
     training_score,
-    unseen_clips,
 )
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
 
@@ -90,7 +90,7 @@ def train_rigid(
     score = training_score(options, data, seconds, history, coarse_epochs=COARSE_EPOCHS)
     model.save(out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    renders = unseen_clips(body, system, work / CALIBRATION, options.seed, progress)
+    renders = held_out_clips(body, system, work / CALIBRATION, options.seed, progress)
     model = _calibrated(Model.load(out), body, renders, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
@@ -119,7 +119,7 @@ def _calibrated(
         model,
         renders,
         options.seed,
-        lambda share: progress.step("fitting outlines", round(100 * share), 100),
+        lambda share: progress.step("fitting contours", round(100 * share), 100),
     )
     progress.note("calibration: " + ", ".join(f"{k} {v:.3g}" for k, v in calibration.normalised.items()))
     return model.with_calibration(calibration.to_dict())
@@ -134,18 +134,18 @@ def training_data(
     seed: int,
     progress: TrainingProgress,
     varied: Randomisation = ALL,
-    looks: int = 0,
+    appearances: int = 0,
     ray: str | None = None,
 ) -> TrainingData:
-    """Render what is missing and return what the images show. varied, looks: see `RenderOptions`."""
+    """Render what is missing and return what the images show. varied, appearances: see `RenderOptions`."""
     from vid2phys.risp.recipes import TrainingData, body_of
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
 
     renders = training_renders(
-        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, appearances=looks, ray=ray
+        *(body, system, folder, progress), samples=samples, seed=seed, varied=varied, appearances=appearances, ray=ray
     )
-    symmetry = find_symmetry(replace(body, texture=None))  # what is painted on it tells its turns (`cues.texture`)
+    symmetry = find_symmetry(replace(body, texture=None))  # `cues.texture` distinguishes its elements
     known = body_of(body, symmetry)
     progress.note(_symmetry_note(symmetry, len(known.points)))
     images = StreamSettings(folder, known.points, renders.settings.radius_m, seed=seed, varied=varied)

@@ -64,12 +64,12 @@ def train_risp(config: TrainConfig) -> Model | StateModel:
     work = config.work or WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             if distributed.is_main_process():
-                held.enter_context(exclusive_lock(work / ".lock", "training"))
+                stack.enter_context(exclusive_lock(work / ".lock", "training"))
                 if not config.resume:
                     _empty(work)
-            progress = held.enter_context(show_training(config.quiet or not distributed.is_main_process()))
+            progress = stack.enter_context(show_training(config.quiet or not distributed.is_main_process()))
             for note in notes:
                 progress.note(f"note: {note}")
             if own:

@@ -92,15 +92,15 @@ def training_renders(
     from vid2phys.risp.training import distributed
 
     def make() -> RenderSet:
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             progress.step("rendering", done, total)
 
-        return make_dataset(mesh, system, folder, RenderOptions(**more), workers=cores(), ray=ray, progress=told)
+        return make_dataset(mesh, system, folder, RenderOptions(**more), workers=cores(), ray=ray, progress=report)
 
     return distributed.main_process_first(make)
 
 
-def unseen_clips(
+def held_out_clips(
     mesh: Mesh, system: System, folder: Path, seed: int, progress: TrainingProgress, **more: Any
 ) -> RenderSet:
     """Short clips of looks that a training with this seed has not seen; those that are there are not made again.

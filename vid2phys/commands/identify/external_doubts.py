@@ -62,7 +62,7 @@ def doubts(points: Points, camera: Camera, what: str) -> tuple[str, ...]:
     missed, noise = misfit_px(some, camera), _JITTERS * jitter_px(points)
     spread = _spread_px(some)
     tried = []
-    for how, other, scale in _readings(some, camera):
+    for how, other, scale in _interpretations(some, camera):
         found = misfit_px(other, camera) / scale
         tried.append((found if scale == 1.0 else _OF_SCALE * found, found, how))
     best, fits, _ = min(tried)
@@ -155,7 +155,7 @@ def _spread_px(points: Points) -> float:
     return float(np.median(np.sqrt(np.nanvar(seen, axis=1).mean(axis=-1))))
 
 
-def _readings(points: Points, camera: Camera) -> Iterator[tuple[str, Points, float]]:
+def _interpretations(points: Points, camera: Camera) -> Iterator[tuple[str, Points, float]]:
     """Yield other ways to read the points, each with words for it and the size of its pixels in those of the file."""
     for how, change in _of_pixels(camera):
         yield how, replace(points, pixels=change(points.pixels)), 1.0

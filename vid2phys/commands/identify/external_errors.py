@@ -128,9 +128,9 @@ def _smooth_poses(track: Track) -> tuple[Array, Array]:
         return track.poses.rotation[frames], track.poses.translation[frames]
     strength = _SMOOTH_S**4 / float(np.median(np.diff(times_s)))
     smooth = np.column_stack([make_smoothing_spline(times_s, value, lam=strength)(times_s) for value in values.T])
-    turn = matrix_from_quat(quat_from_rotvec(smooth[:, :3] - values[:, :3]))
+    rotation = matrix_from_quat(quat_from_rotvec(smooth[:, :3] - values[:, :3]))
     depth = np.exp(smooth[:, 5])
-    return turn @ track.poses.rotation[frames], np.column_stack([smooth[:, 3:5] * depth[:, None], depth])
+    return rotation @ track.poses.rotation[frames], np.column_stack([smooth[:, 3:5] * depth[:, None], depth])
 
 
 def _estimated(track: Track, unit: Array) -> tuple[Array, Array] | None:
@@ -185,8 +185,8 @@ def _series(track: Track) -> tuple[Array, Array, Array]:
     """
     frames = np.flatnonzero(track.tracked)
     place, quats = track.poses.translation[frames], quat_from_matrix(track.poses.rotation[frames])
-    turns = rotvec_from_quat(quat_multiply(quats[1:], quat_conjugate(quats[:-1])))
-    turned = np.concatenate([np.zeros((1, 3)), np.cumsum(turns, axis=0)])
+    steps = rotvec_from_quat(quat_multiply(quats[1:], quat_conjugate(quats[:-1])))
+    turned = np.concatenate([np.zeros((1, 3)), np.cumsum(steps, axis=0)])
     depth = place[:, 2]
     bearing = place[:, :2] / depth[:, None]
     to_bearing = np.zeros((len(frames), 3, 3))

@@ -213,12 +213,12 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
 
     if element == 0:
         return problem, states
-    turn = quat_from_matrix(inputs.network.rotations[element])
+    rotation = quat_from_matrix(inputs.network.rotations[element])
     # where the element takes the body's origin
     aside = offsets(inputs.network.rotations[element], inputs.network.center)
     states = states.copy()
-    states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(turn))
-    states[:, 10:13] = rotate(turn, states[:, 10:13])
+    states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(rotation))
+    states[:, 10:13] = rotate(rotation, states[:, 10:13])
     states[:, :3] -= rotate(states[:, 3:7], np.broadcast_to(aside, (len(states), 3)))
     states[:, 7:10] -= rotate(states[:, 3:7], np.cross(states[:, 10:13], aside))
     observation = relabelled(problem.observation, inputs.network.permutation[element])

@@ -165,8 +165,8 @@ def _detection_std(inputs: Inputs, tracked: Track, detected: Array) -> Array:
     std = np.full((len(detected), len(inputs.system.tangent_names)), np.inf)
     to_world = inputs.camera_to_world[:3, :3]
     in_body = np.swapaxes(matrix_from_quat(detected[:, 3:7]), 1, 2) @ to_world
-    for columns, turn, block in ((slice(0, 3), to_world, slice(3, 6)), (slice(3, 6), in_body, slice(0, 3))):
-        covariance = turn @ tracked.poses.covariance[:, block, block] @ np.swapaxes(turn, -1, -2)
+    for columns, axes, block in ((slice(0, 3), to_world, slice(3, 6)), (slice(3, 6), in_body, slice(0, 3))):
+        covariance = axes @ tracked.poses.covariance[:, block, block] @ np.swapaxes(axes, -1, -2)
         found = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-12))
         std[:, columns] = np.where(tracked.tracked[:, None] & np.isfinite(found), found, np.inf)
     return std

@@ -155,7 +155,7 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
 
 def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     """Read the inputs for a rigid body, whose mesh the user gives."""
-    from vid2phys.commands.fit_parameters import known_values, listen
+    from vid2phys.commands.fit_parameters import fixed_parameters, listen
     from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
@@ -169,7 +169,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     system = filmed_system(config.system, whole, actions, config.fit)
     properties, warned_of_mass = listen(lambda: mass_properties(whole))
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw: the mass is that of the whole
-    known = known_values(system, properties, given, config.fit, actions, _priors_and_bounds(config))
+    known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
     model = None
     if config.observation is None:

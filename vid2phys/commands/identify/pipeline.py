@@ -55,7 +55,9 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
 
     started = time.perf_counter()
     return_large_blocks()
-    config = replace(config, fit=expand_groups(config.fit))
+    config = replace(
+        config, fit=expand_groups(config.fit), refine=config.refine and "photometric" not in config.without
+    )
     configs = config.of_each_clip()
     config.check()
     progress("reading inputs")
@@ -124,9 +126,10 @@ def solve(
     """Initialise and estimate. Return one result for all clips, with those of each clip in it where there are more."""
     from vid2phys.commands.identify.multi_clip import joined
 
-    said = [of_clip(g, len(several), progress) for g in range(len(several))]
+    shares = [of_clip(g, len(several), progress) for g in range(len(several))]
     starts = [
-        initialise(inputs, tracked, options, told) for inputs, tracked, told in zip(several, tracks, said, strict=True)
+        initialise(inputs, tracked, options, share)
+        for inputs, tracked, share in zip(several, tracks, shares, strict=True)
     ]
     results = estimate(several, tracks, starts, options, progress)
     return results[0] if len(results) == 1 else joined(results)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vid2phys.commands.fit_parameters import INERTIA, known_values, read_parameters
+from vid2phys.commands.fit_parameters import INERTIA, fixed_parameters, read_parameters
 from vid2phys.engine.systems import get
 from vid2phys.errors import InputError, UsageError
 from vid2phys.io.mesh import MassProperties
@@ -21,7 +21,7 @@ RECORDED = Actions(
 
 
 def test_mass_to_fit_starts_at_thrust_over_gravity_with_the_inertia_of_the_mesh() -> None:
-    known = known_values(SYSTEM, SOLID, {}, ("mass",), RECORDED)
+    known = fixed_parameters(SYSTEM, SOLID, {}, ("mass",), RECORDED)
     mass = known.parameters["mass"]
     assert mass.free
     assert mass.value == pytest.approx(7.0 / 9.81)
@@ -31,7 +31,7 @@ def test_mass_to_fit_starts_at_thrust_over_gravity_with_the_inertia_of_the_mesh(
 
 
 def test_given_values_are_kept_and_not_fitted() -> None:
-    known = known_values(SYSTEM, SOLID, {"mass": 0.5, "inertia_xx": 0.01}, (), None)
+    known = fixed_parameters(SYSTEM, SOLID, {"mass": 0.5, "inertia_xx": 0.01}, (), None)
     assert known.parameters["mass"].source == "given"
     assert known.parameters["inertia_xx"].value == 0.01
     assert known.parameters["inertia_zz"].source == "mesh"
@@ -39,7 +39,7 @@ def test_given_values_are_kept_and_not_fitted() -> None:
 
 
 def test_without_mass_and_actions_everything_is_per_kilogram() -> None:
-    known = known_values(SYSTEM, SOLID, {}, (), None)
+    known = fixed_parameters(SYSTEM, SOLID, {}, (), None)
     assert known.per_kilogram
     assert known.parameters["mass"].value == 1.0
     assert any("per kilogram" in note for note in known.notes)
@@ -47,14 +47,14 @@ def test_without_mass_and_actions_everything_is_per_kilogram() -> None:
 
 def test_unknown_parameter_lists_what_there_is() -> None:
     with pytest.raises(UsageError, match=r"unknown parameter 'mas'.*arm_length, drag, gravity.*mass"):
-        known_values(SYSTEM, SOLID, {}, ("mas",), None)
+        fixed_parameters(SYSTEM, SOLID, {}, ("mas",), None)
 
 
 def test_values_outside_their_domain_and_actions_without_mass_are_refused() -> None:
     with pytest.raises(UsageError, match="mass = -1 kg"):
-        known_values(SYSTEM, SOLID, {"mass": -1.0}, (), None)
+        fixed_parameters(SYSTEM, SOLID, {"mass": -1.0}, (), None)
     with pytest.raises(UsageError, match="--fit mass, or --set mass"):
-        known_values(SYSTEM, SOLID, {}, (), RECORDED)
+        fixed_parameters(SYSTEM, SOLID, {}, (), RECORDED)
 
 
 def test_parameter_files(tmp_path: Path) -> None:
