@@ -40,7 +40,7 @@ def texts(path: Path) -> Iterator[str]:
 def unknown(path: Path) -> list[str]:
     """Strings of a Python file that name no option there is; those of a command's own file, none of that command or
     of one that they name."""
-    command = path.stem.replace("_", "-") if path.parent.name == "tasks" else ""
+    command = {"commands": path.stem.replace("_", "-"), "identify": "identify"}.get(path.parent.name, "")
     found = []
     for text in texts(path):
         known = (
@@ -74,7 +74,7 @@ def test_pages_name_options_that_exist(page: str) -> None:
 
 
 def test_an_option_that_does_not_exist_is_found(tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
-    file = tmp_path / "tasks" / "simulate.py"
+    (tmp_path / "commands").mkdir()
+    file = tmp_path / "commands" / "simulate.py"
     file.write_text('x = 1\nraise ValueError(f"{x} steps: raise --iterations", "give --fit", "lower --rate")\n')
     assert sorted(unknown(file)) == [" steps: raise --iterations", "give --fit"]

@@ -72,7 +72,8 @@ def flags(field: Field[Any]) -> tuple[str, ...]:
     if given is not None:
         return tuple(given.split())
     name = field.name.replace("_", "-")
-    return (f"--{name}/--no-{name}",) if field.default is True else (f"--{name}",)
+    off = "no-" + name
+    return (f"--{name}/--{off}",) if field.default is True else (f"--{name}",)
 
 
 def by_flag(options: type[Options]) -> dict[str, str]:
