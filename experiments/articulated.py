@@ -207,9 +207,9 @@ class ArticulatedAdapter(Subject):
         """See `Subject.validation`; `state_error` is over the paper's vector."""
         from vid2phys.risp.heads.state import StateHead
         from vid2phys.risp.networks.state_network import predict_numbers
+        from vid2phys.risp.networks.validate import prepare_views
         from vid2phys.risp.renders.dataset import RenderSet
         from vid2phys.risp.renders.stream import ImageStream
-        from vid2phys.risp.training.validate import prepare_views
         from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
 
         settings = replace(judge.stream, appearances=0)

@@ -106,7 +106,7 @@ def _quadrotor(_: Array, frames: int) -> Plan:
 
 def _cube(_: Array, frames: int) -> Plan:
     """Thrown to the ground, spinning, it lands on a corner and turns over, for 0.3 s: later it is chaotic in k_n."""
-    system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),), driven=False)
+    system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),), has_actions=False)
     initial = system.rest_state()
     initial[:3] = [0.0, 0.06, 0.065]
     initial[3:7] = quat_from_rotvec(np.array([0.3, 0.2, 0.35]))

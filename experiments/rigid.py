@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.validate import Body as Known
     from vid2phys.risp.recipes import TrainingData
-    from vid2phys.risp.training.validate import Body as Known
 
 MIDDLE = np.array([14.0, 0.0, 0.0])  # of the states' range, body radii; the camera is at the origin and looks along x
 HALF_RANGE = np.array([5.0, 4.0, 3.0])  # of positions about it

@@ -133,7 +133,7 @@ def _laid(kind: str, name: str, turn: Array) -> tuple[Mesh, float, int]:
 
 def _system(kind: str, mesh: Mesh, throw: _Throw, ground: dict[str, float]) -> System:
     if kind == "rigid":
-        return RigidContact((Points.of_mesh(mesh),), driven=False, values=ground)
+        return RigidContact((Points.of_mesh(mesh),), has_actions=False, values=ground)
     if kind == "cloth":
         return Cloth(mesh.vertices, mesh.faces, pinned=(), ground=True, values=_SHEET | ground)
     material = {"lame_mu": throw.lame_mu, "lame_lambda": throw.lame_lambda, "damping": _VISCOSITY}

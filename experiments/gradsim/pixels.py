@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw, normals_of
-from vid2phys.engine.render.paint import interpolated
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments, closed, draw, normals_of
+from vid2phys.engine.render.surface_colors import interpolated
 from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
@@ -45,7 +45,7 @@ class Actor:
     faces: NDArray[np.int64]
     one_sided: NDArray[np.bool_]
     albedo: Array
-    paint: Paint | None = None
+    paint: FragmentColors | None = None
     shaded: bool = True
     light: Array | None = None
 
@@ -67,7 +67,7 @@ class Actor:
         *,
         body: int = 0,
         albedo: tuple[float, float, float] = (0.8, 0.35, 0.2),
-        paint: Paint | None = None,
+        paint: FragmentColors | None = None,
         shaded: bool = True,
     ) -> Actor:
         """A mesh carried by a system, or one of its bodies (`world_points`); None: the system's own surface.
@@ -125,7 +125,7 @@ class Stage:
         faces = [actor.faces + start for actor, start in zip(self.actors, starts, strict=True)]
         return np.concatenate(faces), np.concatenate([actor.one_sided for actor in self.actors])
 
-    def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | Paint:
+    def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | FragmentColors:
         """Of all faces, [F, T, 3], or of pieces of them where a body is painted."""
         faces, sides = self._mesh
         away = (normals_of(vertices, faces) * vertices[:, faces[:, 0]]).sum(-1, keepdim=True) > 0.0
@@ -248,7 +248,7 @@ class Shot:
                 raise UsageError(f"{name} of {most:.3g}", "-1 to 1", "bound what drives it, for example with a tanh")
 
 
-def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> Paint:
+def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> FragmentColors:
     """A texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
     ways = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
     return solid_texture(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
@@ -266,7 +266,7 @@ def looking_at(
     return Camera(K, size_px, size_px, camera_to_world=look_at(eye, target))
 
 
-def solid_texture(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Tensor]) -> Paint:
+def solid_texture(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Tensor]) -> FragmentColors:
     """Return a solid texture (Peachey, SIGGRAPH 1985), which needs no map of the surface and has no seams.
 
     points: [V, 3] m, the vertices at rest. faces: [F, 3]. color: points [n, 3] of the shape at rest to light [n, 3].

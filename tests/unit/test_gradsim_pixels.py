@@ -17,8 +17,8 @@ from experiments.gradsim.shapes import NAMES, RADIUS_M, shape
 from experiments.table import Setting
 from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw
-from vid2phys.engine.render.paint import interpolated, textured
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments, closed, draw
+from vid2phys.engine.render.surface_colors import interpolated, textured
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -46,7 +46,7 @@ def patterned(mesh: Mesh) -> Mesh:
     return replace(mesh, texture=Texture((image, image[::2]), np.arange(len(mesh.faces)) % 2, uv, tint))
 
 
-def paint_of(kind: str, mesh: Mesh) -> Paint:
+def paint_of(kind: str, mesh: Mesh) -> FragmentColors:
     if kind == "texture":
         return textured(patterned(mesh))
     if kind == "solid":
