@@ -52,7 +52,7 @@ class Clip:
         camera, pose = experiment.camera, np.asarray(experiment.camera.camera_to_world)
         given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
         actions = _actions(experiment)
-        if experiment.posed is not None:
+        if experiment.articulated is not None:
             known = fit_articulated.articulated_parameters(plan.system, given, asked, Priors())
             inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, ())
             return Clip(experiment, inputs, body_of_model(model, plan.system))
@@ -136,6 +136,6 @@ def _actions(experiment: Experiment) -> Actions | None:
     plan, system = experiment.plan, experiment.plan.system
     if plan.actions is None:
         return None
-    kind: Literal["rotors", "other"] = "rotors" if experiment.posed is None else "other"
+    kind: Literal["rotors", "other"] = "rotors" if experiment.articulated is None else "other"
     times = np.asarray(np.arange(plan.steps) * plan.step_s, dtype=float)
     return Actions(times, plan.actions, kind, system.action_names, system.action_units)

@@ -22,7 +22,7 @@ from experiments.by_identify import Clip, intervals_of, is_unfit
 from experiments.experiments import unknown_of
 from experiments.methods import model_in
 from experiments.panels import draw_panels
-from experiments.random_experiments import BODIES, drawn_experiment
+from experiments.random_experiments import BODIES, random_experiment
 from experiments.result_cache import Cell, Rows, assembled, missing_row
 from experiments.table import Setting, Table, row, short
 from experiments.test_renderer import CONFIGURATIONS
@@ -64,7 +64,7 @@ class Trial:
 
     errors: tuple[float, ...] = ()
     stated: tuple[float, ...] = ()
-    held: tuple[bool, ...] = ()
+    contained: tuple[bool, ...] = ()
     poses_held: float | None = None
     warned: bool = False
     failure: str | None = None
@@ -161,7 +161,7 @@ class Bench:
     def _clip(self, index: int) -> Clip:
         """The clip of this number, which is filmed or taken from the work folder."""
         rng = np.random.default_rng([self.setting.seed, _MOTION, index])
-        experiment = drawn_experiment(self.entry, self.folder, rng)
+        experiment = random_experiment(self.entry, self.folder, rng)
         experiment = replace(experiment, only=tuple(range(0, len(experiment.plan.times_s), self.every)))
         filmed = experiment.footage(
             index % len(CONFIGURATIONS),
@@ -186,18 +186,18 @@ class Bench:
         """Rows of all trials."""
         good = [trial for trial in trials if trial.failure is None]
         failures = sorted({trial.failure for trial in trials if trial.failure})
-        said = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good), "failures": failures}
+        reported = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good), "failures": failures}
         unknown, rows = unknown_of(self.entry.name), Rows()
 
         def add(metric: str, value: float | None, unit: str = "1", **more: Any) -> None:
-            rows.append(row(self.entry.name, _title(self.cell), metric, value, unit, **{**said, **more}))
+            rows.append(row(self.entry.name, _title(self.cell), metric, value, unit, **{**reported, **more}))
 
         errors, stated = (np.array([getattr(t, name) for t in good], dtype=float) for name in ("errors", "stated"))
         if errors.size:
-            held, told = np.array([trial.held for trial in good]), np.isfinite(stated)
-            add("held_share", float(held.mean()), n=held.size, told_nothing=int((~told).sum()))
-            if told.any():
-                off, size = errors[told], stated[told]
+            contained, finite = np.array([trial.contained for trial in good]), np.isfinite(stated)
+            add("held_share", float(contained.mean()), n=contained.size, told_nothing=int((~finite).sum()))
+            if finite.any():
+                off, size = errors[finite], stated[finite]
                 shares = {"bias": short(off.mean()), "spread": short(off.std()), "stated": short(np.median(size))}
                 add(unknown.metric + "_rms", float(np.sqrt(np.mean(off**2))), unknown.unit, **shares)
                 add("over_stated", float(np.median(np.abs(off) / size)))
@@ -222,8 +222,8 @@ def _judged(work: Callable[[], tuple[Clip, Result]]) -> Trial:
     truth = clip.experiment.truth
     values, ends = intervals_of(clip.experiment, result)
     errors, stated = values - truth[: len(values)], (ends[:, 1] - ends[:, 0]) / (2.0 * _STATED)
-    held = (ends[:, 0] <= truth[: len(values)]) & (truth[: len(values)] <= ends[:, 1])
-    return Trial(_listed(errors), _listed(stated), tuple(held.tolist()), clip.poses_held(result), is_unfit(result))
+    contained = (ends[:, 0] <= truth[: len(values)]) & (truth[: len(values)] <= ends[:, 1])
+    return Trial(_listed(errors), _listed(stated), tuple(contained.tolist()), clip.poses_held(result), is_unfit(result))
 
 
 def _listed(values: Array) -> tuple[float, ...]:
