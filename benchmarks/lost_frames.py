@@ -97,8 +97,8 @@ def _bank(seed: int) -> NDArray[np.uint8]:
     if seed < FIRST_JUDGED:
         return make_bank(photographs(), count=_BANK, seed=11)
     names = [name for some in PHOTOGRAPHS.values() for name in some]
-    unseen = [np.asarray(np.round(255.0 * photograph(name) ** (1 / 2.2)), np.uint8) for name in names]
-    return make_bank(unseen, count=_BANK, seed=12)
+    no_observation = [np.asarray(np.round(255.0 * photograph(name) ** (1 / 2.2)), np.uint8) for name in names]
+    return make_bank(no_observation, count=_BANK, seed=12)
 
 
 def tracked(seed: int, bank: NDArray[np.uint8]) -> tuple[DistractorClip, Model, Track | None]:
@@ -126,8 +126,8 @@ def image_error(shot: DistractorClip, model: Model, index: int, pose: Pose) -> f
 
 
 def _bearings(mesh: Mesh, pose: Pose) -> Array:
-    posed = pose.apply(mesh.vertices)
-    return np.asarray(posed[:, :2] / np.maximum(posed[:, 2:], 1e-3))
+    articulated = pose.apply(mesh.vertices)
+    return np.asarray(articulated[:, :2] / np.maximum(articulated[:, 2:], 1e-3))
 
 
 def collect(first: int, clips: int) -> Poses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.control_parametrisation import Drive
+from experiments.control_parametrisation import Parametrisation
 from experiments.experiments import Experiment
 from experiments.identification import LOSSES, Case, Network, Outcome, attempt
 from experiments.imitation import imitate
@@ -22,17 +22,17 @@ from vid2phys.solvers import optimal_control
 from vid2phys.types import Array
 
 
-def bring(case: Case, drive: Drive, method: str, network: Network) -> Outcome:
+def bring(case: Case, parametrisation: Parametrisation, method: str, network: Network) -> Outcome:
     """The numbers [U] by which a method brings the body to the target; `case.start`: those that it begins with."""
-    if method in LOSSES or drive.channels is None:
-        return imitate(case, drive, method, network)
-    return attempt(lambda: _aimed(case, drive, network), case.start)
+    if method in LOSSES or parametrisation.channels is None:
+        return imitate(case, parametrisation, method, network)
+    return attempt(lambda: _aimed(case, parametrisation, network), case.start)
 
 
-def _aimed(case: Case, drive: Drive, network: Network) -> Array:
-    experiment, numbers = case.experiment, drive.numbers
+def _aimed(case: Case, parametrisation: Parametrisation, network: Network) -> Array:
+    experiment, numbers = case.experiment, parametrisation.numbers
     points, goal = target_of(case, network) if isinstance(network, Model) else _true_target(experiment)
-    hold, lower, upper = (drive.actions(each) for each in (numbers.middle, numbers.lower, numbers.upper))
+    hold, lower, upper = (parametrisation.actions(each) for each in (numbers.middle, numbers.lower, numbers.upper))
     plan = experiment.plan
     aim = optimal_control.Aim(
         plan.system,
@@ -48,7 +48,7 @@ def _aimed(case: Case, drive: Drive, network: Network) -> Array:
         at_rest=False,
         max_step_s=0.5 * plan.max_step_s,  # as ends are judged: a bounce depends on it
     )
-    return drive.numbers_of(optimal_control.solve(aim).actions)
+    return parametrisation.numbers_of(optimal_control.solve(aim).actions)
 
 
 def target_of(case: Case, model: Model) -> tuple[Array, Array]:
@@ -56,7 +56,7 @@ def target_of(case: Case, model: Model) -> tuple[Array, Array]:
     not show them."""
     experiment = case.experiment
     assert case.footage is not None
-    body = experiment.posed
+    body = experiment.articulated
     if body is not None:
         configurations = configuration_track(experiment, body, case.footage, model)
         _require(configurations.tracked[-1])
@@ -84,8 +84,8 @@ def _require(seen: bool) -> None:
 def _true_target(experiment: Experiment) -> tuple[Array, Array]:
     """Of the vertices, thinned out."""
     kept = slice(None, None, max(1, len(experiment.mesh.vertices) // 24))
-    if experiment.posed is not None:
-        points = experiment.posed.points_body
+    if experiment.articulated is not None:
+        points = experiment.articulated.points_body
         return points, np.asarray(experiment.plan.system.keypoints(experiment.states[-1:], points)[0])
     return experiment.mesh.vertices[kept], experiment.vertices[-1][kept]
 
@@ -116,11 +116,11 @@ def final_distance_mm(experiment: Experiment, states: Array) -> float:
 
 def _alike(experiment: Experiment, state: Array) -> Array:
     """States [G, N] that look as the given one [N]."""
-    turns = experiment.alike
-    if len(turns) == 1:
+    elements = experiment.alike
+    if len(elements) == 1:
         return state[None]
     place, quat = experiment.plan.system.body_pose(state)
-    states = np.tile(state, (len(turns), 1))  # of one rigid body: place, then orientation
-    states[:, :3] = place + turns[:, :3, 3] @ matrix_from_quat(quat).T
-    states[:, 3:7] = quat_multiply(np.broadcast_to(quat, (len(turns), 4)), quat_from_matrix(turns[:, :3, :3]))
+    states = np.tile(state, (len(elements), 1))  # of one rigid body: place, then orientation
+    states[:, :3] = place + elements[:, :3, 3] @ matrix_from_quat(quat).T
+    states[:, 3:7] = quat_multiply(np.broadcast_to(quat, (len(elements), 4)), quat_from_matrix(elements[:, :3, :3]))
     return states

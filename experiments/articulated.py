@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.body_adapter import Frames, Reading, RenderPlan, Score, Subject
+from experiments.body_adapter import BodyAdapter, Estimates, Frames, RenderPlan, Score
 from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
 from experiments.methods import Learnt
 from experiments.rigid import project
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.recipes import TrainingData
 
-_ON_STAGE = np.array([14.0, 0.0, 0.0])  # where the workspace's middle is, in its radii
+_BODY_PLACE = np.array([14.0, 0.0, 0.0])  # where the workspace's middle is, in its radii
 _FARTHEST, _MARGIN_PX = 16.0, 12  # of cameras, in radii of the workspace; of the workspace in its piece of a frame
 _AIM_RAD = np.deg2rad(8.0)  # spread of what cameras look at about the workspace's middle
 _BEHIND = 1.5  # finger radii: what lies farther in front of a point than its own link and the next one reach hides it
 
 
-class ArticulatedAdapter(Subject):
+class ArticulatedAdapter(BodyAdapter):
     """See `Subject`. folder: keeps the modes of a body that bends, which take a minute to find."""
 
     view_size = 128
@@ -71,8 +71,8 @@ class ArticulatedAdapter(Subject):
             flat = np.sqrt(1.0 - sine**2)
             towards = np.array([flat * np.cos(azimuth), flat * np.sin(azimuth), sine])
             place = body.center_m + towards * body.radius_m * rng.uniform(nearest, _FARTHEST)
-            turn = looking(-towards) @ matrix_from_rotvec(np.array([*rng.uniform(-_AIM_RAD, _AIM_RAD, 2), 0.0]))
-            result.append(piece(frame_matrix(), make_transform(turn, place), body.center_m))
+            rotation = looking(-towards) @ matrix_from_rotvec(np.array([*rng.uniform(-_AIM_RAD, _AIM_RAD, 2), 0.0]))
+            result.append(piece(frame_matrix(), make_transform(rotation, place), body.center_m))
         return result
 
     def vertices(self, state: Array) -> Array:
@@ -84,8 +84,8 @@ class ArticulatedAdapter(Subject):
         assert camera.camera_to_world is not None
         ahead = self.body.center_m - camera.camera_to_world[:3, 3]
         angle = -np.arctan2(ahead[1], ahead[0])
-        turn = matrix_from_rotvec(np.array([0.0, 0.0, angle]))
-        return make_transform(turn, _ON_STAGE * self.radius_m - turn @ self.body.center_m)
+        rotation = matrix_from_rotvec(np.array([0.0, 0.0, angle]))
+        return make_transform(rotation, _BODY_PLACE * self.radius_m - rotation @ self.body.center_m)
 
     def vectors(self, states: Array) -> Array:
         """See `Subject.vectors`."""
@@ -100,11 +100,11 @@ class ArticulatedAdapter(Subject):
             samples=plan.made,
             seed=plan.seed,
             progress=progress,
-            appearances=plan.looks,
+            appearances=plan.appearances,
             varied=plan.varied,
         )
         size = plan.view_size or data.stream.view_size
-        return replace(data, stream=replace(data.stream, appearances=plan.looks, view_size=size))
+        return replace(data, stream=replace(data.stream, appearances=plan.appearances, view_size=size))
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`."""
@@ -115,7 +115,7 @@ class ArticulatedAdapter(Subject):
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(model_shape(self.body), learnt.network, None, learnt.view_size, {})
 
-    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
+    def estimate_by_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Estimates:
         """Detect points, then fit the configuration by kinematics and by edges (`tracking.articulated.contour`)."""
         from vid2phys.risp.networks.articulated_bodies import body_of_model
         from vid2phys.tracking.articulated.contour import fit_configuration
@@ -133,9 +133,9 @@ class ArticulatedAdapter(Subject):
             else:
                 found.append(seen.configurations.configuration[0])
         vectors = configuration_vectors(body, np.stack(found)) / np.array(self.codes.scale)
-        return Reading(vectors)
+        return Estimates(vectors)
 
-    def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
+    def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
         """See `Subject.read_state`; the view is that of the tracker, whose camera the network is not told."""
         from vid2phys.engine.virtual_camera import resample
         from vid2phys.risp.networks.state_network import predict_numbers
@@ -146,14 +146,14 @@ class ArticulatedAdapter(Subject):
             window = Window.of(camera, self.body, learnt.view_size)
             views.append(resample(image, camera, window.view))
         vectors = self.codes.decode(predict_numbers(learnt.network, np.stack(views)).numpy())
-        return Reading(vectors / np.array(self.codes.scale))
+        return Estimates(vectors / np.array(self.codes.scale))
 
-    def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
+    def scores(self, estimates: Estimates, frames: Frames) -> dict[str, Score]:
         """See `Subject.scores`."""
-        error = np.abs(reading.vectors - self.vectors(frames.states))
+        error = np.abs(estimates.vectors - self.vectors(frames.states))
         result = {"state_error": Score(error.mean(axis=1), "1")}
         if isinstance(self.body, JointBody):
-            return {**result, **self._of_joints(reading.vectors, error, frames)}
+            return {**result, **self._of_joints(estimates.vectors, error, frames)}
         return {**result, **self._of_heights(error, frames)}
 
     def _of_joints(self, configurations: Array, error: Array, frames: Frames) -> dict[str, Score]:
@@ -207,9 +207,9 @@ class ArticulatedAdapter(Subject):
         """See `Subject.validation`; `state_error` is over the paper's vector."""
         from vid2phys.risp.heads.state import StateHead
         from vid2phys.risp.networks.state_network import predict_numbers
+        from vid2phys.risp.networks.validate import prepare_views
         from vid2phys.risp.renders.dataset import RenderSet
         from vid2phys.risp.renders.stream import ImageStream
-        from vid2phys.risp.training.validate import prepare_views
         from vid2phys.tracking.uncertainty.articulated_validation import ConfigurationValidation
 
         settings = replace(judge.stream, appearances=0)

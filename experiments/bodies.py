@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.body_adapter import Subject
+from experiments.body_adapter import BodyAdapter
 from vid2phys.errors import InputError, unknown_name
 from vid2phys.types import Mesh
 
-RIGID_READING, PAINTED_READING, PARTS_READING, RIGID_TRACKING = 7, 8, 9, 1  # see `Entry`
-SHADED_ALONE, SHADED_TRACKING = 2, 1
+RIGID_DETECTION, TEXTURED_DETECTION, PARTS_DETECTION, RIGID_TRACKING = 7, 8, 9, 1  # see `Entry`
+SHADED_SINGLE_IMAGE, SHADED_TRACKING = 2, 1
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Entry:
     model: str
     training_command: str
     view_size: int
-    make: Callable[[Path], Subject]
-    reading: int = 6
+    make: Callable[[Path], BodyAdapter]
+    detection: int = 6
     tracking: int = 0
-    alone: int = 0
+    single_image: int = 0
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
@@ -57,36 +57,36 @@ def _mesh(path: str) -> Mesh:
 
 
 def _rigid(
-    name: str, path: str, system: str, paper: float, *, labelled: bool = True, reading: int = RIGID_READING
+    name: str, path: str, system: str, paper: float, *, labelled: bool = True, detection: int = RIGID_DETECTION
 ) -> Entry:
     command = _command(f"--mesh {Path(path).name} --system {system}")
 
-    def make(_: Path) -> Subject:
+    def make(_: Path) -> BodyAdapter:
         from experiments.rigid import RigidAdapter
         from vid2phys.engine.systems import get
 
         return RigidAdapter(name, _mesh(path), get(system), paper, command, labelled=labelled)
 
-    return Entry(name, Path(path).parent.name, command, 96, make, reading, RIGID_TRACKING)
+    return Entry(name, Path(path).parent.name, command, 96, make, detection, RIGID_TRACKING)
 
 
-def _posed(name: str, paper: float, *, tracking: int = 0, alone: int = 0) -> Entry:
+def _articulated(name: str, paper: float, *, tracking: int = 0, single_image: int = 0) -> Entry:
     command = _command(f"--system {name}")
 
-    def make(folder: Path) -> Subject:
+    def make(folder: Path) -> BodyAdapter:
         from experiments.articulated import ArticulatedAdapter
         from vid2phys.engine.systems import get
 
         return ArticulatedAdapter(name, get(name), paper, command, folder)
 
-    return Entry(name, name, command, 128, make, tracking=tracking, alone=alone)
+    return Entry(name, name, command, 128, make, tracking=tracking, single_image=single_image)
 
 
 # RISP's own state errors are those of its table 1 (Ma, Du et al., ICLR 2022).
 _ENTRIES = (
-    _rigid("quadrotor", "samples/quadrotor/quad.obj", "quadrotor", 0.15, reading=PARTS_READING),
-    _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16, reading=PAINTED_READING),
+    _rigid("quadrotor", "samples/quadrotor/quad.obj", "quadrotor", 0.15, detection=PARTS_DETECTION),
+    _rigid("cube", "samples/cube_textured/cube_textured.obj", "rigid_contact", 0.16, detection=TEXTURED_DETECTION),
     _rigid("cube-plain", "samples/cube/cube.obj", "rigid_contact", 0.16, labelled=False),
-    _posed("hand", 0.10),
-    _posed("rod", 0.019, tracking=SHADED_TRACKING, alone=SHADED_ALONE),
+    _articulated("hand", 0.10),
+    _articulated("rod", 0.019, tracking=SHADED_TRACKING, single_image=SHADED_SINGLE_IMAGE),
 )

@@ -1,4 +1,7 @@
-"""What a table does with a body, whatever moves: a pose (`rigid`) or a configuration (`articulated`)."""
+"""The contract of a body adapter: what a table does with a body.
+
+A body has a pose (`rigid`) or a configuration (`articulated`). Limits: one body before one camera.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frames:
-    """pieces: [N, 160, 160, 3] uint8. cameras: of the pieces, in the body's world. states: [N, ...], what they show.
-    configuration: [N], the look."""
+    """Frames that show a body, with the truth.
+
+    Attributes:
+        pieces: [N, 160, 160, 3] uint8, cut out of the frames.
+        cameras: Cameras of the pieces, in the body's world.
+        states: [N, ...], what the pieces show.
+        configuration: [N], index of the appearance in `test_renderer.CONFIGURATIONS`.
+    """
 
     pieces: NDArray[np.uint8]
     cameras: list[Camera]
@@ -36,8 +45,8 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a method says of frames: the paper's vectors [N, S] and, where it tells them, states [N, ...]."""
+class Estimates:
+    """What a method estimates in frames: the paper's vectors [N, S] and states [N, ...], None where it has none."""
 
     vectors: Array
     states: Array | None = None
@@ -45,7 +54,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Score:
-    """One metric of N frames, NaN where it says nothing. median: what goes into the table, else the mean."""
+    """One metric of N frames, NaN where there is none. median: whether the table has the median, else the mean."""
 
     values: Array
     unit: str
@@ -54,17 +63,24 @@ class Score:
 
 @dataclass(frozen=True)
 class RenderPlan:
-    """Which renders a training uses. folder: of this body. made: how many are rendered. samples: how many are used.
+    """The renders that a training uses.
 
-    looks: 0, ever new ones (see `RenderOptions`). view_size: V px, 0 for the body's own. by_color: whether a network is
-    told turns that only colours tell apart; keypoints are not, since paint tells them afterwards (`risp.pixels.paint`).
-    varied: what is randomised.
+    Attributes:
+        folder: The folder of this body.
+        made: How many images are rendered.
+        samples: How many images are used.
+        appearances: How many appearances there are; 0: each image has a new one (see `RenderOptions`).
+        seed: Seed of the renders.
+        view_size: V px, 0 for the body's own.
+        by_color: Whether the training separates symmetry elements that only colours tell apart. A keypoint network
+            does not, since the texture cue tells them apart later.
+        varied: What is randomised.
     """
 
     folder: Path
     made: int
     samples: int
-    looks: int
+    appearances: int
     seed: int
     view_size: int
     by_color: bool = False
@@ -74,15 +90,20 @@ class RenderPlan:
     def data(self) -> Path:
         """Where they lie."""
         return self.folder / "-".join(
-            ["data", *map(str, (self.made, self.looks, self.seed)), *self.varied.off_in_renders]
+            ["data", *map(str, (self.made, self.appearances, self.seed)), *self.varied.off_in_renders]
         )
 
 
-class Subject(ABC):
+class BodyAdapter(ABC):
     """A body of the tables.
 
-    name: in the tables. mesh: as it is drawn. radius_m: the stage's unit of length. paper: RISP's own state error.
-    training_command: by which its model is trained. view_size: V px of our own head.
+    Attributes:
+        name: Its name in the tables.
+        mesh: The mesh that is drawn.
+        radius_m: Unit of length of the scene, m.
+        paper: RISP's own state error.
+        training_command: The command that trains its model.
+        view_size: V px of our own head.
     """
 
     name: str
@@ -121,15 +142,15 @@ class Subject(ABC):
         """A keypoint network as a model to read frames with."""
 
     @abstractmethod
-    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
+    def estimate_by_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Estimates:
         """What a model of keypoints says of frames; with `edges` what the frames' own edges add."""
 
     @abstractmethod
-    def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
+    def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
         """What a state head says of frames."""
 
     @abstractmethod
-    def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
+    def scores(self, estimates: Estimates, frames: Frames) -> dict[str, Score]:
         """All metrics of a reading, the one that is compared with the paper first."""
 
     @abstractmethod

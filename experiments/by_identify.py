@@ -1,5 +1,7 @@
-"""What `vid2phys identify` says of a filmed experiment: camera, mesh, actions and all parameters but the unknown ones
-are known, where the body is and how it starts are not."""
+"""Run the pipeline of `vid2phys identify` on a filmed experiment.
+
+Camera, mesh, actions and all parameters but the unknown ones are known; the body's place and first state are not.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class Clip:
         camera, pose = experiment.camera, np.asarray(experiment.camera.camera_to_world)
         given = {p.name: p.value for p in plan.parameters if p.name not in plan.unknown.names}
         actions = _actions(experiment)
-        if experiment.posed is not None:
+        if experiment.articulated is not None:
             known = articulated_parameters(plan.system, given, asked, Priors())
             body = body_of_model(model, plan.system)
             inputs = Inputs(clip, experiment.mesh, camera, pose, plan.system, actions, model, known, (), body)
@@ -71,8 +73,10 @@ class Clip:
         options = FitOptions(fit=_asked(self.experiment), refine=refine)
         return pipeline.solve([self.inputs], [tracked], options)
 
-    def misread(self, tracked: Track | ConfigurationTrack, rng: np.random.Generator) -> Track | ConfigurationTrack:
-        """The true motion with errors drawn from the error model of what was tracked, its branch known."""
+    def with_drawn_errors(
+        self, tracked: Track | ConfigurationTrack, rng: np.random.Generator
+    ) -> Track | ConfigurationTrack:
+        """Return the true motion with errors drawn from the track's error model, its symmetry element known."""
         experiment = self.experiment
         states = experiment.states[experiment.shown]
         problem = experiment.plan.problem(experiment.truth, tracked.observation, self.inputs.camera_to_world)
@@ -84,9 +88,11 @@ class Clip:
         poses = replace(tracked.poses, pose=Pose(pose[:, :3, :3], pose[:, :3, 3]))
         return replace(tracked, observation=seen, poses=poses, branch_log_likelihood=np.zeros(1))
 
-    def poses_held(self, result: Result) -> float | None:
-        """Share of the coordinates of poses in their 95 % intervals, in each frame up to a turn that the body looks
-        alike in; None where there are none."""
+    def pose_coverage(self, result: Result) -> float | None:
+        """Return the share of the coordinates of poses in their 95 % intervals; None where there are no intervals.
+
+        In each frame the symmetry element nearest to the truth counts.
+        """
         if self.inputs.body is not None or result.trajectory.covariance is None:
             return None
         states, shown = result.trajectory.states, self.experiment.shown
@@ -94,15 +100,15 @@ class Clip:
         truth, true_quats = self.experiment.plan.system.body_pose(self.experiment.states[shown])
         std = np.sqrt(np.einsum("tii->ti", result.trajectory.covariance))[:, :6]
         alike = self.experiment.alike
-        turns = SymmetryGroup(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
-        held = 0.0
-        nearest = np.argmin(angle_between(quat_multiply(quats[:, None], turns.quats), true_quats[:, None]), axis=1)
+        group = SymmetryGroup(quat_from_matrix(alike[:, :3, :3]), alike[:, :3, 3], exact=True)
+        inside = 0.0
+        nearest = np.argmin(angle_between(quat_multiply(quats[:, None], group.quats), true_quats[:, None]), axis=1)
         for index in np.unique(nearest).tolist():
             frames = np.flatnonzero(nearest == index)
-            log = turns.applied(index, PoseLog(result.trajectory.times_s[frames], found[frames], quats[frames]))
-            share = coverage(log, turns.applied_to_std(index, std[frames]), truth[frames], true_quats[frames])
-            held += len(frames) * (share or 0.0)
-        return held / len(quats)
+            log = group.applied(index, PoseLog(result.trajectory.times_s[frames], found[frames], quats[frames]))
+            share = coverage(log, group.applied_to_std(index, std[frames]), truth[frames], true_quats[frames])
+            inside += len(frames) * (share or 0.0)
+        return inside / len(quats)
 
 
 def intervals_of(experiment: Experiment, result: Result) -> tuple[Array, Array]:
@@ -132,6 +138,6 @@ def _actions(experiment: Experiment) -> Actions | None:
     plan, system = experiment.plan, experiment.plan.system
     if plan.actions is None:
         return None
-    kind: Literal["rotors", "other"] = "rotors" if experiment.posed is None else "other"
+    kind: Literal["rotors", "other"] = "rotors" if experiment.articulated is None else "other"
     times = np.asarray(np.arange(plan.steps) * plan.step_s, dtype=float)
     return Actions(times, plan.actions, kind, system.action_names, system.action_units)

@@ -38,7 +38,7 @@ _FINGERS = 5
 
 
 @dataclass(frozen=True)
-class Drive:
+class Parametrisation:
     """How a body is driven. plan: how it moves under actions that are yet to be given.
 
     numbers: what stands for the actions, the paper's. channels: actions of an interval, None for a profile. draw: a
@@ -65,13 +65,13 @@ class Drive:
         return Experiment.planned(entry, folder, plan, np.zeros(0))
 
 
-def drive_of(name: str, frames: int | None = None) -> Drive:
+def parametrisation_of(name: str, frames: int | None = None) -> Parametrisation:
     """Of the body called `name`. frames: after the first, if not as many as in table 2."""
     unknown = unknown_of(name)
     truth = np.full(len(unknown.names), unknown.truth)
     plan = plan_of(name, truth, frames)
     known = plan.with_values(truth).with_free(())
-    return _DRIVES[name](replace(plan, parameters=known, unknown=NOTHING))
+    return _PARAMETRISATIONS[name](replace(plan, parameters=known, unknown=NOTHING))
 
 
 def _a_frame(plan: Plan) -> Plan:
@@ -79,7 +79,9 @@ def _a_frame(plan: Plan) -> Plan:
     return replace(plan, step_s=plan.step_s * plan.every, steps=plan.steps // plan.every, every=1)
 
 
-def _by_frame(plan: Plan, hold: Array, si: Array, step: Array, draw: Callable[[np.random.Generator], Array]) -> Drive:
+def _by_frame(
+    plan: Plan, hold: Array, si: Array, step: Array, draw: Callable[[np.random.Generator], Array]
+) -> Parametrisation:
     """Numbers of all frames. hold, si, step: [A], at rest in SI, what 1 is in SI, and the unit of a search."""
     channels, steps = len(si), plan.steps
 
@@ -90,7 +92,7 @@ def _by_frame(plan: Plan, hold: Array, si: Array, step: Array, draw: Callable[[n
         return np.clip(((hold + draw(rng)) / si).ravel(), -RISP_ACTION_LIMIT, RISP_ACTION_LIMIT)
 
     middle, edge = np.tile(hold / si, steps), np.full(steps * channels, RISP_ACTION_LIMIT)
-    return Drive(plan, Numbers(middle, middle, np.tile(step, steps), -edge, edge, actions), channels, numbers)
+    return Parametrisation(plan, Numbers(middle, middle, np.tile(step, steps), -edge, edge, actions), channels, numbers)
 
 
 def _waves(rng: np.random.Generator, plan: Plan, amplitude: Array, cycles: tuple[float, float]) -> Array:
@@ -101,7 +103,7 @@ def _waves(rng: np.random.Generator, plan: Plan, amplitude: Array, cycles: tuple
     return np.asarray(rng.uniform(-1.0, 1.0, channels) * amplitude * np.cos(2.0 * np.pi * count * share + phase))
 
 
-def _quadrotor(plan: Plan) -> Drive:
+def _quadrotor(plan: Plan) -> Parametrisation:
     """Thrusts that swell by up to 8 %, torques that tilt by some degrees."""
     plan, body = _a_frame(plan), RISP_QUADROTOR
     assert isinstance(plan.system, Quadrotor)
@@ -116,7 +118,7 @@ def _quadrotor(plan: Plan) -> Drive:
     return _by_frame(plan, np.full(4, 0.25 * weight), si, np.full(4, 200.0), draw)
 
 
-def _cube(plan: Plan) -> Drive:
+def _cube(plan: Plan) -> Parametrisation:
     """The throw of table 2, pushed and turned while it flies and when it lands."""
     system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),))
     plan = _a_frame(replace(plan, system=system))
@@ -124,11 +126,11 @@ def _cube(plan: Plan) -> Drive:
     si = np.repeat([force, force * RISP_LENGTH_M], 3)
     size = np.repeat([100.0, 30.0], 3) * si
     step = np.repeat([500.0, 150.0], 3)
-    drive = _by_frame(plan, np.zeros(6), si, step, lambda rng: _waves(rng, plan, size, (0.5, 2.0)))
-    return replace(drive, tried=16)
+    parametrisation = _by_frame(plan, np.zeros(6), si, step, lambda rng: _waves(rng, plan, size, (0.5, 2.0)))
+    return replace(parametrisation, tried=16)
 
 
-def _rod(plan: Plan) -> Drive:
+def _rod(plan: Plan) -> Parametrisation:
     """Pushed to all sides in its middle, along it hardly."""
     si = np.full(3, RISP_ACTIONS["rod"])
     size = np.array([20.0, 150.0, 150.0]) * si
@@ -136,7 +138,7 @@ def _rod(plan: Plan) -> Drive:
     return _by_frame(plan, np.zeros(3), si, np.full(3, 300.0), lambda rng: _waves(rng, plan, size, (0.5, 2.0)))
 
 
-def _hand(plan: Plan) -> Drive:
+def _hand(plan: Plan) -> Parametrisation:
     """Five m, then five d."""
     assert isinstance(plan.system, Hand)
     fingers = finger_of_joints(plan.system)
@@ -149,10 +151,12 @@ def _hand(plan: Plan) -> Drive:
         return np.asarray(rng.uniform(0.0, upper))
 
     middle = 0.5 * upper
-    return Drive(plan, Numbers(middle, middle, upper, np.zeros(2 * _FINGERS), upper, actions), None, draw, tried=128)
+    return Parametrisation(
+        plan, Numbers(middle, middle, upper, np.zeros(2 * _FINGERS), upper, actions), None, draw, tried=128
+    )
 
 
-_DRIVES: dict[str, Callable[[Plan], Drive]] = {
+_PARAMETRISATIONS: dict[str, Callable[[Plan], Parametrisation]] = {
     "quadrotor": _quadrotor,
     "cube": _cube,
     "cube-plain": _cube,

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import weights
 from experiments.bodies import Entry
-from experiments.control_parametrisation import Drive, drive_of
+from experiments.control_parametrisation import Parametrisation, parametrisation_of
 from experiments.experiments import Experiment
 from experiments.filling import Form, fill
 from experiments.identification import Case, Network, Outcome
@@ -45,7 +45,7 @@ class Task:
     first frame and the last alone, so that many actions do it.
     """
 
-    act: Callable[[Case, Drive, str, Network], Outcome]
+    act: Callable[[Case, Parametrisation, str, Network], Outcome]
     judge: Callable[[Experiment, Array], dict[str, float]]
     units: dict[str, str]
     label: str
@@ -64,39 +64,41 @@ class Bench:
     def __init__(self, task: Task, entry: Entry, setting: Setting) -> None:
         self.task, self.entry, self.setting = task, entry, setting
         self.count = 1 if setting.quick else len(CONFIGURATIONS)
-        self.drive = drive_of(entry.name, _QUICK_FRAMES if setting.quick else None)
+        self.parametrisation = parametrisation_of(entry.name, _QUICK_FRAMES if setting.quick else None)
         self.folder = setting.work / entry.name
 
     def rows(self, method: str, source: Source) -> Rows:
         """All rows of a method."""
-        references = [self.drive.draw(self._rng(_REFERENCE, index)) for index in range(self.count)]
+        references = [self.parametrisation.draw(self._rng(_REFERENCE, index)) for index in range(self.count)]
         motions = [self._filmed(numbers) for numbers in references]
         if method in ("average", "random"):
             count = self.count if method == "average" else _DRAWS
             rng = self._rng(_STARTS)
-            middle, draw = self.drive.numbers.middle, self.drive.draw
+            middle, draw = self.parametrisation.numbers.middle, self.parametrisation.draw
             found = [Outcome(middle if method == "average" else draw(rng), 0.0) for _ in range(count)]
             return self._scored(method, found, motions, references)
         network = self._network(source)
-        cases = [self._case(index, motion, looks=method not in _BLIND) for index, motion in enumerate(motions)]
-        self.task.act(replace(cases[0], iterations=1), self.drive, method, network)  # compiles: no part of wall times
+        cases = [self._case(index, motion, with_images=method not in _BLIND) for index, motion in enumerate(motions)]
+        self.task.act(
+            replace(cases[0], iterations=1), self.parametrisation, method, network
+        )  # compiles: no part of wall times
         found = []
         for index, case in enumerate(cases):
-            found.append(self.task.act(case, self.drive, method, network))
+            found.append(self.task.act(case, self.parametrisation, method, network))
             self.setting.progress.step(f"{self.entry.name} {method}", index + 1, self.count)
         return self._scored(method, found, motions, references)
 
     def _filmed(self, numbers: Array) -> Experiment:
-        experiment = self.drive.experiment(self.entry, self.folder, numbers)
+        experiment = self.parametrisation.experiment(self.entry, self.folder, numbers)
         return replace(experiment, only=(0, len(experiment.plan.times_s) - 1) if self.task.ends_only else None)
 
     def _network(self, source: Source) -> Network:
         return weights.load(source, self.entry.make(self.folder), self.setting)
 
-    def _case(self, index: int, experiment: Experiment, *, looks: bool) -> Case:
+    def _case(self, index: int, experiment: Experiment, *, with_images: bool) -> Case:
         setting, spp = self.setting, 8 if self.setting.quick else 64
-        seen = experiment.footage(index, spp, setting.seed, self.folder, setting.progress) if looks else None
-        start = self.drive.draw(self._rng(_STARTS, index))
+        seen = experiment.footage(index, spp, setting.seed, self.folder, setting.progress) if with_images else None
+        start = self.parametrisation.draw(self._rng(_STARTS, index))
         return Case(experiment, seen, start, setting.seed + index, 3 if setting.quick else ITERATIONS)
 
     def _rng(self, *stream: int) -> np.random.Generator:
@@ -111,24 +113,26 @@ class Bench:
         judged: list[dict[str, float]] = []
         for index, outcome in enumerate(found):
             motion = motions[index % len(motions)]
-            ends.append(followed(motion, self.drive, outcome.values))
+            ends.append(followed(motion, self.parametrisation, outcome.values))
             judged.append(self.task.judge(motion, ends[-1].states))
         failures = [o.failure or end.reason for o, end in zip(found, ends, strict=True) if o.failure or end.reason]
-        said = {
+        reported = {
             **{"n": len(found), "seconds": short(seconds.mean()), "failed": len(failures)},
             "failures": sorted({str(failure) for failure in failures}),
         }
         rows = []
         for metric, unit in self.task.units.items():
             values = np.array([each[metric] for each in judged])
-            rows.append(row(name, method, metric, float(values.mean()), unit, **{**said, "std": short(values.std())}))
+            rows.append(
+                row(name, method, metric, float(values.mean()), unit, **{**reported, "std": short(values.std())})
+            )
         if not self.task.ends_only:
             off = [o.values - references[i % len(references)] for i, o in enumerate(found)]
             values = np.array([np.sqrt(np.mean(each**2)) for each in off])
-            more = {**said, "std": short(values.std())}
+            more = {**reported, "std": short(values.std())}
             rows.append(row(name, method, "action_error", float(values.mean()), "1", **more))
         if method not in ("average", "random"):
-            rows.append(row(name, method, self.task.seconds, float(seconds.mean()), "s", **said))
+            rows.append(row(name, method, self.task.seconds, float(seconds.mean()), "s", **reported))
         return rows
 
 

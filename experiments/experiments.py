@@ -38,7 +38,7 @@ from vid2phys.solvers.rollout_fit import motions
 from vid2phys.types import Actions, Array, Camera, Mesh, Observation, Parameters
 
 ROD_CELLS = (8, 2, 2)  # of the rod that moves: eight times as many take hours a method
-_NEAR, _POSED_NEAR = 10.0, 7.4  # distance of the camera, in radii of the body or of its workspace
+_NEAR, _ARTICULATED_NEAR = 10.0, 7.4  # distance of the camera, in radii of the body or of its workspace
 _MARGIN, _GRID_PX = 0.6, 16  # of the window about a motion: in diameters of the body; sides are multiples
 FINGER_STEPS = 40  # of RISP's torques
 
@@ -91,12 +91,12 @@ def _quadrotor(_: Array, frames: int) -> Plan:
     values = {"mass": body.mass_kg, "arm_length": body.arm_m, "torque_ratio": body.torque_ratio_m, **inertia}
     parameters = system.parameters().with_values({**values, "gravity": body.gravity_m_s2})
     steps, step_s = 10 * frames, 1.0 / 300.0
-    turn = 2.0 * np.pi * np.arange(steps) * step_s
+    angle = 2.0 * np.pi * np.arange(steps) * step_s
     wrench = np.stack([
-        body.mass_kg * body.gravity_m_s2 * (1.0 + 0.04 * np.sin(2.0 * turn)),
-        body.inertia_kg_m2[0] * 3.0 * np.cos(turn),
-        body.inertia_kg_m2[1] * -2.2 * np.cos(1.3 * turn),
-        body.inertia_kg_m2[2] * 1.5 * np.cos(turn),
+        body.mass_kg * body.gravity_m_s2 * (1.0 + 0.04 * np.sin(2.0 * angle)),
+        body.inertia_kg_m2[0] * 3.0 * np.cos(angle),
+        body.inertia_kg_m2[1] * -2.2 * np.cos(1.3 * angle),
+        body.inertia_kg_m2[2] * 1.5 * np.cos(angle),
     ])  # fmt: skip
     thrusts = np.linalg.solve(system.allocation(parameters.vector), wrench).T
     initial = system.rest_state()
@@ -106,7 +106,7 @@ def _quadrotor(_: Array, frames: int) -> Plan:
 
 def _cube(_: Array, frames: int) -> Plan:
     """Thrown to the ground, spinning, it lands on a corner and turns over, for 0.3 s: later it is chaotic in k_n."""
-    system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),), driven=False)
+    system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),), has_actions=False)
     initial = system.rest_state()
     initial[:3] = [0.0, 0.06, 0.065]
     initial[3:7] = quat_from_rotvec(np.array([0.3, 0.2, 0.35]))
@@ -177,7 +177,7 @@ def nothing_seen(times_s: Array, points: Array) -> Observation:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Viewpoint:
     """From where a motion is filmed. azimuth, elevation: rad, of a body on a known base, from the middle of what it is
     filmed from. far: distance, over the usual one."""
 
@@ -190,20 +190,27 @@ class Sight:
 class Experiment:
     """A plan as it was carried out and filmed.
 
-    truth: of the unknowns, the paper's numbers. subject: the body as tables know it. mesh: as it is drawn, in the axes
-    of the plan's system. posed: what moves, for a body on a known base. scale: of the mesh over the subject's. only:
-    the frames that are shown, the first among them, if not all. sight: of the camera.
+    Attributes:
+        name: Name of the body.
+        plan: How the body moves.
+        truth: True values of the unknowns, the paper's numbers.
+        adapter: The body as tables know it.
+        mesh: The mesh that is drawn, in the axes of the plan's system.
+        scale: Size of the mesh over that of the adapter's.
+        articulated: The articulated or modal body, None for a rigid one.
+        only: The frames that are shown, the first among them; None: all.
+        viewpoint: Place of the camera.
     """
 
     name: str
     plan: Plan
     truth: Array
-    subject: RigidAdapter | ArticulatedAdapter
+    adapter: RigidAdapter | ArticulatedAdapter
     mesh: Mesh
     scale: float
-    posed: ArticulatedBody | None
+    articulated: ArticulatedBody | None
     only: tuple[int, ...] | None = None
-    sight: Sight = Sight()
+    viewpoint: Viewpoint = Viewpoint()
 
     @staticmethod
     def of(entry: Entry, folder: Path, truth: Array, frames: int | None = None) -> Experiment:
@@ -213,33 +220,33 @@ class Experiment:
     @staticmethod
     def planned(entry: Entry, folder: Path, plan: Plan, truth: Array) -> Experiment:
         """By a plan for the body. folder, truth: as of `of`."""
-        subject = entry.make(folder)
-        if isinstance(subject, ArticulatedAdapter):
-            posed: ArticulatedBody = subject.body
-            if isinstance(posed, ModalBody):
+        adapter = entry.make(folder)
+        if isinstance(adapter, ArticulatedAdapter):
+            articulated: ArticulatedBody = adapter.body
+            if isinstance(articulated, ModalBody):
                 assert isinstance(plan.system, Rod)
-                posed = ModalBody(plan.system, posed.motions)
-            return Experiment(entry.name, plan, truth, subject, subject.mesh, 1.0, posed)
-        assert isinstance(subject, RigidAdapter)
+                articulated = ModalBody(plan.system, articulated.motions)
+            return Experiment(entry.name, plan, truth, adapter, adapter.mesh, 1.0, articulated)
+        assert isinstance(adapter, RigidAdapter)
         scale = 1.0
         if isinstance(plan.system, RigidContact):
-            scale = RISP_CUBE.side_m / float(np.ptp(subject.mesh.vertices[:, 0]))
-        mesh = replace(subject.mesh, vertices=scale * subject.mesh.vertices)
-        return Experiment(entry.name, plan, truth, subject, mesh, scale, None)
+            scale = RISP_CUBE.side_m / float(np.ptp(adapter.mesh.vertices[:, 0]))
+        mesh = replace(adapter.mesh, vertices=scale * adapter.mesh.vertices)
+        return Experiment(entry.name, plan, truth, adapter, mesh, scale, None)
 
     @property
     def radius_m(self) -> float:
         """The stage's unit of length."""
-        return self.scale * self.subject.radius_m
+        return self.scale * self.adapter.radius_m
 
     @cached_property
     def alike(self) -> Array:
         """Turns [G, 4, 4] of the body, m, that no image tells, the first none at all."""
-        if not isinstance(self.subject, RigidAdapter) or self.subject.labelled:
+        if not isinstance(self.adapter, RigidAdapter) or self.adapter.labelled:
             return np.eye(4)[None]
-        turns = self.subject.known.symmetry_transforms.copy()
-        turns[:, :3, 3] *= self.scale
-        return turns
+        elements = self.adapter.known.symmetry_transforms.copy()
+        elements[:, :3, 3] *= self.scale
+        return elements
 
     @property
     def shown(self) -> NDArray[np.int64]:
@@ -249,13 +256,13 @@ class Experiment:
     @cached_property
     def states(self) -> Array:
         """True states at the frames, [F, N]."""
-        problem = self.plan.problem(self.truth, self.unseen, np.eye(4))
+        problem = self.plan.problem(self.truth, self.no_observation, np.eye(4))
         return motions(problem, self.plan.initial)(problem.parameters.free_vector()[None])[0]
 
     @cached_property
-    def unseen(self) -> Observation:
+    def no_observation(self) -> Observation:
         """An observation of nothing at the times of the frames."""
-        points = np.zeros((1, 3)) if self.posed is None else self.posed.points_body[:1]
+        points = np.zeros((1, 3)) if self.articulated is None else self.articulated.points_body[:1]
         return nothing_seen(self.plan.times_s, points)
 
     @cached_property
@@ -265,18 +272,18 @@ class Experiment:
 
     @cached_property
     def camera(self) -> Camera:
-        """It stands still; its image is the piece of a frame that the motion takes place in."""
-        forward, place = self._sight()
+        """A static camera, whose image is the piece of a frame that the motion takes place in."""
+        forward, place = self._viewpoint()
         pose = make_transform(looking(forward / np.linalg.norm(forward)), place)
         whole = Camera(frame_matrix(), 640, 480, camera_to_world=pose)
         seen = project(whole, self.vertices.reshape(-1, 3))
         margin = 0.0
-        if self.posed is None:
+        if self.articulated is None:
             size = np.ptp(project(whole, self.vertices[0]), axis=0).max()
             margin = _MARGIN * float(size)
         else:
-            middle = project(whole, self.posed.center_m[None])[0]
-            half = whole.K[0, 0] * self.posed.radius_m / np.linalg.norm(place - self.posed.center_m)
+            middle = project(whole, self.articulated.center_m[None])[0]
+            half = whole.K[0, 0] * self.articulated.radius_m / np.linalg.norm(place - self.articulated.center_m)
             seen = np.stack([middle - half, middle + half])
         corner = np.floor(seen.min(axis=0) - margin)
         sides = np.ceil((seen.max(axis=0) + margin - corner) / _GRID_PX).astype(int) * _GRID_PX
@@ -284,37 +291,41 @@ class Experiment:
         K[:2, 2] -= corner
         return Camera(K, int(sides[0]), int(sides[1]), camera_to_world=pose)
 
-    def _sight(self) -> tuple[Array, Array]:
+    def _viewpoint(self) -> tuple[Array, Array]:
         """Direction [3] in which the camera looks, and its place [3] m."""
-        if self.posed is not None:
-            angle = np.deg2rad(self.posed.cameras.azimuth[0]) + self.sight.azimuth
-            flat, up = np.cos(self.sight.elevation), np.sin(self.sight.elevation)
+        if self.articulated is not None:
+            angle = np.deg2rad(self.articulated.cameras.azimuth[0]) + self.viewpoint.azimuth
+            flat, up = np.cos(self.viewpoint.elevation), np.sin(self.viewpoint.elevation)
             towards = np.array([flat * np.cos(angle), flat * np.sin(angle), up])
-            return -towards, self.posed.center_m + self.sight.far * _POSED_NEAR * self.posed.radius_m * towards
+            return (
+                -towards,
+                self.articulated.center_m
+                + self.viewpoint.far * _ARTICULATED_NEAR * self.articulated.radius_m * towards,
+            )
         middle = self.vertices.mean(axis=(0, 1))
         height = 3.0 if isinstance(self.plan.system, RigidContact) else 0.0
-        place = self.sight.far * self.radius_m * np.array([-_NEAR, 0.0, height]) + [0.0, middle[1], 0.0]
+        place = self.viewpoint.far * self.radius_m * np.array([-_NEAR, 0.0, height]) + [0.0, middle[1], 0.0]
         return middle - place, place
 
-    def shot(self, look: int, spp: int, seed: int, variant: int = 0) -> Shot:
+    def shot(self, appearance: int, spp: int, seed: int, variant: int = 0) -> Shot:
         """The true motion on the stage, with a look of `test_renderer`; variant: of its materials."""
         camera = self.camera
         assert camera.camera_to_world is not None
-        if self.posed is not None:
-            assert isinstance(self.subject, ArticulatedAdapter)
-            move = self.subject.stage_from_world(camera)
+        if self.articulated is not None:
+            assert isinstance(self.adapter, ArticulatedAdapter)
+            move = self.adapter.stage_from_world(camera)
         else:  # what it lands on is the floor that is seen
             on_floor = isinstance(self.plan.system, RigidContact)
-            away = self.sight.far * _NEAR
+            away = self.viewpoint.far * _NEAR
             move = make_transform(np.eye(3), self.radius_m * np.array([away, 0.0, FLOOR if on_floor else 0.0]))
         vertices = self.vertices @ move[:3, :3].T + move[:3, 3]
         moved = replace(camera, camera_to_world=move @ camera.camera_to_world)
-        return Shot(self.mesh, self.radius_m, vertices, moved, look, spp, seed, variant)
+        return Shot(self.mesh, self.radius_m, vertices, moved, appearance, spp, seed, variant)
 
     def footage(
-        self, look: int, spp: int, seed: int, folder: Path, progress: TrainingProgress, variant: int = 0
+        self, appearance: int, spp: int, seed: int, folder: Path, progress: TrainingProgress, variant: int = 0
     ) -> Footage:
         """The frames that are shown of the video, which is made or taken from `folder`."""
-        shot = self.shot(look, spp, seed, variant)
+        shot = self.shot(appearance, spp, seed, variant)
         whole = film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
         return replace(whole, frames=whole.frames[self.shown])

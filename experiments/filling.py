@@ -55,8 +55,8 @@ def fill(form: Form, setting: Setting) -> Table:
             reasons[cell.path] = str(error)
 
     def empty(cell: Cell) -> dict[str, Any]:
-        said = {form.label_key: cell.label} if cell.label else {}
-        return {**missing_row(cell, form.metric(cell), reasons.get(cell.path), **said), "method": form.title(cell)}
+        reported = {form.label_key: cell.label} if cell.label else {}
+        return {**missing_row(cell, form.metric(cell), reasons.get(cell.path), **reported), "method": form.title(cell)}
 
     return assembled([cell for cell, _ in cells], form.notes, empty, form.draw, began)
 

@@ -27,7 +27,7 @@ from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera, Mesh, Parameters, PoseLog
 
 WIDTH, HEIGHT, FOCAL_PX = 960, 400, 1500.0
-_LOOK = [look.name for look in CONFIGURATIONS].index("workshop")
+_APPEARANCE = [appearance.name for appearance in CONFIGURATIONS].index("workshop")
 _AWAY, _ABOVE = 24.0, 6.0  # of the camera from the middle of the flight, in the stage's units
 _STRIP_PX, _STRIP_WIDE, _STRIP = 128, 2.0, 8  # size of the strips' views, how much wider than usual, how many
 _LIT_EVERY, _CHUNK = 12, 24  # frames
@@ -46,10 +46,10 @@ class FilmSet:
         """For a flight through [F, 3] m above the floor z = 0, wider along x than along y: seen from along y."""
         middle = 0.5 * (positions.min(axis=0) + positions.max(axis=0))
         unit = float(middle[2]) / -FLOOR
-        turn = matrix_from_rotvec(np.array([0.0, 0.0, -0.5 * np.pi]))
-        move = make_transform(turn, unit * MIDDLE - turn @ middle)
-        sight = np.array([_AWAY, 0.0, -_ABOVE])
-        on_stage = make_transform(looking(sight / np.linalg.norm(sight)), unit * (MIDDLE - sight))
+        rotation = matrix_from_rotvec(np.array([0.0, 0.0, -0.5 * np.pi]))
+        move = make_transform(rotation, unit * MIDDLE - rotation @ middle)
+        bearing = np.array([_AWAY, 0.0, -_ABOVE])
+        on_stage = make_transform(looking(bearing / np.linalg.norm(bearing)), unit * (MIDDLE - bearing))
         K = np.array([[FOCAL_PX, 0.0, 0.5 * (WIDTH - 1)], [0.0, FOCAL_PX, 0.5 * (HEIGHT - 1)], [0.0, 0.0, 1.0]])
         return FilmSet(Camera(K, WIDTH, HEIGHT, camera_to_world=invert_transform(move) @ on_stage), move, unit)
 
@@ -57,7 +57,7 @@ class FilmSet:
         """Of the mesh with vertices [F, V, 3] m in the world."""
         move = self.stage_from_world
         camera = replace(self.camera, camera_to_world=move @ np.asarray(self.camera.camera_to_world))
-        return Shot(mesh, self.unit_m, vertices @ move[:3, :3].T + move[:3, 3], camera, _LOOK, spp, seed)
+        return Shot(mesh, self.unit_m, vertices @ move[:3, :3].T + move[:3, 3], camera, _APPEARANCE, spp, seed)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class FlightClip:
         return self.mesh.radius_m
 
     @cached_property
-    def turns(self) -> SymmetryGroup:
+    def symmetry(self) -> SymmetryGroup:
         """Those that leave the body as it looks."""
         return symmetry_of(self.mesh)
 
@@ -144,7 +144,7 @@ class FlightClip:
         flown, times = self.flight.states, self.flight.times_s
         found = PoseLog(times, states[:, :3], states[:, 3:7])
         truth = flown[:, :3], flown[:, 3:7], np.ones(len(times), dtype=bool)
-        numbers = summarize(found, truth, camera_position=self.camera_to_world[:3, 3], symmetry=self.turns)
+        numbers = summarize(found, truth, camera_position=self.camera_to_world[:3, 3], symmetry=self.symmetry)
 
         def in_mm(name: str) -> float | None:
             value = numbers[name]

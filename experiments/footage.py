@@ -1,4 +1,4 @@
-"""Target videos: a motion on the stage, path-traced with a look never trained on, by a camera that stands still.
+"""Target videos: a motion before a static camera, path-traced with a held-out appearance.
 
 Frames are the piece of a 640 x 480 frame in which the motion takes place. Exposure is set once, on the stage without
 the body; that image is kept as well, for methods that compare pixels (the papers' know their background).
@@ -38,7 +38,7 @@ class Shot:
     radius_m: float
     vertices: Array
     camera: Camera
-    look: int
+    appearance: int
     spp: int
     seed: int
     variant: int = 0
@@ -49,7 +49,7 @@ class Shot:
         camera = self.camera
         facts = [
             VERSION,
-            CONFIGURATIONS[self.look].name,
+            CONFIGURATIONS[self.appearance].name,
             self.spp,
             self.seed,
             self.radius_m,
@@ -94,7 +94,7 @@ def film(shot: Shot, folder: Path, progress: Callable[[int, int], None]) -> Foot
 
 def _render_empty(shot: Shot, path: Path) -> None:
     light = _light(shot, [None])[0]
-    gain = automatic_gain(light, CONFIGURATIONS[shot.look].exposure)
+    gain = automatic_gain(light, CONFIGURATIONS[shot.appearance].exposure)
     _save(path, backdrop=display(light, gain, _grain(shot, _EMPTY)), gain=np.array([gain]))
 
 
@@ -108,9 +108,9 @@ def _light(shot: Shot, some: Sequence[int | None]) -> list[NDArray[np.float32]]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     from experiments.path_tracer import PathTracer, surfaces
 
-    look = CONFIGURATIONS[shot.look]
-    materials = look.materials([surface.color for surface in surfaces(shot.mesh)], shot.variant)
-    tracer = PathTracer(shot.mesh, materials, look.surroundings(), shot.radius_m)
+    appearance = CONFIGURATIONS[shot.appearance]
+    materials = appearance.materials([surface.color for surface in surfaces(shot.mesh)], shot.variant)
+    tracer = PathTracer(shot.mesh, materials, appearance.surroundings(), shot.radius_m)
     return [
         tracer.frame(None if i is None else shot.vertices[i], shot.camera, spp=shot.spp, seed=0 if i is None else i)
         for i in some
@@ -118,7 +118,7 @@ def _light(shot: Shot, some: Sequence[int | None]) -> list[NDArray[np.float32]]:
 
 
 def _grain(shot: Shot, index: int) -> np.random.Generator:
-    return np.random.default_rng([shot.seed, shot.look, index - _EMPTY, _GRAIN])
+    return np.random.default_rng([shot.seed, shot.appearance, index - _EMPTY, _GRAIN])
 
 
 def _save(path: Path, **arrays: NDArray[Any]) -> None:

@@ -56,38 +56,38 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int
     parameters, steps = cloth.parameters().vector, round(_SECONDS * _FPS)
     stable = int(np.ceil(1.0 / (_FPS * cloth.longest_step_s(parameters))))
     substeps = max(substeps or _SUBSTEPS, stable)
-    held = np.zeros((steps, len(cloth.control_names)))
+    controls = np.zeros((steps, len(cloth.control_names)))
     rest = torch.from_numpy(cloth.rest_m.ravel())
 
     rough = roughness(cloth.rest_m, cloth.elements, _SMOOTHED_M)
     smooth = torch.from_numpy(np.linalg.inv(rough))
 
-    def drive(unknowns: Tensor) -> tuple[Tensor, Tensor]:
+    def inputs(unknowns: Tensor) -> tuple[Tensor, Tensor]:
         count = len(unknowns)
         velocities = smooth @ unknowns.reshape(count, -1, 3)
         initial = torch.cat([rest.expand(count, -1), velocities.flatten(1)], dim=1)
-        return initial, torch.from_numpy(held).expand(count, -1, -1)
+        return initial, torch.from_numpy(controls).expand(count, -1, -1)
 
     def drawn(rng: np.random.Generator) -> Array:
         return (rough @ thrown(cloth.rest_m, rng)).ravel()
 
     start = cloth.state(cloth.rest_m, thrown(cloth.rest_m, np.random.default_rng([seed, 7])))
-    goal = simulate(cloth, start[None], held[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
+    goal = simulate(cloth, start[None], controls[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
     camera = looking_at((0.5, -3.2, 0.6), (0.0, 0.0, 0.4), 1.0, size_px)
-    paint = solid_texture(cloth.rest_m, cloth.elements, _pattern)
-    stage = Stage((Actor.of(cloth, albedo=(1.0, 1.0, 1.0), paint=paint),), camera)
+    texture = solid_texture(cloth.rest_m, cloth.elements, _pattern)
+    stage = Stage((Actor.of(cloth, albedo=(1.0, 1.0, 1.0), texture=texture),), camera)
     shot = Shot(cloth, stage, 1.0 / _FPS, steps, substeps=substeps)
-    return Task(shot, parameters, drive, drawn, goal, dense=False)
+    return Task(shot, parameters, inputs, drawn, goal, dense=False)
 
 
 def thrown(points_m: Array, rng: np.random.Generator) -> Array:
     """Velocities [V, 3] m/s of a smooth throw of points [V, 3]: all alike, turning, and in a wave across the sheet."""
     away = points_m - points_m.mean(axis=0)
-    turn = np.cross(rng.normal(0.0, _SPIN_RAD_S, 3), away)
+    rotation = np.cross(rng.normal(0.0, _SPIN_RAD_S, 3), away)
     direction, phase = rng.uniform(0.0, 2.0 * np.pi, 2)
     along = away @ [np.cos(direction), 0.0, np.sin(direction)]
     wave = _WAVE_M_S * np.sin(2.0 * np.pi * along / _SIDE_M + phase)
-    return np.asarray(rng.normal(_THROW_M_S, _SPREAD_M_S) + turn + wave[:, None] * [0.0, 1.0, 0.0])
+    return np.asarray(rng.normal(_THROW_M_S, _SPREAD_M_S) + rotation + wave[:, None] * [0.0, 1.0, 0.0])
 
 
 def _pattern(points_m: Tensor) -> Tensor:

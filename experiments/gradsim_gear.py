@@ -62,7 +62,7 @@ def task(gear: Gear, order: int, offset: float, *, seconds: float, size_px: int 
     start, led = gear.rest_state(), _wave(times, muscles, order, offset)
     last = simulate(gear, start[None], led[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
 
-    def drive(weights: Tensor) -> tuple[Tensor, Tensor]:
+    def inputs(weights: Tensor) -> tuple[Tensor, Tensor]:
         activations = controller.activations(weights, times)
         calm = activations.new_zeros(len(weights), steps, 3)  # no disturbance
         return torch.from_numpy(start).expand(len(weights), -1), torch.cat([calm, activations], dim=-1)
@@ -70,7 +70,7 @@ def task(gear: Gear, order: int, offset: float, *, seconds: float, size_px: int 
     reach_m = 3.0 * GRADSIM_GEAR.tip_m
     camera = looking_at((0.0, -8.0 * reach_m, 1.5 * reach_m), (0.0, 0.0, GRADSIM_GEAR.tip_m), reach_m, size_px)
     shot = Shot(gear, Stage((Actor.of(gear),), camera), 1.0 / _FPS, steps, substeps=substeps)
-    return Task(shot, parameters, drive, lambda rng: controller.drawn(rng, _SPREAD), last)
+    return Task(shot, parameters, inputs, lambda rng: controller.drawn(rng, _SPREAD), last)
 
 
 def _wave(times_s: Array, muscles: int, order: int, offset: float) -> Array:

@@ -84,7 +84,7 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
         body = BODIES.index(cell.body)
         truth = swing(cell.body, rng_of(cell.setting, _TRUTH, body, index))
         starts = guessed(truth, rng_of(cell.setting, _GUESS, body, index), _STARTS)
-        began, said = time.monotonic(), dict[str, Any]()
+        began, reported = time.monotonic(), dict[str, Any]()
         at = starts[0]
         if cell.method == "ours":
             images = _images(truth)
@@ -92,7 +92,7 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
             noise = SIGMA * rng_of(cell.setting, _NOISE, body, index).normal(size=tuple(images.shape))
             noisy = fitted(truth, starts, images + torch.from_numpy(noise))
             holds = np.abs(noisy.values - truth.unknowns()) <= _widths(noisy.information)
-            at, said = found.values, {"noisy": _error(truth, noisy.values), "holds": float(holds.mean())}
+            at, reported = found.values, {"noisy": _error(truth, noisy.values), "holds": float(holds.mean())}
         elif cell.method != "random":
             at = descended(truth, at, places=cell.method == "diffphysics")
         values = dict(zip(truth.names, np.round(truth.values(at), 6).tolist(), strict=True))
@@ -103,7 +103,7 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
             "seconds": round(time.monotonic() - began, 1),
             "values": values,
             "off": dict(zip(truth.names, off, strict=True)),
-            **said,
+            **reported,
         }
 
     return outcome

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from experiments.gradsim.filmed import by_pixels
-from experiments.gradsim.pushed import LOOKS, name_of, pushed
+from experiments.gradsim.pushed import APPEARANCES, name_of, pushed
 from experiments.gradsim.result_cache import Cell, Outcome, rng_of, tabulated
 from experiments.panels import figure_at
 from experiments.result_cache import Rows
@@ -17,7 +17,7 @@ from experiments.table import Setting, Table, row, short
 
 NAME = "gradsim-shading"
 BODIES = ("rigid",)
-METHODS = LOOKS
+METHODS = APPEARANCES
 TEST, QUICK = 50, 4
 VERSION = 1  # raise when outcomes are made in another way
 _TESTED = 1  # stream of random numbers
@@ -52,8 +52,8 @@ def _rows(cell: Cell) -> Rows:
     return rows
 
 
-def _outcome(setting: Setting, look: str, index: int) -> Outcome:
-    body = pushed(rng_of(setting, _TESTED, index), name_of(3 * index + 2), look=look)
+def _outcome(setting: Setting, appearance: str, index: int) -> Outcome:
+    body = pushed(rng_of(setting, _TESTED, index), name_of(3 * index + 2), appearance=appearance)
     found = by_pixels(body, rate=_RATE, iterations=_ITERATIONS)
     off = np.abs(body.values(torch.from_numpy(found.path)).numpy()[:, 0] / body.truth[0] - 1.0)
     far = np.flatnonzero(off > _CLOSE)

@@ -70,11 +70,11 @@ class Plume:
         count, step_s = len(unknowns), _SPAN_S / self.steps
         puff = torch.from_numpy(self.density.ravel()).expand(count, -1)
         initial = torch.cat([self._velocities(unknowns).flatten(1), puff], dim=1)
-        held = torch.zeros((count, self.steps, 2), dtype=torch.float64)
+        controls = torch.zeros((count, self.steps, 2), dtype=torch.float64)
         parameters = self.smoke.parameters().with_values({"cell_size": _SIDE_M / self.cells}).vector
         if unknowns.requires_grad:
-            return rollout(self.smoke, initial, held, torch.from_numpy(parameters), step_s)
-        return torch.from_numpy(simulate(self.smoke, initial.numpy(), held.numpy(), parameters, step_s))
+            return rollout(self.smoke, initial, controls, torch.from_numpy(parameters), step_s)
+        return torch.from_numpy(simulate(self.smoke, initial.numpy(), controls.numpy(), parameters, step_s))
 
     def densities(self, states: Tensor) -> Tensor:
         """[..., n, n] of states [..., N]."""
@@ -92,13 +92,13 @@ class Plume:
     def measured(self, states: Tensor) -> dict[str, float]:
         """See `reach.Motion`."""
         states = states.detach()
-        said = {"image_error": float(self.image_error(states))}
+        reported = {"image_error": float(self.image_error(states))}
         if self.true is not None:
             true = torch.from_numpy(self.true)
             passed = self.densities(true).amax(dim=0).flatten().repeat(2)
             size, off = (each[0, : len(passed)].square() @ passed for each in (true, states - true))
-            said["velocity_error"] = float((off / size).sqrt())
-        return said
+            reported["velocity_error"] = float((off / size).sqrt())
+        return reported
 
     def drawn(self, rng: np.random.Generator) -> Array:
         """See `reach.Motion`: those of eddies."""

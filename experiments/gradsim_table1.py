@@ -155,8 +155,8 @@ def _by_score(setting: Setting, body: Filmed, index: int) -> Outcome:
     descended = by_score(body, rng, samples=_SAMPLES, iterations=iterations, rate=_RATE, deviations=_DEVIATIONS)
     last = descended.path[-(iterations // 4) :]
     images = len(descended.losses) * _SAMPLES * len(body.target.images)
-    settled = bool(np.ptp(last) <= np.log1p(FLAT))  # logarithms
-    return outcome_of_descent(body, descended) | {"images_seen": images, "settled": float(settled)}
+    converged = bool(np.ptp(last) <= np.log1p(FLAT))  # logarithms
+    return outcome_of_descent(body, descended) | {"images_seen": images, "settled": float(converged)}
 
 
 def draw(cells: list[Cell], path: Path) -> None:

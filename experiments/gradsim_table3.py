@@ -75,15 +75,21 @@ def run(setting: Setting) -> Table:
     ]
     quick = f"{QUICK} object of each kind instead of {TEST}"
     return tabulated(
-        cells, lambda cell: partial(_outcome, setting, cell.body, cell.method), _rows, _NOTES, draw, quick, said=_said
+        cells,
+        lambda cell: partial(_outcome, setting, cell.body, cell.method),
+        _rows,
+        _NOTES,
+        draw,
+        quick,
+        reported=_reported,
     )
 
 
-def _said(cells: list[Cell]) -> list[str]:
+def _reported(cells: list[Cell]) -> list[str]:
     """Of few unknowns, which are said by name."""
     few = [cell for cell in cells if cell.body not in MANY]
-    said = sorted({f"{cell.body}: {line}" for cell in few for o in cell.outcomes() for line in o.get("said", ())})
-    return [f"Said by ours of noisy images: {line}" for line in said[:6]]
+    reported = sorted({f"{cell.body}: {line}" for cell in few for o in cell.outcomes() for line in o.get("said", ())})
+    return [f"Said by ours of noisy images: {line}" for line in reported[:6]]
 
 
 def _rows(cell: Cell) -> Rows:

@@ -101,9 +101,9 @@ def _outcome(cell: Cell, index: int) -> Outcome:
     number = index if model.of is None else index * len(KINDS) + KINDS.index(model.of)
     believed = believing(model, partial(rng_of, setting, _TESTED, number), number)
     if model.photographed:
-        look = number % len(CONFIGURATIONS)
+        appearance = number % len(CONFIGURATIONS)
         believed = photographed(
-            believed, look, setting.work / NAME / "footage", seed=setting.seed,
+            believed, appearance, setting.work / NAME / "footage", seed=setting.seed,
             progress=lambda done, count: None,
         )  # fmt: skip
     low, high = (float(end[0]) for end in believed.bounds)

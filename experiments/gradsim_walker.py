@@ -76,7 +76,7 @@ def task(walker: Walker, gait: Gait, *, size_px: int = 64) -> Task:
     start, led = walker.rest_state(), gait.controls(walker, times)
     last = simulate(walker, start[None], led[None], parameters, 1.0 / _FPS, substeps=substeps)[0, -1]
 
-    def drive(weights: Tensor) -> tuple[Tensor, Tensor]:
+    def inputs(weights: Tensor) -> tuple[Tensor, Tensor]:
         activations = controller.activations(weights, times)
         calm = activations.new_zeros(len(weights), steps, 2)  # no disturbance
         return torch.from_numpy(start).expand(len(weights), -1), torch.cat([activations, calm], dim=-1)
@@ -84,4 +84,4 @@ def task(walker: Walker, gait: Gait, *, size_px: int = 64) -> Task:
     middle = (0.4 * width, 0.0, 0.45 * width)
     camera = looking_at((middle[0], -8.0 * width, 1.2 * width), middle, 1.1 * width, size_px)
     shot = Shot(walker, Stage((Actor.of(walker),), camera), 1.0 / _FPS, steps, substeps=substeps)
-    return Task(shot, parameters, drive, lambda rng: controller.drawn(rng, _SPREAD), last)
+    return Task(shot, parameters, inputs, lambda rng: controller.drawn(rng, _SPREAD), last)

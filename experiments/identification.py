@@ -88,7 +88,7 @@ def _values(case: Case, method: str, network: Network) -> Array:
 def seen_in(case: Case, network: Network) -> Observation:
     """What is read in the video; nothing for methods that do not look. Raises InputError when nothing can be read."""
     if not isinstance(network, Model):
-        return case.experiment.unseen
+        return case.experiment.no_observation
     assert case.footage is not None
     return observation_of(case.experiment, case.footage, network, case.seed)
 
@@ -97,7 +97,7 @@ def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[
     """With the points of each frame named as the motion has them that agrees best, of those that a fit begins with.
 
     Frames far apart show a body whose shape is alike in several orientations in any of them: which it is, only a motion
-    says, or paint that may be misread. order: [G, K], the names that its points may have.
+    says, or a texture that may be mistaken. order: [G, K], the names that its points may have.
     """
     plan, seen = experiment.plan, problem.observation
     if len(order) == 1:
@@ -142,7 +142,7 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
 def _by_descent(case: Case, loss: str, network: Network) -> Array:
     """By the papers' optimiser, steps in the paper's units."""
     experiment, plan = case.experiment, case.experiment.plan
-    problem = plan.problem(case.start, experiment.unseen, pose_of(case))
+    problem = plan.problem(case.start, experiment.no_observation, pose_of(case))
     evidence = true_states(experiment) if loss == "state" else images_of(case, network)
     descent = gradient.solve(
         problem,
@@ -179,7 +179,7 @@ def _size(name: str, radius_m: float) -> float:
 def images_of(case: Case, network: Network) -> Evidence:
     """The video in views, and the network that looks at them, if there is one."""
     assert case.footage is not None
-    reader, size = None, case.experiment.subject.view_size
+    reader, size = None, case.experiment.adapter.view_size
     if network is not None:
         reader = of_model(network) if isinstance(network, Model) else of_state_model(network)
         size = reader.view_size

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.body_adapter import Frames, Subject
+from experiments.body_adapter import BodyAdapter, Frames
 from experiments.table import Setting
 from experiments.test_renderer import CONFIGURATIONS
 from vid2phys.engine.render.llvm import find_llvm
@@ -49,8 +49,8 @@ class _Shots:
 
     def digest(self, spp: int, seed: int) -> str:
         """Equal ones give equal images."""
-        looks = [look.name for look in CONFIGURATIONS]
-        return digest_of([VERSION, spp, seed, looks, self.radius_m], self.mesh, self.vertices, self.cameras)
+        appearances = [appearance.name for appearance in CONFIGURATIONS]
+        return digest_of([VERSION, spp, seed, appearances, self.radius_m], self.mesh, self.vertices, self.cameras)
 
 
 def digest_of(facts: list[Any], mesh: Mesh, vertices: Array, cameras: Sequence[Camera]) -> str:
@@ -81,19 +81,19 @@ def frame_matrix() -> Array:
     return np.array([[FOCAL_PX, 0.0, 0.5 * (WIDTH - 1)], [0.0, FOCAL_PX, 0.5 * (HEIGHT - 1)], [0.0, 0.0, 1.0]])
 
 
-def unseen_frames(
-    subject: Subject, folder: Path, *, count: int, spp: int, seed: int, progress: Callable[[int, int], None]
+def rendered_frames(
+    adapter: BodyAdapter, folder: Path, *, count: int, spp: int, seed: int, progress: Callable[[int, int], None]
 ) -> Frames:
     """`count` frames of each configuration, the same states for all. Finished shards in `folder` are used again."""
     rng = np.random.default_rng([seed, _STATES])
-    states = subject.sample(rng, count)
-    cameras = subject.cameras(rng, states)
-    shots = _on_stage(subject, states, cameras)
+    states = adapter.sample(rng, count)
+    cameras = adapter.cameras(rng, states)
+    shots = _before_camera(adapter, states, cameras)
     digest, pieces = shots.digest(spp, seed), []
-    for place, look in enumerate(CONFIGURATIONS):
+    for place, appearance in enumerate(CONFIGURATIONS):
         for start in range(0, count, _SHARD):
             some = range(start, min(start + _SHARD, count))
-            path = folder / f"unseen-{digest}" / f"{look.name}_{start:04d}.safetensors"
+            path = folder / f"unseen-{digest}" / f"{appearance.name}_{start:04d}.safetensors"
             if not path.exists():
                 in_process(_render, (shots[some], place, spp, seed, path), path)
             pieces.append(_read(path))
@@ -103,27 +103,27 @@ def unseen_frames(
     return Frames(np.concatenate(pieces), cameras * times, np.concatenate([states] * times), configuration)
 
 
-def judged_frames(subject: Subject, setting: Setting) -> Frames:
+def judged_frames(adapter: BodyAdapter, setting: Setting) -> Frames:
     """The frames of table 1 of a body, of which a quick run has few."""
     count, spp = (10, 16) if setting.quick else (200, 64)
-    return unseen_frames(
-        subject,
-        setting.work / subject.name,
+    return rendered_frames(
+        adapter,
+        setting.work / adapter.name,
         count=count,
         spp=spp,
         seed=setting.seed,
-        progress=lambda done, total: setting.progress.step(f"unseen frames of {subject.name}", done, total),
+        progress=lambda done, total: setting.progress.step(f"unseen frames of {adapter.name}", done, total),
     )
 
 
-def _on_stage(subject: Subject, states: Array, cameras: list[Camera]) -> _Shots:
+def _before_camera(adapter: BodyAdapter, states: Array, cameras: list[Camera]) -> _Shots:
     vertices, moved = [], []
     for state, camera in zip(states, cameras, strict=True):
         assert camera.camera_to_world is not None
-        move = subject.stage_from_world(camera)
-        vertices.append(subject.vertices(state) @ move[:3, :3].T + move[:3, 3])
+        move = adapter.stage_from_world(camera)
+        vertices.append(adapter.vertices(state) @ move[:3, :3].T + move[:3, 3])
         moved.append(replace(camera, camera_to_world=move @ camera.camera_to_world))
-    return _Shots(subject.mesh, subject.radius_m, np.stack(vertices), moved, 0)
+    return _Shots(adapter.mesh, adapter.radius_m, np.stack(vertices), moved, 0)
 
 
 def in_process(render: Callable[..., None], arguments: tuple[Any, ...], path: Path) -> None:
@@ -148,14 +148,14 @@ def _render(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
 
     from experiments.path_tracer import PathTracer, surfaces
 
-    look = CONFIGURATIONS[place]
-    materials = look.materials([surface.color for surface in surfaces(shots.mesh)])
-    tracer = PathTracer(shots.mesh, materials, look.surroundings(), shots.radius_m)
+    appearance = CONFIGURATIONS[place]
+    materials = appearance.materials([surface.color for surface in surfaces(shots.mesh)])
+    tracer = PathTracer(shots.mesh, materials, appearance.surroundings(), shots.radius_m)
     pieces = []
     for index, (vertices, camera) in enumerate(zip(shots.vertices, shots.cameras, strict=True), start=shots.first):
         light = tracer.frame(vertices, camera, spp=spp, seed=index)
         grain = np.random.default_rng([seed, place, index, _GRAIN])
-        pieces.append(display(light, automatic_gain(light, look.exposure), grain))
+        pieces.append(display(light, automatic_gain(light, appearance.exposure), grain))
     with atomic_path(path) as temporary:
         temporary.write_bytes(save({"pieces": np.stack(pieces)}))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments.constants import RISP_FARTHEST, RISP_LENGTH_M
-from experiments.control_parametrisation import Drive
+from experiments.control_parametrisation import Parametrisation
 from experiments.experiments import Experiment
 from experiments.identification import (
     LOSSES,
@@ -36,24 +36,24 @@ from vid2phys.types import Array
 _EXACT = 1e-3  # of the body's radius: how well true states are known to our fit, which ends when it gains little
 
 
-def imitate(case: Case, drive: Drive, method: str, network: Network) -> Outcome:
+def imitate(case: Case, parametrisation: Parametrisation, method: str, network: Network) -> Outcome:
     """The numbers [U] that a method finds behind a motion; `case.start`: those that it begins with."""
-    return attempt(lambda: _numbers(case, drive, method, network), case.start)
+    return attempt(lambda: _numbers(case, parametrisation, method, network), case.start)
 
 
-def _numbers(case: Case, drive: Drive, method: str, network: Network) -> Array:
+def _numbers(case: Case, parametrisation: Parametrisation, method: str, network: Network) -> Array:
     experiment = case.experiment
     if method in LOSSES:
-        problem = experiment.plan.problem(experiment.truth, experiment.unseen, pose_of(case))
+        problem = experiment.plan.problem(experiment.truth, experiment.no_observation, pose_of(case))
         loss = LOSSES[method]
         evidence = true_states(experiment) if loss == "state" else images_of(case, network)
-        sought = driven_by(problem, case, drive)
+        sought = input_problem(problem, case, parametrisation)
         return input_estimation.descend(sought, losses.get(loss, problem, evidence), iterations=case.iterations)
     seen = seen_in(case, network)
     if len(experiment.shown) == 2:  # what is read wrongly of the start, which is known, is read so of the target
         seen = replace(seen, error_clock_s=np.zeros_like(seen.error_clock_s))
     problem = experiment.plan.problem(experiment.truth, seen, pose_of(case))
-    sought, starts = driven_by(problem, case, drive), starts_of(case, drive)
+    sought, starts = input_problem(problem, case, parametrisation), starts_of(case, parametrisation)
     if not isinstance(network, Model):  # what it sees is exact, and needs no prior
         truth = true_states(experiment)
         assert truth.std is not None
@@ -64,23 +64,23 @@ def _numbers(case: Case, drive: Drive, method: str, network: Network) -> Array:
         return ClipResiduals.about(problem, states)
 
     read = losses.get("keypoint", problem)
-    if drive.channels is None:
+    if parametrisation.channels is None:
         return input_estimation.fit_profile(sought, read, starts, again).values
-    return input_estimation.fit(sought, read, starts, drive.channels, again).values
+    return input_estimation.fit(sought, read, starts, parametrisation.channels, again).values
 
 
-def driven_by(problem: Problem, case: Case, drive: Drive) -> InputProblem:
+def input_problem(problem: Problem, case: Case, parametrisation: Parametrisation) -> InputProblem:
     """The motion whose actions are sought, from the case's start."""
     plan = case.experiment.plan
-    return InputProblem(problem, plan.initial, plan.step_s, replace(drive.numbers, start=case.start))
+    return InputProblem(problem, plan.initial, plan.step_s, replace(parametrisation.numbers, start=case.start))
 
 
-def starts_of(case: Case, drive: Drive) -> Array:
+def starts_of(case: Case, parametrisation: Parametrisation) -> Array:
     """From where ours begins, [B, U]: the given start, rest, unless numbers are those of a profile, and some by
     chance."""
-    known = [case.start] if drive.channels is None else [case.start, drive.numbers.middle]
+    known = [case.start] if parametrisation.channels is None else [case.start, parametrisation.numbers.middle]
     rng = np.random.default_rng([case.seed, len(case.start)])
-    return np.stack([*known, *(drive.draw(rng) for _ in range(drive.tried - len(known)))])
+    return np.stack([*known, *(parametrisation.draw(rng) for _ in range(parametrisation.tried - len(known)))])
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,17 @@ class Followed:
     reason: str | None = None
 
 
-def followed(experiment: Experiment, drive: Drive, numbers: Array) -> Followed:
+def followed(experiment: Experiment, parametrisation: Parametrisation, numbers: Array) -> Followed:
     """The motion by numbers [U], which stays where it begins if it cannot be computed.
 
     RISP's rule: a quadrotor that is 1000 away has failed.
     """
     plan = experiment.plan
     sought = InputProblem(
-        plan.problem(experiment.truth, experiment.unseen, np.eye(4)), plan.initial, plan.step_s, drive.numbers
+        plan.problem(experiment.truth, experiment.no_observation, np.eye(4)),
+        plan.initial,
+        plan.step_s,
+        parametrisation.numbers,
     )
     try:
         states = sought.roll(np.asarray(numbers, dtype=float)[None])[0]

@@ -63,8 +63,8 @@ def looked_for(camera: Camera, positions: Array, radius_m: float, seed: int) -> 
 def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> Views:
     """The views of the frames shown, `size` px wide, with what is behind the body."""
     camera, count = experiment.camera, len(footage.frames)
-    if experiment.posed is not None:
-        views = [Window.of(camera, experiment.posed, size).view] * count
+    if experiment.articulated is not None:
+        views = [Window.of(camera, experiment.articulated, size).view] * count
         return _through(views, camera, experiment.shown, footage)
     return views_about(camera, *places(experiment, seed), experiment.shown, footage, size)
 
@@ -93,12 +93,12 @@ def scene_of(experiment: Experiment, views: Views) -> Scene:
 
 
 def observation_of(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
-    """Keypoints of all frames with their error model, as `identify` has them after outlines were fitted.
+    """Keypoints of all frames with their error model, as `identify` has them after contour refinement.
 
     Those of frames that are not shown are not visible. Raises InputError when the network reads the body in no frame.
     """
-    if experiment.posed is not None:
-        return _spread(experiment, configuration_track(experiment, experiment.posed, footage, model).observation)
+    if experiment.articulated is not None:
+        return _spread(experiment, configuration_track(experiment, experiment.articulated, footage, model).observation)
     return _spread(experiment, pose_track(experiment, footage, model.scaled(experiment.scale), seed).observation)
 
 
@@ -138,10 +138,10 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     if not good.any():
         raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
     read, indices = seen.select(good), np.flatnonzero(good)
-    told = painted[good] + turn_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
+    nats = painted[good] + turn_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
     if not model.shape.exact and indices[0] == 0:  # the first state is known
-        told[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
-    found = label(times, indices, read, told, camera, model, calibration, tilt_std_rad=None)
+        nats[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
+    found = label(times, indices, read, nats, camera, model, calibration, tilt_std_rad=None)
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
     found = _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)

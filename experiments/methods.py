@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.body_adapter import RenderPlan, Subject
+from experiments.body_adapter import BodyAdapter, RenderPlan
 from experiments.table import Setting
 from vid2phys.io.files import sha256, write_text
 from vid2phys.risp.appearance.randomisation import Randomisation
@@ -46,10 +46,20 @@ def digest_of(facts: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that weights depend on. looks: 0, ever new ones (see `RenderOptions`). samples: renders that are used.
+    """Everything that weights depend on.
 
-    view_size: V px, 0 for the body's own. learning_rate: 0 for our schedule's own, and for RISP's the better of RATES
-    (`settled`). without: what is not randomised (names of `Randomisation`).
+    Attributes:
+        head: Name of the head, see `risp.heads`.
+        loss: Name of the penalty, see `risp.penalties`.
+        gamma: Weight of the penalty.
+        samples: How many renders are used.
+        epochs: Number of epochs.
+        appearances: How many appearances there are; 0: each image has a new one (see `RenderOptions`).
+        view_size: V px, 0 for the body's own.
+        learning_rate: 0 for our schedule's own, and for RISP's the better of RATES (`with_learning_rate`).
+        seed: Seed of the training.
+        version: A number to raise when trainings change.
+        without: What is not randomised (names of `Randomisation`).
     """
 
     head: str
@@ -57,7 +67,7 @@ class Recipe:
     gamma: float
     samples: int
     epochs: int
-    looks: int = 0
+    appearances: int = 0
     view_size: int = 0
     learning_rate: float = 0.0
     seed: int = 0
@@ -68,7 +78,11 @@ class Recipe:
     def facts(self) -> dict[str, Any]:
         """What hashes are made of; ablations came later, and so did the optimiser of our heads."""
         ours = {} if self.is_paper else {"optimizer": "muon"}
-        return {name: value for name, value in asdict(self).items() if value != ()} | ours
+        return {name: value for name, value in self.as_dict().items() if value != ()} | ours
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields under the names that files and hashes have."""
+        return {"looks" if name == "appearances" else name: value for name, value in asdict(self).items()}
 
     @property
     def digest(self) -> str:
@@ -82,11 +96,11 @@ class Recipe:
 
     def trial(self, rate: float, samples: int) -> Recipe:
         """A short training without gradients that a learning rate is chosen by."""
-        return replace(self, gamma=0.0, epochs=RATE_EPOCHS, samples=samples, looks=0, learning_rate=rate)
+        return replace(self, gamma=0.0, epochs=RATE_EPOCHS, samples=samples, appearances=0, learning_rate=rate)
 
-    def network(self, subject: Subject) -> str:
+    def network(self, adapter: BodyAdapter) -> str:
         """In words."""
-        return f"{self.head}, {self.view_size or subject.view_size} px"
+        return f"{self.head}, {self.view_size or adapter.view_size} px"
 
     def schedule(self, workers: int) -> Schedule:
         """How it is trained."""
@@ -111,10 +125,10 @@ class Learnt:
     sha256: str
 
 
-def effort(subject: Subject, learnt: Learnt) -> dict[str, Any]:
+def effort(adapter: BodyAdapter, learnt: Learnt) -> dict[str, Any]:
     """What every row of a method says of its training."""
     return {
-        "network": learnt.recipe.network(subject),
+        "network": learnt.recipe.network(adapter),
         "images_seen": learnt.images,
         "seconds": round(learnt.seconds, 1),
         "converged": is_converged(learnt.history, learnt.images),
@@ -138,15 +152,22 @@ def is_flat(curve: list[float]) -> bool:
     return min(curve[begin:]) > (1.0 - FLAT) * min(curve[:begin])
 
 
-def render_plan(subject: Subject, setting: Setting, recipe: Recipe) -> RenderPlan:
+def render_plan(adapter: BodyAdapter, setting: Setting, recipe: Recipe) -> RenderPlan:
     """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set, so
     that a smaller set is made where the shared one is not there."""
     plan = RenderPlan(
-        *(folder_of(subject, setting), _shared(setting), recipe.samples, recipe.looks, setting.seed, recipe.view_size),
+        *(
+            folder_of(adapter, setting),
+            _shared(setting),
+            recipe.samples,
+            recipe.appearances,
+            setting.seed,
+            recipe.view_size,
+        ),
         by_color=recipe.is_paper,
         varied=Randomisation.without(recipe.without),
     )
-    return plan if plan.data.exists() and not recipe.looks else replace(plan, made=recipe.samples)
+    return plan if plan.data.exists() and not recipe.appearances else replace(plan, made=recipe.samples)
 
 
 def _shared(setting: Setting) -> int:
@@ -154,22 +175,22 @@ def _shared(setting: Setting) -> int:
     return QUICK_RENDERS if setting.quick else RENDERS
 
 
-def training_data(subject: Subject, setting: Setting, recipe: Recipe) -> TrainingData:
+def training_data(adapter: BodyAdapter, setting: Setting, recipe: Recipe) -> TrainingData:
     """The first `samples` of a body's renders."""
     from vid2phys.commands.training import held_out
 
-    plan = render_plan(subject, setting, recipe)
-    data = subject.training_data(plan, setting.progress)
+    plan = render_plan(adapter, setting, recipe)
+    data = adapter.training_data(plan, setting.progress)
     return replace(data, renders=plan.samples, held_out=held_out(plan.samples))
 
 
-def folder_of(subject: Subject, setting: Setting) -> Path:
+def folder_of(adapter: BodyAdapter, setting: Setting) -> Path:
     """What is kept for a body."""
-    return setting.work / subject.name
+    return setting.work / adapter.name
 
 
 def train(
-    subject: Subject,
+    adapter: BodyAdapter,
     recipe: Recipe,
     setting: Setting,
     validation: Validate | None = None,
@@ -179,9 +200,9 @@ def train(
     from vid2phys.commands.training import share_cores
     from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
 
-    data = data or training_data(subject, setting, recipe)
+    data = data or training_data(adapter, setting, recipe)
     schedule, head = recipe.schedule(share_cores(setting.device)), head_of(data, recipe.head)
-    folder = folder_of(subject, setting) / recipe.digest
+    folder = folder_of(adapter, setting) / recipe.digest
     folder.mkdir(parents=True, exist_ok=True)
     trained = train_head(
         data,
@@ -190,10 +211,10 @@ def train(
         TrainingRun(folder, setting.device, setting.progress),
         PenaltyOptions(recipe.gamma, recipe.loss, GRADIENT_EVERY),
         seed=recipe.seed,
-        validation=validation or subject.validation(data, head),
+        validation=validation or adapter.validation(data, head),
     )
     digest = sha256(next(folder.glob("*.checkpoint.safetensors")))
-    write_text(folder / "recipe.json", json.dumps({**asdict(recipe), "sha256": digest}, indent=1) + "\n")
+    write_text(folder / "recipe.json", json.dumps({**recipe.as_dict(), "sha256": digest}, indent=1) + "\n")
     images = recipe.epochs * sum(images_an_epoch(recipe, len(data.training), schedule.batch))
     return Learnt(
         *(recipe, head, trained.network.cpu(), data.stream.view_size),
@@ -201,8 +222,8 @@ def train(
     )
 
 
-def settled(
-    subject: Subject, recipe: Recipe, setting: Setting, data: TrainingData | None = None
+def with_learning_rate(
+    adapter: BodyAdapter, recipe: Recipe, setting: Setting, data: TrainingData | None = None
 ) -> tuple[Recipe, dict[str, Any]]:
     """A recipe with its learning rate, and what its rows say of that. data: None for the body's own.
 
@@ -214,11 +235,11 @@ def settled(
     errors = {}
     for rate in RATES:
         short = recipe.trial(rate, data.renders if data else _shared(setting))
-        setting.progress.note(f"{subject.name}: {recipe.head} with a learning rate of {rate:g}")
-        errors[rate] = round(train(subject, short, setting, data=data).history[-1]["state_error"], 5)
+        setting.progress.note(f"{adapter.name}: {recipe.head} with a learning rate of {rate:g}")
+        errors[rate] = round(train(adapter, short, setting, data=data).history[-1]["state_error"], 5)
     best = min(errors, key=lambda rate: errors[rate])
-    said = {"learning_rate": best, "rates_tried": {f"{rate:g}": error for rate, error in errors.items()}}
-    return replace(recipe, learning_rate=best), said
+    reported = {"learning_rate": best, "rates_tried": {f"{rate:g}": error for rate, error in errors.items()}}
+    return replace(recipe, learning_rate=best), reported
 
 
 def images_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, int]:
@@ -236,31 +257,31 @@ def model_folder(name: str, training_command: str) -> Path | None:
     return None
 
 
-def model_in(folder: Path, subject: Subject) -> Model:
+def model_in(folder: Path, adapter: BodyAdapter) -> Model:
     """A model of `train-risp`. Raises InputError when it is another body's."""
     from vid2phys.errors import InputError
     from vid2phys.io.geometry import geometry_signature, signature_distance
     from vid2phys.risp.networks.model import Model
 
     model = Model.load(folder)
-    distance = signature_distance(model.shape.signature, geometry_signature(subject.mesh))
+    distance = signature_distance(model.shape.signature, geometry_signature(adapter.mesh))
     if distance > _SAME:
         raise InputError(
-            f"the model '{folder}' was trained on another shape than '{subject.name}'",
-            f"`{subject.training_command}` with the mesh of the table",
+            f"the model '{folder}' was trained on another shape than '{adapter.name}'",
+            f"`{adapter.training_command}` with the mesh of the table",
             "move it away",
         )
     return model
 
 
-def load_model(subject: Subject, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
+def load_model(adapter: BodyAdapter, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
     """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
-    model, score = model_in(folder, subject), _score(folder)
+    model, score = model_in(folder, adapter), _score(folder)
     shown = score["data"]["renders"] - score["data"]["held_out"]
     images = score["training"]["epochs"] * sum(images_an_epoch(recipe, shown, recipe.schedule(1).batch))
     history = score["history"]["fine"]
     return model, {
-        "network": recipe.network(subject),
+        "network": recipe.network(adapter),
         "images_seen": images,
         "seconds": score["seconds"]["fine"],
         "converged": is_converged(history, images),
@@ -287,6 +308,6 @@ def training_seconds(recipe: Recipe, view_size: int) -> float:
     network = shares * (plain * trained[0] + gradient * trained[1])  # on one core, beside the other's developing
     seconds = 1e-3 * recipe.epochs * max(network, plain * developed[0] + gradient * developed[1])
     if recipe.is_paper and not recipe.learning_rate:
-        trial = replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, looks=0, learning_rate=RATES[0])
+        trial = replace(recipe, gamma=0.0, epochs=RATE_EPOCHS, appearances=0, learning_rate=RATES[0])
         seconds += len(RATES) * training_seconds(trial, view_size)  # shared by the recipes of a body
     return seconds

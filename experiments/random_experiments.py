@@ -11,8 +11,8 @@ import numpy as np
 
 from experiments.articulated import ArticulatedAdapter
 from experiments.bodies import Entry
-from experiments.control_parametrisation import Drive, drive_of
-from experiments.experiments import Experiment, Plan, Sight, plan_of, unknown_of
+from experiments.control_parametrisation import Parametrisation, parametrisation_of
+from experiments.experiments import Experiment, Plan, Viewpoint, plan_of, unknown_of
 from vid2phys.engine.systems.rod import Rod
 from vid2phys.geometry import quat_from_rotvec
 from vid2phys.types import Array
@@ -21,66 +21,68 @@ FRAMES = 36  # after the first
 _FARTHER = 1.6  # at most, than the cameras of table 2
 
 
-def drawn_experiment(entry: Entry, folder: Path, rng: np.random.Generator) -> Experiment:
+def random_experiment(entry: Entry, folder: Path, rng: np.random.Generator) -> Experiment:
     """Of a body of the tables. folder: keeps the modes of one that bends."""
     truth = unknown_of(entry.name).draw(rng)
-    plan, drive = plan_of(entry.name, truth, FRAMES), drive_of(entry.name, FRAMES)
-    experiment = Experiment.planned(entry, folder, _DRAWN[entry.name](plan, drive, truth, rng), truth)
-    return replace(experiment, sight=_sight(experiment, rng))
+    plan, parametrisation = plan_of(entry.name, truth, FRAMES), parametrisation_of(entry.name, FRAMES)
+    experiment = Experiment.planned(entry, folder, _RANDOM[entry.name](plan, parametrisation, truth, rng), truth)
+    return replace(experiment, viewpoint=_viewpoint(experiment, rng))
 
 
-def _sight(experiment: Experiment, rng: np.random.Generator) -> Sight:
+def _viewpoint(experiment: Experiment, rng: np.random.Generator) -> Viewpoint:
     far = float(rng.uniform(1.0, _FARTHER))
-    if not isinstance(experiment.subject, ArticulatedAdapter):
-        return Sight(far=far)
-    cameras = experiment.subject.body.cameras
+    if not isinstance(experiment.adapter, ArticulatedAdapter):
+        return Viewpoint(far=far)
+    cameras = experiment.adapter.body.cameras
     azimuth = cameras.azimuth[1] * rng.uniform(-1.0, 1.0)
-    return Sight(float(np.deg2rad(azimuth)), float(np.deg2rad(rng.uniform(*cameras.elevation))), far)
+    return Viewpoint(float(np.deg2rad(azimuth)), float(np.deg2rad(rng.uniform(*cameras.elevation))), far)
 
 
-def _driven(plan: Plan, drive: Drive, actions: Array) -> Plan:
+def _with_actions(plan: Plan, parametrisation: Parametrisation, actions: Array) -> Plan:
     """The plan with the drive's steps and these actions [S, A]."""
-    steps = drive.plan
+    steps = parametrisation.plan
     return replace(plan, actions=actions, step_s=steps.step_s, steps=steps.steps, every=steps.every)
 
 
-def _quadrotor(plan: Plan, drive: Drive, _: Array, rng: np.random.Generator) -> Plan:
+def _quadrotor(plan: Plan, parametrisation: Parametrisation, _: Array, rng: np.random.Generator) -> Plan:
     """Any heading, thrusts and torques as in table 3."""
     initial = plan.initial.copy()
     initial[3:7] = quat_from_rotvec(np.array([*rng.normal(scale=0.05, size=2), rng.uniform(-np.pi, np.pi)]))
-    return replace(_driven(plan, drive, drive.actions(drive.draw(rng))), initial=initial)
+    return replace(
+        _with_actions(plan, parametrisation, parametrisation.actions(parametrisation.draw(rng))), initial=initial
+    )
 
 
-def _cube(plan: Plan, _: Drive, __: Array, rng: np.random.Generator) -> Plan:
+def _cube(plan: Plan, _: Parametrisation, __: Array, rng: np.random.Generator) -> Plan:
     """The throw of table 2 in any orientation, with any spin."""
     initial = plan.initial.copy()
-    turn, spin = rng.normal(size=3), rng.normal(size=3)
-    initial[3:7] = quat_from_rotvec(rng.uniform(0.0, np.pi) * turn / np.linalg.norm(turn))
+    axis, spin = rng.normal(size=3), rng.normal(size=3)
+    initial[3:7] = quat_from_rotvec(rng.uniform(0.0, np.pi) * axis / np.linalg.norm(axis))
     initial[8:10] *= rng.uniform(0.5, 1.5, 2)
     initial[10:13] = rng.uniform(1.0, 6.0) * spin / np.linalg.norm(spin)
     return replace(plan, initial=initial)
 
 
-def _hand(plan: Plan, drive: Drive, _: Array, rng: np.random.Generator) -> Plan:
+def _hand(plan: Plan, parametrisation: Parametrisation, _: Array, rng: np.random.Generator) -> Plan:
     """Torques as in table 3, none of them too small to move a finger."""
-    numbers = drive.draw(rng)
+    numbers = parametrisation.draw(rng)
     fingers = len(numbers) // 2
     numbers[:fingers] = rng.uniform(0.5, 1.0, fingers)
-    return _driven(plan, drive, drive.actions(numbers))
+    return _with_actions(plan, parametrisation, parametrisation.actions(numbers))
 
 
-def _rod(plan: Plan, drive: Drive, truth: Array, rng: np.random.Generator) -> Plan:
+def _rod(plan: Plan, parametrisation: Parametrisation, truth: Array, rng: np.random.Generator) -> Plan:
     """Pushed as in table 3, by what moves a rod of this stiffness."""
     assert isinstance(plan.system, Rod)
     young, known = plan.unknown.to_si(np.array([truth[0], plan.unknown.truth]))
     harder = plan.system.load_n(float(young)) / plan.system.load_n(float(known))
-    return _driven(plan, drive, harder * drive.actions(drive.draw(rng)))
+    return _with_actions(plan, parametrisation, harder * parametrisation.actions(parametrisation.draw(rng)))
 
 
-_DRAWN: dict[str, Callable[[Plan, Drive, Array, np.random.Generator], Plan]] = {
+_RANDOM: dict[str, Callable[[Plan, Parametrisation, Array, np.random.Generator], Plan]] = {
     "quadrotor": _quadrotor,
     "cube-plain": _cube,
     "hand": _hand,
     "rod": _rod,
 }
-BODIES = tuple(_DRAWN)
+BODIES = tuple(_RANDOM)

@@ -62,18 +62,18 @@ class Cell:
             "quick": self.setting.quick,
             "seed": self.setting.seed,
             "version": self.version,
-            **(self._reading if self.method.startswith("ours") else {}),
+            **(self._detection_facts if self.method.startswith("ours") else {}),
         }
         return f"{self.entry.name}-{digest_of(facts)}"
 
     @property
-    def _reading(self) -> dict[str, int]:
+    def _detection_facts(self) -> dict[str, int]:
         """How the body is read, as far as rows follow from it."""
         tracks = self.reads == "clips" and self.entry.tracking > 0
         return {
-            **({"reading": self.entry.reading} if self.reads else {}),
+            **({"reading": self.entry.detection} if self.reads else {}),
             **({"tracking": self.entry.tracking} if tracks else {}),
-            **({"alone": self.entry.alone} if self.reads == "images" and self.entry.alone > 0 else {}),
+            **({"alone": self.entry.single_image} if self.reads == "images" and self.entry.single_image > 0 else {}),
         }
 
     @property
@@ -143,9 +143,9 @@ def report_estimate(cells: list[Cell]) -> None:
     setting.progress.note(f"about {duration(total)} in all on two idle cores without a GPU{rendering}")
 
 
-def filled_on_stages(
+def filled_by_body(
     cells: list[Cell],
-    stage_of: Callable[[Cell], S],
+    judged_of: Callable[[Cell], S],
     rows: Callable[[S, Cell], Rows],
     notes: Sequence[str],
     empty: Callable[[Cell, str | None], dict[str, Any]],
@@ -162,7 +162,7 @@ def filled_on_stages(
             continue
         try:
             if stage is None or there != cell.entry.name:
-                stage, there = stage_of(cell), cell.entry.name
+                stage, there = judged_of(cell), cell.entry.name
         except InputError as error:
             reasons[cell.entry.name] = str(error)
             continue
@@ -212,14 +212,14 @@ def _render_seconds(todo: list[Cell], setting: Setting) -> float:
     """For the renders that are not there yet."""
     made = QUICK_RENDERS if setting.quick else RENDERS
     sets = {
-        (cell.entry.name, cell.recipe.looks): made if not cell.recipe.looks else cell.recipe.samples
+        (cell.entry.name, cell.recipe.appearances): made if not cell.recipe.appearances else cell.recipe.samples
         for cell in todo
         if cell.recipe is not None and cell.model is None
     }
     return sum(
         1e-3 * RENDER_MS * count
-        for (name, looks), count in sets.items()
-        if not any((setting.work / name / f"data-{count}-{looks}-{setting.seed}").glob("shard_*"))
+        for (name, appearances), count in sets.items()
+        if not any((setting.work / name / f"data-{count}-{appearances}-{setting.seed}").glob("shard_*"))
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.body_adapter import Frames, Reading, RenderPlan, Score, Subject
+from experiments.body_adapter import BodyAdapter, Estimates, Frames, RenderPlan, Score
 from experiments.image_alignment import frame_matrix, piece
 from experiments.methods import Learnt
 from experiments.state_vector import rigid_vector
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from vid2phys.commands.training_progress import TrainingProgress
     from vid2phys.risp.heads import Head
     from vid2phys.risp.networks.model import Model
+    from vid2phys.risp.networks.validate import Body as Known
     from vid2phys.risp.recipes import TrainingData
-    from vid2phys.risp.training.validate import Body as Known
 
 MIDDLE = np.array([14.0, 0.0, 0.0])  # of the states' range, body radii; the camera is at the origin and looks along x
 HALF_RANGE = np.array([5.0, 4.0, 3.0])  # of positions about it
@@ -37,7 +37,7 @@ ASIDE, SIZE = 0.03, 0.06  # errors of where a tracker looks: share of the view, 
 _LOOK = 3  # stream of random numbers
 
 
-class RigidAdapter(Subject):
+class RigidAdapter(BodyAdapter):
     """See `Subject`. labelled: whether images tell its equivalent poses apart, so that errors against the label mean
     something."""
 
@@ -103,12 +103,12 @@ class RigidAdapter(Subject):
             samples=plan.made,
             seed=plan.seed,
             progress=progress,
-            appearances=plan.looks,
+            appearances=plan.appearances,
             varied=plan.varied,
         )
         size = plan.view_size or data.stream.view_size
         body = self.known if plan.by_color else data.body
-        return replace(data, stream=replace(data.stream, appearances=plan.looks, view_size=size), body=body)
+        return replace(data, stream=replace(data.stream, appearances=plan.appearances, view_size=size), body=body)
 
     def model(self, learnt: Learnt) -> Model:
         """See `Subject.model`; its coarse network knows nothing, since places are given."""
@@ -126,9 +126,11 @@ class RigidAdapter(Subject):
         assert isinstance(learnt.network, KeypointNetwork)
         return Model(shape, learnt.network, LocatorNetwork(**COARSE_SIZE), learnt.view_size, {})
 
-    def read_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Reading:
-        """Points, pose by PnP and edges (`ambiguous_poses`), its branch by front map, paint and shape
-        (`symmetry_evidence`); of a painted body pose and branch by all together (`single_image`).
+    def estimate_by_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Estimates:
+        """Estimate poses by keypoints, PnP and edges (`ambiguous_poses`).
+
+        Front map, texture and shape choose the symmetry element (`symmetry_evidence`). A body with a texture gets
+        pose and symmetry element from all cues together (`single_image`).
         """
         from vid2phys.engine.pnp import known_pose
         from vid2phys.error_model import Calibration
@@ -144,9 +146,9 @@ class RigidAdapter(Subject):
         calibration, shape = Calibration.from_dict(model.calibration), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
         paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
-        lone = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
+        single_images = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
 
-        def read_one(camera: Camera, image: Any, center: Array, radius: float) -> Array:
+        def estimate_one(camera: Camera, image: Any, center: Array, radius: float) -> Array:
             seen = look(model, camera, [image], center[None], np.array([radius]), calibration)
             best = seen.poses[0, 0]
             found_pose = best.pose
@@ -162,19 +164,25 @@ class RigidAdapter(Subject):
                 found = found + paint.evidence(seen, [image], camera)
             if edges:
                 found = found + turn_evidence([image], [0], seen, camera, solid, shape)
-            turn = shape.rotations[int(np.argmax(found[0, 0]))].T
+            rotation = shape.rotations[int(np.argmax(found[0, 0]))].T
             pose = make_transform(found_pose.rotation, found_pose.translation)
-            pose = pose @ make_transform(turn, shape.center - turn @ shape.center)
-            told = lone.settle(image, camera, Pose(pose[:3, :3], pose[:3, 3])) if lone is not None and large else None
-            return pose if told is None else make_transform(told.pose.rotation, told.pose.translation)
+            pose = pose @ make_transform(rotation, shape.center - rotation @ shape.center)
+            refined = (
+                single_images.settle(image, camera, Pose(pose[:3, :3], pose[:3, 3]))
+                if single_images is not None and large
+                else None
+            )
+            return pose if refined is None else make_transform(refined.pose.rotation, refined.pose.translation)
 
-        return self._read(frames, seed, read_one)
+        return self._estimate_all(frames, seed, estimate_one)
 
-    def read_state(self, learnt: Learnt, frames: Frames, seed: int) -> Reading:
+    def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
         """See `Subject.read_state`."""
-        return self._read(frames, seed, lambda *looked: read_pose(learnt, *looked))
+        return self._estimate_all(frames, seed, lambda *looked: estimate_pose(learnt, *looked))
 
-    def _read(self, frames: Frames, seed: int, read_one: Callable[[Camera, Any, Array, float], Array]) -> Reading:
+    def _estimate_all(
+        self, frames: Frames, seed: int, estimate_one: Callable[[Camera, Any, Array, float], Array]
+    ) -> Estimates:
         """World poses, each frame looked at where a tracker would look.
 
         That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods. A
@@ -191,29 +199,29 @@ class RigidAdapter(Subject):
             error = rng.normal(size=3) * [ASIDE, ASIDE, SIZE]
             aside = center + 3.0 * error[:2] * np.tan(radius)  # the view is three radii wide
             expected = float(radius * np.exp(error[2]))
-            in_camera = read_one(camera, image, aside, expected)
+            in_camera = estimate_one(camera, image, aside, expected)
             found.append(camera.camera_to_world @ at_plausible_place(in_camera, aside, expected, self.radius_m))
         poses = np.stack(found)
-        return Reading(self.vectors(poses), poses)
+        return Estimates(self.vectors(poses), poses)
 
-    def scores(self, reading: Reading, frames: Frames) -> dict[str, Score]:
+    def scores(self, estimates: Estimates, frames: Frames) -> dict[str, Score]:
         """See `Subject.scores`. A plain body is scored up to its symmetry alone."""
-        turns = self.known.symmetry_transforms
-        errors = np.abs(reading.vectors[:, None] - self.vectors(frames.states[:, None] @ turns)).mean(axis=-1)
+        elements = self.known.symmetry_transforms
+        errors = np.abs(estimates.vectors[:, None] - self.vectors(frames.states[:, None] @ elements)).mean(axis=-1)
         result = {"state_error": Score(errors[:, 0], "1")} if self.labelled else {}
-        if len(turns) > 1:
+        if len(elements) > 1:
             result["state_error_up_to_symmetry"] = Score(errors.min(axis=1), "1")
-        return {**result, **({} if reading.states is None else self._in_units(reading.states, frames))}
+        return {**result, **({} if estimates.states is None else self._in_units(estimates.states, frames))}
 
     def _in_units(self, poses: Array, frames: Frames) -> dict[str, Score]:
         """Errors in units that mean something outside the table."""
-        truth, turns = frames.states, self.known.symmetry_transforms
-        cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], turns[:, :3, :3], poses[:, :3, :3]) - 1.0)
+        truth, elements = frames.states, self.known.symmetry_transforms
+        cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], elements[:, :3, :3], poses[:, :3, :3]) - 1.0)
         angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
         error, distance = poses[:, :3, 3] - truth[:, :3, 3], np.linalg.norm(truth[:, :3, 3], axis=1)
-        sight = truth[:, :3, 3] / distance[:, None]
-        depth = np.einsum("ni,ni->n", error, sight)
-        sideways = np.linalg.norm(error - depth[:, None] * sight, axis=1)
+        bearing = truth[:, :3, 3] / distance[:, None]
+        depth = np.einsum("ni,ni->n", error, bearing)
+        sideways = np.linalg.norm(error - depth[:, None] * bearing, axis=1)
         metrics = {
             "position_mm": Score(1e3 * np.linalg.norm(error, axis=1), "mm", median=True),
             "sideways_mm": Score(1e3 * sideways, "mm", median=True),
@@ -222,7 +230,7 @@ class RigidAdapter(Subject):
         }
         if self.labelled:
             metrics["rotation_deg"] = Score(angles[:, 0], "deg", median=True)
-        if len(turns) > 1:
+        if len(elements) > 1:
             metrics["rotation_deg_up_to_symmetry"] = Score(angles.min(axis=1), "deg", median=True)
         return metrics
 
@@ -259,7 +267,7 @@ class RigidAdapter(Subject):
         return validate
 
 
-def read_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius: float) -> Array:
+def estimate_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius: float) -> Array:
     """camera_from_body [4, 4] that a state head says of what lies about `center` [2], `radius` rad wide."""
     import torch
 
@@ -271,8 +279,8 @@ def read_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius:
     view = make_view(camera, center, radius, learnt.view_size)
     numbers = predict_numbers(learnt.network, resample(image, camera, view)[None])
     in_view = learnt.head.codes.decode(numbers, torch.from_numpy(view.K)[None])[0].numpy()
-    turn = view.rotation_view_from_camera.T
-    return make_transform(turn @ in_view[:3, :3], turn @ in_view[:3, 3])
+    rotation = view.rotation_view_from_camera.T
+    return make_transform(rotation @ in_view[:3, :3], rotation @ in_view[:3, 3])
 
 
 def at_plausible_place(camera_from_body: Array, center: Array, angular_radius: float, radius_m: float) -> Array:

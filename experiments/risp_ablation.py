@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from experiments.bodies import entries
-from experiments.body_adapter import Frames, Score, Subject
+from experiments.body_adapter import BodyAdapter, Frames, Score
 from experiments.image_alignment import judged_frames
 from experiments.methods import QUICK_RENDERS, Recipe, effort, train
 from experiments.panels import figure_at
-from experiments.result_cache import Cell, Rows, filled_on_stages, missing_row
+from experiments.result_cache import Cell, Rows, filled_by_body, missing_row
 from experiments.table import Setting, Table, row
 from vid2phys.risp.appearance.randomisation import Randomisation
 from vid2phys.types import Array
@@ -48,7 +48,7 @@ def run(setting: Setting) -> Table:
     cells = [
         Cell(NAME, entry, method, recipe(method, setting.quick), setting) for entry in entries() for method in METHODS
     ]
-    return filled_on_stages(
+    return filled_by_body(
         cells,
         lambda cell: _Stage.of(cell, setting),
         lambda stage, cell: stage.rows(cell.method),
@@ -62,21 +62,21 @@ def run(setting: Setting) -> Table:
 class _Stage:
     """A body with the frames that it is judged on."""
 
-    subject: Subject
+    adapter: BodyAdapter
     frames: Frames
     setting: Setting
 
     @staticmethod
     def of(cell: Cell, setting: Setting) -> _Stage:
         """Renders what is missing."""
-        subject = cell.entry.make(setting.work / cell.entry.name)
-        return _Stage(subject, judged_frames(subject, setting), setting)
+        adapter = cell.entry.make(setting.work / cell.entry.name)
+        return _Stage(adapter, judged_frames(adapter, setting), setting)
 
     def rows(self, method: str) -> Rows:
         """What the network of a method says, and how it compares with that of all."""
-        name = self.subject.name
-        scores, said, held_out_px = self._judged(method)
-        rows = [row(name, method, "held_out_px", held_out_px, "px", **said)]
+        name = self.adapter.name
+        scores, reported, held_out_px = self._judged(method)
+        rows = [row(name, method, "held_out_px", held_out_px, "px", **reported)]
         for metric, score in scores.items():
             value = float(np.median(score.values) if score.median else np.mean(score.values))
             rows.append(row(name, method, metric, value, score.unit, n=len(score.values)))
@@ -88,10 +88,12 @@ class _Stage:
 
     def _judged(self, method: str) -> tuple[dict[str, Score], dict[str, Any], float]:
         """Scores on the frames, what a row says of the training, and the error on held-out renders, px."""
-        learnt = train(self.subject, recipe(method, self.setting.quick), self.setting)
-        reading = self.subject.read_keypoints(self.subject.model(learnt), self.frames, self.setting.seed, edges=False)
-        scores = self.subject.scores(reading, self.frames)
-        return scores, effort(self.subject, learnt), learnt.history[-1]["px"]
+        learnt = train(self.adapter, recipe(method, self.setting.quick), self.setting)
+        estimates = self.adapter.estimate_by_keypoints(
+            self.adapter.model(learnt), self.frames, self.setting.seed, edges=False
+        )
+        scores = self.adapter.scores(estimates, self.frames)
+        return scores, effort(self.adapter, learnt), learnt.history[-1]["px"]
 
 
 def _first(scores: dict[str, Score]) -> Array:

@@ -22,7 +22,7 @@ from experiments.by_identify import Clip, intervals_of, is_unfit
 from experiments.experiments import unknown_of
 from experiments.methods import model_in
 from experiments.panels import draw_panels
-from experiments.random_experiments import BODIES, drawn_experiment
+from experiments.random_experiments import BODIES, random_experiment
 from experiments.result_cache import Cell, Rows, assembled, missing_row
 from experiments.table import Setting, Table, row, short
 from experiments.test_renderer import CONFIGURATIONS
@@ -47,7 +47,7 @@ _NOTES = [
     "motion are fitted, no parameter.",
     f"`{INJECTED}`: {REPEATS} repeats ({FEWER_REPEATS} from fewer frames) in which the true motion is read with errors "
     f"drawn from the error model of {READ} clips, one of each look, in turn. `{PIXELS}`: a clip of its own each time.",
-    "`held_share`: of 95 % intervals of parameters that hold the truth; `poses_held_share`: of coordinates of poses, "
+    "`held_share`: of 95 % intervals of parameters that hold the truth; `pose_coverage_share`: of coordinates of poses, "
     "each up to a turn that the body looks alike in (frames of a clip err alike: `std` is over clips). `..._rms`: of "
     "errors, in the paper's units, with their `bias` (mean), `spread` (deviation about it) and what was `stated` "
     "(median). `over_stated`: median of errors over their stated deviations; 0.67 where these are right.",
@@ -59,13 +59,13 @@ _NOTES = [
 @dataclass(frozen=True)
 class Trial:
     """One identification. errors, stated: [U] of estimates, and their standard deviations, in the paper's units; stated
-    is infinite where the clip was said to tell nothing. poses_held: share of coordinates. warned: that the model does
+    is infinite where the clip was said to tell nothing. pose_coverage: share of coordinates. warned: that the model does
     not explain the clip. failure: why there is nothing, or None."""
 
     errors: tuple[float, ...] = ()
     stated: tuple[float, ...] = ()
-    held: tuple[bool, ...] = ()
-    poses_held: float | None = None
+    contained: tuple[bool, ...] = ()
+    pose_coverage: float | None = None
     warned: bool = False
     failure: str | None = None
 
@@ -156,12 +156,12 @@ class Bench:
             self._read[which] = clip, clip.tracked()
         clip, tracked = self._read[which]
         rng = np.random.default_rng([self.setting.seed, _ERRORS, index])
-        return _judged(lambda: (clip, clip.identified(clip.misread(tracked, rng), refine=False)))
+        return _judged(lambda: (clip, clip.identified(clip.with_drawn_errors(tracked, rng), refine=False)))
 
     def _clip(self, index: int) -> Clip:
         """The clip of this number, which is filmed or taken from the work folder."""
         rng = np.random.default_rng([self.setting.seed, _MOTION, index])
-        experiment = drawn_experiment(self.entry, self.folder, rng)
+        experiment = random_experiment(self.entry, self.folder, rng)
         experiment = replace(experiment, only=tuple(range(0, len(experiment.plan.times_s), self.every)))
         filmed = experiment.footage(
             index % len(CONFIGURATIONS),
@@ -186,24 +186,24 @@ class Bench:
         """Rows of all trials."""
         good = [trial for trial in trials if trial.failure is None]
         failures = sorted({trial.failure for trial in trials if trial.failure})
-        said = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good), "failures": failures}
+        reported = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good), "failures": failures}
         unknown, rows = unknown_of(self.entry.name), Rows()
 
         def add(metric: str, value: float | None, unit: str = "1", **more: Any) -> None:
-            rows.append(row(self.entry.name, _title(self.cell), metric, value, unit, **{**said, **more}))
+            rows.append(row(self.entry.name, _title(self.cell), metric, value, unit, **{**reported, **more}))
 
         errors, stated = (np.array([getattr(t, name) for t in good], dtype=float) for name in ("errors", "stated"))
         if errors.size:
-            held, told = np.array([trial.held for trial in good]), np.isfinite(stated)
-            add("held_share", float(held.mean()), n=held.size, told_nothing=int((~told).sum()))
-            if told.any():
-                off, size = errors[told], stated[told]
+            contained, finite = np.array([trial.contained for trial in good]), np.isfinite(stated)
+            add("held_share", float(contained.mean()), n=contained.size, told_nothing=int((~finite).sum()))
+            if finite.any():
+                off, size = errors[finite], stated[finite]
                 shares = {"bias": short(off.mean()), "spread": short(off.std()), "stated": short(np.median(size))}
                 add(unknown.metric + "_rms", float(np.sqrt(np.mean(off**2))), unknown.unit, **shares)
                 add("over_stated", float(np.median(np.abs(off) / size)))
-        poses = np.array([trial.poses_held for trial in good if trial.poses_held is not None])
+        poses = np.array([trial.pose_coverage for trial in good if trial.pose_coverage is not None])
         if poses.size:
-            add("poses_held_share", float(poses.mean()), std=short(float(poses.std())))
+            add("pose_coverage_share", float(poses.mean()), std=short(float(poses.std())))
         if good:
             add("warned_share", float(np.mean([trial.warned for trial in good])))
         else:
@@ -222,8 +222,10 @@ def _judged(work: Callable[[], tuple[Clip, Result]]) -> Trial:
     truth = clip.experiment.truth
     values, ends = intervals_of(clip.experiment, result)
     errors, stated = values - truth[: len(values)], (ends[:, 1] - ends[:, 0]) / (2.0 * _STATED)
-    held = (ends[:, 0] <= truth[: len(values)]) & (truth[: len(values)] <= ends[:, 1])
-    return Trial(_listed(errors), _listed(stated), tuple(held.tolist()), clip.poses_held(result), is_unfit(result))
+    contained = (ends[:, 0] <= truth[: len(values)]) & (truth[: len(values)] <= ends[:, 1])
+    return Trial(
+        _listed(errors), _listed(stated), tuple(contained.tolist()), clip.pose_coverage(result), is_unfit(result)
+    )
 
 
 def _listed(values: Array) -> tuple[float, ...]:
@@ -235,7 +237,7 @@ def draw(rows: Rows, path: Path) -> None:
     titles = tuple(f"{method}, {label}" for method in METHODS for label in EVERY)
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
-        for metric, shift, mark in (("held_share", -0.12, "o"), ("poses_held_share", 0.12, "s")):
+        for metric, shift, mark in (("held_share", -0.12, "o"), ("pose_coverage_share", 0.12, "s")):
             shown = [row for row in mine if row["metric"] == metric]
             places = [titles.index(row["method"]) + shift for row in shown]
             ends = np.array([_wilson(row["value"], row["n"]) for row in shown]).reshape(-1, 2)

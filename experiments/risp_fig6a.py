@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from experiments.bodies import entries
-from experiments.body_adapter import Subject
-from experiments.methods import QUICK_RENDERS, RATES, Recipe, effort, settled, train, training_data
+from experiments.body_adapter import BodyAdapter
+from experiments.methods import QUICK_RENDERS, RATES, Recipe, effort, train, training_data, with_learning_rate
 from experiments.panels import figure_at
-from experiments.result_cache import Cell, Rows, filled_on_stages, missing_row
+from experiments.result_cache import Cell, Rows, filled_by_body, missing_row
 from experiments.risp_table1 import PAPER_VIEW_PX
 from experiments.table import Setting, Table, row
 
 NAME = "risp-fig6a"
 METHODS = ("paper-no-grad", "paper", "ours-no-grad", "ours")
-LOOKS = {"1": 1, "10": 10, "random": 0}
+APPEARANCES = {"1": 1, "10": 10, "random": 0}
 _COLORS = {"1": "tab:red", "10": "tab:orange", "random": "tab:blue"}
 _NOTES = [
     "`state_error` on held-out random looks: of rigid bodies the mean absolute error over the nine numbers of a pose "
@@ -43,30 +43,30 @@ def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
     result = {}
     for family, (head, epochs) in {"paper": paper, "ours": ours}.items():
         for method, gamma in ((f"{family}-no-grad", 0.0), (family, 1.0)):
-            for looks, number in LOOKS.items():
-                recipe = Recipe(head, "error-gradient", gamma, samples, epochs, looks=number)
+            for appearances, number in APPEARANCES.items():
+                recipe = Recipe(head, "error-gradient", gamma, samples, epochs, appearances=number)
                 if family == "paper":
                     rate = RATES[0] if quick else 0.0
                     recipe = replace(recipe, view_size=PAPER_VIEW_PX, learning_rate=rate)
-                result[method, looks] = recipe
+                result[method, appearances] = recipe
     return result
 
 
 def run(setting: Setting) -> Table:
     """Trains what is asked for and draws the curves of all that is there; the others are named."""
     cells = [
-        Cell(NAME, entry, method, recipe, setting, label=looks, reads="")
+        Cell(NAME, entry, method, recipe, setting, label=appearances, reads="")
         for entry in entries()
-        for (method, looks), recipe in recipes(setting.quick).items()
+        for (method, appearances), recipe in recipes(setting.quick).items()
     ]
 
     def empty(cell: Cell, reason: str | None) -> dict[str, Any]:
         return {**missing_row(cell, "state_error", reason, looks=cell.label), "method": _title(cell)}
 
-    return filled_on_stages(
+    return filled_by_body(
         cells,
         lambda cell: cell.entry.make(setting.work / cell.entry.name),
-        lambda subject, cell: _rows(cell, subject, setting),
+        lambda adapter, cell: _rows(cell, adapter, setting),
         _NOTES,
         empty,
         draw,
@@ -77,23 +77,23 @@ def _title(cell: Cell) -> str:
     return f"{cell.method}, {cell.label}"
 
 
-def _rows(cell: Cell, subject: Subject, setting: Setting) -> Rows:
+def _rows(cell: Cell, adapter: BodyAdapter, setting: Setting) -> Rows:
     """The last error of a training, and its curve."""
     from vid2phys.risp.recipes import head_of
 
     assert cell.recipe is not None
-    judge = training_data(subject, setting, replace(cell.recipe, looks=0))  # its held-out looks are new to all
-    recipe, rate = settled(subject, cell.recipe, setting)
-    learnt = train(subject, recipe, setting, validation=subject.validation(judge, head_of(judge, cell.recipe.head)))
-    same = {"looks": cell.label, **effort(subject, learnt), **rate}
+    judge = training_data(adapter, setting, replace(cell.recipe, appearances=0))  # its held-out looks are new to all
+    recipe, rate = with_learning_rate(adapter, cell.recipe, setting)
+    learnt = train(adapter, recipe, setting, validation=adapter.validation(judge, head_of(judge, cell.recipe.head)))
+    same = {"looks": cell.label, **effort(adapter, learnt), **rate}
     last = learnt.history[-1]
     metrics = [(metric, unit) for metric, unit in (("state_error", "1"), ("rotation_deg", "deg")) if metric in last]
     images = learnt.images / len(learnt.history)
     return [
-        *(row(subject.name, _title(cell), metric, last[metric], unit, **same) for metric, unit in metrics),
+        *(row(adapter.name, _title(cell), metric, last[metric], unit, **same) for metric, unit in metrics),
         *(
             row(
-                *(subject.name, cell.method, "state_error", entry["state_error"], "1"),
+                *(adapter.name, cell.method, "state_error", entry["state_error"], "1"),
                 looks=cell.label,
                 epoch=entry["epoch"],
                 images=round(images * entry["epoch"]),
@@ -112,14 +112,14 @@ def draw(rows: Rows, path: Path) -> None:
         grid = figure.subplots(len(systems), 2, sharey="row", squeeze=False)
         for axes, system in zip(grid, systems, strict=True):
             for axis, (family, title) in zip(axes, families.items(), strict=True):
-                for looks, color in _COLORS.items():
+                for appearances, color in _COLORS.items():
                     for method, style in ((family, "-"), (f"{family}-no-grad", "--")):
                         curve = [
                             row
                             for row in curves
-                            if (row["system"], row["method"], row["looks"]) == (system, method, looks)
+                            if (row["system"], row["method"], row["looks"]) == (system, method, appearances)
                         ]
-                        label = f"{looks}, {'with' if style == '-' else 'without'} gradients"
+                        label = f"{appearances}, {'with' if style == '-' else 'without'} gradients"
                         seen, errors = [1e-3 * row["images"] for row in curve], [row["value"] for row in curve]
                         axis.plot(seen, errors, style, color=color, label=label)
                 axis.set(title=f"{system}: {title}", xlabel="thousand images", yscale="log")

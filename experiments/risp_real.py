@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from experiments import footage
-from experiments.bodies import RIGID_READING, RIGID_TRACKING, Entry
+from experiments.bodies import RIGID_DETECTION, RIGID_TRACKING, Entry
 from experiments.body_adapter import RenderPlan
 from experiments.experiments import nothing_seen
 from experiments.flight_clip import FlightClip
 from experiments.flights import load_flight, recorded
 from experiments.identification import attempt
-from experiments.methods import QUICK_RENDERS, Learnt, Recipe, effort, settled, train
+from experiments.methods import QUICK_RENDERS, Learnt, Recipe, effort, train, with_learning_rate
 from experiments.panels import draw_strips
 from experiments.result_cache import Cell, Rows, assembled, missing_row
-from experiments.rigid import RigidAdapter, at_plausible_place, read_pose
+from experiments.rigid import RigidAdapter, at_plausible_place, estimate_pose
 from experiments.risp_table1 import recipes
 from experiments.smooth_reference import smooth_reference
 from experiments.table import Setting, Table, row
@@ -92,8 +92,8 @@ _NOTES = [
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a method makes of the clip. states: [F, 13]. actions: [F - 1, 4], thrust [N] and torques [N m].
+class Estimate:
+    """What a method estimates of the clip. states: [F, 13]. actions: [F - 1, 4], thrust [N] and torques [N m].
 
     seconds: of a search. failure: why it ended at its start, or None.
     """
@@ -141,17 +141,17 @@ class Bench:
         self.flight = load_flight(self.log, QUICK_FRAMES if setting.quick else FRAMES, RATE_HZ)
         self.folder, spp = setting.work / BODY, 8 if setting.quick else 64
 
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             setting.progress.step("video of the flight", done, total)
 
-        self.clip = FlightClip(self.flight, mesh, self.folder, spp, setting.seed, told)
+        self.clip = FlightClip(self.flight, mesh, self.folder, spp, setting.seed, report)
         self.system, self.parameters = self.clip.system, self.clip.parameters
-        self.subject = RigidAdapter(BODY, mesh, self.system, np.nan, "")
+        self.adapter = RigidAdapter(BODY, mesh, self.system, np.nan, "")
         self.recipe = recipe(setting.quick)
 
     def cell(self, method: str) -> Cell:
         """Where the rows of a method are kept."""
-        entry = Entry(BODY, BODY, "", _VIEW_PX, lambda folder: self.subject, RIGID_READING, RIGID_TRACKING)
+        entry = Entry(BODY, BODY, "", _VIEW_PX, lambda folder: self.adapter, RIGID_DETECTION, RIGID_TRACKING)
         facts = [VERSION, footage.VERSION, self.recipe.digest, sha256(self.log), sha256(recorded(MESH))]
         model = self.model.folder if method == "ours" and self.model is not None else None
         return Cell(NAME, entry, method, None, self.setting, model=model, version=" ".join(map(str, facts)))
@@ -160,26 +160,26 @@ class Bench:
         """Does what a method does and keeps it. Raises InputError when that comes to nothing."""
         from safetensors.numpy import save
 
-        found, said = self.found(cell.method)
-        cell.keep(self.rows(cell.method, found, said))
+        found, reported = self.found(cell.method)
+        cell.keep(self.rows(cell.method, found, reported))
         arrays = {"states": found.states, "actions": found.actions}
         write_bytes(_motion_of(cell), save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
 
-    def found(self, method: str) -> tuple[Found, dict[str, Any]]:
+    def found(self, method: str) -> tuple[Estimate, dict[str, Any]]:
         """What a method finds, and what its rows say of how it came to see."""
         if method == "ours":
             return self._ours(), {}
         mocap = method in ("controller-mocap", "gradsim-enhanced")
-        said = {} if mocap else self._said
+        reported = {} if mocap else self._reported
         start = self.follow(*(_places(self.flight.states) if mocap else self._read))
         if method.startswith("controller"):
-            return self._flown(start, start.numbers.start), said
+            return self._flown(start, start.numbers.start), reported
         evidence, loss = self._evidence(method)
         iterations = _QUICK_ITERATIONS if self.setting.quick else ITERATIONS
         judged = losses.get(loss, start.problem, evidence)
         outcome = attempt(lambda: input_estimation.descend(start, judged, iterations=iterations), start.numbers.start)
         found = self._flown(start, outcome.values)
-        return replace(found, seconds=outcome.seconds, failure=outcome.failure), said
+        return replace(found, seconds=outcome.seconds, failure=outcome.failure), reported
 
     def follow(self, positions: Array, headings: Array) -> InputProblem:
         """The motion of a handcrafted controller along places [F, 3] m and headings [F] rad, from the first of them.
@@ -187,15 +187,20 @@ class Bench:
         Its actions are the start of a search, in units by which each moves the body alike.
         """
         times, camera = self.flight.times_s, np.asarray(self.clip.camera_to_world)
-        points = self.subject.known.points
+        points = self.adapter.known.points
         problem = Problem(self.system, self.parameters, nothing_seen(times, points[:1]), camera)
         gravity = self.parameters["gravity"].value
         states = smooth_reference(times, positions, headings, gravity, axes=camera[:3, :3])
         return sought(problem, states, points)
 
-    def rows(self, method: str, found: Found, said: dict[str, Any]) -> Rows:
+    def rows(self, method: str, found: Estimate, reported: dict[str, Any]) -> Rows:
         """All rows of a method."""
-        more = {"n": 1, "frames": len(found.states), **({"failure": found.failure} if found.failure else {}), **said}
+        more = {
+            "n": 1,
+            "frames": len(found.states),
+            **({"failure": found.failure} if found.failure else {}),
+            **reported,
+        }
         values = {**self.clip.errors(found.states), **self.clip.action_errors(found.actions), "fit": found.seconds}
         known = {metric: value for metric, value in values.items() if value is not None}
         return [row(BODY, method, metric, value, _UNITS[metric], **more) for metric, value in known.items()]
@@ -204,7 +209,7 @@ class Bench:
     def model(self) -> Model | None:
         """The project's model of the mesh, None where there is none."""
         try:
-            return find_model(self.subject.mesh)
+            return find_model(self.adapter.mesh)
         except InputError:
             return None
 
@@ -213,16 +218,16 @@ class Bench:
         """RISP's network, on its own renders and split."""
         setting, samples = self.setting, self.recipe.samples
         plan = RenderPlan(self.folder, samples, samples, 0, setting.seed, self.recipe.view_size, by_color=True)
-        data = self.subject.training_data(plan, setting.progress)
+        data = self.adapter.training_data(plan, setting.progress)
         data = replace(data, renders=samples, held_out=round(HELD_OUT * samples))
-        chosen, rate = settled(self.subject, self.recipe, setting, data)
-        return train(self.subject, chosen, setting, data=data), rate
+        chosen, rate = with_learning_rate(self.adapter, self.recipe, setting, data)
+        return train(self.adapter, chosen, setting, data=data), rate
 
     @property
-    def _said(self) -> dict[str, Any]:
+    def _reported(self) -> dict[str, Any]:
         learnt, rate = self._learnt
-        said = effort(self.subject, learnt)
-        return {**said, "training_seconds": said.pop("seconds"), **rate}
+        reported = effort(self.adapter, learnt)
+        return {**reported, "training_seconds": reported.pop("seconds"), **rate}
 
     @cached_property
     def _read(self) -> tuple[Array, Array]:
@@ -230,9 +235,9 @@ class Bench:
         learnt, camera = self._learnt[0], self.clip.film_set.camera
         poses: list[Array] = []
         for image, center, radius in zip(self.clip.footage.frames, *self.clip.looked, strict=True):
-            pose = read_pose(learnt, camera, image, center, float(radius))
-            pose = at_plausible_place(pose, center, float(radius), self.subject.radius_m)
-            equal = np.asarray(camera.camera_to_world) @ pose @ self.subject.known.symmetry_transforms
+            pose = estimate_pose(learnt, camera, image, center, float(radius))
+            pose = at_plausible_place(pose, center, float(radius), self.adapter.radius_m)
+            equal = np.asarray(camera.camera_to_world) @ pose @ self.adapter.known.symmetry_transforms
             poses.append(equal[0] if not poses else nearest(poses[-1], equal))
         found = np.array(poses)
         return found[:, :3, 3], np.arctan2(found[:, 1, 0], found[:, 0, 0])
@@ -240,16 +245,16 @@ class Bench:
     def _evidence(self, method: str) -> tuple[Evidence, str]:
         """What a method compares, and the loss by which it does."""
         if method == "risp":
-            reader = of_state_model(state_model(self.subject, self._learnt[0]))
+            reader = of_state_model(state_model(self.adapter, self._learnt[0]))
             return Evidence(scene=self.clip.grey(self.clip.views(reader.view_size)), reader=reader), "risp_image"
         views = self.clip.views(_VIEW_PX)
         return Evidence(scene=self.clip.grey(views) if method == "gradsim" else self.clip.lit(views)), "pixel"
 
-    def _flown(self, start: InputProblem, numbers: Array) -> Found:
+    def _flown(self, start: InputProblem, numbers: Array) -> Estimate:
         actions = start.numbers.actions(torch.from_numpy(numbers)).numpy()
-        return Found(start.roll(numbers[None])[0], actions)
+        return Estimate(start.roll(numbers[None])[0], actions)
 
-    def _ours(self) -> Found:
+    def _ours(self) -> Estimate:
         """As `vid2phys identify` without actions. Raises InputError when the body is lost."""
         from vid2phys.commands.fit_parameters import INERTIA, fixed_parameters, listen
         from vid2phys.commands.identify import pipeline
@@ -257,7 +262,7 @@ class Bench:
         from vid2phys.commands.identify.inputs import Inputs
         from vid2phys.io.mesh import mass_properties
 
-        mesh, camera = self.subject.mesh, self.clip.film_set.camera
+        mesh, camera = self.adapter.mesh, self.clip.film_set.camera
         given = {name: self.parameters[name].value for name in ("mass", *INERTIA)}
         properties, _ = listen(lambda: mass_properties(mesh))
         known = fixed_parameters(self.system, properties, given, (), None)
@@ -268,7 +273,7 @@ class Bench:
         result = pipeline.solve([inputs], [pipeline.track(inputs)], FitOptions())
         if result.actions is None:
             raise InputError(result.message, "a clip in which the body is tracked")
-        return Found(result.trajectory.states, result.actions.values, time.monotonic() - began)
+        return Estimate(result.trajectory.states, result.actions.values, time.monotonic() - began)
 
 
 def recipe(quick: bool) -> Recipe:

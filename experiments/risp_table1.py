@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from experiments.bodies import entries
-from experiments.body_adapter import Frames, Reading, Score, Subject
+from experiments.body_adapter import BodyAdapter, Estimates, Frames, Score
 from experiments.image_alignment import judged_frames
-from experiments.methods import QUICK_RENDERS, RATES, RENDERS, Recipe, effort, load_model, settled, train
+from experiments.methods import QUICK_RENDERS, RATES, RENDERS, Recipe, effort, load_model, train, with_learning_rate
 from experiments.panels import figure_at
-from experiments.result_cache import Cell, Rows, filled_on_stages, missing_row, usable_model
+from experiments.result_cache import Cell, Rows, filled_by_body, missing_row, usable_model
 from experiments.table import Setting, Table, row
 from experiments.test_renderer import CONFIGURATIONS
 
@@ -43,10 +43,11 @@ _NOTES = [
     "(`curve` in the rows) brings at most 3 % more.",
     "`state_error_hidden`: of joints that the frame does not show: both keypoints of the link that the joint moves lie "
     "more than 1.5 finger radii behind the surface of another link, at the true configuration.",
-    "`ours` and `ours-no-grad` read keypoints, then edges (outline and creases): of hand and rod from the "
+    "`ours` and `ours-no-grad` detect keypoints, then edges (contour and creases): of hand and rod from the "
     "configuration that was read, of rigid bodies of at least 28 px from the pose that was read and from those it may "
-    "be mistaken for, of which the one is taken that explains most edges; then the branch by front map and paint. A "
-    "painted body's pose and branch come from shape and paint together; a rod's configuration from its shading, too.",
+    "be mistaken for, of which the one is taken that explains most edges; then the symmetry element by front map and "
+    "texture. The pose of a body with a texture comes from shape and texture together; a rod's configuration from its "
+    "shading, too.",
     "`ours` is the model that `vid2phys train-risp` makes by default, where there is one (its `recipe` is that "
     "command), else trained here by the same recipe.",
 ]
@@ -72,7 +73,7 @@ def recipes(quick: bool) -> dict[str, Recipe]:
 
 def run(setting: Setting) -> Table:
     """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
-    return filled_on_stages(
+    return filled_by_body(
         _cells(setting),
         lambda cell: _Stage.of(cell, setting),
         lambda stage, cell: stage.rows(cell),
@@ -99,26 +100,26 @@ def _cells(setting: Setting) -> list[Cell]:
 class _Stage:
     """A body with the frames that it is judged on."""
 
-    def __init__(self, subject: Subject, frames: Frames, setting: Setting) -> None:
-        self.subject, self.frames, self.setting = subject, frames, setting
+    def __init__(self, adapter: BodyAdapter, frames: Frames, setting: Setting) -> None:
+        self.adapter, self.frames, self.setting = adapter, frames, setting
 
     @staticmethod
     def of(cell: Cell, setting: Setting) -> _Stage:
         """Renders what is missing."""
-        subject = cell.entry.make(setting.work / cell.entry.name)
-        return _Stage(subject, judged_frames(subject, setting), setting)
+        adapter = cell.entry.make(setting.work / cell.entry.name)
+        return _Stage(adapter, judged_frames(adapter, setting), setting)
 
     def rows(self, cell: Cell) -> Rows:
         """All rows of a method."""
-        reading, said = self._reading(cell)
-        scores = self.subject.scores(reading, self.frames)
-        paper = self.subject.paper if cell.method == "paper" else None
+        estimates, reported = self._estimates(cell)
+        scores = self.adapter.scores(estimates, self.frames)
+        paper = self.adapter.paper if cell.method == "paper" else None
         rows = []
         for index, (metric, score) in enumerate(scores.items()):
             more = (
-                {"paper": paper, **said}
+                {"paper": paper, **reported}
                 if index == 0
-                else {k: v for k, v in said.items() if k not in ("curve", "rates_tried")}
+                else {k: v for k, v in reported.items() if k not in ("curve", "rates_tried")}
             )
             rows.append(_row(cell, metric, score, **more))
         first, judged = next(iter(scores.items()))
@@ -127,26 +128,26 @@ class _Stage:
             rows.append(_row(cell, first, here, configuration=configuration.name))
         return rows
 
-    def _reading(self, cell: Cell) -> tuple[Reading, dict[str, Any]]:
+    def _estimates(self, cell: Cell) -> tuple[Estimates, dict[str, Any]]:
         """What a method says of the frames, and what its rows say of it."""
-        subject, frames, seed = self.subject, self.frames, self.setting.seed
+        adapter, frames, seed = self.adapter, self.frames, self.setting.seed
         if cell.recipe is None:
             rng = np.random.default_rng([seed, _GUESS, int(cell.method == "average")])
             nothing: dict[str, Any] = {"images_seen": 0, "seconds": 0.0}
             if cell.method == "average":
-                mean = subject.vectors(subject.sample(rng, _PRIOR)).mean(axis=0)
-                return Reading(np.tile(mean, (len(frames.pieces), 1))), nothing
-            guess = subject.sample(rng, len(frames.pieces))
-            return Reading(subject.vectors(guess), guess), nothing
+                mean = adapter.vectors(adapter.sample(rng, _PRIOR)).mean(axis=0)
+                return Estimates(np.tile(mean, (len(frames.pieces), 1))), nothing
+            guess = adapter.sample(rng, len(frames.pieces))
+            return Estimates(adapter.vectors(guess), guess), nothing
         if cell.model is not None:
-            model, said = load_model(subject, cell.model, cell.recipe)
-            return subject.read_keypoints(model, frames, seed), said
-        recipe, rate = settled(subject, cell.recipe, self.setting)
-        learnt = train(subject, recipe, self.setting)
-        said = {**effort(subject, learnt), **rate, "curve": [round(e["state_error"], 5) for e in learnt.history]}
+            model, reported = load_model(adapter, cell.model, cell.recipe)
+            return adapter.estimate_by_keypoints(model, frames, seed), reported
+        recipe, rate = with_learning_rate(adapter, cell.recipe, self.setting)
+        learnt = train(adapter, recipe, self.setting)
+        reported = {**effort(adapter, learnt), **rate, "curve": [round(e["state_error"], 5) for e in learnt.history]}
         if cell.recipe.is_paper:
-            return subject.read_state(learnt, frames, seed), said
-        return subject.read_keypoints(subject.model(learnt), frames, seed), said
+            return adapter.estimate_by_state(learnt, frames, seed), reported
+        return adapter.estimate_by_keypoints(adapter.model(learnt), frames, seed), reported
 
 
 def _row(cell: Cell, metric: str, score: Score, **more: Any) -> dict[str, Any]:

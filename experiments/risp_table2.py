@@ -50,7 +50,7 @@ _NOTES = [
     "The motions are ours, since the paper publishes none: no figure of the paper's belongs beside these, and `paper` "
     "is empty.",
     f"Methods of the papers use RMSProp as RISP has it: rate {RATES['rmsprop']:g} in the paper's units, momentum "
-    f"{MOMENTUM:g}, {ITERATIONS} iterations. `ours` and `ours-no-grad` read keypoints, correct them by outlines and "
+    f"{MOMENTUM:g}, {ITERATIONS} iterations. `ours` and `ours-no-grad` detect keypoints, correct them by contours and "
     "descend by Levenberg and Marquardt: logarithms and the hand's stiffnesses from the best of starts within one of "
     "the given one. `oracle` sees true positions and angles and uses the papers' optimiser, `oracle-newton` sees them "
     "and uses ours.",
@@ -126,7 +126,7 @@ class Bench:
 
     def identified(self, method: str, network: Network) -> tuple[list[Case], list[Outcome]]:
         """What a method makes of all videos."""
-        cases = [self._case(index, looks=method not in _BLIND) for index in range(self.count)]
+        cases = [self._case(index, with_images=method not in _BLIND) for index in range(self.count)]
         identify(replace(cases[0], iterations=1), method, network)  # compiles and loads: no part of anyone's wall time
         outcomes = []
         for index, case in enumerate(cases):
@@ -136,15 +136,15 @@ class Bench:
 
     def network(self, source: Source) -> Network:
         """What a method looks with."""
-        subject = self.entry.make(self.setting.work / self.entry.name)
-        return weights.load(source, subject, self.setting)
+        adapter = self.entry.make(self.setting.work / self.entry.name)
+        return weights.load(source, adapter, self.setting)
 
-    def _case(self, index: int, *, looks: bool) -> Case:
+    def _case(self, index: int, *, with_images: bool) -> Case:
         folder, setting = self.setting.work / self.entry.name, self.setting
         experiment = Experiment.of(self.entry, folder, self._truth_of(index), self.frames)
         if self.only is not None:
             experiment = replace(experiment, only=self.only(len(experiment.plan.times_s)))
-        seen = experiment.footage(index, self.spp, setting.seed, folder, setting.progress) if looks else None
+        seen = experiment.footage(index, self.spp, setting.seed, folder, setting.progress) if with_images else None
         iterations = 3 if setting.quick else ITERATIONS
         return Case(experiment, seen, self.unknown.draw(self._rng(_STARTS, index)), setting.seed + index, iterations)
 
@@ -161,16 +161,16 @@ class Bench:
         off = np.array([o.values - truth for o, truth in zip(outcomes, truths, strict=True)])
         errors, seconds = np.abs(off).mean(axis=1), np.array([o.seconds for o in outcomes])
         failures = [o.failure for o in outcomes if o.failure]
-        said = {
+        reported = {
             **{"n": len(outcomes), "truth": self.truth, "seconds": short(seconds.mean(), 3)},
             **{"failed": len(failures), "failures": sorted(set(failures))},
         }
         size = {"std": short(errors.std()), "bias": short(off.mean()), "spread": short(off.std())}
         name = self.entry.name
         rows = [row(name, method, _metric(self.unknown, self.truth), float(errors.mean()), self.unknown.unit,
-                    **{**said, **size, **more})]  # fmt: skip
+                    **{**reported, **size, **more})]  # fmt: skip
         if method != "random" and self.truth == "paper":
-            rows.append(row(name, method, "identification_s", float(seconds.mean()), "s", **said))
+            rows.append(row(name, method, "identification_s", float(seconds.mean()), "s", **reported))
         return rows
 
     def _injected(self, experiment: Experiment, seen: Observation, **more: Any) -> dict[str, Any]:
@@ -179,22 +179,22 @@ class Bench:
         off = repeated(experiment, seen, repeats, int(self._rng(_REPEATS).integers(1 << 31)))
         kept = off[np.isfinite(off).all(axis=1)]
         value, bias = (float(np.sqrt(np.mean(kept**2))), short(kept.mean())) if len(kept) else (None, None)
-        said = {"n": len(kept), "failed": repeats - len(kept), "truth": self.truth, "bias": bias}
+        reported = {"n": len(kept), "failed": repeats - len(kept), "truth": self.truth, "bias": bias}
         metric = _metric(self.unknown, self.truth) + "_injected"
-        return row(self.entry.name, "ours", metric, value, self.unknown.unit, **{**said, **more})
+        return row(self.entry.name, "ours", metric, value, self.unknown.unit, **{**reported, **more})
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as bars: the paper's truth filled, random ones outlined, bounds as lines."""
+    """Errors as bars: the paper's truth filled, random ones empty, bounds as lines."""
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
         unknown = unknown_of(system)
-        for shift, ending, look in ((-0.2, "", {}), (0.2, _RANDOM_TRUTH, {"facecolor": "none"})):
+        for shift, ending, style in ((-0.2, "", {}), (0.2, _RANDOM_TRUTH, {"facecolor": "none"})):
             shown = [row for row in mine if row["metric"] == unknown.metric + ending]
             places = [METHODS.index(row["method"]) + shift for row in shown]
             values = [max(row["value"], 1e-9) for row in shown]
             label = "random truths" if ending else "the paper's truth"
-            axis.bar(places, values, 0.38, edgecolor="tab:blue", label=label, **look)
+            axis.bar(places, values, 0.38, edgecolor="tab:blue", label=label, **style)
         bound = next((row["bound"] for row in mine if row["method"] == "ours" and row.get("bound")), None)
         if bound is not None:
             axis.axhline(bound, color="tab:green", linestyle="--", linewidth=1.0, label="Cramer-Rao bound")

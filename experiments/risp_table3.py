@@ -31,8 +31,8 @@ _NOTES = [
     "middle: hovering, no force, m = 0.5 and d = 20.",
     f"Methods of the papers use RMSProp: rate {RATES['rmsprop']:g}, momentum {MOMENTUM:g}, {ITERATIONS} iterations. "
     "In which unit RISP's steps are is not known; for quadrotor, cube and hand it is one that served `oracle` best of "
-    "several on one motion, for the rod one as large beside its limits. `ours` and `ours-no-grad` read keypoints, "
-    "correct them by outlines and descend by Levenberg and Marquardt from the start or from rest (of cubes from the "
+    "several on one motion, for the rod one as large beside its limits. `ours` and `ours-no-grad` detect keypoints, "
+    "correct them by contours and descend by Levenberg and Marquardt from the start or from rest (of cubes from the "
     "best of 16 starts, of the hand of 128), actions of frames with a Gauss-Markov prior about rest whose level and "
     "bandwidth are those of the largest evidence, the hand's numbers with one as wide as their range. `oracle` sees "
     "true positions and angles and uses the papers' optimiser, `oracle-newton` sees them and uses ours without a "

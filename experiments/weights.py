@@ -7,15 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.bodies import Entry
-from experiments.body_adapter import Subject
-from experiments.methods import MODEL_PLACES, RATES, RENDERS, Learnt, Recipe, model_in, settled, train, training_seconds
+from experiments.body_adapter import BodyAdapter
+from experiments.methods import (
+    MODEL_PLACES,
+    RATES,
+    RENDERS,
+    Learnt,
+    Recipe,
+    model_in,
+    train,
+    training_seconds,
+    with_learning_rate,
+)
 from experiments.risp_table1 import recipes
 from experiments.table import Setting
 from vid2phys.io.files import sha256
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
 
-_LOOKS_WITH = {"perceptual": "ours"}
+_NETWORK_OF = {"perceptual": "ours"}
 """Whose network a method looks with, if not its own: features need weights, and none can be downloaded."""
 
 
@@ -38,7 +48,7 @@ class Source:
 
 def source_of(method: str, entry: Entry, setting: Setting) -> Source:
     """What a method looks with."""
-    name = _LOOKS_WITH.get(method, method)
+    name = _NETWORK_OF.get(method, method)
     recipe = recipes(setting.quick).get(name)
     if recipe is None or setting.quick:
         return Source(recipe)
@@ -62,21 +72,21 @@ def _is_trained(recipe: Recipe, folder: Path) -> bool:
     return all(done(trial) for trial in trials) and any(done(replace(recipe, learning_rate=rate)) for rate in RATES)
 
 
-def load(source: Source, subject: Subject, setting: Setting) -> Model | StateModel | None:
+def load(source: Source, adapter: BodyAdapter, setting: Setting) -> Model | StateModel | None:
     """The network, trained if it is not there. Raises InputError for a model of another shape."""
     if source.recipe is None:
         return None
     if source.folder is not None:
-        return model_in(source.folder, subject)
-    recipe, _ = settled(subject, source.recipe, setting)
-    learnt = train(subject, recipe, setting)
-    return state_model(subject, learnt) if recipe.is_paper else subject.model(learnt)
+        return model_in(source.folder, adapter)
+    recipe, _ = with_learning_rate(adapter, source.recipe, setting)
+    learnt = train(adapter, recipe, setting)
+    return state_model(adapter, learnt) if recipe.is_paper else adapter.model(learnt)
 
 
-def state_model(subject: Subject, learnt: Learnt) -> StateModel:
+def state_model(adapter: BodyAdapter, learnt: Learnt) -> StateModel:
     """RISP's own network, trained, as what looks at images."""
     from vid2phys.risp.heads.state import StateHead
 
     assert isinstance(learnt.head, StateHead)
     width = int(learnt.head.size["width"])
-    return StateModel(subject.name, learnt.head.codes, width, learnt.network, learnt.view_size)
+    return StateModel(adapter.name, learnt.head.codes, width, learnt.network, learnt.view_size)

@@ -81,7 +81,11 @@ def film(name: str, *, frames: int = 3, view_px: int = VIEW_PX, mesh: Mesh | Non
         start[3:7] /= np.linalg.norm(start[3:7])
         pose, points = look_at(np.array([-1.0, -0.8, 0.5]), np.zeros(3)), cross().vertices[::3]
     else:
-        system, mesh, actions = RigidContact((Box((0.05, 0.03, 0.02)),), driven=False), mesh or brick(), np.zeros(0)
+        system, mesh, actions = (
+            RigidContact((Box((0.05, 0.03, 0.02)),), has_actions=False),
+            mesh or brick(),
+            np.zeros(0),
+        )
         values = {"mass": 0.2}
         start = np.array([0.0, 0.0, 0.3, 0.9, 0.3, 0.2, -0.2, 0.3, 0.1, 0.5, 3.0, -4.0, 2.0])
         start[3:7] /= np.linalg.norm(start[3:7])
@@ -134,7 +138,7 @@ def tiny_reader(size: int) -> NetworkOutputs:
     turns = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [2, 3, 0, 1, 4, 5, 6, 7, 8, 9]])
     return NetworkOutputs(
         network, size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1),
-        lambda output: torch.full((len(output), 10), 0.7, dtype=torch.float64), turns, network.pyramid.levels,
+        lambda output: torch.full((len(output), 10), 0.7, dtype=torch.float64), turns, network.pyramid.feature_maps,
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def flights(
         seen[:, 7:] = np.nan
         std = np.repeat([_POSITION_STD_M, _TURN_STD_RAD, 1.0, 1.0], 3)
         recordings.append(Recording(toss.times_s[:frames], seen, std, start=toss.states[0]))
-    free = RigidContact(system.bodies, planes=(), driven=False)
+    free = RigidContact(system.bodies, planes=(), has_actions=False)
     step_s = float(np.median(np.diff(tosses[0].times_s)))
     return fit(free, parameters, recordings, ("gravity",) if gravity else (), max_step_s=0.5 * step_s)
 
@@ -122,7 +122,7 @@ def fit_contact(
     generations: int = 8,
     seed: int = 0,
 ) -> ContactFit:
-    """Contact of one body with the planes from tosses and their first states [G, 13] (`flights`), driven=False.
+    """Contact of one body with the planes from tosses and their first states [G, 13] (`flights`), has_actions=False.
 
     mu, the dashpot, stiffness and the slope of friction at rest are searched over three decades and more; mass, inertia
     and gravity are as given.

@@ -60,7 +60,7 @@ class Experiment:
 
     def system(self) -> RigidContact:
         """The cube on the ground z = 0."""
-        return RigidContact((Box((self.half,) * 3),), driven=False)
+        return RigidContact((Box((self.half,) * 3),), has_actions=False)
 
     def parameters(self) -> Parameters:
         """What is known."""

@@ -84,10 +84,10 @@ class Swing:
     def states(self, unknowns: Tensor) -> Tensor:
         """Of all frames, [B, F, N]; differentiable. Raises as `rollout`."""
         initial, parameters = self.parts(unknowns)
-        held = torch.zeros((len(unknowns), self.frames - 1, len(self.system.control_names)), dtype=torch.float64)
+        controls = torch.zeros((len(unknowns), self.frames - 1, len(self.system.control_names)), dtype=torch.float64)
         if unknowns.requires_grad:
-            return rollout(self.system, initial, held, parameters, self.frame_s, substeps=self.substeps)
-        start, calm, values = (each.numpy() for each in (initial, held, parameters))
+            return rollout(self.system, initial, controls, parameters, self.frame_s, substeps=self.substeps)
+        start, calm, values = (each.numpy() for each in (initial, controls, parameters))
         return torch.from_numpy(simulate(self.system, start, calm, values, self.frame_s, substeps=self.substeps))
 
     def centres_m(self, states: Tensor, parameters: Tensor) -> Tensor:

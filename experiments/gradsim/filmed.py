@@ -256,4 +256,4 @@ def _of_intervals(filmed: Filmed, real: Fit) -> dict[str, Any]:
         widths = (high - low)[i] / np.sqrt(np.mean(np.square(filmed.truth[i])))
         kept[f"holds_{name}"] = float(np.mean((low <= filmed.truth)[i] & (filmed.truth <= high)[i]))
         kept[f"width_{name}"] = float(np.mean(widths)) if np.isfinite(widths).all() else None
-    return kept | {"said": list(real.said), "misfit": real.misfit}
+    return kept | {"said": list(real.reported), "misfit": real.misfit}

@@ -178,7 +178,7 @@ _NOTES = (
     "of as many motions as a step of the others rolls out. What is sought, the goals and the bodies' constants are "
     "ours: the paper publishes images only.",
     "A step goes the way of L-BFGS, as far as the best of a few lengths that are rolled out together. "
-    "`image_error`: mean squared difference of linear light. `overlap`: of the outlines, common area by joint area. "
+    "`image_error`: mean squared difference of linear light. `overlap`: of the silhouettes, common area by joint area. "
     "`middle_m`: from the centre of mass to the goal's; `steps_to_goal`: the step after which that is less than "
     f"{REACHED:.0%} of the body's size, mean over those that come there; `reached`: their share. `vertices_m`: RMS "
     "distance of all vertices from the goal's.",

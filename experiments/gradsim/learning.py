@@ -141,7 +141,7 @@ def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learn
     notes: dict[str, Any] = found or {"history": [], "seconds": 0.0}
     history: list[dict[str, float]] = notes["history"]
     if len(history) < recipe.epochs:
-        shown, held = _training_clips(recipe, setting, stream)
+        shown, held_out = _training_clips(recipe, setting, stream)
         notes |= {"frames": shown.images.shape[1], "clips": len(shown)}
     torch.manual_seed(recipe.seed)
     network = recipe.network(notes["frames"])
@@ -152,7 +152,7 @@ def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learn
         began = time.monotonic()
         setting.progress.step(f"{recipe.name}, training", epoch, recipe.epochs)
         loss = train_epoch(network, optimizer, shown, recipe, epoch)
-        history.append({"epoch": epoch + 1, "loss": loss, METRIC: validated(network, held, recipe.batch)})
+        history.append({"epoch": epoch + 1, "loss": loss, METRIC: validated(network, held_out, recipe.batch)})
         notes["seconds"] += time.monotonic() - began
         save_checkpoint(path, network, {}, optimizer, notes)
         setting.progress.note(f"{recipe.name} {epoch + 1}/{recipe.epochs}: {METRIC} {history[-1][METRIC]:.3g}")
@@ -193,12 +193,12 @@ def validated(network: nn.Module, clips: Clips, batch: int) -> float:
 
 def _training_clips(recipe: Recipe, setting: Setting, stream: int) -> tuple[Clips, Clips]:
     """Those that are shown, and those that are held out."""
-    shown, held = list[_Parts](), list[_Parts]()
+    shown, held_out = list[_Parts](), list[_Parts]()
     for index in range(recipe.objects):
         setting.progress.step(f"{recipe.name}, rendering", index, recipe.objects)
         clip = _clip(pushed(rng_of(setting, stream, index), name_of(index), every=recipe.every))
-        (shown if index % _HELD_OUT else held).append(clip)
-    return _joined(shown), _joined(held)
+        (shown if index % _HELD_OUT else held_out).append(clip)
+    return _joined(shown), _joined(held_out)
 
 
 def _joined(parts: list[_Parts]) -> Clips:

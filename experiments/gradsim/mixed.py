@@ -61,7 +61,7 @@ class _Throw:
     mu: float
     heading: float
     drop_m: float
-    turn: Array
+    rotation: Array
 
     @staticmethod
     def drawn(rng: np.random.Generator, densities: tuple[float, float]) -> _Throw:
@@ -70,8 +70,8 @@ class _Throw:
         lame_mu, lame_lambda = np.exp(rng.uniform(softest, stiffest, 2))
         mu, heading, drop = (rng.uniform(*ends) for ends in (_MU, (-_HEADING_RAD, _HEADING_RAD), _DROP_M))
         tilt, yaw = rng.uniform(-_TILT_RAD, _TILT_RAD, 3), np.array([0.0, 0.0, rng.uniform(-np.pi, np.pi)])
-        turn = matrix_from_rotvec(tilt) @ matrix_from_rotvec(yaw)
-        return _Throw(density, start, lame_mu, lame_lambda, mu, heading, drop, turn)
+        rotation = matrix_from_rotvec(tilt) @ matrix_from_rotvec(yaw)
+        return _Throw(density, start, lame_mu, lame_lambda, mu, heading, drop, rotation)
 
 
 def thrown(
@@ -84,15 +84,15 @@ def thrown(
     """
     throw, densities = _Throw.drawn(rng, DENSITIES[kind]), DENSITIES[kind]
     middle = float(np.sqrt(np.prod(densities)))
-    mesh, size, underside = _laid(kind, name, throw.turn)
+    mesh, size, underside = _laid(kind, name, throw.rotation)
     ground = {law: each * middle * size / underside for law, each in _GROUND.items()}
     system = _system(kind, mesh, throw, {"mu": throw.mu, **ground, **(known or {})})
     of_one, heavy = _at_unit_density(system, size)
     low, high = (factor * end for factor, end in zip(_BOUNDS, densities, strict=True))
     stable_s = system.longest_step_s(np.where(heavy, low * of_one, of_one))
     substeps = max(_SUBSTEPS, int(np.ceil(_FRAME_S / (_SHORTER * stable_s))))
-    paint = waves(mesh.vertices, mesh.faces) if kind == "cloth" else None
-    stage = Stage((Actor.of(system, paint=paint),), looking_at(EYE_M, _MIDDLE_M, _VIEW_M, size_px))
+    texture = waves(mesh.vertices, mesh.faces) if kind == "cloth" else None
+    stage = Stage((Actor.of(system, texture=texture),), looking_at(EYE_M, _MIDDLE_M, _VIEW_M, size_px))
     shot = Shot(system, stage, _FRAME_S, _FRAMES, _EVERY, substeps)
     heights, rates = _columns(system)
     first = system.rest_state()
@@ -114,7 +114,7 @@ def thrown(
     return Filmed(shot, Parameters((sought,)), np.array([throw.density]), inputs)
 
 
-def _laid(kind: str, name: str, turn: Array) -> tuple[Mesh, float, int]:
+def _laid(kind: str, name: str, rotation: Array) -> tuple[Mesh, float, int]:
     """A shape turned, above the origin: its lowest vertex at the ground, its middle over it; its volume, or its area;
     how many vertices its underside had before it was turned."""
     if kind == "cloth":
@@ -126,14 +126,14 @@ def _laid(kind: str, name: str, turn: Array) -> tuple[Mesh, float, int]:
         properties = mass_properties(mesh)
         size, middle = properties.volume, properties.center_of_mass
     underside = int((mesh.vertices[:, 2] < mesh.vertices[:, 2].min() + _FLAT_M).sum())
-    vertices = (mesh.vertices - middle) @ turn.T
+    vertices = (mesh.vertices - middle) @ rotation.T
     vertices[:, 2] -= vertices[:, 2].min()
     return replace(mesh, vertices=vertices), size, underside
 
 
 def _system(kind: str, mesh: Mesh, throw: _Throw, ground: dict[str, float]) -> System:
     if kind == "rigid":
-        return RigidContact((Points.of_mesh(mesh),), driven=False, values=ground)
+        return RigidContact((Points.of_mesh(mesh),), has_actions=False, values=ground)
     if kind == "cloth":
         return Cloth(mesh.vertices, mesh.faces, pinned=(), ground=True, values=_SHEET | ground)
     material = {"lame_mu": throw.lame_mu, "lame_lambda": throw.lame_lambda, "damping": _VISCOSITY}

@@ -45,7 +45,7 @@ class Fit:
     misfit: root mean square of what is left, in deviations of the noise: 1 where the model is right."""
 
     estimates: tuple[Estimate, ...]
-    said: tuple[str, ...]
+    reported: tuple[str, ...]
     iterations: int
     loss: float
     misfit: float
@@ -71,8 +71,8 @@ def fit(roll: rollout_fit.Motions, judge: rollout_fit.MotionLoss, parameters: Pa
     covariance = max(1.0, misfit) ** 2 * null.covariance  # as in `losses.misfit`: a good fit does not narrow them
     all_of = estimates(fitted, names, covariance, null.directions, degrees)
     asked = tuple(each for each in all_of if each.name in names)
-    said = identifiability(names, null.directions, asked, fitted)
-    return Fit(asked, tuple(said), found.iterations, found.loss, misfit)
+    reported = identifiability(names, null.directions, asked, fitted)
+    return Fit(asked, tuple(reported), found.iterations, found.loss, misfit)
 
 
 def noisy(target: Target, rng: np.random.Generator) -> Target:

@@ -23,30 +23,29 @@ _AHEAD = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # the s
 
 
 def photographed(
-    filmed: Filmed, look: int, folder: Path, *, seed: int, spp: int = SPP, progress: Callable[[int, int], None]
+    filmed: Filmed, appearance: int, folder: Path, *, seed: int, spp: int = SPP, progress: Callable[[int, int], None]
 ) -> Filmed:
     """The same motion before another renderer: its images are what was seen, the model draws into its backdrop.
 
-    look: index of a configuration of `test_renderer`. The model's one body has no paint any more; its colours are those
-    that explain the first image, whose state is known, linear in its normals. Finished pieces in `folder` are used
-    again. Raises MissingDependencyError without LLVM.
+    appearance: index of a configuration of `test_renderer`. The model's one body has no texture any more; its colours
+    are those that explain the first image, whose state is known, linear in its normals. Finished pieces in `folder`
+    are used again. Raises MissingDependencyError without LLVM.
     """
     shot, camera = filmed.shot, filmed.shot.stage.camera
     (actor,) = shot.stage.actors
     with torch.no_grad():
         states = filmed.states(torch.from_numpy(filmed.true_free))
         vertices = actor.placed(states).numpy()
-    turn, shift, radius_m = _stage_of(camera, min(0.0, float(vertices[..., 2].min())))
+    rotation, shift, radius_m = _stage_of(camera, min(0.0, float(vertices[..., 2].min())))
     mesh = Mesh(vertices[0], actor.faces, np.zeros(len(actor.faces), dtype=np.int64))
-    pose = make_transform(turn, shift) @ np.asarray(camera.camera_to_world)
-    taken = footage.film(
-        footage.Shot(mesh, radius_m, vertices @ turn.T + shift, replace(camera, camera_to_world=pose), look, spp, seed),
-        folder, progress,
-    )  # fmt: skip
+    pose = make_transform(rotation, shift) @ np.asarray(camera.camera_to_world)
+    filming = replace(camera, camera_to_world=pose)
+    target = footage.Shot(mesh, radius_m, vertices @ rotation.T + shift, filming, appearance, spp, seed)
+    taken = footage.film(target, folder, progress)
     frames, backdrop = taken.frames / 255.0, taken.backdrop / 255.0
     light = _light(filmed, states[:1].numpy(), frames[:1], backdrop[None])
     background = decode_srgb(torch.from_numpy(backdrop)).numpy()
-    stage = replace(shot.stage, actors=(replace(actor, paint=None, light=light),), background=background)
+    stage = replace(shot.stage, actors=(replace(actor, texture=None, light=light),), background=background)
     return replace(filmed, shot=replace(shot, stage=stage), seen=Target(decode_srgb(torch.from_numpy(frames))))
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw, normals_of
-from vid2phys.engine.render.paint import interpolated
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments, closed, draw, normals_of
+from vid2phys.engine.render.surface_colors import interpolated
 from vid2phys.engine.rollout import rollout
 from vid2phys.engine.system import Integrator, Precision, System
 from vid2phys.errors import InputError, UsageError
@@ -34,10 +34,16 @@ _FOREGROUND = 0.02  # of full light, by which a pixel has to differ from what is
 class Actor:
     """A body that is filmed.
 
-    placed: states [F, N] to its `count` vertices [F, V, 3] m in the world. faces: [T, 3], wound alike. albedo: linear
-    RGB [3]. paint: colour that varies over the body, times the albedo. shaded: whether light falls on it (Lambert, one
-    lamp far away and the sky), or all of it is as bright. light: [4, 3], what comes of a face with the unit normal n
-    (world axes) in place of these: light[0] + n @ light[1:], as `scene.lit` finds it; None: as albedo and shading say.
+    Attributes:
+        placed: Function from states [F, N] to vertices [F, V, 3] m in the world.
+        count: Number of vertices V.
+        faces: [T, 3], wound alike.
+        one_sided: [T], whether a face is never seen from behind.
+        albedo: Linear RGB [3].
+        texture: Colour that varies over the body, times the albedo.
+        shaded: Whether light falls on the body (Lambert, one lamp far away and the sky), or all of it is as bright.
+        light: [4, 3], light of a face with the unit normal n (world axes): light[0] + n @ light[1:]. None: albedo and
+            shading give it.
     """
 
     placed: Callable[[Tensor], Tensor]
@@ -45,7 +51,7 @@ class Actor:
     faces: NDArray[np.int64]
     one_sided: NDArray[np.bool_]
     albedo: Array
-    paint: Paint | None = None
+    texture: FragmentColors | None = None
     shaded: bool = True
     light: Array | None = None
 
@@ -67,7 +73,7 @@ class Actor:
         *,
         body: int = 0,
         albedo: tuple[float, float, float] = (0.8, 0.35, 0.2),
-        paint: Paint | None = None,
+        texture: FragmentColors | None = None,
         shaded: bool = True,
     ) -> Actor:
         """A mesh carried by a system, or one of its bodies (`world_points`); None: the system's own surface.
@@ -86,12 +92,12 @@ class Actor:
             )
         placed = partial(world_points, system, points_body=mesh.vertices, body=body)
         sides = closed(mesh.vertices, mesh.faces)
-        return Actor(placed, len(mesh.vertices), mesh.faces, sides, np.array(albedo), paint, shaded)
+        return Actor(placed, len(mesh.vertices), mesh.faces, sides, np.array(albedo), texture, shaded)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Bodies before one camera without distortion that stands still.
+    """Bodies before one camera that is static and without distortion.
 
     background: linear RGB, [3] or of each pixel [H, W, 3].
     """
@@ -125,8 +131,8 @@ class Stage:
         faces = [actor.faces + start for actor, start in zip(self.actors, starts, strict=True)]
         return np.concatenate(faces), np.concatenate([actor.one_sided for actor in self.actors])
 
-    def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | Paint:
-        """Of all faces, [F, T, 3], or of pieces of them where a body is painted."""
+    def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | FragmentColors:
+        """Of all faces, [F, T, 3], or of pieces of them where a body has a texture."""
         faces, sides = self._mesh
         away = (normals_of(vertices, faces) * vertices[:, faces[:, 0]]).sum(-1, keepdim=True) > 0.0
         normals = normals_of(world, faces)
@@ -134,18 +140,18 @@ class Stage:
         counts = [len(actor.faces) for actor in self.actors]
         each = zip(self.actors, normals.split(counts, dim=1), strict=True)
         flat = torch.cat([actor.colors(own) for actor, own in each], dim=1)
-        if all(actor.paint is None for actor in self.actors):
+        if all(actor.texture is None for actor in self.actors):
             return flat
-        return partial(self._painted, flat)
+        return partial(self._textured, flat)
 
-    def _painted(self, flat: Tensor, fragments: Fragments) -> Tensor:
+    def _textured(self, flat: Tensor, fragments: Fragments) -> Tensor:
         colors, first = flat[fragments.image, fragments.face], 0
         for actor in self.actors:
             last = first + len(actor.faces)
-            if actor.paint is not None:
+            if actor.texture is not None:
                 own = (fragments.face >= first) & (fragments.face < last)
                 inside = Fragments(fragments.image[own], fragments.face[own] - first, fragments.weights[own])
-                colors = colors.index_put((own,), colors[own] * actor.paint(inside))
+                colors = colors.index_put((own,), colors[own] * actor.texture(inside))
             first = last
         return colors
 
@@ -221,10 +227,10 @@ class Shot:
 
         Raises as `rollout`, UsageError for an activation outside of -1..1.
         """
-        held = self.rest if controls is None else controls
-        self._check_activations(held)
+        controls = self.rest if controls is None else controls
+        self._check_activations(controls)
         how = {"integrator": self.integrator, "substeps": self.substeps, "precision": self.precision}
-        return rollout(self.system, initial[None], held[None], parameters, self.step_s, **how)[0]  # type: ignore[arg-type]
+        return rollout(self.system, initial[None], controls[None], parameters, self.step_s, **how)[0]  # type: ignore[arg-type]
 
     def filmed(self, states: Tensor) -> Tensor:
         """Those of the frames."""
@@ -248,7 +254,7 @@ class Shot:
                 raise UsageError(f"{name} of {most:.3g}", "-1 to 1", "bound what drives it, for example with a tanh")
 
 
-def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> Paint:
+def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> FragmentColors:
     """A texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
     ways = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
     return solid_texture(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
@@ -266,7 +272,7 @@ def looking_at(
     return Camera(K, size_px, size_px, camera_to_world=look_at(eye, target))
 
 
-def solid_texture(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Tensor]) -> Paint:
+def solid_texture(points: Array, faces: NDArray[np.int64], color: Callable[[Tensor], Tensor]) -> FragmentColors:
     """Return a solid texture (Peachey, SIGGRAPH 1985), which needs no map of the surface and has no seams.
 
     points: [V, 3] m, the vertices at rest. faces: [F, 3]. color: points [n, 3] of the shape at rest to light [n, 3].

@@ -25,19 +25,21 @@ FRAMES, STEP_S = 60, 1.0 / 60.0
 _PUSHED = 3  # frames
 _SPEED_M_S, _SPIN_RAD_S, _DENSITY = 0.22, 1.0, 7.0  # what a body of this density gets
 _VIEW_M, _EYE_M = 0.7, (0.6, -2.6, 1.3)
-LOOKS = ("color", "shading", "texture")
+APPEARANCES = ("color", "shading", "texture")
 
 
-def pushed(rng: np.random.Generator, name: str, *, size_px: int = 64, every: int = 4, look: str = "shading") -> Filmed:
+def pushed(
+    rng: np.random.Generator, name: str, *, size_px: int = 64, every: int = 4, appearance: str = "shading"
+) -> Filmed:
     """An object of density, start, orientation and impulse drawn at random: all of them are known but for the density.
 
-    look: "color" alone, "shading", or "texture" with it.
+    appearance: "color" alone, "shading", or "texture" with it.
     """
     mesh = shape(name)
     body = Points.of_mesh(mesh)
     system = RigidContact((body,), planes=())
-    paint = waves(mesh.vertices, mesh.faces) if look == "texture" else None
-    actor = Actor.of(system, mesh, paint=paint, shaded=look != "color")
+    texture = waves(mesh.vertices, mesh.faces) if appearance == "texture" else None
+    actor = Actor.of(system, mesh, texture=texture, shaded=appearance != "color")
     stage = Stage((actor,), looking_at(_EYE_M, (0.0, 0.0, 0.0), _VIEW_M, size_px))
     density, start = rng.uniform(*DENSITIES, 2)  # the first number, which `mass_of` draws alone
     initial = system.rest_state()
@@ -46,10 +48,10 @@ def pushed(rng: np.random.Generator, name: str, *, size_px: int = 64, every: int
     way = rng.normal(size=3) * (1.0, 0.4, 1.0)  # less along the view
     impulse = _SPEED_M_S * _DENSITY * body.volume * way / np.linalg.norm(way)
     spin = rng.normal(size=3)
-    turn = _SPIN_RAD_S * _DENSITY * body.volume * body.inertia_per_mass * spin / np.linalg.norm(spin)  # body axes
+    rotation = _SPIN_RAD_S * _DENSITY * body.volume * body.inertia_per_mass * spin / np.linalg.norm(spin)  # body axes
     shot = Shot(system, stage, STEP_S, FRAMES, every, substeps=2)
     controls = shot.rest
-    controls[:_PUSHED, :6] = torch.from_numpy(np.concatenate([impulse, turn]) / (_PUSHED * STEP_S))
+    controls[:_PUSHED, :6] = torch.from_numpy(np.concatenate([impulse, rotation]) / (_PUSHED * STEP_S))
     moments = {f"inertia_{2 * axis}": m * body.volume for axis, m in zip("xyz", body.inertia_per_mass, strict=True)}
     light = system.parameters().with_values({"mass": body.volume, **moments, "gravity": 0.0})
     at_rest, of_one = torch.from_numpy(initial), torch.from_numpy(light.vector)  # at 1 kg/m^3

@@ -77,7 +77,7 @@ class Task:
 
     shot: Shot
     parameters: Array
-    drive: Callable[[Tensor], tuple[Tensor, Tensor]]
+    inputs: Callable[[Tensor], tuple[Tensor, Tensor]]
     draw: Callable[[np.random.Generator], Array]
     goal: Array
     dense: bool = True
@@ -90,7 +90,7 @@ class Task:
 
     def states(self, unknowns: Tensor) -> Tensor:
         """See `Motion.states`."""
-        shot, (initial, controls) = self.shot, self.drive(unknowns)
+        shot, (initial, controls) = self.shot, self.inputs(unknowns)
         how: dict[str, Any] = {
             "integrator": shot.integrator,
             "substeps": shot.substeps,
@@ -130,7 +130,7 @@ class Task:
     def seen_error(self, states: Tensor) -> Tensor:
         """Mean squared difference between the last image and the goal's, infinite for a body that ends off it.
 
-        Out of the camera's view it leaves but one of two outlines that err: nearer by the numbers, and lost.
+        A body outside the image leaves one of two silhouettes that err: nearer by the numbers, and lost.
         """
         image, covered = self.shot.stage.drawn(states[-1:])
         error, asked = self.target.error(image), self._goal_drawn[1]
@@ -142,7 +142,7 @@ class Task:
         return (self._middles(states) - self._middles(torch.from_numpy(self.goal))).square().sum(-1).mean()
 
     def measured(self, states: Tensor) -> dict[str, float]:
-        """See `Motion.measured`: image error, overlap with the goal's outline (0 to 1), distances [m]."""
+        """See `Motion.measured`: image error, overlap with the goal's silhouette (0 to 1), distances [m]."""
         goal, last = torch.from_numpy(self.goal)[None], states[-1:].detach()
         (image, covered), asked = self.shot.stage.drawn(last), self._goal_drawn[1]
         overlap = torch.minimum(covered, asked).sum() / torch.maximum(covered, asked).sum()

@@ -116,7 +116,7 @@ def tabulated(
     draw: Callable[[list[Cell], Path], None],
     quick: str,
     *,
-    said: Callable[[list[Cell]], list[str]] = lambda cells: [],
+    reported: Callable[[list[Cell]], list[str]] = lambda cells: [],
     film: Callable[[list[Cell]], Callable[[Path], None] | None] = lambda cells: None,
 ) -> Table:
     """Makes what is missing of the cells that this sitting is for, and the table of all that are filled.
@@ -130,7 +130,7 @@ def tabulated(
         name=name,
         command=setting.command(name),
         rows=[each for cell in cells for each in rows(cell)],
-        notes=[*notes, *said(cells), *missing_note(cells)],
+        notes=[*notes, *reported(cells), *missing_note(cells)],
         seconds=time.monotonic() - began,
         draw=lambda path: draw(cells, path),
         film=film(cells),

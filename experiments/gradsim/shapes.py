@@ -11,10 +11,10 @@ from vid2phys.types import Array, Mesh
 RADIUS_M = 0.2  # of the ball about the centre of the box that bounds a shape
 
 
-def _prism(outline: Array, height: float, kernel: tuple[float, float] = (0.0, 0.0)) -> tuple[Array, Array]:
-    """An outline [n, 2], counter-clockwise, all of which is seen from `kernel`, as thick as `height`."""
-    count = len(outline)
-    flat = np.vstack([outline, kernel])
+def _prism(contour: Array, height: float, kernel: tuple[float, float] = (0.0, 0.0)) -> tuple[Array, Array]:
+    """Return a prism over a contour [n, 2], counter-clockwise and visible from `kernel`, as thick as `height`."""
+    count = len(contour)
+    flat = np.vstack([contour, kernel])
     low, high = (np.column_stack([flat, np.full(count + 1, z)]) for z in (-0.5 * height, 0.5 * height))
     faces = []
     for i in range(count):

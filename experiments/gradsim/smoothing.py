@@ -1,6 +1,6 @@
 """Descents whose steps are smooth over a body (Neuberger, Sobolev Gradients and Differential Equations, 1997).
 
-A gradient by what every vertex has of its own is that of outlines, vertex by vertex, and says little of those inside.
+A gradient by single vertices is large at vertices of the contour and says little of those inside.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def beam(
     """A beam along x that is held at x = 0 and let go: it sinks under its weight and swings. unknown: mass, moduli."""
     vertices, tets = box_tets(BEAM_M, cells)
     stage = looking_at((0.45, -1.1, 0.25), (0.2, 0.05, -0.02), 0.26, size_px)
-    held = np.flatnonzero(vertices[:, 0] == 0.0)
-    return _soft(rng, unknown, vertices, tets, stage, frames, pinned=held)
+    pinned = np.flatnonzero(vertices[:, 0] == 0.0)
+    return _soft(rng, unknown, vertices, tets, stage, frames, pinned=pinned)
 
 
 def ball(rng: np.random.Generator, unknown: str, *, frames: int = 15, size_px: int = 64) -> Filmed:
@@ -116,7 +116,7 @@ def cloth(rng: np.random.Generator, *, cells: int = 5, frames: int = 9, size_px:
     common = rng.uniform((-0.6, -0.6, 0.9), (0.6, 0.6, 1.5))
     truth = common + 0.4 * np.column_stack([varying(rng, rest) - 1.0 for _ in range(3)]) / SPREAD
     camera = looking_at((0.5, -1.6, 0.9), (0.0, 0.0, 0.55), 0.5, size_px)
-    stage = Stage((Actor.of(system, paint=waves(rest, system.triangles.corners)),), camera)
+    stage = Stage((Actor.of(system, texture=waves(rest, system.triangles.corners)),), camera)
     parameters = torch.from_numpy(system.parameters().vector)
     step_s = 1.0 / 30.0
     substeps = int(np.ceil(step_s / (0.5 * system.longest_step_s(parameters.numpy()))))

@@ -71,7 +71,7 @@ def springs() -> Scene:
 
 def _shot(system: System, mesh: Mesh | None, eye: tuple, middle: tuple, reach: float, frames: int) -> Shot:
     assert mesh is not None
-    actor = Actor.of(system, mesh, paint=waves(mesh.vertices, mesh.faces))
+    actor = Actor.of(system, mesh, texture=waves(mesh.vertices, mesh.faces))
     step_s = 1.0 / 25.0
     longest = 0.4 * system.longest_step_s(system.parameters().vector)
     substeps = max(2, int(np.ceil(step_s / longest)))

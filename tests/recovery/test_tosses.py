@@ -14,7 +14,7 @@ from vid2phys.engine.systems.rigid_contact import Box, RigidContact
 from vid2phys.errors import InputError
 
 SIDE, RATE_HZ = 0.1, 120.0
-SYSTEM = RigidContact((Box((0.5 * SIDE,) * 3),), driven=False)
+SYSTEM = RigidContact((Box((0.5 * SIDE,) * 3),), has_actions=False)
 KNOWN = {"mass": 0.4, "inertia_xx": 6.7e-4, "inertia_yy": 6.7e-4, "inertia_zz": 6.7e-4, "gravity": 9.7}
 CONTACT = {"mu": 0.25, "k_e": 8000.0, "k_d": 45.0, "k_f": 40.0}
 RECORDED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cube_tosses"

@@ -154,7 +154,7 @@ def test_torque_free_tumbling_conserves_energy_and_angular_momentum() -> None:
 
 def test_forces_and_torques_are_in_world_and_body_axes() -> None:
     system = RigidContact(planes=())
-    passive = RigidContact(planes=(), driven=False)
+    passive = RigidContact(planes=(), has_actions=False)
     values = values_of(system, mass=0.5, inertia_xx=0.01, inertia_yy=0.02, inertia_zz=0.04, gravity=9.8)
     start = body([0, 0, 0], turn=[0, 0, np.pi / 2])
     wrench = np.array([1.0, -2.0, 3.0, 0.01, 0.02, 0.04])
@@ -409,7 +409,7 @@ def test_gradient_across_a_contact_event(k_d: float, integrator: str) -> None:
     Were the dashpot's force to jump at touch-down, derivatives of the steps would not know of the time of the jump, and
     k_d / m of velocity for a metre would be missing there, e times that at the end: -9 and -19 for dv/dz0 here.
     """
-    system, speed = RigidContact((Sphere(0.1),), driven=False), 2.0
+    system, speed = RigidContact((Sphere(0.1),), has_actions=False), 2.0
     values = values_of(system, mass=0.5, k_e=2000.0, k_d=k_d, gravity=0.0)
     restitution = system.restitution(values)
     start = torch.tensor(body([0, 0, 0.12 + 1.3e-5], velocity=[0, 0, -speed])[None], requires_grad=True)
@@ -454,7 +454,7 @@ def test_recorded_flight() -> None:
         if lowest > 0.003:
             flights.append(toss[:frames])
     assert len(flights) > 200
-    system = RigidContact((Box((0.5 * SIDE,) * 3),), planes=(), driven=False)
+    system = RigidContact((Box((0.5 * SIDE,) * 3),), planes=(), has_actions=False)
     values = values_of(system, **CUBE)
     recorded, rolled = np.array(flights), np.array(replayed(system, flights, values, 1))
     far = np.linalg.norm((rolled - recorded)[:, -1, :3], axis=1)
@@ -470,7 +470,7 @@ def test_recorded_flight() -> None:
 
 def replay_errors(recorded: list[Array], **contact: float) -> tuple[Array, Array]:
     """Distance [m] and angle [deg] from where each toss came to lie."""
-    system = RigidContact((Box((0.5 * SIDE,) * 3),), driven=False)
+    system = RigidContact((Box((0.5 * SIDE,) * 3),), has_actions=False)
     values = values_of(system, **{**CUBE, **FITTED, **contact})
     substeps = int(np.ceil(2.0 / RATE_HZ / system.longest_step_s(values)))
     ends = np.array([states[-1] for states in replayed(system, recorded, values, substeps)])
@@ -496,7 +496,7 @@ def test_recorded_tosses_replay() -> None:
 def test_gradients_through_recorded_tosses_agree_with_differences() -> None:
     """Where a toss is after 0.4 s and about three impacts, by the height and the velocities that it starts with."""
     starts = np.array([toss[0] for toss in tosses()[20:40]])
-    system = RigidContact((Box((0.5 * SIDE,) * 3),), driven=False)
+    system = RigidContact((Box((0.5 * SIDE,) * 3),), has_actions=False)
     values, controls = values_of(system, **CUBE, **FITTED), np.zeros((20, 60, 6))
     tensors = [torch.tensor(a, requires_grad=True) for a in (starts, controls, values)]
     x = rollout(system, *tensors, 1.0 / RATE_HZ, substeps=16)[:, -1, 0]

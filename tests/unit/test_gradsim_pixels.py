@@ -17,8 +17,8 @@ from experiments.gradsim.shapes import NAMES, RADIUS_M, shape
 from experiments.table import Setting
 from vid2phys.commands.training_progress import TrainingProgress
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import Fragments, Paint, closed, draw
-from vid2phys.engine.render.paint import interpolated, textured
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments, closed, draw
+from vid2phys.engine.render.surface_colors import interpolated, textured
 from vid2phys.engine.systems import get
 from vid2phys.engine.systems.rigid_contact import Box, Points, RigidContact, Sphere
 from vid2phys.engine.systems.soft_body import SoftBody
@@ -46,7 +46,7 @@ def patterned(mesh: Mesh) -> Mesh:
     return replace(mesh, texture=Texture((image, image[::2]), np.arange(len(mesh.faces)) % 2, uv, tint))
 
 
-def paint_of(kind: str, mesh: Mesh) -> Paint:
+def paint_of(kind: str, mesh: Mesh) -> FragmentColors:
     if kind == "texture":
         return textured(patterned(mesh))
     if kind == "solid":
@@ -57,12 +57,12 @@ def paint_of(kind: str, mesh: Mesh) -> Paint:
 @pytest.mark.parametrize("kind", ["vertices", "solid", "texture"])
 def test_painted_images_have_the_gradients_of_differences(kind: str) -> None:
     mesh, rng = wedge(), np.random.default_rng(2)
-    paint, sides = paint_of(kind, mesh), closed(mesh.vertices, mesh.faces)
+    texture, sides = paint_of(kind, mesh), closed(mesh.vertices, mesh.faces)
     points = torch.from_numpy(mesh.vertices)[None].requires_grad_()
     weights = torch.from_numpy(rng.normal(size=(1, SIZE[1], SIZE[0], 3)))
 
     def value(points: torch.Tensor) -> torch.Tensor:
-        return (weights * draw(points, mesh.faces, paint, K, *SIZE, one_sided=sides)[0]).sum()
+        return (weights * draw(points, mesh.faces, texture, K, *SIZE, one_sided=sides)[0]).sum()
 
     (gradient,) = torch.autograd.grad(value(points), points)
     for _ in range(3):
@@ -143,7 +143,7 @@ def start_of(shot: Shot) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_the_whole_graph_has_the_gradient_of_differences() -> None:
     """Mass, push and first state, through physics, vertices and pixels at once."""
     shot = shot_of(
-        paint=solid_texture(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.6 + 0.3 * torch.sin(30.0 * p))
+        texture=solid_texture(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.6 + 0.3 * torch.sin(30.0 * p))
     )
     inputs = start_of(shot)
     with torch.no_grad():
@@ -170,7 +170,7 @@ def test_looks_are_switches() -> None:
     body = shot_of().stage.coverage(states)[0] > 1.0 - 1e-9
     assert len(torch.unique((flat[body] * 1e6).round(), dim=0)) == 1
     assert len(torch.unique((lit[body] * 1e6).round(), dim=0)) >= 2  # faces differ
-    painted = shot_of(paint=solid_texture(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.5 + p))
+    painted = shot_of(texture=solid_texture(shape("wedge").vertices, shape("wedge").faces, lambda p: 0.5 + p))
     assert len(torch.unique((painted.stage.images(states)[0][body] * 1e6).round(), dim=0)) > 30
     assert torch.equal(flat[~(shot_of().stage.coverage(states)[0] > 0.0)].unique(dim=0)[0],
                        torch.from_numpy(shot_of().stage.background))  # fmt: skip
@@ -187,7 +187,7 @@ def test_several_bodies_in_one_image() -> None:
         box,
         albedo=(1.0, 1.0, 1.0),
         shaded=False,
-        paint=solid_texture(box.vertices, box.faces, lambda p: 0.0 * p + 0.5),
+        texture=solid_texture(box.vertices, box.faces, lambda p: 0.0 * p + 0.5),
     )
     far = Actor.of(pair, wall, body=1, albedo=(0.0, 0.0, 1.0), shaded=False)
     for actors in ((near, far), (far, near)):

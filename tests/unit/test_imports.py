@@ -66,14 +66,6 @@ MAY_IMPORT_INSIDE = {
 }
 # Imports against that order that exist today. Remove an entry when its import is gone.
 AGAINST_THE_ORDER = {
-    ("engine.control", "engine.systems.quadrotor"),
-    ("engine.points", "engine.systems._particles"),
-    ("engine.points", "engine.systems._rigid"),
-    ("risp.heads", "risp.training.validate"),
-    ("risp.heads._head", "risp.training.validate"),
-    ("risp.heads.keypoint", "risp.training.losses"),
-    ("risp.heads.keypoint", "risp.training.validate"),
-    ("risp.heads.state", "risp.training.validate"),
     ("tracking.cues.contour", "tracking.refine"),
     ("tracking.cues.texture", "tracking.detectors.network"),
     ("tracking.cues.texture_patches", "tracking.detectors.network"),

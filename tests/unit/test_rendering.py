@@ -10,7 +10,7 @@ import torch
 
 from tests.filmed import Filmed, brick, film
 from vid2phys.engine.points import manifold_gradient
-from vid2phys.engine.render.paint import textured
+from vid2phys.engine.render.surface_colors import textured
 from vid2phys.errors import InputError
 from vid2phys.solvers import losses
 from vid2phys.solvers.rendering import Scene, Views, fit_light

@@ -18,11 +18,11 @@ from experiments import available, bodies, reproduce, risp_fig6a, risp_table1
 from experiments import methods as trained
 from experiments.articulated import ArticulatedAdapter, hidden_joints
 from experiments.bodies import entries
-from experiments.body_adapter import Frames, Reading, Subject
+from experiments.body_adapter import BodyAdapter, Estimates, Frames
 from experiments.image_alignment import FOCAL_PX, PIECE_PX, frame_matrix, piece
 from experiments.methods import Learnt, Recipe, is_converged, is_flat, model_folder, training_seconds
 from experiments.result_cache import Cell, missing_note
-from experiments.rigid import HALF_RANGE, MIDDLE, RigidAdapter, at_plausible_place, project, read_pose
+from experiments.rigid import HALF_RANGE, MIDDLE, RigidAdapter, at_plausible_place, estimate_pose, project
 from experiments.state_vector import state_vector
 from experiments.table import Setting, Table, markdown, row
 from experiments.test_renderer import CONFIGURATIONS, PHOTOGRAPHS, photograph
@@ -50,9 +50,9 @@ needs_llvm = pytest.mark.skipif(find_llvm() is None, reason="no libLLVM of versi
 
 def rigid(name: str) -> RigidAdapter:
     (entry,) = entries((name,))
-    subject = entry.make(Path())
-    assert isinstance(subject, RigidAdapter)
-    return subject
+    adapter = entry.make(Path())
+    assert isinstance(adapter, RigidAdapter)
+    return adapter
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def rod(tmp_path_factory: pytest.TempPathFactory) -> ArticulatedAdapter:
         return ArticulatedAdapter("rod", get("rod"), 0.02, "", folder)
 
 
-def frames_of(subject: Subject, states: Array, seed: int = 0) -> Frames:
+def frames_of(adapter: BodyAdapter, states: Array, seed: int = 0) -> Frames:
     pieces = np.zeros((len(states), PIECE_PX, PIECE_PX, 3), np.uint8)
-    cameras = subject.cameras(np.random.default_rng(seed), states)
+    cameras = adapter.cameras(np.random.default_rng(seed), states)
     return Frames(pieces, cameras, states, np.arange(len(states)) % len(CONFIGURATIONS))
 
 
@@ -98,12 +98,12 @@ def test_the_looks_are_held_out_from_training() -> None:
 
 
 def test_a_piece_has_the_frames_own_perspective() -> None:
-    subject = rigid("cube-plain")
-    poses = subject.sample(np.random.default_rng(0), 200)
-    offset = (poses[:, :3, 3] - MIDDLE * subject.radius_m) / (HALF_RANGE * subject.radius_m)
+    adapter = rigid("cube-plain")
+    poses = adapter.sample(np.random.default_rng(0), 200)
+    offset = (poses[:, :3, 3] - MIDDLE * adapter.radius_m) / (HALF_RANGE * adapter.radius_m)
     assert np.abs(offset).max() <= 1.0
     assert np.abs(offset).max(axis=0).min() > 0.95  # the range is used to its ends
-    for pose, camera in zip(poses[:20], subject.cameras(np.random.default_rng(0), poses), strict=False):
+    for pose, camera in zip(poses[:20], adapter.cameras(np.random.default_rng(0), poses), strict=False):
         assert camera.camera_to_world is not None
         turn = camera.camera_to_world[:3, :3].T
         place = camera.K @ turn @ pose[:3, 3]
@@ -115,10 +115,10 @@ def test_a_piece_has_the_frames_own_perspective() -> None:
 
 
 def test_the_painted_cube_looks_like_no_turn_of_itself() -> None:
-    subject = rigid("cube")
-    assert find_symmetry(subject.mesh).order == 1
-    assert subject.known.symmetry_transforms.shape == (1, 4, 4)
-    assert subject.shape.symmetry_transforms.shape == (24, 4, 4)  # of which its colours choose
+    adapter = rigid("cube")
+    assert find_symmetry(adapter.mesh).order == 1
+    assert adapter.known.symmetry_transforms.shape == (1, 4, 4)
+    assert adapter.shape.symmetry_transforms.shape == (24, 4, 4)  # of which its colours choose
     assert find_symmetry(rigid("cube-plain").mesh).order == 24
 
 
@@ -146,9 +146,9 @@ def test_cameras_before_a_base_show_all_of_the_workspace(hand: ArticulatedAdapte
 
 def test_configurations_are_counted_as_the_paper_does(hand: ArticulatedAdapter, rod: ArticulatedAdapter) -> None:
     """By the systems' own state vectors; and the numbers of a network give them back."""
-    for subject in (hand, rod):
-        body, rng = subject.body, np.random.default_rng(1)
-        configurations = subject.sample(rng, 5)
+    for adapter in (hand, rod):
+        body, rng = adapter.body, np.random.default_rng(1)
+        configurations = adapter.sample(rng, 5)
         vectors = configuration_vectors(body, configurations)
         states = body.states(configurations, np.zeros_like(configurations))
         assert vectors == pytest.approx(state_vector(body.system, states), abs=1e-9)
@@ -168,12 +168,12 @@ def test_configurations_are_counted_as_the_paper_does(hand: ArticulatedAdapter, 
 def test_configurations_that_are_off_by_something_known(hand: ArticulatedAdapter, rod: ArticulatedAdapter) -> None:
     states = hand.sample(np.random.default_rng(2), 4)
     frames = frames_of(hand, states)
-    exact = hand.scores(Reading(hand.vectors(states)), frames)
+    exact = hand.scores(Estimates(hand.vectors(states)), frames)
     assert next(iter(exact)) == "state_error"
     assert all(np.nanmax(np.append(score.values, 0.0)) < 1e-9 for score in exact.values())
     off = hand.vectors(states)
     off[:, 3] += 0.13
-    scores = hand.scores(Reading(off), frames)
+    scores = hand.scores(Estimates(off), frames)
     assert scores["state_error"].values == pytest.approx(np.full(4, 0.01))
     assert scores["angle_deg"].values == pytest.approx(np.full(4, np.degrees(0.01)))
     assert np.all(scores["points_mm"].values > 0.01)
@@ -182,7 +182,7 @@ def test_configurations_that_are_off_by_something_known(hand: ArticulatedAdapter
     assert np.nansum(parts, axis=0).min() == pytest.approx(0.01)  # of frames that hide no joint
     bent = rod.sample(np.random.default_rng(2), 3)
     lower = rod.vectors(bent) - 0.1
-    scores = rod.scores(Reading(lower), frames_of(rod, bent))
+    scores = rod.scores(Estimates(lower), frames_of(rod, bent))
     assert scores["state_error"].values == pytest.approx(np.full(3, 0.1))
     assert scores["height_mm"].values == pytest.approx(np.full(3, 100.0 * rod.codes.scale[0]))
     assert np.all(scores["points_px"].values > 0.1)
@@ -209,8 +209,8 @@ def along_x() -> Array:
     return make_transform(np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]), np.zeros(3))
 
 
-def scored(subject: Subject, states: Array, frames: Frames) -> dict[str, float]:
-    scores = subject.scores(Reading(subject.vectors(states), states), frames)
+def scored(adapter: BodyAdapter, states: Array, frames: Frames) -> dict[str, float]:
+    scores = adapter.scores(Estimates(adapter.vectors(states), states), frames)
     return {name: float(np.median(s.values) if s.median else s.values.mean()) for name, s in scores.items()}
 
 
@@ -235,9 +235,9 @@ def test_truth_has_no_error_and_a_known_error_is_found() -> None:
 
 
 def test_a_plain_cube_is_scored_up_to_symmetry_alone() -> None:
-    subject = rigid("cube-plain")
-    poses = subject.sample(np.random.default_rng(1), 4)
-    metrics = scored(subject, poses, frames_of(subject, poses))
+    adapter = rigid("cube-plain")
+    poses = adapter.sample(np.random.default_rng(1), 4)
+    metrics = scored(adapter, poses, frames_of(adapter, poses))
     assert next(iter(metrics)) == "state_error_up_to_symmetry"
     assert "state_error" not in metrics
     assert "rotation_deg" not in metrics
@@ -247,11 +247,11 @@ def test_turns_about_a_point_aside_of_the_origin_are_no_error() -> None:
     """The body of a table may lie anywhere in its own axes: turning it about its middle moves its origin."""
     plain = rigid("cube-plain")
     mesh = replace(plain.mesh, vertices=plain.mesh.vertices + np.array([0.01, -0.004, 0.006]))
-    subject = RigidAdapter("cube", mesh, plain.system, 0.16, "", labelled=False)
-    poses = subject.sample(np.random.default_rng(1), 4)
-    turned = poses @ subject.known.symmetry_transforms[5]
+    adapter = RigidAdapter("cube", mesh, plain.system, 0.16, "", labelled=False)
+    poses = adapter.sample(np.random.default_rng(1), 4)
+    turned = poses @ adapter.known.symmetry_transforms[5]
     assert np.abs(turned[:, :3, 3] - poses[:, :3, 3]).max() > 1e-3
-    metrics = scored(subject, turned, frames_of(subject, poses))
+    metrics = scored(adapter, turned, frames_of(adapter, poses))
     assert metrics["state_error_up_to_symmetry"] < 1e-6
     assert metrics["points_px"] < 1e-6
 
@@ -279,7 +279,7 @@ def test_numbers_read_in_a_view_become_a_pose_before_the_camera() -> None:
 
     learnt = Learnt(Recipe("state@w8", "error-only", 0.0, 64, 1), head, Knows(), 48, [], 0.0, 0, "")
     image = np.zeros((PIECE_PX, PIECE_PX, 3), np.uint8)
-    assert np.allclose(read_pose(learnt, camera, image, center, radius), pose, atol=1e-9)
+    assert np.allclose(estimate_pose(learnt, camera, image, center, radius), pose, atol=1e-9)
 
 
 def test_a_flat_curve_and_others() -> None:
@@ -362,7 +362,7 @@ def test_a_table_is_filled_in_several_sittings(tmp_path: Path, monkeypatch: pyte
     assert again.splitlines()[4:] == text.splitlines()[4:]
 
 
-def _never(_: Path) -> Subject:
+def _never(_: Path) -> BodyAdapter:
     raise AssertionError("nothing should be made")
 
 
@@ -419,7 +419,7 @@ def test_estimates_grow_with_what_is_trained(tmp_path: Path) -> None:
 
 def test_single_images_read_another_way_are_other_cells_and_clips_stay(tmp_path: Path) -> None:
     (entry,) = entries(("rod",))
-    another, on = replace(entry, alone=entry.alone + 1), setting(tmp_path)
+    another, on = replace(entry, single_image=entry.single_image + 1), setting(tmp_path)
     for method, reads, same in (("ours", "images", False), ("ours", "clips", True), ("paper", "images", True)):
         keys = {Cell("risp-table1", each, method, None, on, reads=reads).key for each in (entry, another)}
         assert (len(keys) == 1) is same
@@ -429,7 +429,7 @@ def test_the_curves_are_drawn(tmp_path: Path) -> None:
     rows = [
         row("quadrotor", method, "state_error", 0.3 / epoch, "1", looks=looks, epoch=epoch, images=1000 * epoch)
         for method in ("paper", "paper-no-grad", "ours", "ours-no-grad")
-        for looks in risp_fig6a.LOOKS
+        for looks in risp_fig6a.APPEARANCES
         for epoch in (1, 2, 3)
     ]
     table = Table(
@@ -519,7 +519,7 @@ def test_both_tables_are_made_and_go_on_from_what_is_there(
     paper = Recipe("state@w8", "error-gradient", 1.0, 64, 1, view_size=48)
     tiny = {"paper": paper, "ours": Recipe("keypoint@w8", "error-gradient", 1.0, 64, 1)}
     monkeypatch.setattr(risp_table1, "recipes", lambda quick: tiny)
-    monkeypatch.setattr(risp_fig6a, "recipes", lambda quick: {("paper", "1"): replace(paper, looks=1)})
+    monkeypatch.setattr(risp_fig6a, "recipes", lambda quick: {("paper", "1"): replace(paper, appearances=1)})
     monkeypatch.setattr("experiments.methods.QUICK_RENDERS", 64)
     options: dict[str, Any] = {"quick": True, "bodies": (name,), "work": tmp_path / "work", "quiet": True}
     first = reproduce("risp-table1", out=tmp_path / "a", **options)

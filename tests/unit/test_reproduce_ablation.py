@@ -39,26 +39,28 @@ def test_every_switch_has_its_training() -> None:
 
 def test_weights_without_an_ablation_keep_their_names() -> None:
     plain = Recipe("keypoint", "error-gradient", 1.0, 12_000, 12)
-    older = {name: value for name, value in asdict(plain).items() if name != "without"} | {"optimizer": "muon"}
+    newer = {"without", "appearances"}
+    older = {name: value for name, value in asdict(plain).items() if name not in newer}
+    older |= {"looks": plain.appearances, "optimizer": "muon"}
     assert plain.digest == hashlib.sha256(json.dumps(older, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def test_renders_are_made_again_only_for_what_shows_in_them(tmp_path: Path) -> None:
-    subject: Any = SimpleNamespace(name="cube")
+    adapter: Any = SimpleNamespace(name="cube")
     here = setting(tmp_path)
     shadows, sky = (recipe(f"without {name}", quick=False) for name in ("shadows", "environments"))
-    assert render_plan(subject, here, shadows).data == here.work / "cube" / "data-3000-0-0"
-    assert render_plan(subject, here, sky).data == here.work / "cube" / "data-3000-0-0-environments"
+    assert render_plan(adapter, here, shadows).data == here.work / "cube" / "data-3000-0-0"
+    assert render_plan(adapter, here, sky).data == here.work / "cube" / "data-3000-0-0-environments"
     (here.work / "cube" / f"data-{RENDERS}-0-0").mkdir(parents=True)  # of table 1: its first renders are the same
-    plan = render_plan(subject, here, shadows)
+    plan = render_plan(adapter, here, shadows)
     assert (plan.made, plan.samples, plan.data.name) == (RENDERS, 3_000, f"data-{RENDERS}-0-0")
-    assert render_plan(subject, here, sky).made == 3_000
+    assert render_plan(adapter, here, sky).made == 3_000
 
 
 def test_change_is_that_of_the_same_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = {(): np.array([0.1, 0.2, 0.6]), ("noise",): np.array([0.2, 0.4, 0.6])}
-    monkeypatch.setattr(risp_ablation, "train", lambda subject, how, setting: Trained(how.without, [{"px": 2.5}]))
-    monkeypatch.setattr(risp_ablation, "effort", lambda subject, trained: {"images_seen": 7})
+    monkeypatch.setattr(risp_ablation, "train", lambda adapter, how, setting: Trained(how.without, [{"px": 2.5}]))
+    monkeypatch.setattr(risp_ablation, "effort", lambda adapter, trained: {"images_seen": 7})
 
     class Fake:
         name = "cube"
@@ -66,12 +68,12 @@ def test_change_is_that_of_the_same_frames(tmp_path: Path, monkeypatch: pytest.M
         def model(self, trained: Trained) -> tuple[str, ...]:
             return trained.without
 
-        def read_keypoints(self, model: Any, frames: Any, seed: int, *, edges: bool) -> Any:
+        def estimate_by_keypoints(self, model: Any, frames: Any, seed: int, *, edges: bool) -> Any:
             assert not edges
             return model
 
-        def scores(self, reading: Any, frames: Any) -> dict[str, Score]:
-            return {"state_error": Score(errors[reading], "1")}
+        def scores(self, estimates: Any, frames: Any) -> dict[str, Score]:
+            return {"state_error": Score(errors[estimates], "1")}
 
     fake: Any = Fake()
     rows = risp_ablation._Stage(fake, fake, setting(tmp_path)).rows("without noise")

@@ -12,9 +12,9 @@ import pytest
 from experiments import risp_coverage
 from experiments.bodies import entries
 from experiments.by_identify import Clip, intervals_of
-from experiments.experiments import Experiment, Sight
+from experiments.experiments import Experiment, Viewpoint
 from experiments.footage import Footage
-from experiments.random_experiments import BODIES, drawn_experiment
+from experiments.random_experiments import BODIES, random_experiment
 from experiments.rigid import project
 from experiments.risp_coverage import CLIPS, INJECTED, PIXELS, Bench, Trial
 from experiments.table import Setting
@@ -33,14 +33,14 @@ SIGMA = 1e-4  # of a point's bearing
 
 
 def drawn(name: str, folder: Path, seed: int = 0) -> Experiment:
-    return drawn_experiment(entries((name,))[0], folder, np.random.default_rng(seed))
+    return random_experiment(entries((name,))[0], folder, np.random.default_rng(seed))
 
 
 def unfilmed(experiment: Experiment) -> Clip:
     """With black frames, and the shipped model."""
     camera = experiment.camera
     frames = np.zeros((len(experiment.shown), camera.height, camera.width, 3), np.uint8)
-    return Clip.of(experiment, Footage(frames, frames[0]), find_model(experiment.subject.mesh))
+    return Clip.of(experiment, Footage(frames, frames[0]), find_model(experiment.adapter.mesh))
 
 
 def read_exactly(clip: Clip) -> Track:
@@ -68,7 +68,7 @@ def read_exactly(clip: Clip) -> Track:
 def test_motions_are_drawn_and_seen(name: str, tmp_path: Path) -> None:
     first, again, other = (drawn(name, tmp_path, seed) for seed in (0, 0, 1))
     assert np.array_equal(first.states, again.states)
-    assert first.sight == again.sight != other.sight
+    assert first.viewpoint == again.viewpoint != other.viewpoint
     assert not np.array_equal(first.truth, other.truth)
     assert np.abs(first.states - other.states).max() > 0.01
     for experiment in (first, other):
@@ -88,8 +88,8 @@ def test_a_stiff_rod_is_pushed_harder(tmp_path: Path) -> None:
 
 
 def test_a_camera_farther_off_sees_it_smaller(tmp_path: Path) -> None:
-    near = replace(drawn("quadrotor", tmp_path), sight=Sight(far=1.0))
-    far = replace(near, sight=Sight(far=1.5))
+    near = replace(drawn("quadrotor", tmp_path), viewpoint=Viewpoint(far=1.0))
+    far = replace(near, viewpoint=Viewpoint(far=1.5))
     sizes = [np.ptp(project(e.camera, e.vertices[0]), axis=0).max() for e in (near, far)]
     assert sizes[0] / sizes[1] == pytest.approx(1.5, rel=0.05)
 
@@ -111,23 +111,23 @@ def test_drawn_errors_are_found_as_identify_finds_them(tmp_path: Path) -> None:
     values, ends = intervals_of(clip.experiment, result)
     assert ends[0, 0] < clip.experiment.truth[0] < ends[0, 1]
     assert abs(values[0] - clip.experiment.truth[0]) < 0.02
-    held = clip.poses_held(result)
+    held = clip.pose_coverage(result)
     assert held is not None
     assert held > 0.8
 
     far = replace(result.trajectory, covariance=1e-8 * np.asarray(result.trajectory.covariance))
-    assert clip.poses_held(replace(result, trajectory=far)) < 0.1  # type: ignore[operator]
+    assert clip.pose_coverage(replace(result, trajectory=far)) < 0.1  # type: ignore[operator]
 
 
 def test_poses_of_a_plain_cube_are_judged_up_to_its_turns(tmp_path: Path) -> None:
     clip = unfilmed(drawn("cube-plain", tmp_path))
     assert clip.inputs.actions is None
     result = clip.identified(clip.misread(read_exactly(clip), np.random.default_rng(0)), refine=False)
-    held = clip.poses_held(result)
+    held = clip.pose_coverage(result)
     turned = result.trajectory.states.copy()
     w, x, y, z = turned[:, 3:7].T
     turned[:, 3:7] = np.sqrt(0.5) * np.stack([w - z, x + y, y - x, z + w], axis=1)  # a quarter turn about its own z
-    again = clip.poses_held(replace(result, trajectory=replace(result.trajectory, states=turned)))
+    again = clip.pose_coverage(replace(result, trajectory=replace(result.trajectory, states=turned)))
     assert held is not None
     assert again is not None
     assert held > 0.8
@@ -165,7 +165,7 @@ def test_trials_are_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows["mass_error_rms"]["bias"] == pytest.approx(0.04)
     assert rows["mass_error_rms"]["spread"] == pytest.approx(0.06)
     assert rows["over_stated"]["value"] == pytest.approx(1.2)
-    assert rows["poses_held_share"]["value"] == pytest.approx(0.8)
+    assert rows["pose_coverage_share"]["value"] == pytest.approx(0.8)
     assert rows["warned_share"]["value"] == 0.5
 
     again = bench(tmp_path)

@@ -14,7 +14,7 @@ from experiments import driving, imitation, reproduce
 from experiments.aiming import final_distance_mm
 from experiments.bodies import entries
 from experiments.constants import RISP_QUADROTOR
-from experiments.control_parametrisation import Drive, drive_of
+from experiments.control_parametrisation import Parametrisation, parametrisation_of
 from experiments.experiments import Experiment, nothing_seen
 from experiments.identification import Case
 from experiments.imitation import followed, imitate, starts_of, state_discrepancy
@@ -134,7 +134,7 @@ def test_the_likeliest_prior_is_that_of_the_largest_evidence() -> None:
 
 
 def test_a_prior_is_a_process_of_each_channel_by_itself() -> None:
-    sought = replace(rising(), numbers=drive_of("quadrotor", 3).numbers)
+    sought = replace(rising(), numbers=parametrisation_of("quadrotor", 3).numbers)
     prior = input_estimation._prior(sought, 4, 0.5, 10.0)
     covariance = np.linalg.inv(prior.root.T @ prior.root).reshape(3, 4, 3, 4)
     x, variance = 10.0 * STEP_S, (0.5 * 200.0) ** 2
@@ -159,17 +159,17 @@ def test_of_noisy_readings_the_prior_makes_the_better_actions() -> None:
     assert without > 2.0 * with_prior
 
 
-def drive(name: str, frames: int) -> tuple[Drive, Experiment, Array]:
+def parametrisation(name: str, frames: int) -> tuple[Parametrisation, Experiment, Array]:
     """A drive, with a motion of it."""
     (entry,) = entries((name,))
-    it = drive_of(name, frames)
+    it = parametrisation_of(name, frames)
     numbers = it.draw(np.random.default_rng(0))
     return it, it.experiment(entry, Path(), numbers), numbers
 
 
 @pytest.mark.parametrize("name", ["quadrotor", "cube-plain", "rod", "hand"])
 def test_numbers_are_the_papers_and_actions_si(name: str) -> None:
-    it = drive_of(name, 4)
+    it = parametrisation_of(name, 4)
     actions = it.actions(it.numbers.upper)
     if name == "hand":
         assert np.abs(actions).max() <= RISP_HAND.torque
@@ -182,7 +182,7 @@ def test_numbers_are_the_papers_and_actions_si(name: str) -> None:
 
 
 def test_a_quadrotor_in_the_middle_of_its_numbers_hovers() -> None:
-    it, experiment, _ = drive("quadrotor", 3)
+    it, experiment, _ = parametrisation("quadrotor", 3)
     weight = RISP_QUADROTOR.mass_kg * RISP_QUADROTOR.gravity_m_s2
     assert it.actions(it.numbers.middle).sum(axis=1) == pytest.approx(weight)
     level = replace(experiment.plan, initial=experiment.plan.system.rest_state())
@@ -191,7 +191,7 @@ def test_a_quadrotor_in_the_middle_of_its_numbers_hovers() -> None:
 
 
 def test_motions_and_what_follows_from_their_numbers_agree() -> None:
-    it, experiment, numbers = drive("quadrotor", 6)
+    it, experiment, numbers = parametrisation("quadrotor", 6)
     assert followed(experiment, it, numbers).states == pytest.approx(experiment.states, abs=1e-9)
     assert state_discrepancy(experiment, experiment.states) == 0.0
     aside = experiment.states.copy()
@@ -201,7 +201,7 @@ def test_motions_and_what_follows_from_their_numbers_agree() -> None:
 
 
 def test_a_quadrotor_that_is_1000_away_has_failed() -> None:
-    it, experiment, _ = drive("quadrotor", 30)
+    it, experiment, _ = parametrisation("quadrotor", 30)
     end = followed(experiment, it, it.numbers.upper)
     assert end.reason == "it is 1000 away"
     assert end.states[-1, 2] > 10.0
@@ -209,7 +209,7 @@ def test_a_quadrotor_that_is_1000_away_has_failed() -> None:
 
 
 def test_oracles_find_actions_and_see_no_frame_that_is_not_shown() -> None:
-    it, experiment, _ = drive("quadrotor", 6)
+    it, experiment, _ = parametrisation("quadrotor", 6)
     start = it.draw(np.random.default_rng(5))
     found = imitate(Case(experiment, None, start, 0), it, "oracle-newton", None)
     assert found.failure is None
@@ -223,24 +223,24 @@ def test_oracles_find_actions_and_see_no_frame_that_is_not_shown() -> None:
 
 
 def test_ours_begins_at_rest_too_and_with_profiles_in_many_places() -> None:
-    it, experiment, numbers = drive("quadrotor", 3)
+    it, experiment, numbers = parametrisation("quadrotor", 3)
     starts = starts_of(Case(experiment, None, numbers, 0), it)
     assert starts[0] == pytest.approx(numbers)
     assert starts[1] == pytest.approx(it.numbers.middle)
-    cube = drive_of("cube-plain", 3)
+    cube = parametrisation_of("cube-plain", 3)
     starts = starts_of(Case(experiment, None, numbers, 0), replace(it, tried=cube.tried))
     assert len(np.unique(starts, axis=0)) == cube.tried == 16  # bounces
     assert starts[1] == pytest.approx(it.numbers.middle)
-    hand = drive_of("hand", 3)
+    hand = parametrisation_of("hand", 3)
     assert len(starts_of(Case(experiment, None, hand.numbers.middle, 0), hand)) == 128
 
 
 def test_what_is_read_wrongly_of_a_known_start_is_not_believed_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    it, whole, _ = drive("hand", 40)
+    it, whole, _ = parametrisation("hand", 40)
     experiment = replace(whole, only=(0, 40))
     camera = np.asarray(experiment.camera.camera_to_world)
-    assert experiment.posed is not None
-    nothing = nothing_seen(experiment.plan.times_s, experiment.posed.points_body)
+    assert experiment.articulated is not None
+    nothing = nothing_seen(experiment.plan.times_s, experiment.articulated.points_body)
     problem = experiment.plan.problem(experiment.truth, nothing, camera)
     at = bearings(problem, problem.parameters, experiment.states)
     frames, points = at.shape[:2]

@@ -12,7 +12,7 @@ import pytest
 from experiments import driving, method_inputs, reproduce, risp_fig6b
 from experiments.aiming import bring, final_distance_mm, final_l1, nearest_alike
 from experiments.bodies import entries
-from experiments.control_parametrisation import drive_of
+from experiments.control_parametrisation import parametrisation_of
 from experiments.experiments import Experiment
 from experiments.footage import Footage
 from experiments.identification import Case, identify, true_states
@@ -27,10 +27,10 @@ from vid2phys.types import Observation
 def flight(frames: int = 6) -> tuple[Experiment, Case]:
     """A quadrotor's motion of which the ends are shown, and a case that begins with another one."""
     (entry,) = entries(("quadrotor",))
-    drive = drive_of("quadrotor", frames)
+    parametrisation = parametrisation_of("quadrotor", frames)
     rng = np.random.default_rng(0)
-    experiment = replace(drive.experiment(entry, Path(), drive.draw(rng)), only=(0, frames))
-    return experiment, Case(experiment, None, drive.draw(rng), 0)
+    experiment = replace(parametrisation.experiment(entry, Path(), parametrisation.draw(rng)), only=(0, frames))
+    return experiment, Case(experiment, None, parametrisation.draw(rng), 0)
 
 
 def test_ends_are_judged_by_places_and_angles() -> None:
@@ -68,8 +68,8 @@ def test_of_a_rod_its_sensors_heights_count() -> None:
 
 def test_a_plain_cube_is_judged_by_the_nearest_pose_that_looks_alike() -> None:
     (entry,) = entries(("cube-plain",))
-    drive = drive_of("cube-plain", 3)
-    experiment = drive.experiment(entry, Path(), drive.draw(np.random.default_rng(0)))
+    parametrisation = parametrisation_of("cube-plain", 3)
+    experiment = parametrisation.experiment(entry, Path(), parametrisation.draw(np.random.default_rng(0)))
     assert experiment.alike.shape == (24, 4, 4)
     states = experiment.states.copy()
     quarter = quat_from_rotvec(np.array([0.0, np.pi / 2.0, 0.0]))
@@ -88,15 +88,17 @@ def test_a_plain_cube_is_judged_by_the_nearest_pose_that_looks_alike() -> None:
 
 def test_true_targets_are_reached_by_gentle_actions() -> None:
     experiment, case = flight(10)
-    drive = drive_of("quadrotor", 10)
-    found = bring(case, drive, "oracle-newton", None)
+    parametrisation = parametrisation_of("quadrotor", 10)
+    found = bring(case, parametrisation, "oracle-newton", None)
     assert found.failure is None
-    before, after = (final_l1(experiment, followed(experiment, drive, u).states) for u in (case.start, found.values))
+    before, after = (
+        final_l1(experiment, followed(experiment, parametrisation, u).states) for u in (case.start, found.values)
+    )
     assert after < 0.1 * before
     assert np.abs(found.values).max() <= 500.0
-    assert drive.numbers_of(drive.actions(found.values)) == pytest.approx(found.values)
-    worse = bring(replace(case, iterations=20), drive, "oracle", None)
-    assert final_l1(experiment, followed(experiment, drive, worse.values).states) < before
+    assert parametrisation.numbers_of(parametrisation.actions(found.values)) == pytest.approx(found.values)
+    worse = bring(replace(case, iterations=20), parametrisation, "oracle", None)
+    assert final_l1(experiment, followed(experiment, parametrisation, worse.values).states) < before
 
 
 def test_oracles_know_the_frames_that_are_shown_alone() -> None:

@@ -14,9 +14,9 @@ from tests.unit.test_risp_heads import poses
 from vid2phys.errors import UsageError
 from vid2phys.risp import heads, penalties
 from vid2phys.risp.heads import Head
+from vid2phys.risp.networks import losses
 from vid2phys.risp.networks.network import to_input
 from vid2phys.risp.penalties.full_jacobian import jacobian_penalty
-from vid2phys.risp.training import losses
 
 VIEW, PSI, BATCH = 48, 3, 2
 Scene = tuple[nn.Module, Head, dict[str, Tensor], Tensor]

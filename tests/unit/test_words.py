@@ -19,14 +19,11 @@ SEARCHED = ("vid2phys", "experiments", "docs", "README.md")
 NOT_YET = {
     "vid2phys/commands/identify/external_keypoints.py": "calls `likeliest_path` of tracking",
     "vid2phys/commands/identify/pipeline.py": "calls `Paint` of tracking",
-    "vid2phys/engine": "not yet",
-    "vid2phys/report/card.py": "uses Shape.painted of risp and Subject.posed of tracking",
-    "vid2phys/risp": "not yet",
     "vid2phys/solvers": "not yet",
     "vid2phys/tracking": "not yet",
-    "experiments": "not yet",
+    "experiments/method_inputs.py": "uses Paint and Lone of tracking",
+    "experiments/rigid.py": "uses Paint and Lone of tracking",
     "docs/results": "written by the experiments",
-    "README.md": "not yet",
 }
 THE_GLOSSARY = "docs/glossary.md"
 

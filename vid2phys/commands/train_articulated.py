@@ -127,11 +127,11 @@ def training_data(
     """
     import numpy as np
 
+    from vid2phys.risp.networks.validate import Body
     from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.configuration_encoding import configuration_encoding, configuration_vectors
-    from vid2phys.risp.training.validate import Body
 
     renders = training_renders(
         *(body.mesh, body.system, folder, progress),

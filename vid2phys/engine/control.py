@@ -7,16 +7,16 @@ closed loop with the controls held over each interval: a rollout of the actions 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vid2phys.engine.rollout import simulate
-from vid2phys.engine.systems.quadrotor import Quadrotor
-from vid2phys.geometry import (
-    matrix_from_quat,
-    matrix_from_rotvec,
-)
+from vid2phys.geometry import matrix_from_quat, matrix_from_rotvec
 from vid2phys.types import Array
+
+if TYPE_CHECKING:
+    from vid2phys.engine.systems.quadrotor import Quadrotor
 
 _ATTITUDE_BANDWIDTH_RAD_S = 20.0
 _BANDWIDTH_PER_INTERVAL = 0.6  # of the attitude loop, rad: held controls are unstable beyond about 1.5

@@ -230,7 +230,7 @@ def _jacobian(data: _Data, pose: Pose) -> Array:
     return out
 
 
-def _turn(delta: Array) -> Array:
+def _rotation_of(delta: Array) -> Array:
     """Return the rotation by about `delta` [..., 3] rad: Cayley's transform, exact to second order."""
     half = 0.5 * delta
     cross = skew(half)
@@ -275,17 +275,17 @@ def _step(pose: Pose, residual: Array, jacobian: Array, weight: Array, damping: 
     diagonal = np.einsum("nmaa->nma", normal)
     ridge = damping[..., None] * diagonal + 1e-12 * diagonal.max(axis=-1, keepdims=True) + 1e-300
     delta = np.linalg.solve(normal + np.eye(6) * ridge[..., None], right)[..., 0]
-    return Pose(_turn(delta[..., :3]) @ pose.rotation, pose.translation + delta[..., 3:])
+    return Pose(_rotation_of(delta[..., :3]) @ pose.rotation, pose.translation + delta[..., 3:])
 
 
 def _flip(pose: Pose, points: Array) -> Pose:
     """Return the ambiguous pose of a nearly planar body: mirrored along the line of sight and in its plane."""
     center = points.mean(axis=0)
     normal = np.linalg.svd(points - center, full_matrices=False)[2][-1]
-    sight = pose.translation / np.linalg.norm(pose.translation, axis=-1, keepdims=True)
-    mirror_sight = np.eye(3) - 2.0 * sight[..., :, None] * sight[..., None, :]
+    bearing = pose.translation / np.linalg.norm(pose.translation, axis=-1, keepdims=True)
+    mirror_bearing = np.eye(3) - 2.0 * bearing[..., :, None] * bearing[..., None, :]
     mirror_plane = np.eye(3) - 2.0 * np.outer(normal, normal)
-    flipped = mirror_sight @ pose.rotation @ mirror_plane
+    flipped = mirror_bearing @ pose.rotation @ mirror_plane
     return Pose(flipped, pose.translation + (pose.rotation - flipped) @ center)
 
 

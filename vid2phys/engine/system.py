@@ -12,12 +12,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.types import Array, Mesh, Parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WORLD, BODY = "world", "body"  # axes of states
 TO_WORLD = "body to world, quaternion wxyz"
@@ -194,6 +197,10 @@ class System(ABC):
     @abstractmethod
     def keypoints(self, states: Array, points_body: Array) -> Array:
         """Return where points [K, 3] m of the body are in the world, [..., N] -> [..., K, 3] m."""
+
+    def tensor_points(self, states: Tensor, points_body: Array, body: int = 0) -> Tensor | None:
+        """Return what `points.world_points` does by operations of PyTorch, None for a system that has none."""
+        return None
 
     @abstractmethod
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:

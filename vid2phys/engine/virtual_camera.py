@@ -111,8 +111,8 @@ def _source_pixels(camera: Camera, view: View, pixels: Array) -> Array:
 
     Beyond the field of the distortion model the pinhole's direction is taken: outside the frame on the right side.
     """
-    turn = view.rotation_view_from_camera.T @ np.linalg.inv(view.K)
-    rays = pixels @ turn[:, :2].T + turn[:, 2]
+    view_from_pixels = view.rotation_view_from_camera.T @ np.linalg.inv(view.K)
+    rays = pixels @ view_from_pixels[:, :2].T + view_from_pixels[:, 2]
     rays[..., 2] = np.maximum(rays[..., 2], 1e-3)
     bearings = rays[..., :2] / rays[..., 2:]
     source = bearings_to_pixels(camera, bearings)
@@ -132,18 +132,18 @@ def view_to_bearings(view: View, pixels: Array) -> tuple[Array, Array]:
 
     pixels: [..., 2] px. Returns bearings [..., 2] and d bearing / d pixel [..., 2, 2].
     """
-    turn = view.rotation_view_from_camera.T @ np.linalg.inv(view.K)
-    rays = np.asarray(pixels, dtype=float) @ turn[:, :2].T + turn[:, 2]
+    view_from_pixels = view.rotation_view_from_camera.T @ np.linalg.inv(view.K)
+    rays = np.asarray(pixels, dtype=float) @ view_from_pixels[:, :2].T + view_from_pixels[:, 2]
     bearings = rays[..., :2] / rays[..., 2:]
-    jacobian = (turn[:2, :2] - bearings[..., :, None] * turn[2, :2]) / rays[..., 2, None, None]
+    jacobian = (view_from_pixels[:2, :2] - bearings[..., :, None] * view_from_pixels[2, :2]) / rays[..., 2, None, None]
     return bearings, jacobian
 
 
 def bearings_to_view(view: View, bearings: Array) -> Array:
     """View pixels of bearings in camera axes, [..., 2] -> [..., 2] px."""
-    turn = view.K @ view.rotation_view_from_camera
+    view_from_pixels = view.K @ view.rotation_view_from_camera
     bearings = np.asarray(bearings, dtype=float)
-    rays = bearings @ turn[:, :2].T + turn[:, 2]
+    rays = bearings @ view_from_pixels[:, :2].T + view_from_pixels[:, 2]
     return rays[..., :2] / rays[..., 2:]
 
 

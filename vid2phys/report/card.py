@@ -44,7 +44,7 @@ class Easier:
 
 def write_card(
     folder: Path,
-    subject: EvaluatedModel,
+    evaluated: EvaluatedModel,
     judged: ImageEvaluation,
     easier: Sequence[Easier],
     score: dict[str, Any],
@@ -54,38 +54,38 @@ def write_card(
 
     Args:
         folder: of the model.
-        subject: the model, with the body to project.
+        evaluated: the model, with the body to project.
         judged: detections of all held-out images.
         easier: the same images, each time with one thing left out.
         score: the content of score.json.
         command: the command that makes the card again.
     """
-    worst = _worst(judged, subject.main_error)
-    write_sheet(folder / WORST, subject, judged, _one_an_appearance(worst, judged.appearance)[:_TILES])
-    write_sheet(folder / USUAL, subject, judged, _usual(judged, subject.main_error))
+    worst = _worst(judged, evaluated.main_error)
+    write_sheet(folder / WORST, evaluated, judged, _one_an_appearance(worst, judged.appearance)[:_TILES])
+    write_sheet(folder / USUAL, evaluated, judged, _usual(judged, evaluated.main_error))
     parts = [
         f"# {folder.name}",
-        _about(subject),
+        _about(evaluated),
         "## What it is",
-        _table(("", ""), _facts(subject)),
+        _table(("", ""), _facts(evaluated)),
         "## How it was trained",
         _table(("", ""), _training(score)),
         "## How well it detects",
         f"{len(judged.images)} images of {len(np.unique(judged.appearance))} appearances that were never trained on, "
         "developed with all that is varied in training, one at a time: no tracking, no other frame, no contour. "
         "Medians, up to the body's symmetry; points: of those that nothing else covers.",
-        _conditions(judged, subject),
+        _conditions(judged, evaluated),
         *_hidden(judged),
         "### What makes it hard",
         "The same images with one thing left out.",
-        _costs(judged, easier, subject.main_error),
+        _costs(judged, easier, evaluated.main_error),
         *_calibration(score),
         "## Known failures",
-        f"The worst of these images by {_named(subject.main_error)}, one of an appearance: on the left as the network "
-        "sees it, on the right green the truth (rings: hidden) and orange the detection.",
+        f"The worst of these images by {_named(evaluated.main_error)}, one of an appearance: on the left as the "
+        "network sees it, on the right green the truth (rings: hidden) and orange the detection.",
         f"![worst]({WORST})",
         f"What the worst tenth has in common, medians; covered is the share of the keypoints behind other things or "
-        f"beyond the frame's end.\n\n{_in_common(judged, worst, subject.across)}",
+        f"beyond the frame's end.\n\n{_in_common(judged, worst, evaluated.across)}",
         *_flipped(judged),
         "## As it usually is",
         f"From the best to the worst quarter: quantiles {', '.join(f'{q:.0%}' for q in _QUANTILES)}.",
@@ -96,28 +96,28 @@ def write_card(
     return folder / CARD
 
 
-def _about(subject: EvaluatedModel) -> str:
-    model = subject.model
-    what = "Poses" if subject.articulated is None else "Configurations"
-    sizes = f"{subject.fill * subject.view_px[0]:.0f} to {subject.fill * subject.view_px[1]:.0f} px across"
+def _about(evaluated: EvaluatedModel) -> str:
+    model = evaluated.model
+    what = "Poses" if evaluated.articulated is None else "Configurations"
+    sizes = f"{evaluated.fill * evaluated.view_px[0]:.0f} to {evaluated.fill * evaluated.view_px[1]:.0f} px across"
     text = f"{what} of `{model.shape.mesh_name}` (system `{model.shape.system}`) from single frames of a calibrated "
-    text += f"camera, its {subject.across} {sizes} (larger ones are shrunk). It knows this shape alone"
+    text += f"camera, its {evaluated.across} {sizes} (larger ones are shrunk). It knows this shape alone"
     return text + (
-        ", in any size." if subject.articulated is None else ", on a base and before a camera that are known."
+        ", in any size." if evaluated.articulated is None else ", on a base and before a camera that are known."
     )
 
 
-def _facts(subject: EvaluatedModel) -> Iterable[tuple[str, str]]:
-    model, shape = subject.model, subject.model.shape
+def _facts(evaluated: EvaluatedModel) -> Iterable[tuple[str, str]]:
+    model, shape = evaluated.model, evaluated.model.shape
     order = len(shape.rotations)
-    yield "mesh", f"{shape.mesh_name}, {len(subject.mesh.faces)} faces, radius {1e3 * model.radius_m:.4g} mm"
+    yield "mesh", f"{shape.mesh_name}, {len(evaluated.mesh.faces)} faces, radius {1e3 * model.radius_m:.4g} mm"
     yield "keypoints", f"{len(model.points_body)}"
-    if subject.articulated is None:
+    if evaluated.articulated is None:
         kind = "none" if order == 1 else f"{order} orientations look the same" + (", exactly" if shape.exact else "")
         features = "its colours" if shape.textured else "" if shape.exact else "a front point"
         yield "symmetry", kind + (f", distinguished by {features}" if order > 1 and features else "")
     else:
-        yield "configuration", f"{len(subject.articulated.names)} numbers ({shape.kind})"
+        yield "configuration", f"{len(evaluated.articulated.names)} numbers ({shape.kind})"
     if shape.cameras is not None:
         c = shape.cameras
         yield (
@@ -161,23 +161,23 @@ def _training(score: dict[str, Any]) -> Iterable[tuple[str, str]]:
         yield "note", note
 
 
-def _conditions(judged: ImageEvaluation, subject: EvaluatedModel) -> str:
+def _conditions(judged: ImageEvaluation, evaluated: EvaluatedModel) -> str:
     """Return the table of median errors by size in the frame, cover and contrast."""
     names = list(judged.errors)
-    header = ("images", "count", *(_header(n) for n in names), f"{UNITS[subject.main_error][0]}, 9 in 10 below")
-    rows = [_row("all", judged, np.ones(len(judged.images), dtype=bool), subject.main_error)]
-    least_px, most_px = subject.view_px
-    for low, high in pairwise(subject.fill * np.geomspace(least_px, most_px, _SIZES + 1)):
+    header = ("images", "count", *(_header(n) for n in names), f"{UNITS[evaluated.main_error][0]}, 9 in 10 below")
+    rows = [_row("all", judged, np.ones(len(judged.images), dtype=bool), evaluated.main_error)]
+    least_px, most_px = evaluated.view_px
+    for low, high in pairwise(evaluated.fill * np.geomspace(least_px, most_px, _SIZES + 1)):
         inside = (judged.diameter_px >= low) & (judged.diameter_px <= high)
-        rows.append(_row(f"{subject.across} {low:.0f} to {high:.0f} px", judged, inside, subject.main_error))
+        rows.append(_row(f"{evaluated.across} {low:.0f} to {high:.0f} px", judged, inside, evaluated.main_error))
     for least, most, words in _COVERED:
         share = judged.hidden_share
         inside = (share <= most) & ((share > least) | (most == 0.0))
-        rows.append(_row(f"keypoints covered: {words}", judged, inside, subject.main_error))
+        rows.append(_row(f"keypoints covered: {words}", judged, inside, evaluated.main_error))
     for low, high in pairwise(_CONTRAST):
         words = f"{low:.0f} to {high:.0f}" if high < 256.0 else f"above {low:.0f}"
         inside = (judged.contrast >= low) & (judged.contrast < high)
-        rows.append(_row(f"contrast {words} of 255", judged, inside, subject.main_error))
+        rows.append(_row(f"contrast {words} of 255", judged, inside, evaluated.main_error))
     return _table(header, [row for row in rows if row])
 
 
@@ -267,9 +267,9 @@ def _worst(judged: ImageEvaluation, main: str) -> NDArray[np.int64]:
     return np.argsort(-np.nan_to_num(judged.errors[main]), kind="stable")
 
 
-def _one_an_appearance(order: NDArray[np.int64], look: NDArray[np.int64]) -> NDArray[np.int64]:
+def _one_an_appearance(order: NDArray[np.int64], appearance: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the first index of each appearance in the order."""
-    return order[np.sort(np.unique(look[order], return_index=True)[1])]
+    return order[np.sort(np.unique(appearance[order], return_index=True)[1])]
 
 
 _QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.65, 0.75)

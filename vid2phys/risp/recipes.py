@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from vid2phys.risp import heads, penalties
 from vid2phys.risp.appearance.randomisation import ALL
 from vid2phys.risp.heads import Head
+from vid2phys.risp.networks.losses import locator_loss
 from vid2phys.risp.networks.network import LocatorNetwork, to_input
+from vid2phys.risp.networks.validate import Body, LocatorValidation
 from vid2phys.risp.penalties import Penalty
 from vid2phys.risp.renders.stream import ImageStream, Plan, StreamSettings
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import Symmetry
 from vid2phys.risp.training import mixed_precision
-from vid2phys.risp.training.losses import locator_loss
 from vid2phys.risp.training.train import Batch, Schedule, Trained, TrainingRun, Validate, train_network
-from vid2phys.risp.training.validate import Body, LocatorValidation
 from vid2phys.types import Array, Mesh
 
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}

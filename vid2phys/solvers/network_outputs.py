@@ -69,7 +69,7 @@ def of_model(model: Model, dtype: torch.dtype = torch.float32) -> NetworkOutputs
 
     return NetworkOutputs(
         network, model.view_size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1).double(), std, turns,
-        network.pyramid.levels,
+        network.pyramid.feature_maps,
     )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vid2phys.engine.points import world_points
-from vid2phys.engine.render.differentiable import Paint, closed, draw, normals_of
-from vid2phys.engine.render.paint import textured
+from vid2phys.engine.render.differentiable import FragmentColors, closed, draw, normals_of
+from vid2phys.engine.render.surface_colors import textured
 from vid2phys.engine.system import System
 from vid2phys.engine.virtual_camera import View, resample
 from vid2phys.errors import InputError
@@ -105,7 +105,7 @@ class Scene:
     mesh: Mesh
     views: Views
     light: Array
-    paint: Paint | None = None
+    paint: FragmentColors | None = None
 
     @cached_property
     def _one_sided(self) -> NDArray[np.bool_]:
@@ -147,14 +147,14 @@ class Scene:
         normals = torch.where(away & ~torch.from_numpy(self._one_sided)[:, None], -normals, normals)
         return vertices, normals @ to_view[:, :3, :3]
 
-    def _textured(self, light: Tensor, channels: slice = slice(None)) -> Tensor | Paint:
+    def _textured(self, light: Tensor, channels: slice = slice(None)) -> Tensor | FragmentColors:
         """Return the light [n, F, C] of the faces, times these channels of the texture."""
         paint = self.paint
         if paint is None:
             return light
         return lambda pieces: light[pieces.image, pieces.face] * paint(pieces)[:, channels]
 
-    def _drawn(self, vertices: Tensor, colors: Tensor | Paint) -> tuple[Tensor, Tensor]:
+    def _drawn(self, vertices: Tensor, colors: Tensor | FragmentColors) -> tuple[Tensor, Tensor]:
         size, K = self.views.size, torch.from_numpy(self.views.K)
         return draw(vertices, self.mesh.faces, colors, K, size, size, one_sided=self._one_sided)
 

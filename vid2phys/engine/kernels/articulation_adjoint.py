@@ -152,14 +152,14 @@ def base_inwards(
     # velocity' = spatial acceleration + omega x velocity
     by_omega = wp.cross(velocity, weight) - wp.spatial_top(c.of_velocity)
     by_velocity = wp.cross(weight, omega) - wp.spatial_bottom(c.of_velocity)
-    turn = wp.cross(omega, by_omega) - wp.spatial_top(c.of_place)
-    turn -= wp.cross(spin, wp.spatial_top(c.of_acceleration))
-    turn -= wp.cross(wp.spatial_top(root.axis), wp.spatial_top(c.of_trial))
+    by_rotation = wp.cross(omega, by_omega) - wp.spatial_top(c.of_place)
+    by_rotation -= wp.cross(spin, wp.spatial_top(c.of_acceleration))
+    by_rotation -= wp.cross(wp.spatial_top(root.axis), wp.spatial_top(c.of_trial))
     in_body = wp.transpose(root.rotation) * by_omega
     q = read_quat(memo, row, stage)
     scale = TWO / wp.dot(q, q)
-    vector = q[0] * turn + wp.cross(turn, quat_vector(q))
-    work[row, STATE, 3] = work[row, STATE, 3] - scale * wp.dot(turn, quat_vector(q))
+    vector = q[0] * by_rotation + wp.cross(by_rotation, quat_vector(q))
+    work[row, STATE, 3] = work[row, STATE, 3] - scale * wp.dot(by_rotation, quat_vector(q))
     for k in range(3):
         work[row, STATE, 4 + k] = work[row, STATE, 4 + k] + scale * vector[k]
         work[row, STATE, nq + k] = work[row, STATE, nq + k] + by_velocity[k]

@@ -168,16 +168,16 @@ def accelerations(
     row: int,
     step: int,
     body: int,
-    driven: wp.float64,
+    has_actions: wp.float64,
 ) -> wp.spatial_vectord:
-    """dv/dt in the world [m/s^2], d omega/dt in the body [rad/s^2]; `driven` is 1 if actions precede disturbances."""
+    """dv/dt in the world [m/s^2], d omega/dt in the body [rad/s^2]; `has_actions`: 1 if actions come first."""
     i, start = wp.min(row, parameters.shape[0] - 1), 6 * body
     q, w = read_vec4(states, row, 13 * body + 3), read_vec3(states, row, 13 * body + 10)
     disturbance = controls.shape[1] - wrenches.shape[1] + start
-    push = driven * read_vec3(controls, step, start) + read_vec3(controls, step, disturbance)
-    turn = driven * read_vec3(controls, step, start + 3) + read_vec3(controls, step, disturbance + 3)
+    push = has_actions * read_vec3(controls, step, start) + read_vec3(controls, step, disturbance)
+    moment = has_actions * read_vec3(controls, step, start + 3) + read_vec3(controls, step, disturbance + 3)
     force = push + read_vec3(wrenches, row, start)
-    torque = turn + quat_rotate(quat_conjugate(q), read_vec3(wrenches, row, start + 3))
+    torque = moment + quat_rotate(quat_conjugate(q), read_vec3(wrenches, row, start + 3))
     gravity = parameters[i, parameters.shape[1] - 1]
     a = linear_acceleration(force, wp.vec3d(), parameters[i, 4 * body], wp.float64(0.0), gravity)
     b = angular_acceleration(torque, w, read_vec3(parameters, i, 4 * body + 1))
@@ -207,13 +207,13 @@ def step_semi_implicit_euler(
     dt_s: wp.array2d(dtype=wp.float64),
     step: int,
     fraction: wp.float64,
-    driven: wp.float64,
+    has_actions: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
     """Velocities first, then positions with the new velocities; first order."""
     row, body = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
-    rates = accelerations(states, wrenches, controls[row], parameters, row, step, body, driven)
+    rates = accelerations(states, wrenches, controls[row], parameters, row, step, body, has_actions)
     p, q = read_vec3(states, row, 13 * body), read_vec4(states, row, 13 * body + 3)
     v = read_vec3(states, row, 13 * body + 7) + h * wp.spatial_top(rates)
     w = read_vec3(states, row, 13 * body + 10) + h * wp.spatial_bottom(rates)
@@ -227,12 +227,12 @@ def slope_at(
     controls: wp.array3d(dtype=wp.float64),
     parameters: wp.array2d(dtype=wp.float64),
     step: int,
-    driven: wp.float64,
+    has_actions: wp.float64,
     slope: wp.array2d(dtype=wp.float64),
 ) -> None:
     """Time derivative of all states."""
     row, body = wp.tid()
-    rates = accelerations(states, wrenches, controls[row], parameters, row, step, body, driven)
+    rates = accelerations(states, wrenches, controls[row], parameters, row, step, body, has_actions)
     v, w = read_vec3(states, row, 13 * body + 7), read_vec3(states, row, 13 * body + 10)
     turning = quat_derivative(read_vec4(states, row, 13 * body + 3), w)
     write_body(slope, row, body, v, turning, wp.spatial_top(rates), wp.spatial_bottom(rates))

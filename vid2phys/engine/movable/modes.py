@@ -135,8 +135,8 @@ class ModalBody(ArticulatedBody):
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw a configuration of one of the motions, scaled and slightly varied."""
-        found = self.motions.amplitudes.reshape(-1, len(self.names))
-        configuration = found[int(rng.integers(len(found)))] * rng.uniform(0.4, 1.15)
+        amplitudes = self.motions.amplitudes.reshape(-1, len(self.names))
+        configuration = amplitudes[int(rng.integers(len(amplitudes)))] * rng.uniform(0.4, 1.15)
         return np.asarray(configuration + 0.05 * self.prior_std * rng.normal(size=len(configuration)))
 
     def sample_motion(self, rng: np.random.Generator, times_s: Array) -> Array:
@@ -196,8 +196,8 @@ def _motion(system: Rod, rng: np.random.Generator, stiffness: float) -> Array:
     parameters = system.parameters().with_values({"young_modulus": young}).vector
     times = np.arange(_STEPS) * _STEP_S
     controls = np.zeros((1, _STEPS, len(system.control_names)))
-    turn = rng.uniform(-np.pi, np.pi)
-    for direction, weight in (((np.cos(turn), np.sin(turn)), 1.0), ((-np.sin(turn), np.cos(turn)), 0.3)):
+    angle = rng.uniform(-np.pi, np.pi)
+    for direction, weight in (((np.cos(angle), np.sin(angle)), 1.0), ((-np.sin(angle), np.cos(angle)), 0.3)):
         wave = np.sin(2.0 * np.pi * (rng.uniform(0.5, 2.5) * times + rng.random()))
         controls[0, :, 1:3] += weight * rng.uniform(0.4, 1.0) * system.load_n(young) * np.outer(wave, direction)
     place = system.rest_m[:, 0] / system.size_m[0] + 0.5

@@ -88,8 +88,8 @@ class MovingAppearance:
             return color
         share = self.dr.gather(self.mi.Float, self._texture_share, face)
         texel = self._texture.at(face, place)
-        painted = [1.0 - (1.0 - texel[i]) ** self._texture_exponent[i] for i in range(3)]
-        return self.dr.lerp(color, self.mi.Color3f(*painted), share)
+        exposed = [1.0 - (1.0 - texel[i]) ** self._texture_exponent[i] for i in range(3)]
+        return self.dr.lerp(color, self.mi.Color3f(*exposed), share)
 
     def _moving(self, name: str) -> list[tuple[Appearance, Any]]:
         return [(d, x) for d, x in self._moves if name != "face_metallic" and np.any(getattr(d, name))]

@@ -5,13 +5,13 @@ A-buffer (Carpenter, SIGGRAPH 1984) with areas in place of masks. What an area g
 closed form, so gradients are exact where no two faces trade places in depth, silhouettes, creases and faces smaller
 than a pixel included. A wider reach comes from blurring images, not from softer edges: these stay where they are.
 
-What is inside a body's outline may have one colour a face, or any that varies over it (`Paint`): values at its corners
-interpolated in perspective at the middle of the pixel, as DIB-R has it (Chen et al., NeurIPS 2019).
+Inside a body's silhouette, each face has one colour or colours that vary over it (`FragmentColors`). Values at its
+corners are interpolated in perspective at the middle of the pixel, as in DIB-R (Chen et al., NeurIPS 2019).
 
 Pixel centres are at integers (OpenCV). Limits: where faces pierce each other the line between them does not move with
-the vertices; of two outlines in one pixel the nearer is taken to leave its free part to the other; a face that has a
+the vertices; of two contours in one pixel the nearer is taken to leave its free part to the other; a face that has a
 pixel's middle beside it shows the colour of its nearest border there; faces that reach behind the camera are dropped;
-no shadows, no lens distortion (use a virtual camera: `risp.tracking.view`).
+no shadows, no lens distortion (use a virtual camera: `engine.virtual_camera`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SAME = 1e-9  # of a body's size: vertices as close as this are one
 
 @dataclass(frozen=True)
 class Fragments:
-    """Pieces of faces in pixels: where a `Paint` has to say a colour.
+    """Pieces of faces in pixels, each of which a `FragmentColors` gives a colour.
 
     image, face: [n]. weights: [n, 3] of the face's corners at the middle of the pixel, of its border if that is
     beside it; in perspective, with gradients for the vertices.
@@ -45,14 +45,14 @@ class Fragments:
     weights: Tensor
 
 
-Paint = Callable[[Fragments], Tensor]
+FragmentColors = Callable[[Fragments], Tensor]
 """Linear light [n, C] of fragments."""
 
 
 def draw(
     vertices_camera: Tensor,
     faces: NDArray[np.int64],
-    colors: Tensor | Paint,
+    colors: Tensor | FragmentColors,
     K: Tensor,
     width: int,
     height: int,
@@ -70,16 +70,16 @@ def draw(
     vertices = vertices_camera.double()
     safe = torch.where(vertices[..., 2:] > _NEAR_M, vertices[..., 2:], torch.ones_like(vertices[..., 2:]))
     focal = torch.stack([K[:, 0, 0], K[:, 1, 1]], dim=-1)[:, None]
-    pixels = focal * vertices[..., :2] / safe + K[:, None, :2, 2] + 0.5
-    corners = torch.cat([pixels, vertices[..., 2:]], dim=-1)
+    projected = focal * vertices[..., :2] / safe + K[:, None, :2, 2] + 0.5
+    corners = torch.cat([projected, vertices[..., 2:]], dim=-1)
     sides = np.zeros(len(faces), dtype=bool) if one_sided is None else one_sided
-    found = _Found.of(corners.detach(), faces, sides, width, height)
+    pieces = _PixelFragments.of(corners.detach(), faces, sides, width, height)
     if callable(colors):
-        fragments = Fragments(found.image, found.face.long(), _weights(corners, faces, found))
-        rows, values = torch.arange(len(found.face), dtype=torch.int32, device=corners.device), colors(fragments)
+        fragments = Fragments(pieces.image, pieces.face.long(), _weights(corners, faces, pieces))
+        rows, values = torch.arange(len(pieces.face), dtype=torch.int32, device=corners.device), colors(fragments)
     else:
-        rows, values = (found.image * len(faces) + found.face).int(), colors.flatten(0, 1)
-    image, coverage = _Composite.apply(corners, values.double(), rows, found, faces)
+        rows, values = (pieces.image * len(faces) + pieces.face).int(), colors.flatten(0, 1)
+    image, coverage = _Composite.apply(corners, values.double(), rows, pieces, faces)
     return image, coverage
 
 
@@ -112,7 +112,7 @@ def normals_of(vertices: Tensor, faces: NDArray[np.int64]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PixelFragments:
     """The fragments of B images, pixel by pixel, from front to back; n are kept, one at least.
 
     start: [B * H * W + 1] int32, where those of a pixel begin. image: [n]. face: [n] int32. area: [n] of the pixel.
@@ -126,7 +126,9 @@ class _Found:
     height: int
 
     @staticmethod
-    def of(corners: Tensor, faces: NDArray[np.int64], one_sided: NDArray[np.bool_], width: int, height: int) -> _Found:
+    def of(
+        corners: Tensor, faces: NDArray[np.int64], one_sided: NDArray[np.bool_], width: int, height: int
+    ) -> _PixelFragments:
         """Of corners [B, V, 3]: x, y in pixels from the image's corner, z in m."""
         from vid2phys.engine.kernels import coverage as kernels
 
@@ -155,7 +157,7 @@ class _Found:
         wp.launch(kernels.sort_fragments, total, arrays, device=device)
         images = counts[1:].reshape(batch, -1).sum(1)
         image = torch.repeat_interleave(torch.arange(batch, device=on), images)
-        return _Found(start, image if len(image) else face.long(), face, area, width, height)
+        return _PixelFragments(start, image if len(image) else face.long(), face, area, width, height)
 
     @property
     def middles(self) -> Tensor:
@@ -167,11 +169,11 @@ class _Found:
         return torch.stack([x, y], dim=-1).double() + 0.5
 
 
-def _weights(corners: Tensor, faces: NDArray[np.int64], found: _Found) -> Tensor:
+def _weights(corners: Tensor, faces: NDArray[np.int64], pieces: _PixelFragments) -> Tensor:
     """See `Fragments.weights`: areas in the image over depths, those of what is beside a face taken for zero."""
-    face = torch.from_numpy(np.asarray(faces, dtype=np.int64)).to(corners.device)[found.face.long()]
-    triangles = corners[found.image[:, None], face]
-    x, y = (triangles[..., :2] - found.middles[:, None]).unbind(-1)
+    face = torch.from_numpy(np.asarray(faces, dtype=np.int64)).to(corners.device)[pieces.face.long()]
+    triangles = corners[pieces.image[:, None], face]
+    x, y = (triangles[..., :2] - pieces.middles[:, None]).unbind(-1)
     areas = x.roll(-1, 1) * y.roll(-2, 1) - x.roll(-2, 1) * y.roll(-1, 1)
     inner = (areas * areas.sum(1, keepdim=True).sign().detach()).clamp(min=0.0) / triangles[..., 2]
     return inner / inner.sum(1, keepdim=True).clamp(min=1e-30)
@@ -190,19 +192,19 @@ class _Composite(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, corners: Tensor, colors: Tensor, rows: Tensor, found: _Found, faces: NDArray[np.int64]
+        ctx: Any, corners: Tensor, colors: Tensor, rows: Tensor, pieces: _PixelFragments, faces: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor]:
         from vid2phys.engine.kernels import coverage as kernels
 
-        wp, shape = kernels.wp, (len(corners), found.height, found.width)
+        wp, shape = kernels.wp, (len(corners), pieces.height, pieces.width)
         device = wp.device_from_torch(corners.device)
-        total = len(found.start) - 1
+        total = len(pieces.start) - 1
         image, covered = colors.new_zeros((total, colors.shape[-1])), colors.new_zeros(total)
-        given = found.start, found.face, rows, found.area, colors.detach().contiguous()
+        given = pieces.start, pieces.face, rows, pieces.area, colors.detach().contiguous()
         ctx.warp = [wp.from_torch(t, requires_grad=False) for t in given]
         outputs = [wp.from_torch(t, requires_grad=False) for t in (image, covered)]
         wp.launch(kernels.composite, total, ctx.warp, outputs, device=device)
-        ctx.keep, ctx.faces, ctx.found = (*given, corners, colors), faces, found
+        ctx.keep, ctx.faces, ctx.pieces = (*given, corners, colors), faces, pieces
         return image.reshape(*shape, -1), covered.reshape(shape)
 
     @staticmethod
@@ -210,13 +212,13 @@ class _Composite(torch.autograd.Function):
     def backward(ctx: Any, by_image: Tensor, by_coverage: Tensor) -> tuple[Tensor | None, ...]:
         from vid2phys.engine.kernels import coverage as kernels
 
-        wp, found = kernels.wp, ctx.found
+        wp, pieces = kernels.wp, ctx.pieces
         *_, corners, colors = ctx.keep
-        device, total = wp.device_from_torch(corners.device), len(found.start) - 1
+        device, total = wp.device_from_torch(corners.device), len(pieces.start) - 1
         grad_corners, grad_colors = torch.zeros_like(corners), torch.zeros_like(colors)
         given = by_image.reshape(total, -1).contiguous(), by_coverage.reshape(total).contiguous()
         arrays = [wp.from_torch(t, requires_grad=False) for t in (*given, grad_corners, grad_colors)]
         meshes = _points(wp, corners), _triangles(wp, ctx.faces, device)
-        inputs = [*ctx.warp, *meshes, found.width, found.height * found.width, *arrays[:2]]
+        inputs = [*ctx.warp, *meshes, pieces.width, pieces.height * pieces.width, *arrays[:2]]
         wp.launch(kernels.composite_adjoint, total, inputs, arrays[2:], device=device)
         return grad_corners, grad_colors, None, None, None

@@ -1,6 +1,6 @@
 """Images of one mesh with Mitsuba 3: radiance, coverage and forward-mode derivatives dI/dpsi.
 
-The mesh stands still in body axes; camera, lights and environment move. So the scene is built once, nothing
+The mesh is static in body axes; camera, lights and environment move. So the scene is built once, nothing
 recompiles and no ray-tracing structure is rebuilt from one image to the next. Only rays that hit the body are
 shaded. Lighting is direct (lights and environment, with shadows); light that comes from the body itself is
 approximated by the colour it meets under a constant `ambient` light.

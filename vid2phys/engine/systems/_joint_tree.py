@@ -59,8 +59,8 @@ class JointTree(System):
         rates = tuple(f"{name}_{unit}_s" for name, unit in zip(names, units, strict=True))
         self.state_names = (*(_BASE_STATES if free else ()), *angles, *(_BASE_RATES if free else ()), *rates)
         self.state_frames = {**(FRAMES if free else {}), **dict.fromkeys(names, "the joint's axis")}
-        turns = (*_BASE_STATES[:3], *_BASE_TURNS) if free else ()
-        self.tangent_names = (*turns, *angles, *(_BASE_RATES if free else ()), *rates)
+        base_tangent = (*_BASE_STATES[:3], *_BASE_TURNS) if free else ()
+        self.tangent_names = (*base_tangent, *angles, *(_BASE_RATES if free else ()), *rates)
         self.action_names = tuple(
             f"torque_{n}" if u == "rad" else f"force_{n}" for n, u in zip(names, units, strict=True)
         )
@@ -68,9 +68,9 @@ class JointTree(System):
         disturbances = tuple(f"disturbance_{name}" for name in self.action_names)
         self.control_names = (*self.action_names, *disturbances, *(_BASE_DISTURBANCES if free else ()))
         self.control_inertia = ("",) * len(self.control_names)
-        driven = tuple("joint_torque" if unit == "rad" else "joint_force" for unit in units)
+        joint_groups = tuple("joint_torque" if unit == "rad" else "joint_force" for unit in units)
         base = (*("force",) * 3, *("torque",) * 3) if free else ()
-        self.control_groups = (*driven, *("torque",) * count, *base)
+        self.control_groups = (*joint_groups, *("torque",) * count, *base)
         self._base = 6 if free else 0
         self._configuration = count + (7 if free else 0)
         self._heavy = np.flatnonzero((robot.masses > 0.0) & ((np.arange(count + 1) > 0) | free))
@@ -110,8 +110,8 @@ class JointTree(System):
         )
         for what, per, values in columns:
             for name, joint in zip(self.group_names, first, strict=True):
-                turns = robot.joint_types[joint] == "revolute"
-                unit = ("N m" if turns else "N") + per.format("rad" if turns else "m")
+                revolute = robot.joint_types[joint] == "revolute"
+                unit = ("N m" if revolute else "N") + per.format("rad" if revolute else "m")
                 items.append(Parameter(f"{what}_{name}", unit, float(values[joint]), 0.0, 1e6))
         for link in self._heavy:
             mass = float(robot.masses[link])
@@ -123,8 +123,8 @@ class JointTree(System):
         s, t = np.asarray(states, dtype=float), np.asarray(tangent, dtype=float)
         if not self._base:
             return s + t
-        turn = geometry.quat_from_rotvec(t[..., 3:6])
-        quat = geometry.quat_normalize(geometry.quat_multiply(s[..., 3:7], turn))
+        rotation = geometry.quat_from_rotvec(t[..., 3:6])
+        quat = geometry.quat_normalize(geometry.quat_multiply(s[..., 3:7], rotation))
         return np.concatenate([s[..., :3] + t[..., :3], quat, s[..., 7:] + t[..., 6:]], axis=-1)
 
     def local(self, a: Array, b: Array) -> Array:
@@ -132,8 +132,8 @@ class JointTree(System):
         a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
         if not self._base:
             return b - a
-        turn = geometry.quat_multiply(geometry.quat_conjugate(a[..., 3:7]), b[..., 3:7])
-        parts = [b[..., :3] - a[..., :3], geometry.rotvec_from_quat(turn), b[..., 7:] - a[..., 7:]]
+        rotation = geometry.quat_multiply(geometry.quat_conjugate(a[..., 3:7]), b[..., 3:7])
+        parts = [b[..., :3] - a[..., :3], geometry.rotvec_from_quat(rotation), b[..., 7:] - a[..., 7:]]
         return np.concatenate(parts, axis=-1)
 
     def tangent_basis(self, states: Array) -> Array:
@@ -243,7 +243,7 @@ class JointTree(System):
         for i in range(1, len(self.robot.parents)):
             axis = (turned[..., i, :, :] @ self.robot.axes[i])[..., None, :]
             arms = points - placed[..., i, None, :]
-            column = np.cross(axis, arms) if self._turns[i] else np.broadcast_to(axis, arms.shape)
+            column = np.cross(axis, arms) if self._revolute[i] else np.broadcast_to(axis, arms.shape)
             jacobian[..., self._base + i - 1] = moves[:, i, None] * column
         return jacobian
 
@@ -289,12 +289,12 @@ class JointTree(System):
         moves = self.ancestry()
         for i in range(1, count + 1):
             axis = turned[i] @ robot.axes[i]
-            velocity = np.cross(axis, coms - placed[i]) if self._turns[i] else np.broadcast_to(axis, coms.shape)
+            velocity = np.cross(axis, coms - placed[i]) if self._revolute[i] else np.broadcast_to(axis, coms.shape)
             controls[i - 1] += float((moves[:, i, None] * velocity * lift).sum())
         return controls
 
     @property
-    def _turns(self) -> NDArray[np.bool_]:
+    def _revolute(self) -> NDArray[np.bool_]:
         """[L], whether a link's joint is revolute; False for the base."""
         return np.array([False, *(kind == "revolute" for kind in self.robot.joint_types)])
 
@@ -325,7 +325,7 @@ class JointTree(System):
             rotation = turned[..., up, :, :] @ robot.rotations[i]
             position = placed[..., up, :] + turned[..., up, :, :] @ robot.offsets[i]
             along = q[..., None] * robot.axes[i]
-            if self._turns[i]:
+            if self._revolute[i]:
                 rotation = rotation @ geometry.matrix_from_rotvec(along)
             else:
                 position = position + np.einsum("...ij,...j->...i", rotation, along)
@@ -358,8 +358,8 @@ class JointTree(System):
 
     def _mass_matrix(self, masses: Array) -> Array:
         """Mass matrix [V, V] at rest for link masses [L]."""
-        drives = np.concatenate([np.zeros(self._base), self.robot.armature])
-        return np.tensordot(masses, self._matrix_per_mass, 1) + np.diag(drives)
+        armature = np.concatenate([np.zeros(self._base), self.robot.armature])
+        return np.tensordot(masses, self._matrix_per_mass, 1) + np.diag(armature)
 
     def _rest_matrices(self) -> Array:
         """The mass matrix at rest that each link gives per kilogram, [L, V, V]."""
@@ -373,7 +373,7 @@ class JointTree(System):
             linear[:, :, :3], linear[:, :, 3:6], angular[:, :, 3:6] = np.eye(3), -geometry.skew(coms), np.eye(3)
         for i in range(1, len(coms)):
             axis, column = turned[i] @ robot.axes[i], self._base + i - 1
-            if self._turns[i]:
+            if self._revolute[i]:
                 angular[moves[:, i], :, column] = axis
                 linear[moves[:, i], :, column] = np.cross(axis, coms[moves[:, i]] - placed[i])
             else:
@@ -410,7 +410,7 @@ class JointTree(System):
             "configuration": self._configuration,
             "groups": len(self.group_names),
             "parent": robot.parents,
-            "revolute": self._turns.astype(int),
+            "revolute": self._revolute.astype(int),
             "mass_column": columns,
             "offset": robot.offsets,
             "turned": robot.rotations,

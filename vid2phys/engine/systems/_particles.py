@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from vid2phys.engine.system import WORLD
 from vid2phys.engine.systems._flat import FlatSystem
 from vid2phys.errors import InputError
 from vid2phys.types import Array, Mesh, Parameter
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Indices = NDArray[np.int64]
 _NEAREST = 16  # elements by centroid among which the one that holds a point is looked for
@@ -91,6 +95,14 @@ class ParticleSystem(FlatSystem):
         """See `System.keypoints`; points in the shape at rest."""
         corners, weights = self.place(points_body)
         return np.einsum("kc,...kcx->...kx", weights, self.positions(states)[..., corners, :])
+
+    def tensor_points(self, states: Tensor, points_body: Array, body: int = 0) -> Tensor:
+        """See `System.tensor_points`; points in the shape at rest."""
+        import torch
+
+        corners, weights = self.place(points_body)
+        positions = states[:, : self.rest_m.size].reshape(len(states), -1, 3)
+        return torch.einsum("kc,fkcx->fkx", torch.from_numpy(weights).to(states), positions[:, corners])
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`; the same for all states."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from vid2phys import geometry
 from vid2phys.engine.system import BODY, TO_WORLD, WORLD, Capabilities, System
 from vid2phys.types import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _STATE = (
     *(("position_x", "m"), ("position_y", "m"), ("position_z", "m")),
@@ -85,6 +90,17 @@ class RigidBodies(System):
         positions, quats = self.body_pose(states)
         turned = self.in_body(points_body) @ np.swapaxes(geometry.matrix_from_quat(quats), -1, -2)
         return positions[..., None, :] + turned
+
+    def tensor_points(self, states: Tensor, points_body: Array, body: int = 0) -> Tensor:
+        """See `System.tensor_points`; rotates by quaternions wxyz of any length."""
+        import torch
+
+        inside = self.in_body(points_body) if body == 0 else np.asarray(points_body, dtype=float)
+        poses, points = states[:, 13 * body : 13 * body + 7], torch.from_numpy(inside).to(states)
+        quat = poses[:, 3:] / poses[:, 3:].norm(dim=1, keepdim=True)
+        real, axis = quat[:, None, :1], quat[:, None, 1:].expand(-1, len(points), -1)
+        across = torch.linalg.cross(axis, points.expand_as(axis))
+        return poses[:, None, :3] + points + 2.0 * (real * across + torch.linalg.cross(axis, across))
 
     def keypoints_jacobian(self, states: Array, points_body: Array) -> Array:
         """See `System.keypoints_jacobian`: d(p + R exp(dtheta) x) = dp - R [x] dtheta."""

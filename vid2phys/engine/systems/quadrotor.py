@@ -143,9 +143,9 @@ class Quadrotor(RigidBodies):
         yaw, towards = rng.uniform(-np.pi, np.pi, n), rng.uniform(-np.pi, np.pi, n)
         tilt = np.minimum(np.abs(rng.normal(0.0, np.deg2rad(20.0), n)), np.deg2rad(60.0))
         axis = np.stack([np.cos(towards), np.sin(towards), np.zeros(n)], axis=-1)
-        turn = geometry.quat_from_rotvec(np.stack([np.zeros(n), np.zeros(n), yaw], axis=-1))
+        heading = geometry.quat_from_rotvec(np.stack([np.zeros(n), np.zeros(n), yaw], axis=-1))
         states = np.zeros((n, 13))
-        states[:, 3:7] = geometry.quat_multiply(geometry.quat_from_rotvec(tilt[:, None] * axis), turn)
+        states[:, 3:7] = geometry.quat_multiply(geometry.quat_from_rotvec(tilt[:, None] * axis), heading)
         states[:, 7:10] = rng.normal(0.0, 1.0, (n, 3))
         states[:, 10:] = rng.normal(0.0, 1.0, (n, 3))
         return states

@@ -45,7 +45,7 @@ class RigidContact(RigidBodies):
     """Rigid bodies in compliant contact with planes at rest and with each other. The default is RISP's cube.
 
     State, tangent: `RigidBodies`. Controls [12 a body]: force (world, N) and torque (body, N m) on each body as
-    actions, then the same for each as disturbances; `driven=False` leaves the actions out (a body that is thrown).
+    actions, then the same for each as disturbances; `has_actions=False` leaves the actions out (a body that is thrown).
 
         p' = v,  q' = q * (0, omega) / 2,  m v' = f + sum f_c - m g e_z,
         J omega' = tau + R^T sum (x_c - p) x f_c - omega x J omega
@@ -84,7 +84,7 @@ class RigidContact(RigidBodies):
         bodies: Sequence[Shape] = (_CUBE,),
         planes: Sequence[Sequence[float]] = (_GROUND,),
         *,
-        driven: bool = True,
+        has_actions: bool = True,
         values: dict[str, float] | None = None,
     ) -> None:
         """bodies: `Sphere`, `Box` or `Points` each. planes: (n_x, n_y, n_z, c) each, free where n . x >= c [m].
@@ -101,14 +101,14 @@ class RigidContact(RigidBodies):
         self.state_names, self.tangent_names = state_names(self.count), tangent_names(self.count)
         ends = suffixes(self.count)
         wrench = [(f"{kind}_{axis}", unit) for kind, unit in (("force", "N"), ("torque", "N m")) for axis in _AXES]
-        actions = [(f"{name}{end}", unit) for end in ends for name, unit in wrench] if driven else []
+        actions = [(f"{name}{end}", unit) for end in ends for name, unit in wrench] if has_actions else []
         self.action_names, self.action_units = tuple(a for a, _ in actions), tuple(u for _, u in actions)
         disturbances = [f"disturbance_{name}{end}_{unit.replace(' ', '')}" for end in ends for name, unit in wrench]
         self.control_names = (*self.action_names, *disturbances)
         inertia = [f"{name}{end}" for end in ends for name in (*["mass"] * 3, *(f"inertia_{2 * a}" for a in _AXES))]
-        self.control_inertia = (*(inertia if driven else ()), *inertia)
+        self.control_inertia = (*(inertia if has_actions else ()), *inertia)
         kinds = (*["force"] * 3, *["torque"] * 3) * self.count
-        self.control_groups = (*(tuple(f"action_{k}" for k in kinds) if driven else ()), *kinds)
+        self.control_groups = (*(tuple(f"action_{k}" for k in kinds) if has_actions else ()), *kinds)
         self._contacts = _contact_table(self.bodies, self.planes)
         self._on_device: dict[str, Any] = {}
         self._faces = [_face_matrices(shape) for shape in self.bodies]
@@ -116,14 +116,14 @@ class RigidContact(RigidBodies):
     @property
     def capabilities(self) -> Capabilities:
         """See `System.capabilities`: one body is seen as a rigid body. In free space it touches nothing."""
-        alone = self.count == 1 and not len(self.planes)
+        free_body = self.count == 1 and not len(self.planes)
         return replace(
             super().capabilities,
             purpose="rigid bodies that fly, hit, slide and rest: a tossed object, a pile of boxes",
             inertial=("mass", "inertia"),
             scene=(*_CONTACT, "gravity"),
             excited_by=_EXCITED_BY,
-            without_effect=_CONTACT if alone else (),
+            without_effect=_CONTACT if free_body else (),
         )
 
     def for_clip(self, mesh: Mesh) -> RigidContact:
@@ -183,7 +183,7 @@ class RigidContact(RigidBodies):
         """See `System.launch_step`; two launches, or thirteen with rk4: its stages need those of all bodies."""
         from vid2phys.engine.kernels import rigid_contact as kernels
 
-        wp, contacts, driven = kernels.wp, self._table_on(states.device), float(bool(self.action_names))
+        wp, contacts, has_actions = kernels.wp, self._table_on(states.device), float(bool(self.action_names))
         each_body = states.shape[0], self.count
 
         def launch(kernel: Any, dim: tuple[int, ...], inputs: list[Any], out: Any) -> Any:
@@ -199,14 +199,14 @@ class RigidContact(RigidBodies):
             return launch(kernels.contact_wrenches, each_body, inputs, fresh(6 * self.count))
 
         def slope_at(now: Any) -> Any:
-            inputs = [now, wrenches_at(now), controls, parameters, step, driven]
+            inputs = [now, wrenches_at(now), controls, parameters, step, has_actions]
             return launch(kernels.slope_at, each_body, inputs, fresh())
 
         def ahead(slope: Any, share: float) -> Any:
             return launch(kernels.advance, states.shape, [states, slope, dt_s, step, share * fraction], fresh())
 
         if integrator == "semi_implicit_euler":
-            inputs = [states, wrenches_at(states), controls, parameters, dt_s, step, fraction, driven]
+            inputs = [states, wrenches_at(states), controls, parameters, dt_s, step, fraction, has_actions]
             launch(kernels.step_semi_implicit_euler, each_body, inputs, next_states)
             return
         slopes = [slope_at(states)]

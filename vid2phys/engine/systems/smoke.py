@@ -145,12 +145,12 @@ class Smoke(FlatSystem):
         outflow, pressure, other = (
             wp.zeros((dim[0], n * n), dtype=wp.float64, device=device, requires_grad=False) for _ in range(3)
         )
-        unseen: dict[str, Any] = {"device": device, "record_tape": False}
-        wp.launch(smoke.divergence, dim, [velocities, n], [outflow], **unseen)
+        without_tape: dict[str, Any] = {"device": device, "record_tape": False}
+        wp.launch(smoke.divergence, dim, [velocities, n], [outflow], **without_tape)
         for _ in range(self.iterations):
-            wp.launch(smoke.relax, dim, [pressure, outflow, n], [other], **unseen)
+            wp.launch(smoke.relax, dim, [pressure, outflow, n], [other], **without_tape)
             pressure, other = other, pressure
-        wp.launch(smoke.subtract_gradient, dim, [velocities, pressure, n], [out], **unseen)
+        wp.launch(smoke.subtract_gradient, dim, [velocities, pressure, n], [out], **without_tape)
 
     def longest_step_s(self, parameters: Array) -> float:
         """See `System.longest_step_s`: viscosity alone bounds it, h^2 / (4 viscosity)."""

@@ -144,11 +144,11 @@ def _plane(rng: np.random.Generator, bank: Image, size: int) -> Linear:
     side = bank.shape[1]
     half = 0.5 * min(side * 0.95, size * np.exp(rng.uniform(np.log(0.4), np.log(2.5))))
     center = rng.uniform(half * 0.7, side - half * 0.7, 2)
-    turn = rng.normal(0.0, 0.15) if rng.random() < 0.7 else rng.uniform(-np.pi, np.pi)
+    angle = rng.normal(0.0, 0.15) if rng.random() < 0.7 else rng.uniform(-np.pi, np.pi)
     corners = half * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * (1 + rng.uniform(-0.35, 0.35, (4, 2)))
     if rng.random() < 0.5:
         corners[:, 0] *= -1
-    rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     source = (center + corners @ rotation.T).astype(np.float32)
     target = np.array([[0, 0], [size - 1, 0], [size - 1, size - 1], [0, size - 1]], np.float32)
     homography = cv2.getPerspectiveTransform(source, target)
@@ -163,8 +163,8 @@ def compose_background(rng: np.random.Generator, bank: Image, size: int) -> Line
     background = _plane(rng, bank, size)
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size - 0.5
     if rng.random() < 0.3:
-        turn = rng.normal(0.0, 0.15) + (np.pi / 2 if rng.random() < 0.25 else 0.0)
-        below = (y * np.cos(turn) + x * np.sin(turn) > rng.uniform(-0.4, 0.4))[..., None]
+        angle = rng.normal(0.0, 0.15) + (np.pi / 2 if rng.random() < 0.25 else 0.0)
+        below = (y * np.cos(angle) + x * np.sin(angle) > rng.uniform(-0.4, 0.4))[..., None]
         background = np.where(below, _plane(rng, bank, size), background)
     if rng.random() < 0.5:
         slope = rng.normal(0.0, 0.7, 2)
@@ -189,12 +189,12 @@ def draw_solid(
     right, bottom = (int(np.ceil(c + reach)) + 1 for c in center)
     patch, mask = image[top:bottom, left:right], covered[top:bottom, left:right]
     y, x = np.mgrid[0 : patch.shape[0], 0 : patch.shape[1]].astype(np.float32)
-    turn = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else 0.0
+    angle = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else 0.0
     x, y = (
         (x + np.float32(left - center[0])) / np.float32(radius),
         (y + np.float32(top - center[1])) / np.float32(radius),
     )
-    c, s = np.float32(np.cos(turn)), np.float32(np.sin(turn))
+    c, s = np.float32(np.cos(angle)), np.float32(np.sin(angle))
     color, shape = _solid(rng, x * c + y * s, y * c - x * s)
     patch[shape], mask[shape] = color[shape], True
     return covered

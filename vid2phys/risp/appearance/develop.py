@@ -125,10 +125,10 @@ def develop(render: RenderLike, points_body: Array, rng: np.random.Generator, op
     size, view_px = options.size, options.view_px
     source = render.radiance.shape[0]
     middle = np.full(2, (size - 1) / 2)
-    turn, zoom, shift = 0.0, 1.0, np.zeros(2)
+    angle, zoom, shift = 0.0, 1.0, np.zeros(2)
     if options.jitter:
-        turn, zoom, shift = rng.normal(0, 0.07), np.exp(rng.normal(0, 0.05)), rng.normal(0, 0.025 * size, 2)
-    view_from_render = similarity(zoom * size / source, turn, np.full(2, (source - 1) / 2), middle + shift)
+        angle, zoom, shift = rng.normal(0, 0.07), np.exp(rng.normal(0, 0.05)), rng.normal(0, 0.025 * size, 2)
+    view_from_render = similarity(zoom * size / source, angle, np.full(2, (source - 1) / 2), middle + shift)
     in_frame = float(np.exp(rng.triangular(*np.log(view_px))))
     if not options.varied.small_bodies:
         in_frame = max(in_frame, view_px[1])
@@ -154,7 +154,7 @@ def develop(render: RenderLike, points_body: Array, rng: np.random.Generator, op
         points_px,
         in_image & ~frame.hidden[cells[:, 1], cells[:, 0]],
         tangents,
-        *_developed_camera(render, view_from_render, turn),
+        *_developed_camera(render, view_from_render, angle),
     )
 
 

@@ -24,9 +24,9 @@ def add_lookalikes(rng: np.random.Generator, background: Linear, body: Linear) -
     side = len(background)
     middle = np.full(2, 0.5 * (side - 1))
     for _ in range(1 + int(rng.random() < 0.3)):
-        turn, squeeze = rng.uniform(-np.pi, np.pi), rng.uniform(0.4, 1.0)
+        angle, squeeze = rng.uniform(-np.pi, np.pi), rng.uniform(0.4, 1.0)
         scale = rng.uniform(0.3, 0.75 if squeeze > 0.7 else 1.0)
-        c, s = np.cos(turn), np.sin(turn)
+        c, s = np.cos(angle), np.sin(angle)
         linear = scale * np.array([[c, -s], [s, c]]) @ np.diag([rng.choice([-1.0, 1.0]), squeeze])
         away = rng.uniform(0.0, 2.0 * np.pi)
         place = middle + side * rng.uniform(_NEAREST, _FARTHEST) * np.array([np.cos(away), np.sin(away)])

@@ -70,8 +70,8 @@ def _sky(rng: np.random.Generator) -> Array:
     up = np.clip(height, 0.0, 1.0) ** rng.uniform(0.4, 1.0)
     sky = horizon * (1.0 - up) + zenith * up
     image = np.where(height > 0.0, sky, ground) * np.ones((1, COLUMNS, 1))
-    turn = np.cos(np.arange(COLUMNS) * 2.0 * np.pi / COLUMNS)[None, :, None]
-    return np.asarray(image * (1.0 + rng.uniform(0.0, 0.8) * turn))
+    cosine = np.cos(np.arange(COLUMNS) * 2.0 * np.pi / COLUMNS)[None, :, None]
+    return np.asarray(image * (1.0 + rng.uniform(0.0, 0.8) * cosine))
 
 
 def _room(rng: np.random.Generator) -> Array:

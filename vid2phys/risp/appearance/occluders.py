@@ -61,10 +61,10 @@ def hand(
     _capsule(mask, palm, palm + outward * 3.0 * side, size * rng.uniform(0.45, 0.7))
     _capsule(mask, palm, palm - outward * 0.2 * size, size * rng.uniform(0.6, 0.9))
     for spread in np.linspace(-0.6, 0.6, int(rng.integers(2, 6))) + rng.normal(0.0, 0.08):
-        turn = away + np.pi + spread * rng.uniform(0.6, 1.4)
+        angle = away + np.pi + spread * rng.uniform(0.6, 1.4)
         root = palm + 0.35 * size * np.array([np.cos(away + np.pi + 1.3 * spread), np.sin(away + np.pi + 1.3 * spread)])
-        knuckle = root + size * rng.uniform(0.25, 0.5) * np.array([np.cos(turn), np.sin(turn)])
-        bend = turn + rng.normal(0.0, 0.4)
+        knuckle = root + size * rng.uniform(0.25, 0.5) * np.array([np.cos(angle), np.sin(angle)])
+        bend = angle + rng.normal(0.0, 0.4)
         tip = knuckle + size * rng.uniform(0.15, 0.4) * np.array([np.cos(bend), np.sin(bend)])
         thick = size * rng.uniform(0.13, 0.22)
         _capsule(mask, root, knuckle, thick)
@@ -84,9 +84,9 @@ def pole(
     rng: np.random.Generator, light: Linear, center: NDArray[Any], radius: float, bank: NDArray[np.uint8]
 ) -> tuple[Linear, Linear]:
     """Draw a bar across the whole image: the leg of a table, a cable, a twig."""
-    turn = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else rng.normal(np.pi / 2, 0.1)
+    angle = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else rng.normal(np.pi / 2, 0.1)
     half = 0.5 * radius * float(np.exp(rng.uniform(np.log(0.06), np.log(0.8))))
-    across = _across(light, turn, center) - radius * rng.uniform(-0.8, 0.8)
+    across = _across(light, angle, center) - radius * rng.uniform(-0.8, 0.8)
     mask = np.clip(half - np.abs(across) + 0.5, 0.0, 1.0)
     return mask, _material(rng, light, bank) * _rounded(rng, across / max(half, 0.5))
 
@@ -168,11 +168,11 @@ def _exposed(rng: np.random.Generator, light: Linear, albedo: Any) -> Linear:
     )
 
 
-def _across(light: Linear, turn: float, center: NDArray[Any]) -> Linear:
-    """Return the distances [s, s] of the pixels from the line through `center` with its normal at angle `turn`."""
+def _across(light: Linear, angle: float, center: NDArray[Any]) -> Linear:
+    """Return the distances [s, s] of the pixels from the line through `center` with its normal at `angle` rad."""
     y, x = np.mgrid[0 : len(light), 0 : len(light)].astype(np.float32)
-    return (x - np.float32(center[0])) * np.float32(np.cos(turn)) + (y - np.float32(center[1])) * np.float32(
-        np.sin(turn)
+    return (x - np.float32(center[0])) * np.float32(np.cos(angle)) + (y - np.float32(center[1])) * np.float32(
+        np.sin(angle)
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from vid2phys import plugins
 from vid2phys.errors import UsageError, unknown_name
 from vid2phys.risp.heads._head import Head
-from vid2phys.risp.training.validate import Body
+from vid2phys.risp.networks.validate import Body
 
 __all__ = ["Head", "available", "get"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vid2phys.risp.networks.validate import Body
 from vid2phys.risp.renders.stream import ImageStream
-from vid2phys.risp.training.validate import Body
 
 Batch = dict[str, Tensor]
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
 from vid2phys.risp.networks import heatmaps
+from vid2phys.risp.networks.losses import Targets, best_targets, decoded_error_px, keypoint_loss
 from vid2phys.risp.networks.network import KeypointNetwork
+from vid2phys.risp.networks.validate import Body, KeypointValidation
 from vid2phys.risp.renders.stream import ImageStream
-from vid2phys.risp.training.losses import Targets, best_targets, decoded_error_px, keypoint_loss
-from vid2phys.risp.training.validate import Body, KeypointValidation
 
 SIZE = {"width": 16, "features": 32, "depth": 3}
 _ERROR_WEIGHT = 0.1  # nats per pixel

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from vid2phys.risp.heads._head import Batch, Head
 from vid2phys.risp.networks.state_network import WIDTH, StateNetwork, predict_numbers
+from vid2phys.risp.networks.validate import Body, pose_errors, prepare_views
 from vid2phys.risp.renders.stream import ImageStream
 from vid2phys.risp.shape.pose_encoding import PoseEncoding
-from vid2phys.risp.training.validate import Body, pose_errors, prepare_views
 from vid2phys.types import Array
 
 _SMOOTH = 0.01  # width of the smooth minimum of the absolute error

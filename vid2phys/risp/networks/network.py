@@ -65,7 +65,7 @@ class _Pyramid(nn.Module):
         self.last = Block(features, features)
         self.norm = _norm(features)
 
-    def levels(self, images: Tensor) -> list[Tensor]:
+    def feature_maps(self, images: Tensor) -> list[Tensor]:
         """Return the outputs of the stages, from fine to coarse."""
         maps = [self.first(self.stem(functional.pixel_unshuffle(images, 2)))]
         for stage in self.stages:
@@ -73,9 +73,9 @@ class _Pyramid(nn.Module):
         return maps[1:]
 
     def forward(self, images: Tensor) -> Tensor:
-        levels = [lateral(x) for lateral, x in zip(self.laterals, self.levels(images), strict=True)]
-        y = levels[-1]
-        for level in reversed(levels[:-1]):
+        maps = [lateral(x) for lateral, x in zip(self.laterals, self.feature_maps(images), strict=True)]
+        y = maps[-1]
+        for level in reversed(maps[:-1]):
             y = level + functional.interpolate(y, scale_factor=2.0, mode="bilinear", align_corners=False)
         return functional.relu(self.norm(self.last(y)))
 

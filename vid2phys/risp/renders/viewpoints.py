@@ -80,11 +80,11 @@ def sample_sequence(rng: np.random.Generator, system: System, radius_m: float, s
     distance = radius_m * log_uniform(rng, 8.0 if upright else 4.0, 60.0)
     first = _direction(rng) * distance
     moved = _way(rng, times, min(1.5, 0.5 * distance))
-    turn = _smooth(rng, times, np.deg2rad([14.0, 14.0, 6.0]))
-    turn += np.outer(times, [0.0, 0.0, rng.normal(0.0, 0.8)] if upright else rng.normal(0.0, _TURN_RATE_RAD_S, 3))
+    tilt_rad = _smooth(rng, times, np.deg2rad([14.0, 14.0, 6.0]))
+    tilt_rad += np.outer(times, [0.0, 0.0, rng.normal(0.0, 0.8)] if upright else rng.normal(0.0, _TURN_RATE_RAD_S, 3))
     center, zoom, roll = rng.normal(0.0, 0.03, 2), np.exp(rng.normal(0.0, 0.06)), rng.normal(0.0, np.deg2rad(1.5))
     frames = []
-    for time, way, angle in zip(times, moved, turn, strict=True):
+    for time, way, angle in zip(times, moved, tilt_rad, strict=True):
         jitter = _Jitter(center + rng.normal(0.0, 0.012, 2), float(zoom * np.exp(rng.normal(0.0, 0.015))), float(roll))
         attitude = start @ matrix_from_rotvec(angle)
         frames.append(_viewpoint(first + way, attitude, way, radius_m, size, jitter, float(time)))

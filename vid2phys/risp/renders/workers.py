@@ -145,7 +145,7 @@ def _finished(running: _Running, folder: Path, jobs: deque[_Job]) -> bool:
         attempts = 1 if running.done else running.job.attempts + 1
         if attempts >= _ATTEMPTS:
             code = running.process.exitcode
-            state = "stood still" if stalled else f"ended with {code}"
+            state = "made no progress" if stalled else f"ended with {code}"
             if not stalled and code == -signal.SIGKILL:
                 state = "was killed again and again, perhaps for want of memory"
             raise RenderError(f"a rendering process {state}", "images", "see the messages above; `vid2phys doctor`")

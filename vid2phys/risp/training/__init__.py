@@ -1,1 +1,1 @@
-"""Training of the networks: losses, the loop, validation, several processes."""
+"""Training of the networks: the loop, checkpoints, optimisers, several processes."""

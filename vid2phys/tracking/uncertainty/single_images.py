@@ -25,10 +25,10 @@ from vid2phys.io.photographs import photographs
 from vid2phys.risp.appearance.backgrounds import make_bank
 from vid2phys.risp.appearance.develop import FILL, VIEW_PX, DevelopOptions, develop
 from vid2phys.risp.appearance.randomisation import ALL, Randomisation
+from vid2phys.risp.networks.validate import pose_errors_each
 from vid2phys.risp.renders.articulated_viewpoints import VIEW_PX as ARTICULATED_VIEW_PX
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.shape.rotation_groups import offsets
-from vid2phys.risp.training.validate import pose_errors_each
 from vid2phys.tracking.articulated.kinematic_fit import fit_configurations
 from vid2phys.tracking.uncertainty.config import DEFAULTS, UncertaintyConfig
 from vid2phys.types import Array, Mesh

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from vid2phys.engine.pnp import solve_poses
 from vid2phys.geometry import make_transform
 from vid2phys.risp.networks import heatmaps
+from vid2phys.risp.networks.losses import Targets, best_targets
 from vid2phys.risp.networks.network import LocatorNetwork, predict
 from vid2phys.risp.renders.stream import ImageStream, Key
 from vid2phys.risp.shape.rotation_groups import offsets
-from vid2phys.risp.training.losses import Targets, best_targets
 from vid2phys.types import Array
 
 _VALIDATION_EPOCH = 1_000_000  # a number that no training epoch has: the same images each time

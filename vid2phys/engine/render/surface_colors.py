@@ -7,24 +7,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vid2phys.engine.render.differentiable import Fragments, Paint
+from vid2phys.engine.render.differentiable import FragmentColors, Fragments
 from vid2phys.io.texture import linear_images, texel_sizes
 from vid2phys.types import Mesh
 
 
-def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> Paint:
+def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> FragmentColors:
     """Linear light of vertices, [V, C] for all images or [B, V, C], interpolated over faces [F, 3]."""
     corners = torch.from_numpy(np.asarray(faces, dtype=np.int64))
 
-    def paint(fragments: Fragments) -> Tensor:
+    def colors_of(fragments: Fragments) -> Tensor:
         vertex = corners.to(colors.device)[fragments.face]
         values = colors[vertex] if colors.dim() == 2 else colors[fragments.image[:, None], vertex]
         return (fragments.weights[..., None] * values).sum(1)
 
-    return paint
+    return colors_of
 
 
-def textured(mesh: Mesh, texel_m: float = 0.0) -> Paint:
+def textured(mesh: Mesh, texel_m: float = 0.0) -> FragmentColors:
     """Linear light [n, 3] of a mesh's texture, bilinear between texels.
 
     texel_m: length over which its images are averaged first (0: as they are). About a pixel's, or colours flicker.
@@ -37,7 +37,7 @@ def textured(mesh: Mesh, texel_m: float = 0.0) -> Paint:
     texels = torch.from_numpy(np.concatenate([np.asarray(image, float).reshape(-1, 3) for image in images]))
     shown, uv, tint = (torch.from_numpy(a) for a in (texture.image, texture.uv, texture.corner_color))
 
-    def paint(fragments: Fragments) -> Tensor:
+    def colors_of(fragments: Fragments) -> Tensor:
         image, weights = shown[fragments.face], fragments.weights[..., None]
         width, height, begin = widths[image], heights[image], first[image]
         place = (weights * uv[fragments.face]).sum(1)
@@ -53,4 +53,4 @@ def textured(mesh: Mesh, texel_m: float = 0.0) -> Paint:
         lower = (1.0 - fx) * texel(0, 1) + fx * texel(1, 1)
         return ((1.0 - fy) * upper + fy * lower) * (weights * tint[fragments.face]).sum(1)
 
-    return paint
+    return colors_of
