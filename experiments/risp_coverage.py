@@ -47,7 +47,7 @@ _NOTES = [
     "motion are fitted, no parameter.",
     f"`{INJECTED}`: {REPEATS} repeats ({FEWER_REPEATS} from fewer frames) in which the true motion is read with errors "
     f"drawn from the error model of {READ} clips, one of each look, in turn. `{PIXELS}`: a clip of its own each time.",
-    "`held_share`: of 95 % intervals of parameters that hold the truth; `pose_coverage_share`: of coordinates of poses, "
+    "`held_share`: of 95 % intervals of parameters that hold the truth; `poses_held_share`: of coordinates of poses, "
     "each up to a turn that the body looks alike in (frames of a clip err alike: `std` is over clips). `..._rms`: of "
     "errors, in the paper's units, with their `bias` (mean), `spread` (deviation about it) and what was `stated` "
     "(median). `over_stated`: median of errors over their stated deviations; 0.67 where these are right.",
@@ -59,13 +59,13 @@ _NOTES = [
 @dataclass(frozen=True)
 class Trial:
     """One identification. errors, stated: [U] of estimates, and their standard deviations, in the paper's units; stated
-    is infinite where the clip was said to tell nothing. pose_coverage: share of coordinates. warned: that the model does
+    is infinite where the clip was said to tell nothing. poses_held: share of coordinates. warned: that the model does
     not explain the clip. failure: why there is nothing, or None."""
 
     errors: tuple[float, ...] = ()
     stated: tuple[float, ...] = ()
     contained: tuple[bool, ...] = ()
-    pose_coverage: float | None = None
+    poses_held: float | None = None
     warned: bool = False
     failure: str | None = None
 
@@ -201,9 +201,9 @@ class Bench:
                 shares = {"bias": short(off.mean()), "spread": short(off.std()), "stated": short(np.median(size))}
                 add(unknown.metric + "_rms", float(np.sqrt(np.mean(off**2))), unknown.unit, **shares)
                 add("over_stated", float(np.median(np.abs(off) / size)))
-        poses = np.array([trial.pose_coverage for trial in good if trial.pose_coverage is not None])
+        poses = np.array([trial.poses_held for trial in good if trial.poses_held is not None])
         if poses.size:
-            add("pose_coverage_share", float(poses.mean()), std=short(float(poses.std())))
+            add("poses_held_share", float(poses.mean()), std=short(float(poses.std())))
         if good:
             add("warned_share", float(np.mean([trial.warned for trial in good])))
         else:
@@ -237,7 +237,7 @@ def draw(rows: Rows, path: Path) -> None:
     titles = tuple(f"{method}, {label}" for method in METHODS for label in EVERY)
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
-        for metric, shift, mark in (("held_share", -0.12, "o"), ("pose_coverage_share", 0.12, "s")):
+        for metric, shift, mark in (("held_share", -0.12, "o"), ("poses_held_share", 0.12, "s")):
             shown = [row for row in mine if row["metric"] == metric]
             places = [titles.index(row["method"]) + shift for row in shown]
             ends = np.array([_wilson(row["value"], row["n"]) for row in shown]).reshape(-1, 2)
