@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from vid2phys.io.held import HeldFrames
-from vid2phys.risp.networks.find import find_model
 
 from benchmarks.tables import write_table
 from vid2phys.engine import systems
 from vid2phys.errors import Vid2PhysError
 from vid2phys.geometry import Pose, quat_from_matrix
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
@@ -35,6 +34,7 @@ from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
 from vid2phys.report.metrics import Turns, summarize, turns_of
 from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.risp.renders.viewpoints import tilt_spread
 from vid2phys.tracking.cues import available
 from vid2phys.tracking.cues.texture import Paint
@@ -111,7 +111,7 @@ def _case(folder: Path, mesh_path: Path, frames: int | None) -> Case:
     model, clip = find_model(mesh, None, mesh_path=mesh_path), read_clip(folder / "clip.mp4")
     if frames is not None:
         images = list(clip.frames.at(range(min(frames, len(clip.times_s)))))
-        clip = replace(clip, frames=HeldFrames(np.stack(images)), times_s=clip.times_s[: len(images)])
+        clip = replace(clip, frames=ArrayFrames(np.stack(images)), times_s=clip.times_s[: len(images)])
     quadrotor = folder == SAMPLE or folder.name.startswith("quad")
     system = systems.get("quadrotor" if quadrotor else "rigid_contact")
     name = "sample" if folder == SAMPLE else folder.name

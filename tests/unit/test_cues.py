@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vid2phys.io.held import HeldFrames
 
 from vid2phys.errors import UsageError
+from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.io.camera import load_camera
 from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
@@ -39,7 +39,7 @@ ASKED: dict[str, tuple[Any, str]] = {  # by which function a cue is asked
 @pytest.fixture(scope="module")
 def inputs() -> dict[str, Any]:
     clip, camera = read_clip(SAMPLE / "clip.mp4"), load_camera(SAMPLE / "camera.yaml", None)
-    frames = HeldFrames(np.stack(list(clip.frames.at(range(3)))))
+    frames = ArrayFrames(np.stack(list(clip.frames.at(range(3)))))
     model, mesh = Model.load(str(ROOT / "models" / "quadrotor"), "cpu"), load_mesh(SAMPLE / "quad.obj", "m")
     return {
         "clip": replace(clip, frames=frames, times_s=clip.times_s[:3]),
