@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.geometry import Pose
+from vid2phys.tracking.cues import Cue
 from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import PRIOR_STD
 from vid2phys.tracking.refine import fit_edges
 from vid2phys.types import Array, Camera, Mesh
+
+CUE = Cue("edges of the silhouette and of creases, which refine the pose in every frame")
 
 
 @dataclass(frozen=True)

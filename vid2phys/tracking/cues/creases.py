@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.io.faces import first_alike
+from vid2phys.tracking.cues import Cue
 from vid2phys.tracking.cues.occluding_contour import lines_across
 from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh
+
+CUE = Cue("edges inside the silhouette, where faces meet at an angle; a part of the contour cue")
 
 _SAME = 1e-6  # distance of vertices that are one, body radii
 

@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+from vid2phys.tracking.cues import Cue
 from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.types import Array, Camera
+
+CUE = Cue("colours inside the silhouette against colours around it, which separate ambiguous poses")
 
 _SMOOTH = np.exp(-0.5 * np.arange(-3, 4) ** 2)  # blur of histograms, a standard deviation of one bin
 _compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
