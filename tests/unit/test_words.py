@@ -82,6 +82,7 @@ MODULES = {
 KEYS_OF_FILES = {
     "painted": "the mesh entry of a model's config.json",
     "posture": "tensors of render shards, and the network entry of configs of version 0.1",
+    "posture_p90": "the accuracy entry of a model's score.json",
     "posture_error": "the calibration entry of a model's config.json",
 }
 
