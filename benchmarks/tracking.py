@@ -34,14 +34,14 @@ SAMPLE = ROOT / "samples" / "quadrotor"
 # stage: where it is called, and its name there. The first two hold most of the others.
 STAGES: dict[str, tuple[Any, str]] = {
     "first pass": (Follower, "run"),
-    "second pass": (tracking, "_read_again"),
+    "second pass": (tracking, "_detect_all"),
     "search": (ObjectDetector, "search"),
     "views": (network, "resample"),
     "network": (Model, "predict"),
     "poses": (network, "solve_poses"),
     "motion": (Background, "moving"),
     "labels": (tracking, "label"),
-    "outlines": (tracking, "refine_contours"),
+    "contours": (tracking, "refine_contours"),
 }
 
 

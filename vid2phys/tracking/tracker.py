@@ -192,10 +192,26 @@ def candidates(
             "check that the model belongs to the object, and that it is at least 20 pixels wide",
         )
     path = smooth_path(times_s, first.translation)
+    found = _second_pass(clip, frames, detector, path, inputs, _part(progress, 0.6, 0.9))
+    found = filled(found, detector, frames)
+    if mesh is None:
+        return found.clocked()
+    found = corrected(found, frames, inputs, _part(progress, 0.9, 1.0))
+    return found if body is None else settled_alone(frames, camera, body, found, inputs.calibration)
+
+
+def _second_pass(
+    clip: Clip,
+    frames: FrameStore,
+    detector: ObjectDetector,
+    path: Array,
+    inputs: TrackingInputs,
+    progress: Report | None,
+) -> Track:
+    """Detect all frames again along the smoothed path [T, 3], and choose the hypotheses by all cues."""
+    camera, model, mesh = inputs.camera, inputs.model, inputs.mesh
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    detections, credible, texture_nats = _detect_all(
-        detector, frames, path[indices], indices, inputs, _part(progress, 0.6, 0.9)
-    )
+    detections, credible, texture_nats = _detect_all(detector, frames, path[indices], indices, inputs, progress)
     good = credible & (detections.poses.inliers[:, 0].sum(axis=-1) >= inputs.config.min_points)
     if not good.any():
         raise InputError(
@@ -211,11 +227,7 @@ def candidates(
     if mesh is not None:
         symmetry = model.rotations, model.center
         evidence += cue_evidence(frames, indices, detections.poses, (camera, mesh), symmetry, inputs.cues)
-    found = filled(label(times_s, indices, detections, evidence, inputs), detector, frames)
-    if mesh is None:
-        return found.clocked()
-    found = corrected(found, frames, inputs, _part(progress, 0.9, 1.0))
-    return found if body is None else settled_alone(frames, camera, body, found, inputs.calibration)
+    return label(clip.times_s, indices, detections, evidence, inputs)
 
 
 def _track_single_image(
