@@ -78,7 +78,7 @@ def _align(mesh: Mesh, clip: HeldOutClip, readings: list[NetworkPose], scale: Ar
     behind = Backdrop(clip.background, np.ones(clip.background.shape[:2], dtype=bool))
     kept, looks = [], []
     for seen in readings:
-        at = Stage(mesh, clip.cameras[seen.frame], behind).look(
+        at = Stage(mesh, clip.cameras[seen.frame], behind).frame_at(
             clip.frames[seen.frame], Pose(seen.rotation, seen.translation)
         )
         if at is not None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from vid2phys.risp.networks.find import find_model
 
 from benchmarks.tables import write_table
 from vid2phys.engine import systems
@@ -35,6 +34,7 @@ from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
 from vid2phys.report.metrics import Turns, summarize, turns_of
 from vid2phys.risp.networks.model import Model
+from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.risp.renders.viewpoints import tilt_spread
 from vid2phys.tracking.cues import available
 from vid2phys.tracking.cues.texture import Paint

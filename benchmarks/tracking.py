@@ -26,7 +26,7 @@ from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.tracking import tracker as tracking
 from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors import network
-from vid2phys.tracking.detectors.search import Watch
+from vid2phys.tracking.detectors.search import ObjectDetector
 from vid2phys.tracking.first_pass import Follower
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,14 +34,14 @@ SAMPLE = ROOT / "samples" / "quadrotor"
 # stage: where it is called, and its name there. The first two hold most of the others.
 STAGES: dict[str, tuple[Any, str]] = {
     "first pass": (Follower, "run"),
-    "second pass": (tracking, "_read_again"),
-    "search": (Watch, "search"),
+    "second pass": (tracking, "_detect_all"),
+    "search": (ObjectDetector, "search"),
     "views": (network, "resample"),
     "network": (Model, "predict"),
     "poses": (network, "solve_poses"),
     "motion": (Background, "moving"),
     "labels": (tracking, "label"),
-    "outlines": (tracking, "refine_contours"),
+    "contours": (tracking, "refine_contours"),
 }
 
 

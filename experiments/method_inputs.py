@@ -27,13 +27,13 @@ from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack, track_configurations
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.texture import Paint
-from vid2phys.tracking.detectors.network import direction_and_size, look
+from vid2phys.tracking.detectors.network import detect, direction_and_size
 from vid2phys.tracking.first_pass import FrameStore
-from vid2phys.tracking.hypotheses import relabelled
+from vid2phys.tracking.hypotheses import TEMPERATURES, Evidence, relabelled
 from vid2phys.tracking.single_image import Lone, settled_alone
-from vid2phys.tracking.symmetry_evidence import turn_evidence
+from vid2phys.tracking.symmetry_evidence import symmetry_evidence
 from vid2phys.tracking.track import Track
-from vid2phys.tracking.tracker import corrected, label
+from vid2phys.tracking.tracker import TrackingInputs, corrected, label
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array, Camera, Observation
 
@@ -128,7 +128,7 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     """Poses in the frames shown, by a model of the body's size. Raises InputError when they are read in none."""
     camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s[experiment.shown]
     calibration, frames = Calibration.from_dict(model.calibration), list(footage.frames)
-    seen = look(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
+    seen = detect(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
     paint = Paint.of(mesh, model.rotations, model.center)
     painted = np.zeros((*seen.poses.cost.shape, len(model.rotations)))
     if paint is not None:
@@ -138,13 +138,16 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     if not good.any():
         raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
     read, indices = seen.select(good), np.flatnonzero(good)
-    nats = painted[good] + turn_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
+    nats = painted[good]
     if not model.shape.exact and indices[0] == 0:  # the first state is known
         nats[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
-    found = label(times, indices, read, nats, camera, model, calibration, tilt_std_rad=None)
+    evidence = [Evidence("texture", nats, TEMPERATURES.texture)]
+    evidence += symmetry_evidence(frames, indices, read, camera, Solid.of(mesh), model.shape)
+    inputs = TrackingInputs(camera=camera, model=model, calibration=calibration, mesh=mesh)
+    found = label(times, indices, read, evidence, inputs)
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
-    found = _in_known_branch(experiment, corrected(found, store, camera, mesh, None, calibration), model)
+    found = _in_known_branch(experiment, corrected(found, store, inputs), model)
     if paint is None:
         return found
     return settled_alone(store, camera, Lone.of(mesh, paint, model.rotations, model.center), found, calibration)

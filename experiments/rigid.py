@@ -134,14 +134,14 @@ class RigidAdapter(BodyAdapter):
         """
         from vid2phys.engine.pnp import known_pose
         from vid2phys.error_model import Calibration
-        from vid2phys.tracking.ambiguous_poses import settle
+        from vid2phys.tracking.ambiguous_poses import resolve
         from vid2phys.tracking.contour_refinement import LEAST_PX
         from vid2phys.tracking.cues.creases import Solid
         from vid2phys.tracking.cues.texture import Paint
-        from vid2phys.tracking.detectors.network import look
-        from vid2phys.tracking.hypotheses import front_evidence
+        from vid2phys.tracking.detectors.network import detect
+        from vid2phys.tracking.hypotheses import front_evidence, scored
         from vid2phys.tracking.single_image import Lone
-        from vid2phys.tracking.symmetry_evidence import turn_evidence
+        from vid2phys.tracking.symmetry_evidence import symmetry_evidence
 
         calibration, shape = Calibration.from_dict(model.calibration), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
@@ -149,13 +149,13 @@ class RigidAdapter(BodyAdapter):
         single_images = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
 
         def estimate_one(camera: Camera, image: Any, center: Array, radius: float) -> Array:
-            seen = look(model, camera, [image], center[None], np.array([radius]), calibration)
+            seen = detect(model, camera, [image], center[None], np.array([radius]), calibration)
             best = seen.poses[0, 0]
             found_pose = best.pose
             large = edges and np.isfinite(best.cost) and seen.diameter_px[0] >= LEAST_PX
             if large:
                 prior = np.linalg.inv(seen.pose_covariance(calibration)[0])
-                contour = settle(image, camera, solid, found_pose, prior)
+                contour = resolve(image, camera, solid, found_pose, prior)
                 if contour is not None:
                     found_pose = contour.pose
                     seen = replace(seen, poses=known_pose(found_pose[None, None]))
@@ -163,7 +163,7 @@ class RigidAdapter(BodyAdapter):
             if paint is not None:
                 found = found + paint.evidence(seen, [image], camera)
             if edges:
-                found = found + turn_evidence([image], [0], seen, camera, solid, shape)
+                found = found + scored(symmetry_evidence([image], [0], seen, camera, solid, shape))
             rotation = shape.rotations[int(np.argmax(found[0, 0]))].T
             pose = make_transform(found_pose.rotation, found_pose.translation)
             pose = pose @ make_transform(rotation, shape.center - rotation @ shape.center)

@@ -55,6 +55,7 @@ def test_every_recipe_is_run_here() -> None:
     assert set(BLOCKS) == {
         "vid2phys/solvers/losses/points.py",
         "vid2phys/io/camera/six_numbers.py",
+        "vid2phys/tracking/cues/brightness.py",
         "experiments/gradsim_swing.py",
         "detect.py",
     }
@@ -105,6 +106,37 @@ def test_an_experiment_is_listed_and_run(tmp_path: Path) -> None:
     table = (tmp_path / "out" / "gradsim-swing.md").read_text()
     error = float(table.split("| pendulum | ours | ")[1].split(" |")[0])
     assert 0.0 <= error < 1e-6
+
+
+def test_a_cue_is_found_used_and_switched_off(tmp_path: Path) -> None:
+    before = placed("vid2phys/tracking/cues/brightness.py", tmp_path)
+    code = """
+from dataclasses import replace
+from pathlib import Path
+import numpy as np
+from vid2phys.io.array_clip import ArrayFrames
+from vid2phys.io.camera import load_camera
+from vid2phys.io.mesh import load_mesh
+from vid2phys.io.video import read_clip
+from vid2phys.risp.networks.model import Model
+from vid2phys.tracking.cues import available, brightness
+from vid2phys.tracking.tracker import track
+
+assert "brightness" in available()
+sample, asked = Path(ROOT) / "samples" / "quadrotor", []
+own = brightness.log_likelihood
+brightness.log_likelihood = lambda *given: asked.append(own(*given)) or asked[-1]
+clip, model = read_clip(sample / "clip.mp4"), Model.load(str(Path(ROOT) / "models" / "quadrotor"), "cpu")
+clip = replace(clip, frames=ArrayFrames(np.stack(list(clip.frames.at(range(2))))), times_s=clip.times_s[:2])
+given = clip, load_camera(sample / "camera.yaml", None), model, model.radius_m
+for without in (), ("brightness",):
+    assert track(*given, mesh=load_mesh(sample / "quad.obj", "m"), without=without).tracked.all()
+    print(len(asked), all(np.isfinite(asked)))
+"""
+    first, second = python(f"ROOT = {str(ROOT)!r}\n{before}{code}", tmp_path).stdout.splitlines()
+    assert first == second, "a cue that is off is not asked"
+    assert int(first.split()[0]) > 0
+    assert first.endswith("True")
 
 
 def test_keypoints_of_a_detector_are_read(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def aligned(clip: Clip, mesh: Mesh, scene: Scene, start: np.ndarray) -> tuple[Al
     """Alignment of every frame from poses that are off by `start`, and the errors [N, 6] that are left."""
     here, looks = stage(mesh, clip, scene), []
     for i in range(len(scene.translation)):
-        look = here.look(next(clip.frames.at([i])), Pose(scene.rotation[i], scene.translation[i]).retract(start))
+        look = here.frame_at(next(clip.frames.at([i])), Pose(scene.rotation[i], scene.translation[i]).retract(start))
         assert look is not None
         looks.append(look)
     found = align(looks)
@@ -132,7 +132,7 @@ def test_where_the_background_is_not_known_it_does_not_count() -> None:
     clip = photographed(mesh, scene.rotation, scene.translation)
     here = stage(mesh, clip, scene)
     assert not here.backdrop.known.all()
-    look = here.look(next(clip.frames.at([0])), Pose(scene.rotation[0], scene.translation[0]))
+    look = here.frame_at(next(clip.frames.at([0])), Pose(scene.rotation[0], scene.translation[0]))
     assert look is not None
     known = here.backdrop.known[look.patch.rows, look.patch.columns]
     assert (look.patch.weight[~known] == 0.0).all()

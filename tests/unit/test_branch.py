@@ -13,7 +13,7 @@ from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import bearings_to_view, make_view
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import composition, octahedral
-from vid2phys.tracking.hypotheses import Branches, front_evidence, join
+from vid2phys.tracking.hypotheses import ChosenHypotheses, choose_hypotheses, front_evidence
 from vid2phys.types import Array, Camera
 
 CAMERA = Camera(np.array([[900.0, 0.0, 320.0], [0.0, 900.0, 240.0], [0.0, 0.0, 1.0]]), 640, 480)
@@ -36,8 +36,8 @@ def _read(rotation: Array, rng: np.random.Generator) -> tuple[PoseEstimate, np.n
     return poses, element
 
 
-def _join(poses: PoseEstimate, times: Array, evidence: Array) -> Branches:
-    return join(poses, times, ROTATIONS, evidence / DIVISOR)
+def _join(poses: PoseEstimate, times: Array, evidence: Array) -> ChosenHypotheses:
+    return choose_hypotheses(poses, times, ROTATIONS, evidence / DIVISOR)
 
 
 def _evidence(element: np.ndarray, strength: float, rng: np.random.Generator) -> Array:
@@ -132,7 +132,7 @@ def test_a_tumbling_cube_keeps_one_label(fps: float, speed: float) -> None:
     wrong = rng.random(len(times)) < 0.05
     read[wrong] = read[wrong] @ matrix_from_rotvec(np.array([0.5, -0.4, 0.6]))
     poses = known_pose(Pose(read[:, None], np.tile([0.0, 0.0, 2.0], (len(times), 1, 1))))
-    found = join(poses, times, CUBE, np.zeros((len(times), 1, 24)))
+    found = choose_hypotheses(poses, times, CUBE, np.zeros((len(times), 1, 24)))
     assert found.element[0] == 0  # any branch is right: the first frame's is kept
     oriented = read @ np.swapaxes(CUBE[found.element], -1, -2)
     apart = np.swapaxes(rotation, -1, -2) @ oriented

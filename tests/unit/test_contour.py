@@ -1,4 +1,4 @@
-"""Fitting outlines: derivatives, recovered poses of a body of odd shape, honest covariances; the compiled loop."""
+"""Fitting contours: derivatives, recovered poses of a body of odd shape, honest covariances; the compiled loop."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid, crease_lines
-from vid2phys.tracking.cues.edge_likelihood import alike, line_likelihood
+from vid2phys.tracking.cues.edge_likelihood import correlated_count, line_likelihood
 from vid2phys.tracking.cues.edge_lines import linear_light
-from vid2phys.tracking.cues.edge_steps import descend, normal_equations, slopes
-from vid2phys.tracking.cues.occluding_contour import Outline, outline_of
+from vid2phys.tracking.cues.edge_steps import DescentSettings, descend, normal_equations, slopes
+from vid2phys.tracking.cues.occluding_contour import OccludingContour, occluding_contour
 from vid2phys.tracking.cues.silhouette import draw, draw_nearness
 from vid2phys.types import Array, Camera, Mesh
 
@@ -49,12 +49,12 @@ SOLID = Solid.of(MESH)
 BOX = Mesh(*box((-0.05, -0.06, -0.04), (0.05, 0.06, 0.04)), np.zeros(12, dtype=np.int64))
 
 
-def outline_at(camera: Camera, rotation: Array, translation: Array) -> Outline:
+def contour_at(camera: Camera, rotation: Array, translation: Array) -> OccludingContour:
     drawing = draw(MESH.vertices @ rotation.T + translation, MESH.faces)
     assert drawing is not None
-    outline = outline_of(drawing, camera)
-    assert outline is not None
-    return outline
+    contour = occluding_contour(drawing, camera)
+    assert contour is not None
+    return contour
 
 
 def photograph(rotation: Array, translation: Array, *, noise: float, seed: int = 0) -> np.ndarray:
@@ -78,27 +78,27 @@ def starts(count: int) -> list[Array]:
     return steps
 
 
-def test_outline_lies_on_the_edge_of_the_image() -> None:
-    outline = outline_at(CAMERA, ROTATION, TRANSLATION)
+def test_contour_lies_on_the_edge_of_the_image() -> None:
+    contour = contour_at(CAMERA, ROTATION, TRANSLATION)
     cover = rasterize_camera(MESH.vertices @ ROTATION.T + TRANSLATION, MESH.faces, CAMERA, 9).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
     for off, low, high in ((0.0, 0.45, 0.55), (1.0, 0.1, 0.22), (-1.0, 0.78, 0.9)):
-        x, y = (outline.pixels + off * outline.normals).astype(np.float32).T
+        x, y = (contour.pixels + off * contour.normals).astype(np.float32).T
         assert low < np.median(cv2.remap(soft, x, y, cv2.INTER_LINEAR)) < high, "half-pixel conventions, and outward"
-    pixels = outline.points[:, :2] / outline.points[:, 2:] @ CAMERA.K[:2, :2].T + CAMERA.K[:2, 2]
-    np.testing.assert_allclose(pixels, outline.pixels, atol=1e-9)
-    local = (outline.points - TRANSLATION) @ ROTATION
+    pixels = contour.points[:, :2] / contour.points[:, 2:] @ CAMERA.K[:2, :2].T + CAMERA.K[:2, 2]
+    np.testing.assert_allclose(pixels, contour.pixels, atol=1e-9)
+    local = (contour.points - TRANSLATION) @ ROTATION
     assert (np.abs(local) < np.abs(MESH.vertices).max(axis=0) + 2e-3).all(), "on the body"
 
 
-def test_derivatives_of_outline_and_energy() -> None:
-    outline = outline_at(CAMERA, ROTATION, TRANSLATION)
-    jacobian = slopes(outline.points, outline.along, TRANSLATION)
-    local = (outline.points - TRANSLATION) @ ROTATION
+def test_derivatives_of_contour_and_energy() -> None:
+    contour = contour_at(CAMERA, ROTATION, TRANSLATION)
+    jacobian = slopes(contour.points, contour.along, TRANSLATION)
+    local = (contour.points - TRANSLATION) @ ROTATION
 
     def off(step: np.ndarray) -> np.ndarray:  # of the points from where they were drawn, along normals
         pose = Pose(ROTATION, TRANSLATION).retract(step)
-        return ((project(CAMERA, pose.apply(local)) - outline.pixels) * outline.normals).sum(axis=-1)
+        return ((project(CAMERA, pose.apply(local)) - contour.pixels) * contour.normals).sum(axis=-1)
 
     h = 1e-6
     numeric = np.stack([(off(h * e) - off(-h * e)) / (2.0 * h) for e in np.eye(6)], axis=-1)
@@ -110,7 +110,7 @@ def test_derivatives_of_outline_and_energy() -> None:
     def nats(step: np.ndarray) -> float:  # Cauchy of three sigma
         return float(4.5 * np.log1p((jacobian @ step - mean) ** 2 / (9.0 * variance)).sum())
 
-    gradient, hessian = normal_equations(-mean, jacobian, variance)
+    gradient, hessian = normal_equations(-mean, jacobian, variance, 3.0)
     numeric = np.array([(nats(h * e) - nats(-h * e)) / (2.0 * h) for e in np.eye(6)])
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6 * np.abs(numeric).max())
     np.testing.assert_allclose(hessian, hessian.T)
@@ -123,7 +123,8 @@ def test_steps_end_where_edges_and_prior_balance() -> None:
     jacobian = rng.normal(size=(count, 6))
     truth, before, prior = rng.normal(0.0, 0.3, 6), rng.normal(0.0, 0.1, 6), np.diag([50.0, 1.0, 1.0, 90.0, 1.0, 9.0])
     mean = jacobian @ truth + rng.uniform(-0.2, 0.2, count)
-    step, information = descend(jacobian, mean, np.full(count, 0.01), prior, before, np.ones(6), 20, 4.0)
+    settings = DescentSettings(20, 4.0, 3.0, 0.02, 30)
+    step, information = descend(jacobian, mean, np.full(count, 0.01), prior, before, np.ones(6), settings)
     residual = jacobian @ step - mean
     level = np.median(residual**2 / 0.01) / 0.455
     weight = 1.0 / (0.01 * level + residual**2 / 9.0)
@@ -209,25 +210,25 @@ def test_a_drawing_covers_what_the_rasteriser_draws_and_is_as_near() -> None:
 
 
 @pytest.mark.parametrize("distortion", [np.zeros(0), np.array([-0.3, 0.1, 1e-3, -2e-3, 0.0])])
-def test_outline_and_drawing_agree_through_a_lens(distortion: np.ndarray) -> None:
+def test_contour_and_drawing_agree_through_a_lens(distortion: np.ndarray) -> None:
     camera = replace(CAMERA, distortion=distortion)
     pose = Pose(ROTATION, TRANSLATION).retract(np.array([0.02, -0.02, 0.2, 0.01, -0.01, 0.03]))
-    outline = outline_at(camera, pose.rotation, pose.translation)
+    contour = contour_at(camera, pose.rotation, pose.translation)
     cover = rasterize_camera(pose.apply(MESH.vertices), MESH.faces, camera, 5).coverage
     soft = cv2.GaussianBlur(cover, (0, 0), 1.0)
     for off, low, high in ((0.0, 0.4, 0.6), (1.5, 0.0, 0.2), (-1.5, 0.8, 1.0)):
-        x, y = (outline.pixels + off * outline.normals).astype(np.float32).T
+        x, y = (contour.pixels + off * contour.normals).astype(np.float32).T
         assert low < np.median(cv2.remap(soft, x, y, cv2.INTER_LINEAR)) < high
-    drawn = outline.drawn + 2.0 * outline.across
+    drawn = contour.drawn + 2.0 * contour.across
     u, v = drawn.astype(np.float32).T
-    assert np.median(cv2.remap(outline.coverage, u, v, cv2.INTER_LINEAR)) < 0.05, "across leads outward"
+    assert np.median(cv2.remap(contour.coverage, u, v, cv2.INTER_LINEAR)) < 0.05, "across leads outward"
 
 
 def test_neighbours_that_err_alike_count_as_one() -> None:
     rng = np.random.default_rng(0)
     alone = rng.normal(size=400)
-    assert alike(alone, 30) < 1.5
-    assert 3.0 < alike(np.repeat(alone[:100], 4), 30) < 5.5
+    assert correlated_count(alone, 30) < 1.5
+    assert 3.0 < correlated_count(np.repeat(alone[:100], 4), 30) < 5.5
 
 
 def test_creases_are_edges_at_which_faces_meet_at_an_angle() -> None:
@@ -265,8 +266,8 @@ def test_lines_across_creases_show_two_faces() -> None:
     )
 
 
-def test_creases_turn_a_box_whose_outline_hardly_shows() -> None:
-    """Before a background in its own colours, two of its faces tell apart what its outline does not."""
+def test_creases_turn_a_box_whose_contour_hardly_shows() -> None:
+    """Before a background in its own colours, two of its faces tell apart what its contour does not."""
     rotation, translation = matrix_from_rotvec(np.array([0.15, 0.6, 0.1])), np.array([0.02, -0.03, 0.8])
     raster = rasterize_camera(BOX.vertices @ rotation.T + translation, BOX.faces, CAMERA)
     rng, shades = np.random.default_rng(0), np.linspace(0.1, 0.5, 6)[:, None] * np.array([1.0, 0.8, 0.7])

@@ -16,10 +16,10 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.video import read_clip
 from vid2phys.risp.networks.model import Model
 from vid2phys.tracking import refine, symmetry_evidence, tracker
-from vid2phys.tracking.cues import CUES, ActiveCues, available
+from vid2phys.tracking.cues import STEPS, ActiveCues, available, declared, descriptions
 from vid2phys.tracking.cues.region import Region
-from vid2phys.tracking.cues.texture import Paint
-from vid2phys.tracking.temporal_outliers import Neighbours
+from vid2phys.tracking.cues.texture import SurfaceTexture
+from vid2phys.tracking.temporal_outliers import TemporalOutliers
 from vid2phys.tracking.tracker import track
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,11 +28,11 @@ ASKED: dict[str, tuple[Any, str]] = {  # by which function a cue is asked
     "contour": (tracker, "refine_contours"),
     "creases": (refine, "find_creases"),
     "region": (Region, "of"),
-    "symmetry": (tracker, "turn_evidence"),
+    "symmetry": (tracker, "symmetry_evidence"),
     "part_colors": (symmetry_evidence, "part_nats"),
-    "temporal_outliers": (Neighbours, "settle"),
+    "temporal_outliers": (TemporalOutliers, "correct"),
     "support": (tracker, "supported"),
-    "texture": (Paint, "evidence"),
+    "texture": (SurfaceTexture, "evidence"),
 }
 
 
@@ -67,13 +67,14 @@ def test_a_cue_that_is_off_is_not_asked(name: str, inputs: dict[str, Any], monke
 
 def test_texture_off_means_no_texture(inputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _forbid(monkeypatch, "texture")
-    paint = object()  # is never looked at
-    assert track(**inputs, paint=paint, without=("texture",)).tracked.all()
+    texture = object()  # is never looked at
+    assert track(**inputs, paint=texture, without=("texture",)).tracked.all()
 
 
 def test_names_are_listed_and_unknown_ones_refused(inputs: dict[str, Any]) -> None:
-    assert available() == tuple(CUES)
-    assert set(ASKED) | {"photometric"} == set(CUES), "photometric is asked after the first fit, by identify"
+    assert available() == tuple(descriptions())
+    assert set(available()) == set(declared()) | set(STEPS)
+    assert set(ASKED) | {"photometric"} == set(available()), "photometric is asked after the first fit, by identify"
     with pytest.raises(UsageError, match=r"unknown cue 'contours'.*temporal_outliers"):
         track(**inputs, without=("contours",))
     cues = ActiveCues.without(["region"])

@@ -12,7 +12,7 @@ from vid2phys.engine.observe import bearings_to_pixels
 from vid2phys.error_model import Calibration
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.background import Background
-from vid2phys.tracking.detectors.search import LastSeen, Watch
+from vid2phys.tracking.detectors.search import LastSeen, ObjectDetector
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.tracker import track
 from vid2phys.types import Array, Clip
@@ -92,7 +92,7 @@ def test_a_thing_that_stood_there_already_is_not_the_object_found_again() -> Non
     scene = make_scene(_path(20), present)
     clip, frames = _with_decoy(scene), FrameStore(_with_decoy(scene).frames, 640, 480)
     easy = replace(CALIBRATION, still_quality=0.3)
-    watch = Watch(PaintedModel(), CAMERA, Background.of(frames), RADIUS_M, easy)
+    watch = ObjectDetector(PaintedModel(), CAMERA, Background.of(frames), RADIUS_M, easy)
     alone = watch.search(frames[10])
     assert alone is not None
     assert np.linalg.norm(alone.translation - DECOY) < 0.2

@@ -10,7 +10,7 @@ from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
 from vid2phys.tracking.cues.texture import Paint
-from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
+from vid2phys.tracking.cues.texture_fit import fit_texture, mirrored
 
 PAINT = Paint.of(painted_cube(BLOCKS), octahedral(), np.zeros(3))
 WRONG = np.array([0.10, -0.08, 0.06, 0.008, -0.006, 0.03])
@@ -27,14 +27,14 @@ def test_a_pose_that_is_nearly_right_is_found(seed: int, finger: bool, most_deg:
     rng = np.random.default_rng(seed)
     rotation = matrix_from_rotvec(rng.normal(size=3))
     frame = cast(rotation, rng, finger)
-    found = fit_paint(frame, CAMERA, PAINT, Pose(rotation, PLACE).retract(WRONG * rng.choice([-1.0, 1.0], 6)))
+    found = fit_texture(frame, CAMERA, PAINT, Pose(rotation, PLACE).retract(WRONG * rng.choice([-1.0, 1.0], 6)))
     assert found is not None
     error = Pose(rotation, PLACE).step_to(found.pose)
     assert np.degrees(np.linalg.norm(error[:3])) < most_deg
     assert np.abs(error[3:5]).max() < 3e-3
     assert abs(error[5]) < 0.015
     assert found.score > 0.6
-    beside = fit_paint(frame, CAMERA, PAINT, Pose(matrix_from_rotvec(np.array([0.0, 0.0, 1.5])) @ rotation, PLACE))
+    beside = fit_texture(frame, CAMERA, PAINT, Pose(matrix_from_rotvec(np.array([0.0, 0.0, 1.5])) @ rotation, PLACE))
     assert beside is None or beside.score < found.score - 0.4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.texture_refinement import painted
 from vid2phys.tracking.track import Track
-from vid2phys.tracking.tracker import corrected
+from vid2phys.tracking.tracker import TrackingInputs, corrected
 
 POINTS = np.array([[x, y, z] for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
 
@@ -43,7 +44,11 @@ def test_colours_mend_find_and_lose_frames() -> None:
     found, explained = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, read, Calibration())
     np.testing.assert_array_equal(explained, [True] * 5 + [False])
     np.testing.assert_array_equal(found.poses.rotation[5], read.poses.rotation[5])
-    gone = corrected(read, frames, CAMERA, painted_cube(BLOCKS), PAINT, Calibration())
+    unused: Any = None
+    inputs = TrackingInputs(
+        camera=CAMERA, model=unused, calibration=Calibration(), mesh=painted_cube(BLOCKS), texture=PAINT
+    )
+    gone = corrected(read, frames, inputs)
     np.testing.assert_array_equal(gone.tracked, explained)
     assert not gone.observation.visible[5].any()
     cosine = 0.5 * (np.einsum("tij,tij->t", found.poses.rotation[:5], true[:5]) - 1.0)

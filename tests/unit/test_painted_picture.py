@@ -14,8 +14,8 @@ from vid2phys.engine.pnp import known_pose
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import Pose
 from vid2phys.tracking.detectors.network import Detections, direction_and_size
-from vid2phys.tracking.detectors.search import Watch
-from vid2phys.tracking.detectors.texture import painted_detection
+from vid2phys.tracking.detectors.search import ObjectDetector
+from vid2phys.tracking.detectors.texture import textured_detection
 from vid2phys.types import Camera
 
 RADIUS_M = 0.05 * np.sqrt(3.0)
@@ -33,7 +33,7 @@ def _detections(pose: Pose) -> Detections:
 
 
 @dataclass
-class _Watch:
+class _ObjectDetector:
     """Knows the finalists of any frame."""
 
     seen: Detections | None
@@ -50,7 +50,7 @@ def test_the_place_is_taken_that_the_paint_explains() -> None:
     near = Pose(START @ GROUP[7], PLACE).retract(np.array([0.1, -0.08, 0.05, 0.004, 0.003, 0.03]))
     elsewhere = Pose(START, PLACE + np.array([0.09, 0.05, 0.05]))
     seen = _detections(Pose.stack([elsewhere, near]))
-    found = painted_detection(cast(Watch, _Watch(seen)), frame, LONE)
+    found = textured_detection(cast(ObjectDetector, _ObjectDetector(seen)), frame, LONE)
     assert found is not None
     np.testing.assert_array_equal(found.poses.translation[0, 0], near.translation)
 
@@ -61,5 +61,5 @@ def test_a_image_without_it_has_no_place() -> None:
     other = rng.integers(0, 255, (CAMERA.height // 12, CAMERA.width // 12, 3)).astype(np.uint8)
     frame = np.kron(other, np.ones((12, 12, 1), np.uint8))
     seen = _detections(Pose(START[None], PLACE[None]))
-    assert painted_detection(cast(Watch, _Watch(seen)), frame, LONE) is None
-    assert painted_detection(cast(Watch, _Watch(None)), frame, LONE) is None
+    assert textured_detection(cast(ObjectDetector, _ObjectDetector(seen)), frame, LONE) is None
+    assert textured_detection(cast(ObjectDetector, _ObjectDetector(None)), frame, LONE) is None

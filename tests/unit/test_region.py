@@ -7,7 +7,7 @@ from scipy.special import entr
 
 from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
 from vid2phys.geometry import matrix_from_rotvec
-from vid2phys.tracking.cues.region import _ALIKE, Region
+from vid2phys.tracking.cues.region import DEFAULTS, Region
 from vid2phys.tracking.cues.silhouette import Drawing, draw
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera
@@ -38,7 +38,7 @@ def test_two_colours_give_the_entropy_of_the_label() -> None:
     region = region_of(np.where(covered[..., None], [20, 20, 200], [230, 120, 10]).astype(np.uint8))
     cells = int((region.colors >= 0).sum())
     share = covered.sum() * (1.0 / 600.0 / 610.0) / (cells * region.step**2)  # of the circle that is covered
-    expected = cells * (entr(share) + entr(1.0 - share)) / _ALIKE
+    expected = cells * (entr(share) + entr(1.0 - share)) / DEFAULTS.correlated_cells
     assert abs(region.evidence(drawing) / expected - 1.0) < 0.1  # cells on the edge are of both
 
 

@@ -18,7 +18,7 @@ from vid2phys.risp.networks.articulated_bodies import body_of_model
 from vid2phys.risp.networks.model import Model
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.shading import Shading, Turned, told_by_shading
+from vid2phys.tracking.cues.shading import FaceMotion, Shading, shading_information
 from vid2phys.types import Array, Camera
 
 RADIANCE, TOWARDS = 0.5, np.array([0.6, -0.7, 0.4])  # of a distant light beside an even one
@@ -31,10 +31,10 @@ def rod() -> ArticulatedBody:
     return body_of_model(Model.load(MODEL), Rod(CELLS, size_m=named.size_m))
 
 
-def turned(body: ArticulatedBody, solid: Solid, configuration: Array, some: Array) -> Turned:
+def turned(body: ArticulatedBody, solid: Solid, configuration: Array, some: Array) -> FaceMotion:
     corners = body.mesh.faces[some]
     slopes = body.jacobian(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
-    return Turned.of(body.vertices(configuration)[corners], slopes, solid.smooth_parts[some], body.radius_m)
+    return FaceMotion.of(body.vertices(configuration)[corners], slopes, solid.smooth_parts[some], body.radius_m)
 
 
 def test_a_rod_has_six_smooth_sides() -> None:
@@ -59,7 +59,7 @@ def test_normals_and_places_turn_as_their_slopes_say() -> None:
             np.testing.assert_allclose(difference, exact, atol=1e-6 * max(1.0, np.abs(exact).max()))
 
 
-def explained(body: ArticulatedBody, seed: int) -> tuple[Shading, Turned]:
+def explained(body: ArticulatedBody, seed: int) -> tuple[Shading, FaceMotion]:
     """A frame that light without gloss explains."""
     faces = turned(body, Solid.of(body.mesh), body.sample(np.random.default_rng(seed)), np.arange(len(body.mesh.faces)))
     light = np.tile((0.3 * faces.normals[:, 2] - 1.0)[:, None], (1, 3))
@@ -69,7 +69,7 @@ def explained(body: ArticulatedBody, seed: int) -> tuple[Shading, Turned]:
 def test_light_that_the_configurations_explain_pulls_nowhere() -> None:
     body = rod()
     frames = [explained(body, seed) for seed in (1, 2, 3)]
-    told = told_by_shading([seen for seen, _ in frames], [faces for _, faces in frames])
+    told = shading_information([seen for seen, _ in frames], [faces for _, faces in frames])
     frames_count, size = told.gradient.shape
     whole = np.zeros((frames_count * size,) * 2)
     for t in range(frames_count):
@@ -88,7 +88,7 @@ def test_faces_that_are_white_tell_nothing() -> None:
     white = np.arange(len(seen.light)) % 3 == 0
     variance = np.where(white[:, None], 1e4, seen.variance)
     told, same = (
-        told_by_shading([Shading(seen.faces, seen.light + off * white[:, None], variance)], [faces])
+        shading_information([Shading(seen.faces, seen.light + off * white[:, None], variance)], [faces])
         for off in (0.0, 2.0)
     )
     np.testing.assert_allclose(

@@ -12,7 +12,8 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.model import Shape
 from vid2phys.risp.shape.rotation_groups import cyclic
 from vid2phys.tracking.detectors.network import Detections
-from vid2phys.tracking.symmetry_evidence import turn_evidence
+from vid2phys.tracking.hypotheses import scored
+from vid2phys.tracking.symmetry_evidence import symmetry_evidence
 from vid2phys.types import Array
 
 POINTS = SOLID.mesh.vertices
@@ -32,7 +33,7 @@ def seen_as(rotation: Array, count: int = 1, diameter_px: float = 100.0) -> Dete
 
 def test_a_box_read_a_quarter_turn_off_is_told() -> None:
     for element, turn in enumerate(cyclic(4)):
-        nats = turn_evidence([photograph()], [0], seen_as(TRUTH[0] @ turn), CAMERA, SOLID, SHAPE)
+        nats = scored(symmetry_evidence([photograph()], [0], seen_as(TRUTH[0] @ turn), CAMERA, SOLID, SHAPE))
         right = [element, (element + 2) % 4]  # the box looks the same after half a turn
         wrong = [(element + 1) % 4, (element + 3) % 4]
         assert nats[0, 0, right].min() > 0.5
@@ -42,7 +43,7 @@ def test_a_box_read_a_quarter_turn_off_is_told() -> None:
 
 
 def test_some_frames_of_a_long_clip_are_looked_at() -> None:
-    nats = turn_evidence([photograph()] * 40, list(range(40)), seen_as(TRUTH[0], 40), CAMERA, SOLID, SHAPE)
+    nats = scored(symmetry_evidence([photograph()] * 40, list(range(40)), seen_as(TRUTH[0], 40), CAMERA, SOLID, SHAPE))
     assert 8 <= np.any(nats[:, 0] != 0.0, axis=-1).sum() <= 12
 
 
@@ -50,4 +51,4 @@ def test_exact_symmetries_and_small_bodies_are_not_looked_at() -> None:
     exact = replace(SHAPE, front=None)
     for shape, diameter_px in ((exact, 100.0), (SHAPE, 30.0)):
         seen = seen_as(TRUTH[0], diameter_px=diameter_px)
-        assert not turn_evidence([photograph()], [0], seen, CAMERA, SOLID, shape).any()
+        assert not scored(symmetry_evidence([photograph()], [0], seen, CAMERA, SOLID, shape)).any()

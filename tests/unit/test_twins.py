@@ -7,7 +7,7 @@ import numpy as np
 
 from vid2phys.engine.render.rasterizer import rasterize_camera
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
-from vid2phys.tracking.ambiguous_poses import Reading, others, settle
+from vid2phys.tracking.ambiguous_poses import PoseScorer, alternatives, resolve
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.types import Array, Camera, Mesh
@@ -39,24 +39,24 @@ def degrees_off(rotation: Array) -> float:
 
 def test_the_mirror_twin_and_a_tilted_reading_are_settled() -> None:
     image = photograph()
-    wrong = [next(others(Pose(*TRUTH))).rotation, matrix_from_rotvec(np.array([0.3, -0.25, 0.0])) @ TRUTH[0]]
+    wrong = [next(alternatives(Pose(*TRUTH))).rotation, matrix_from_rotvec(np.array([0.3, -0.25, 0.0])) @ TRUTH[0]]
     for start in wrong:
         assert degrees_off(start) > 20.0
-        found = settle(image, CAMERA, SOLID, Pose(start, TRUTH[1]), PRIOR)
+        found = resolve(image, CAMERA, SOLID, Pose(start, TRUTH[1]), PRIOR)
         assert found is not None
         assert degrees_off(found.pose.rotation) < 1.0
         np.testing.assert_allclose(found.pose.translation, TRUTH[1], rtol=0.01, atol=1e-3)
-        reading = Reading(image, CAMERA, SOLID, Pose(start, TRUTH[1]), PRIOR)
+        reading = PoseScorer(image, CAMERA, SOLID, Pose(start, TRUTH[1]), PRIOR)
         assert reading.nats(found.pose) > reading.nats(Pose(start, TRUTH[1]))
 
 
 def test_a_right_reading_stays() -> None:
-    found = settle(photograph(), CAMERA, SOLID, Pose(*TRUTH), PRIOR)
+    found = resolve(photograph(), CAMERA, SOLID, Pose(*TRUTH), PRIOR)
     assert found is not None
     assert np.degrees(np.linalg.norm(Pose(*TRUTH).step_to(found.pose)[:3])) < 0.5
 
 
 def test_nothing_to_see_is_none() -> None:
-    assert settle(photograph(), CAMERA, SOLID, Pose(TRUTH[0], np.array([0.0, 0.0, -1.0])), PRIOR) is None
+    assert resolve(photograph(), CAMERA, SOLID, Pose(TRUTH[0], np.array([0.0, 0.0, -1.0])), PRIOR) is None
     behind = SOLID.mesh.vertices - [0.0, 0.0, 1.0]
     assert Evidence(photograph(), CAMERA, SOLID, np.zeros(2), 0.1).nats(behind) == -np.inf

@@ -20,9 +20,17 @@ NOT_YET = {
     "vid2phys/commands/identify/external_keypoints.py": "calls `likeliest_path` of tracking",
     "vid2phys/commands/identify/pipeline.py": "calls `Paint` of tracking",
     "vid2phys/solvers": "not yet",
-    "vid2phys/tracking": "not yet",
     "experiments/method_inputs.py": "uses Paint and Lone of tracking",
     "experiments/rigid.py": "uses Paint and Lone of tracking",
+    "vid2phys/tracking/articulated/contour_refinement.py": "with the one refiner",
+    "vid2phys/tracking/articulated/reinitialise.py": "with the one refiner",
+    "vid2phys/tracking/contour_refinement.py": "with the one refiner",
+    "vid2phys/tracking/cues/texture.py": "the alias Paint, until the commands import SurfaceTexture",
+    "vid2phys/tracking/detectors/texture.py": "uses Lone of single_image",
+    "vid2phys/tracking/photometric_refinement.py": "with the one refiner",
+    "vid2phys/tracking/single_image.py": "with the one refiner",
+    "vid2phys/tracking/texture_refinement.py": "with the one refiner",
+    "vid2phys/tracking/tracker.py": "the argument `paint`, and Lone of single_image",
     "docs/results": "written by the experiments",
 }
 THE_GLOSSARY = "docs/glossary.md"
@@ -72,6 +80,7 @@ KEYS_OF_FILES = {
     "pictures": "the former name of an argument of `calibrate`",
     "painted": "the mesh entry of a model's config.json",
     "posture": "tensors of render shards, and the network entry of configs of version 0.1",
+    "posture_p90": "the accuracy entry of a model's score.json",
     "posture_error": "the calibration entry of a model's config.json",
 }
 

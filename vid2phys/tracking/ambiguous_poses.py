@@ -1,8 +1,10 @@
-"""Poses that look alike at first sight, told apart by what they explain: the mirror twin, a face taken for a body.
+"""Ambiguous poses of one image, compared by how well they explain it: depth reversals, a face taken for a body.
 
-Networks read single images of plain bodies a few per cent of the time as the twin in depth (Necker's cube), or with
-a side left out, and thin ones as something like it. Of the poses about the one that was read those that explain the
-frame best (`evidence`) are fitted to its edges (`contour`), and of these the best is taken.
+In a few per cent of single images of plain bodies, a network detects the depth reversal (Necker's cube), or leaves out
+a side. Poses around the detected one are scored by the colours of the frame (`cues.evidence`). The best of them are
+fitted to the edges (`cues.contour`), and the one that explains the frame best is taken.
+
+Limits: poses that explain an image equally well need other frames (`temporal_outliers`).
 """
 
 from __future__ import annotations
@@ -22,17 +24,32 @@ from vid2phys.tracking.cues.photometric import MODES
 from vid2phys.tracking.detectors.network import direction_and_size
 from vid2phys.types import Array, Camera
 
-_PASSES = 2  # the second about the best of the first
-_TILTS = np.deg2rad([12.0, 25.0, 45.0, 70.0])
-_DIRECTIONS = 8
-_MOST_FITS = 4  # a pass
-ROUGH_PRIOR = np.diag(np.array([0.3, 0.3, 0.3, 0.02, 0.02, 0.1]) ** -2.0)  # of where other poses start, in modes
-_DEGREES = 6.0  # of freedom of keypoints' errors
+_DEGREES = 6.0  # degrees of freedom of the keypoints' errors (Student's t)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmbiguityConfig:
+    """Settings of `resolve` and of what it calls."""
+
+    passes: int = 2
+    """Number of passes; the second one is about the best pose of the first."""
+    tilts_deg: tuple[float, ...] = (12.0, 25.0, 45.0, 70.0)
+    """Angles by which a pose is tilted, deg."""
+    directions: int = 8
+    """Number of directions of these tilts."""
+    max_fits: int = 4
+    """Number of poses that are fitted to the edges in a pass."""
+    rough_std: tuple[float, ...] = (0.3, 0.3, 0.3, 0.02, 0.02, 0.1)
+    """Standard deviations [6] of the poses from which edges are fitted, in their local coordinates."""
+
+
+DEFAULTS = AmbiguityConfig()
+ROUGH_PRIOR = np.diag(np.array(DEFAULTS.rough_std) ** -2.0)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A pose that was detected in a frame, and how well other poses explain that frame.
+class PoseScorer:
+    """Score poses of a body in one frame, in which one pose was detected.
 
     Attributes:
         frame: image [H, W, 3].
@@ -41,6 +58,7 @@ class Reading:
         pose: camera_from_body, as detected.
         prior: information about the pose, [6, 6], in its local coordinates.
         use_region: whether the colours of both sides of the silhouette count.
+        config: settings.
     """
 
     frame: NDArray[np.uint8]
@@ -49,6 +67,7 @@ class Reading:
     pose: Pose
     prior: Array
     use_region: bool = True
+    config: AmbiguityConfig = DEFAULTS
 
     @cached_property
     def _evidence(self) -> Evidence:
@@ -57,34 +76,34 @@ class Reading:
         return Evidence(self.frame, self.camera, self.solid, center, float(radius), self.use_region)
 
     def nats(self, pose: Pose) -> float:
-        """How well a pose explains the frame; far from the one that was read it loses, as by Student's t."""
+        """Return how well a pose explains the frame, less its distance from the detected pose (Student's t), nats."""
         return self.explained(pose) - self._unlikely(pose)
 
     def edge_nats(self, pose: Pose) -> float:
-        """As `nats`, by edges alone: what differs less from frame to frame than colours do."""
+        """Return the same by edges alone, which differ less from frame to frame than colours do."""
         return self._evidence.edge_nats(self._vertices(pose)) - self._unlikely(pose)
 
     def explained(self, pose: Pose) -> float:
-        """As `nats`, wherever the pose is."""
+        """Return how well a pose explains the frame, wherever it is, nats."""
         return self._evidence.nats(self._vertices(pose))
 
     def fitted_from(self, pose: Pose) -> tuple[float, Contour] | None:
-        """Edges fitted from another pose, which is hardly believed, and its nats; None where no outline is seen."""
-        fit = fit_contour(self.frame, self.camera, self.solid, pose, prior=ROUGH_PRIOR)
+        """Fit edges from another pose with a weak prior; return its nats and the fit, None where no contour is seen."""
+        prior = np.diag(np.array(self.config.rough_std) ** -2.0)
+        fit = fit_contour(self.frame, self.camera, self.solid, pose, prior=prior)
         return None if fit is None else (self.nats(fit.pose), fit)
 
     def fitted_about(self, pose: Pose) -> Iterator[tuple[float, Contour]]:
-        """As `fitted_from` those that a pose may be taken for, the few that part the frame's colours best."""
-        candidates = list(others(pose))
+        """Yield fits from the ambiguous poses of a pose, for the few that separate the frame's colours best."""
+        candidates = list(alternatives(pose, self.config))
         nats = [self._color_nats(other) for other in candidates]
-        for best in np.argsort(nats)[: -_MOST_FITS - 1 : -1]:
+        for best in np.argsort(nats)[: -self.config.max_fits - 1 : -1]:
             fit = self.fitted_from(candidates[best])
             if fit is not None:
                 yield fit
 
     def _color_nats(self, pose: Pose) -> float:
-        colors = self._evidence.color_nats(self._vertices(pose))
-        return colors - self._unlikely(pose)
+        return self._evidence.color_nats(self._vertices(pose)) - self._unlikely(pose)
 
     def _vertices(self, pose: Pose) -> Array:
         return pose.apply(self.solid.mesh.vertices)
@@ -94,20 +113,37 @@ class Reading:
         return 0.5 * (_DEGREES + MODES) * float(np.log1p(float(off @ self.prior @ off) / _DEGREES))
 
 
-def settle(frame: NDArray[np.uint8], camera: Camera, solid: Solid, pose: Pose, prior: Array) -> Contour | None:
-    """The pose camera_from_body, of those that may be taken for the given one, that explains a frame best.
+def resolve(
+    frame: NDArray[np.uint8],
+    camera: Camera,
+    solid: Solid,
+    pose: Pose,
+    prior: Array,
+    config: AmbiguityConfig = DEFAULTS,
+) -> Contour | None:
+    """Return the pose that explains a frame best, of the given one and those that it may be taken for.
 
-    frame: [H, W, 3]. prior: [6, 6] information about the given pose in its modes; far poses lose by it as by Student's
-    t. Some 100 ms of one core. None where even the given pose's outline is not seen.
+    The search takes about 100 ms of one core.
+
+    Args:
+        frame: [H, W, 3].
+        camera: of the frame.
+        solid: mesh and creases.
+        pose: camera_from_body, as detected.
+        prior: [6, 6] information about it in its local coordinates; far poses lose by it as by Student's t.
+        config: settings.
+
+    Returns:
+        The fitted pose; None where even the given pose has no contour in the frame.
     """
     best = fit_contour(frame, camera, solid, pose, prior=prior)
     if best is None:
         return None
-    read = Reading(frame, camera, solid, pose, prior)
-    most, around = read.nats(best.pose), pose
-    for _ in range(_PASSES):
+    scorer = PoseScorer(frame, camera, solid, pose, prior, config=config)
+    most, around = scorer.nats(best.pose), pose
+    for _ in range(config.passes):
         before = best
-        for nats, found in read.fitted_about(around):
+        for nats, found in scorer.fitted_about(around):
             if nats > most:
                 most, best = nats, found
         if best is before:
@@ -116,21 +152,21 @@ def settle(frame: NDArray[np.uint8], camera: Camera, solid: Solid, pose: Pose, p
     return best
 
 
-def others(pose: Pose) -> Iterator[Pose]:
+def alternatives(pose: Pose, config: AmbiguityConfig = DEFAULTS) -> Iterator[Pose]:
     """Yield the poses that a pose camera_from_body may be taken for.
 
-    These are half a turn about the line of sight, which is the ambiguous pose of bodies that are their own mirror
+    These are half a rotation about the line of sight, which is the ambiguous pose of bodies that are their own mirror
     image, and tilts.
     """
-    sight = pose.translation / np.linalg.norm(pose.translation)
-    yield _turned(pose, np.pi * sight)
-    aside = np.linalg.svd(sight[None])[2][1:]  # two directions across it
-    for tilt in _TILTS:
-        for angle in 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS:
+    line = pose.translation / np.linalg.norm(pose.translation)
+    yield _rotated(pose, np.pi * line)
+    aside = np.linalg.svd(line[None])[2][1:]  # two directions across it
+    for tilt in np.deg2rad(config.tilts_deg):
+        for angle in 2.0 * np.pi * np.arange(config.directions) / config.directions:
             axis = np.array([np.cos(angle), np.sin(angle)]) @ aside
-            yield _turned(pose, tilt * axis)
+            yield _rotated(pose, tilt * axis)
 
 
-def _turned(pose: Pose, rotvec: Array) -> Pose:
-    """Return the pose turned about the body's origin by a rotation vector [3] rad in camera axes."""
+def _rotated(pose: Pose, rotvec: Array) -> Pose:
+    """Return the pose rotated about the body's origin by a rotation vector [3] in camera axes, rad."""
     return Pose(matrix_from_rotvec(rotvec) @ pose.rotation, pose.translation)

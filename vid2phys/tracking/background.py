@@ -1,4 +1,7 @@
-"""What moves in front of a still camera: the difference from the temporal median of the clip."""
+"""Motion before a static camera: the difference of a frame from the temporal median of the clip.
+
+Limits: a camera that moves changes all of the image; an object that rests for half of the clip is background.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,34 @@ from vid2phys.indices import evenly
 from vid2phys.tracking.detectors.network import Image, direction_and_size, in_frame_diameter
 from vid2phys.types import Array, Camera
 
-_FRAMES = 15
-_WORK_PIXELS = 480 * 640  # motion is looked for in frames shrunk to about this size
-_LEAST_CHANGE, _LEAST_NOISES = 14.0, 5.0  # grey levels, and multiples of the noise, that count as a change
-_BLOBS = 6
-_GAPS = (5, 17)
-_LEAST_WIDTH = 5.0
-_CORE = 0.7  # of the bounding sphere's radius: where a body that moves changes the image
+
+@dataclass(frozen=True, kw_only=True)
+class BackgroundConfig:
+    """Settings of `Background`."""
+
+    frames: int = 15
+    """Number of frames of the median."""
+    work_pixels: int = 480 * 640
+    """Number of pixels to about which frames are shrunk."""
+    min_change: float = 14.0
+    """Least change of a pixel, grey levels."""
+    min_noises: float = 5.0
+    """Least change of a pixel, multiples of the noise."""
+    max_blobs: int = 6
+    """Largest number of changed regions for each gap."""
+    gaps: tuple[int, ...] = (5, 17)
+    """Gaps over which changed pixels are joined, px of the shrunk frame."""
+    min_width: float = 5.0
+    """Least width of a changed region, px of the shrunk frame."""
+    core: float = 0.7
+    """Radius within which a moving body changes the image, radii of the bounding sphere."""
+
+
+DEFAULTS = BackgroundConfig()
 
 
 class Indexed(Protocol):
-    """Frames that are found by index."""
+    """Frames by index."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Image: ...
@@ -31,44 +51,52 @@ class Indexed(Protocol):
 
 @dataclass(frozen=True)
 class Background:
-    """Temporal median of a clip, shrunk by `shrink`: image [h, w, 3]. noise: of a frame about it, grey levels."""
+    """Temporal median of a clip.
+
+    Attributes:
+        image: [h, w, 3], shrunk.
+        shrink: pixels of the clip on a side of a pixel.
+        noise: of a frame about the median, grey levels.
+        config: settings.
+    """
 
     image: Image
     shrink: int
     noise: float
+    config: BackgroundConfig = DEFAULTS
 
     @staticmethod
-    def of(frames: Indexed) -> Background:
-        """From about 15 frames spread over the clip."""
-        indices = evenly(len(frames), _FRAMES)
+    def of(frames: Indexed, config: BackgroundConfig = DEFAULTS) -> Background:
+        """Return the background from some frames that are spread over the clip."""
+        indices = evenly(len(frames), config.frames)
         height, width = frames[0].shape[:2]
-        shrink = max(1, round(float(np.sqrt(height * width / _WORK_PIXELS))))
+        shrink = max(1, round(float(np.sqrt(height * width / config.work_pixels))))
         stack = np.stack([_shrunk(frames[int(i)], shrink) for i in indices])
         median = np.partition(stack, len(stack) // 2, axis=0)[len(stack) // 2]
         spread = np.abs(stack[::4].astype(np.int16) - median).max(axis=-1)
-        return Background(median, shrink, float(np.median(spread)))
+        return Background(median, shrink, float(np.median(spread)), config)
 
     def at(self, frame: Image) -> Background:
-        """What the scene looked like in one frame, in place of the median."""
+        """Return the background with one frame in place of the median."""
         return replace(self, image=_shrunk(frame, self.shrink))
 
     def proposals(self, frame: Image) -> tuple[Array, Array]:
-        """Centres [N, 2] px and widths [N] px of what differs from the background.
+        """Return centres [N, 2] and widths [N] of the regions that differ from the background, px.
 
-        Changed pixels are joined over narrow and over wide gaps: a body with thin arms shows as one piece or many.
+        Changed pixels are joined over narrow and over wide gaps: a body with thin arms appears as one region or many.
         """
         changed = self._changed(_shrunk(frame, self.shrink), self.image).astype(np.uint8)
-        pieces = [_blobs(changed, gap) for gap in _GAPS]
+        pieces = [_blobs(changed, gap, self.config) for gap in self.config.gaps]
         center, width = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
         return (center + 0.5) * self.shrink - 0.5, width * self.shrink
 
     def moving(self, frame: Image, camera: Camera, translation: Array, radius_m: float) -> float:
-        """Share of the image of a body at `translation` [3] m (camera axes) that is not background, 0..1."""
+        """Return the share of changed pixels in the image of a body at a translation [3], camera axes, m."""
         if not translation[2] > radius_m:
             return 0.0
         bearing, angular_radius = direction_and_size(translation, radius_m)
         center = (bearings_to_pixels(camera, bearing) + 0.5) / self.shrink - 0.5
-        reach = _CORE * 0.5 * float(in_frame_diameter(camera, bearing, angular_radius)) / self.shrink
+        reach = self.config.core * 0.5 * float(in_frame_diameter(camera, bearing, angular_radius)) / self.shrink
         if not np.isfinite(center).all():
             return 0.0
         height, width = self.image.shape[:2]
@@ -87,20 +115,20 @@ class Background:
         import cv2
 
         difference = cv2.blur(cv2.absdiff(small, background).max(axis=-1), (3, 3))
-        return np.asarray(difference > max(_LEAST_CHANGE, _LEAST_NOISES * self.noise))
+        return np.asarray(difference > max(self.config.min_change, self.config.min_noises * self.noise))
 
 
-def _blobs(mask: Image, gap: int) -> tuple[Array, Array]:
-    """Centres [N, 2] and widths [N] of the largest connected pieces of a mask [h, w] after closing gaps."""
+def _blobs(mask: Image, gap: int, config: BackgroundConfig) -> tuple[Array, Array]:
+    """Return centres [N, 2] and widths [N] of the largest connected regions of a mask [h, w] after closing gaps."""
     import cv2
 
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((gap, gap), np.uint8))
     _, _, stats, _ = cv2.connectedComponentsWithStats(closed)
     stats = stats[1:]
-    stats = stats[np.argsort(-stats[:, cv2.CC_STAT_AREA], kind="stable")][:_BLOBS]
+    stats = stats[np.argsort(-stats[:, cv2.CC_STAT_AREA], kind="stable")][: config.max_blobs]
     corner, extent = stats[:, :2].astype(float), stats[:, 2:4].astype(float)
     width = extent.max(axis=1, initial=0.0)
-    return (corner + 0.5 * (extent - 1.0))[width >= _LEAST_WIDTH], width[width >= _LEAST_WIDTH]
+    return (corner + 0.5 * (extent - 1.0))[width >= config.min_width], width[width >= config.min_width]
 
 
 def _shrunk(frame: Image, factor: int) -> Image:

@@ -17,13 +17,13 @@ from vid2phys.engine.parallel import side_by_side
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import covariance_in_modes, pose_modes, project_points
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.ambiguous_poses import Reading
+from vid2phys.tracking.ambiguous_poses import PoseScorer
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.contour import Contour, fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.detectors.network import Image, direction_and_size, in_frame_diameter
-from vid2phys.tracking.temporal_outliers import Neighbours
+from vid2phys.tracking.temporal_outliers import TemporalOutliers
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Mesh
 
@@ -73,8 +73,8 @@ def refine_contours(
         shared = np.diag(_shared_std(basis[i], pose_modes(pose[i], seen.points_body)) ** 2)
         prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], pose.translation[i]) + shared)
 
-    def reading(i: int, image: Image) -> Reading:
-        return Reading(image, camera, solid, poses.pose[i], prior[i], "region" in cues)
+    def reading(i: int, image: Image) -> PoseScorer:
+        return PoseScorer(image, camera, solid, poses.pose[i], prior[i], "region" in cues)
 
     def fit(frame: tuple[int, Image]) -> tuple[Contour | None, float]:
         i, image = frame
@@ -94,7 +94,7 @@ def refine_contours(
         pose[i] = contour.pose
     shown = np.isin(np.arange(len(pose)), large)
     if "temporal_outliers" in cues:
-        fitted.update(Neighbours(frames, seen.times_s, reading, shown, pose, nats, also).settle())
+        fitted.update(TemporalOutliers(frames, seen.times_s, reading, shown, pose, nats, also).correct())
     for i, contour in fitted.items():
         # what points of a look are off by on their own lasts as well: left in, it bends poses by many degrees
         bearings[i] = project_points(contour.pose, seen.points_body)

@@ -1,65 +1,84 @@
-"""Frames in which the object could not be read by itself, read where the frames around them say it is.
+"""Fill gaps of a track: detect the object in lost frames near the poses that the adjacent frames predict.
 
-A symmetric body has to be called by one of its labellings; where two fit alike, or where much of it is hidden, a
-network is torn, while the frames before and after are plain. Between them the body turns steadily, and its points are
-read near where that puts them (`heatmaps.decode_near`).
+A symmetric body needs one of several labellings. Where two fit alike, or where much of the body is hidden, the network
+is undecided, while the frames before and after are clear. Between these the body rotates steadily, and its keypoints
+are detected near the predicted ones (`heatmaps.decode_near`).
+
+Limits: gaps of up to a quarter of a second.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.pnp import PoseEstimate, known_pose
 from vid2phys.geometry import Pose, angle_between, matrix_from_quat, quat_from_matrix, slerp
-from vid2phys.tracking.detectors.search import Watch
+from vid2phys.tracking.detectors.search import ObjectDetector
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
-REACH_S = 0.25  # between two frames that were read; a turn in between goes on for no longer
-_MOST_TURN_RAD = np.radians(100.0)  # from one to the other, beyond which the way is not known
-_AGREES_RAD = np.radians(25.0)  # with what was expected
-_MIN_POINTS = 6
-_BATCH = 16
+
+@dataclass(frozen=True, kw_only=True)
+class GapConfig:
+    """Settings of `filled`."""
+
+    reach_s: float = 0.25
+    """Largest time between the two tracked frames around a gap, s."""
+    max_rotation_rad: float = float(np.radians(100.0))
+    """Largest rotation between them, rad."""
+    agreement_rad: float = float(np.radians(25.0))
+    """Largest rotation between a detection and its prediction, rad."""
+    min_points: int = 6
+    """Least number of inlier keypoints."""
+    batch: int = 16
+    """Number of frames that are detected at once."""
 
 
-def filled(track: Track, watch: Watch, frames: FrameStore) -> Track:
-    """The track with gaps filled as far as their frames can be read."""
-    lost, expected = _between(track)
-    for start in range(0, len(lost), _BATCH):
-        part = slice(start, start + _BATCH)
+DEFAULTS = GapConfig()
+
+
+def filled(track: Track, detector: ObjectDetector, frames: FrameStore, config: GapConfig = DEFAULTS) -> Track:
+    """Return the track with gaps filled where the object is detected."""
+    lost, expected = _between(track, config)
+    for start in range(0, len(lost), config.batch):
+        part = slice(start, start + config.batch)
         images = [frames[int(i)] for i in lost[part]]
-        seen = watch.reinitialise(images, expected[part])
-        good = watch.judge(images, seen)[0] & (seen.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
-        good &= _apart(seen.poses.rotation[:, 0], expected.rotation[part]) < _AGREES_RAD
+        seen = detector.reinitialise(images, expected[part])
+        good = detector.judge(images, seen)[0] & (seen.poses.inliers[:, 0].sum(axis=-1) >= config.min_points)
+        good &= _apart(seen.poses.rotation[:, 0], expected.rotation[part]) < config.agreement_rad
         if good.any():
             some = seen.select(good)
             count, points = some.bearings.shape[:2]
-            as_read = np.zeros(count, dtype=np.int64)
+            as_detected = np.zeros(count, dtype=np.int64)
             own = np.broadcast_to(np.arange(points), (count, points))
             track = track.seeing(
-                lost[part][good], some, some.poses[:, 0], some.quality[:, 0], as_read, own, watch.calibration
+                lost[part][good], some, some.poses[:, 0], some.quality[:, 0], as_detected, own, detector.calibration
             )
     return track
 
 
-def _between(track: Track) -> tuple[NDArray[np.int64], PoseEstimate]:
-    """Lost frames [N] with others close by on both sides, and the poses [N] that these put the object in."""
+def _between(track: Track, config: GapConfig) -> tuple[NDArray[np.int64], PoseEstimate]:
+    """Return lost frames [N] with tracked ones close by on both sides, and the poses [N] between these."""
     times, known = track.observation.times_s, np.flatnonzero(track.tracked)
     lost = np.flatnonzero(~track.tracked)
     after = np.searchsorted(known, lost)
     inner = (after > 0) & (after < len(known))
     lost, before, after = lost[inner], known[after[inner] - 1], known[after[inner]]
     rotation, translation = track.poses.rotation, track.poses.translation
-    near = (times[after] - times[before] <= REACH_S) & (_apart(rotation[before], rotation[after]) < _MOST_TURN_RAD)
+    near = (times[after] - times[before] <= config.reach_s) & (
+        _apart(rotation[before], rotation[after]) < config.max_rotation_rad
+    )
     lost, before, after = lost[near], before[near], after[near]
     share = (times[lost] - times[before]) / (times[after] - times[before])
-    turned = matrix_from_quat(slerp(quat_from_matrix(rotation[before]), quat_from_matrix(rotation[after]), share))
+    rotated = matrix_from_quat(slerp(quat_from_matrix(rotation[before]), quat_from_matrix(rotation[after]), share))
     place = translation[before] + share[:, None] * (translation[after] - translation[before])
-    return lost, known_pose(Pose(turned, place))
+    return lost, known_pose(Pose(rotated, place))
 
 
 def _apart(a: Array, b: Array) -> Array:
-    """Angles [N] rad between rotations [N, 3, 3]."""
+    """Return the angles [N] between rotations [N, 3, 3], rad."""
     return angle_between(quat_from_matrix(a), quat_from_matrix(b))

@@ -1,17 +1,19 @@
-"""Which of its look-alike orientations a symmetric body has: continuity over the clip, then appearance.
+"""The scored hypotheses of a clip: pose hypotheses of each frame times symmetry elements, with all cues' evidence.
 
-The keypoints of a nearly symmetric body are read up to an element g of its symmetry group, chosen anew by the network
-in every frame, and a flat body has a second pose that projects almost alike. The likeliest path through all (pose
-hypothesis, group element) pairs (`path`) makes the motion continuous. The front map, summed over the clip, says in
-which branch the whole path lies.
+The keypoints of a nearly symmetric body are detected up to an element g of its symmetry group, which the network
+chooses anew in every frame. A flat body has a second pose that projects almost alike. All of these are one list of
+hypotheses. Each cue adds an `Evidence` with its temperature, the factor by which the cue states too much (one table,
+`TEMPERATURES`). The Viterbi path through the list makes the motion continuous (`viterbi`). The evidence of the whole
+clip then says under which element the path lies.
 
-An exact symmetry has no branch to settle: a clip of a plain cube has 24 right answers, and the one is taken in which
-the first frame is labelled as the network read it. What turns by more than half the group's smallest turn between
-frames from the start (45 deg for a cube) cannot be told from what turns the other way.
+Limits: under an exact symmetry all elements are right, and the path keeps the label of the first frame. A body that
+turns by more than half of the group's smallest rotation between frames (45 deg for a cube) may be followed the wrong
+way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,24 +23,91 @@ from numpy.typing import NDArray
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.engine.virtual_camera import View, bearings_to_view
-from vid2phys.risp.shape.rotation_groups import composition
-from vid2phys.tracking.viterbi import likeliest_path
-from vid2phys.types import Array, Observation
+from vid2phys.geometry import Pose
+from vid2phys.risp.shape.rotation_groups import composition, offsets
+from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.cues import ALL_CUES, ActiveCues, likelihoods
+from vid2phys.tracking.viterbi import viterbi_path
+from vid2phys.types import Array, Camera, Mesh, Observation
 
-_SAME_NATS = 1e-6
-_NOISE_SHARE = 0.02  # no element's probability in one frame is below this share, so that no frame decides alone
-_BLOB_CELLS = 1.1  # width of the front map's blobs: that of its training targets, and a little for errors of place
-_FLOOR = 0.1  # share of the map that no element explains
-_MIXTURE_STEPS = 6
+_SAME_NATS = 1e-6  # evidence that differs by less is equal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Temperatures:
+    """By which factor each cue states too much, as measured on held-out appearances.
+
+    `front` and `tilt` have the temperature of the model's error model and of the clip's length
+    (`Calibration.clip_divisor`).
+    """
+
+    texture: float = 1.0
+    """Colours of the texture, which count correlated points as one already."""
+    symmetry: float = 5.0
+    """Contour, creases and colours at a pose that was fitted under each element."""
+    part_colors: float = 3.0
+    """Colours of the parts; of all frames together, which show one appearance."""
+    temporal: float = 5.0
+    """Contour, creases and colours at the poses of a frame that contradicts the adjacent frames."""
+    photometric: float = 1.5
+    """Pixels of a clip after the first fit. On 60 held-out appearances of each of two quadrotors, 1.5 to 2 made the
+    true elements most probable."""
+
+
+TEMPERATURES = Temperatures()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HypothesesConfig:
+    """Settings of `front_evidence` and `tilt_evidence`."""
+
+    noise_share: float = 0.02
+    """Least probability of an element in one frame, over all elements, so that no frame decides alone."""
+    blob_cells: float = 1.1
+    """Width of the front map's blobs, cells: that of its training targets and a little for errors of place."""
+    unexplained_share: float = 0.1
+    """Share of the map that no element explains."""
+    mixture_steps: int = 6
+    """Steps of the expectation maximisation."""
+    max_tilt_nats: float = 8.0
+    """Largest cost of a tilt, nats."""
+
+
+DEFAULTS = HypothesesConfig()
 
 
 @dataclass(frozen=True)
-class Branches:
-    """The path through a clip's hypotheses. N frames that were read, G group elements.
+class Evidence:
+    """What one cue says of the hypotheses.
 
-    hypothesis: [N] index of the pose hypothesis. element: [N] group element g with body orientation
-    R_read @ rotations[g]^T. log_likelihood: [G] nats of the clip with every orientation R of the path turned to
-    R @ rotations[g]^T, calibrated; the identity comes first: the first is that of the path itself, and the largest.
+    Attributes:
+        cue: name of the cue.
+        nats: [N, H, G] log-likelihoods as the cue states them, up to a constant per frame.
+        temperature: factor by which the cue states too much.
+    """
+
+    cue: str
+    nats: Array
+    temperature: float
+
+
+def scored(evidence: Sequence[Evidence]) -> Array:
+    """Return the log-probability [N, H, G] of the hypotheses by all cues; those of one temperature add up first."""
+    sums: dict[float, Array] = {}
+    for each in evidence:
+        sums[each.temperature] = sums.get(each.temperature, 0.0) + each.nats
+    return np.asarray(sum(nats / temperature for temperature, nats in sums.items()))
+
+
+@dataclass(frozen=True)
+class ChosenHypotheses:
+    """The Viterbi path through the hypotheses of a clip with N tracked frames and G symmetry elements.
+
+    Attributes:
+        hypothesis: [N] index of the pose hypothesis.
+        element: [N] symmetry element g; the orientation is R_detected @ rotations[g]^T.
+        log_likelihood: [G] nats of the clip with every orientation R of the path replaced by R @ rotations[g]^T. The
+            first is the path itself, and the largest.
     """
 
     hypothesis: NDArray[np.int64]
@@ -46,24 +115,47 @@ class Branches:
     log_likelihood: Array
 
 
-def join(poses: PoseEstimate, times_s: Array, rotations: Array, support: Array) -> Branches:
-    """The most probable path through a clip.
+def choose_hypotheses(poses: PoseEstimate, times_s: Array, rotations: Array, support: Array) -> ChosenHypotheses:
+    """Return the most probable path through the hypotheses of a clip.
 
-    poses: [N, H] hypotheses of the N frames that were read, at times_s [N]. rotations: [G, 3, 3], the identity first.
-    support: [N, H, G] calibrated log-probability, by all that a frame shows, of the orientation R @ rotations[g]^T.
+    Args:
+        poses: [N, H] pose hypotheses of the tracked frames; their costs are the keypoints' evidence.
+        times_s: [N] times of these frames, s.
+        rotations: [G, 3, 3] symmetry elements, the identity first.
+        support: [N, H, G] log-probability of the orientation R @ rotations[g]^T by all cues (`scored`), nats.
     """
     count = len(poses.cost)
     oriented = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2)
-    unary = poses.cost[..., None] - support
-    path = likeliest_path(unary.reshape(count, -1), oriented.reshape(count, -1, 3, 3), np.asarray(times_s, dtype=float))
+    cost = poses.cost[..., None] - support
+    path = viterbi_path(cost.reshape(count, -1), oriented.reshape(count, -1, 3, 3), times_s)
     hypothesis, element = np.divmod(path, len(rotations))
     table = composition(rotations)
     frames = np.arange(count)
-    totals = support[frames, hypothesis, table[:, element]].sum(axis=1)  # of the path turned by each element
+    totals = support[frames, hypothesis, table[:, element]].sum(axis=1)  # of the path under each element
     best = np.flatnonzero(totals > totals.max() - _SAME_NATS)
-    as_read = best[table[best, element[0]] == 0]
-    element = table[int(as_read[0] if len(as_read) else best[0]), element]
-    return Branches(hypothesis, element, support[frames, hypothesis, table[:, element]].sum(axis=1))
+    as_detected = best[table[best, element[0]] == 0]
+    element = table[int(as_detected[0] if len(as_detected) else best[0]), element]
+    return ChosenHypotheses(hypothesis, element, support[frames, hypothesis, table[:, element]].sum(axis=1))
+
+
+def tilt_evidence(
+    poses: PoseEstimate,
+    rotations: Array,
+    camera: Camera,
+    tilt_std_rad: float | None,
+    config: HypothesesConfig = DEFAULTS,
+) -> Array:
+    """Return the log-probability [N, H, G] of the angle between the body's z axis and up, nats.
+
+    tilt_std_rad: standard deviation of that angle in the system's motions; None: all angles are equally probable.
+    """
+    shape = (*poses.cost.shape, len(rotations))
+    if tilt_std_rad is None or camera.camera_to_world is None:
+        return np.zeros(shape)
+    up_in_camera = np.asarray(camera.camera_to_world, dtype=float)[2, :3]
+    body_z = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2) @ np.array([0.0, 0.0, 1.0])
+    tilt = np.arccos(np.clip(body_z @ up_in_camera, -1.0, 1.0))
+    return -np.minimum(0.5 * (tilt / tilt_std_rad) ** 2, config.max_tilt_nats)
 
 
 def front_evidence(
@@ -73,56 +165,99 @@ def front_evidence(
     rotations: Array,
     front_body: Array | None,
     center: Array | None = None,
+    config: HypothesesConfig = DEFAULTS,
 ) -> Array:
-    """Log-probability, by the front map, that the body is as each hypothesis and group element say, [N, H, G] nats.
+    """Return the log-probability [N, H, G] of the hypotheses by the front map, nats.
 
-    front_logprob: [N, h, w] over the cells of each view. poses: [N, H]. front_body: [3] m, the point of the body that
-    the map was trained to find, None if there is no such: then all are as probable. center: [3] m, of the group's
-    turns, the body's origin by default. The map is explained as a mixture of blobs at the places of the point under the
-    G elements and of an even floor (expectation maximisation over the weights); a blob's weight is its element's
-    probability, however sharp the blob is.
+    The map is a mixture of blobs at the places of the front point under the G elements, and of an even floor
+    (expectation maximisation over the weights). The weight of a blob is the probability of its element, however sharp
+    the blob is.
+
+    Args:
+        front_logprob: [N, h, w] over the cells of each view.
+        views: the N virtual cameras.
+        poses: [N, H] pose hypotheses.
+        rotations: [G, 3, 3] symmetry elements.
+        front_body: [3] point of the body that the map was trained to find, m; None if there is none: then all
+            hypotheses are equally probable.
+        center: [3] centre of the rotations, the body's origin by default, m.
+        config: settings.
     """
     cells = front_logprob.shape[-1]
     if front_body is None:
         return np.zeros((*poses.cost.shape, len(rotations)))
     center = np.zeros(3) if center is None else center
-    # rotations[g]^T @ front: where it is on the body as read
+    # rotations[g]^T @ front: the place of the front on the body as detected
     points = np.einsum("gji,j->gi", rotations, front_body - center) + center
     bearings = project_points(poses.pose, points)
     evidence = np.zeros(bearings.shape[:-1])
     for n, view in enumerate(views):
         place = (bearings_to_view(view, bearings[n]) + 0.5) * (cells / view.size) - 0.5
-        evidence[n] = np.log(_mixture_weights(np.exp(front_logprob[n]), place))
+        evidence[n] = np.log(_mixture_weights(np.exp(front_logprob[n]), place, config))
     return evidence
 
 
-def _mixture_weights(probability: Array, place: Array) -> Array:
-    """Weights [H, G] of blobs at place [H, G, 2] cells as (x, y) in a map [h, w] that sums to 1."""
+def cue_evidence(
+    frames: Indexed,
+    indices: NDArray[np.int64],
+    poses: PoseEstimate,
+    inputs: tuple[Camera, Mesh],
+    symmetry: tuple[Array, Array],
+    cues: ActiveCues = ALL_CUES,
+) -> list[Evidence]:
+    """Return the evidence of every cue in use that has a function `log_likelihood` (see `tracking.cues`).
+
+    Args:
+        frames: images by index.
+        indices: [N] indices of the tracked frames.
+        poses: [N, H] pose hypotheses, camera_from_body.
+        inputs: camera of the frames, and mesh of the body.
+        symmetry: rotations [G, 3, 3] of the body, and their centre [3], m.
+        cues: cues in use.
+    """
+    (camera, mesh), (rotations, center) = inputs, symmetry
+    aside = [offsets(rotation, center) for rotation in rotations]
+    found = []
+    for name, temperature, log_likelihood in likelihoods(cues):
+        nats = np.zeros((*poses.cost.shape, len(rotations)))
+        for n, h in zip(*np.nonzero(np.isfinite(poses.cost)), strict=True):
+            pose = poses.pose[n, h]
+            for g, rotation in enumerate(rotations):
+                oriented = pose.rotation @ rotation.T
+                hypothesis = Pose(oriented, pose.translation - oriented @ aside[g])
+                nats[n, h, g] = log_likelihood(frames[int(indices[n])], camera, mesh, hypothesis)
+        found.append(Evidence(name, nats, temperature))
+    return found
+
+
+def _mixture_weights(probability: Array, place: Array, config: HypothesesConfig) -> Array:
+    """Return the weights [H, G] of blobs at places [H, G, 2] (x, y), cells, in a map [h, w] that sums to 1."""
+    width = config.blob_cells
     grid = [np.arange(extent, dtype=float) for extent in probability.shape]
     place = np.nan_to_num(place, nan=-99.0)
-    along_x = np.exp(-0.5 * ((grid[1] - place[..., :1]) / _BLOB_CELLS) ** 2)
-    along_y = np.exp(-0.5 * ((grid[0] - place[..., 1:]) / _BLOB_CELLS) ** 2)
-    blobs = along_y[..., :, None] * along_x[..., None, :] / (2.0 * np.pi * _BLOB_CELLS**2)
+    along_x = np.exp(-0.5 * ((grid[1] - place[..., :1]) / width) ** 2)
+    along_y = np.exp(-0.5 * ((grid[0] - place[..., 1:]) / width) ** 2)
+    blobs = along_y[..., :, None] * along_x[..., None, :] / (2.0 * np.pi * width**2)
     count = place.shape[1]
     weights = np.full(place.shape[:2], 1.0 / count)
-    for _ in range(_MIXTURE_STEPS):
+    for _ in range(config.mixture_steps):
         parts = weights[..., None, None] * blobs
-        total = parts.sum(axis=1, keepdims=True) + _FLOOR / probability.size
+        total = parts.sum(axis=1, keepdims=True) + config.unexplained_share / probability.size
         weights = (parts * (probability / total)).sum(axis=(-1, -2)) + 1e-9
         weights /= weights.sum(axis=1, keepdims=True)
-    return (1.0 - _NOISE_SHARE) * weights + _NOISE_SHARE / count
+    return (1.0 - config.noise_share) * weights + config.noise_share / count
 
 
 def relabelled(observation: Observation, order: NDArray[np.int64]) -> Observation:
-    """The observation in another branch: what was point k is now point order[k] = permutation[g, k].
+    """Return the observation under another symmetry element g: point k becomes point order[k] = permutation[g, k].
 
-    It belongs to the orientations R @ rotations[g]^T.
+    The result belongs to the orientations R @ rotations[g]^T.
     """
     return named(observation, np.broadcast_to(np.argsort(order), observation.visible.shape))
 
 
 def named(observation: Observation, names: NDArray[np.int64]) -> Observation:
-    """The observation with point names[t, k] of frame t as its point k. names: [T, K]."""
+    """Return the observation with point names[t, k] of frame t as its point k; names: [T, K]."""
 
     def ordered(values: NDArray[Any]) -> NDArray[Any]:
         return np.take_along_axis(values, names.reshape(*names.shape, *(1,) * (values.ndim - 2)), axis=1)

@@ -1,12 +1,14 @@
-"""Which branch of a symmetric body explains the pixels best: evidence from the clip itself, without training.
+"""Which symmetry element of a clip explains the pixels best: evidence from the clip itself, without training.
 
-Fitted poses are a little wrong, in each branch in its own way, so every frame is first aligned to its pixels in each
-branch (`align`); otherwise the comparison would judge the alignment.
+Fitted poses are a little wrong, under each element in another way. So every frame is first aligned to its pixels under
+each element (`align`); otherwise the comparison would judge the alignment.
+
+Limits: elements that differ by less than light and materials do are not told apart.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +17,26 @@ from vid2phys.error_model import CLIP_FRAMES
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.shape.rotation_groups import offsets
-from vid2phys.tracking.cues.photometric import Look, Stage, align
+from vid2phys.tracking.cues.photometric import PoseInFrame, Stage, align
+from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.types import Array, Clip
 
-FIRST_LOOKS, FINAL_LOOKS = 8, 16  # frames in which all branches are compared, and those that come out close
-_CLOSE_NATS = 40.0
-# A clip of CLIP_FRAMES counts as one frame, and that as less: lights and materials err alike in all of them. Measured
-# on 60 held-out looks of each of two quadrotors, where 1.5 to 2 made the true branches most probable.
-_TEMPERATURE = 1.5
+
+@dataclass(frozen=True, kw_only=True)
+class PhotometricEvidenceConfig:
+    """Settings of `branch_evidence`."""
+
+    first_frames: int = 8
+    """Number of frames in which all symmetry elements are compared."""
+    final_frames: int = 16
+    """Number of frames in which the best ones are compared."""
+    close_nats: float = 40.0
+    """Largest distance from the best element with which an element is compared again, nats."""
+    temperature: float = TEMPERATURES.photometric
+    """Factor by which the pixels of one clip state too much."""
+
+
+DEFAULTS = PhotometricEvidenceConfig()
 
 
 def branch_evidence(
@@ -30,41 +44,56 @@ def branch_evidence(
     stage: Stage,
     pose: Pose,
     at: NDArray[np.int64],
-    branches: Array,
+    elements: Array,
     center: Array | None = None,
+    config: PhotometricEvidenceConfig = DEFAULTS,
 ) -> Array:
-    """Log-likelihood of each branch R @ branches[g]^T of the orientations R, [G] nats, the best at zero.
+    """Return the log-likelihood of orientations R @ elements[g]^T, [G] nats, the best at zero.
 
-    pose: camera_from_body of the frames at [N]. center: [3] m, the point of the body that the symmetry elements leave
-    where it is, its origin by default. Zeros where the body is in no image.
+    Args:
+        clip: frames and times.
+        stage: of the clip.
+        pose: camera_from_body of the frames `at`, with orientations R.
+        at: [N] indices of frames.
+        elements: [G, 3, 3] symmetry elements.
+        center: [3] point of the body that the elements leave in place, its origin by default, m.
+        config: settings.
+
+    Returns:
+        The log-likelihoods; zeros where no image shows the body.
     """
     if not len(at):
-        return np.zeros(len(branches))
+        return np.zeros(len(elements))
     center = np.zeros(3) if center is None else center
-    chosen = evenly(len(at), FINAL_LOOKS)
-    frames = clip.frames.at(at[chosen])
-    seen = [stage.look(frame, pose[i]) for frame, i in zip(frames, chosen, strict=True)]
-    looks = [look for look in seen if look is not None]
-    if not looks:
-        return np.zeros(len(branches))
-    stride = max(1, len(looks) // FIRST_LOOKS)
-    total = _compare([_turned(looks[::stride], branch, center) for branch in branches], len(at))
-    close = np.flatnonzero(total > -_CLOSE_NATS)
+    chosen = evenly(len(at), config.final_frames)
+    images = clip.frames.at(at[chosen])
+    found = [stage.frame_at(image, pose[i]) for image, i in zip(images, chosen, strict=True)]
+    frames = [frame for frame in found if frame is not None]
+    if not frames:
+        return np.zeros(len(elements))
+    stride = max(1, len(frames) // config.first_frames)
+    total = _compare([_rotated(frames[::stride], element, center) for element in elements], len(at), config)
+    close = np.flatnonzero(total > -config.close_nats)
     if len(close) > 1 and stride > 1:
-        total[close] = _compare([_turned(looks, branches[g], center) for g in close], len(at))
+        total[close] = _compare([_rotated(frames, elements[g], center) for g in close], len(at), config)
     return total
 
 
-def _turned(looks: list[Look], branch: Array, center: Array) -> list[Look]:
-    aside = offsets(branch, center)
+def _rotated(frames: list[PoseInFrame], element: Array, center: Array) -> list[PoseInFrame]:
+    """Return frames with their poses under a symmetry element [3, 3]."""
+    aside = offsets(element, center)
     out = []
-    for look in looks:
-        rotation = look.pose.rotation @ branch.T
-        out.append(replace(look, pose=Pose(rotation, look.pose.translation - rotation @ aside)))
+    for frame in frames:
+        rotation = frame.pose.rotation @ element.T
+        out.append(replace(frame, pose=Pose(rotation, frame.pose.translation - rotation @ aside)))
     return out
 
 
-def _compare(branches: list[list[Look]], frames: int) -> Array:
-    """Log-likelihoods of the branches, the best at zero, for a clip of so many frames, which shows more of the body."""
-    mean = np.array([align(looks).log_likelihood for looks in branches]) / len(branches[0])
-    return np.asarray((mean - mean.max()) / _TEMPERATURE * np.sqrt(max(1.0, frames / CLIP_FRAMES)))
+def _compare(elements: list[list[PoseInFrame]], count: int, config: PhotometricEvidenceConfig) -> Array:
+    """Return the log-likelihoods of the elements, the best at zero, for a clip of so many frames.
+
+    A clip of CLIP_FRAMES counts as one frame: light and materials err alike in all of them. A longer one shows more of
+    the body.
+    """
+    mean = np.array([align(frames).log_likelihood for frames in elements]) / len(elements[0])
+    return np.asarray((mean - mean.max()) / config.temperature * np.sqrt(max(1.0, count / CLIP_FRAMES)))

@@ -36,7 +36,7 @@ def refined(clip: Clip, stage: Stage, calibration: Calibration, seen: Observatio
     chosen = tracked[evenly(len(tracked), _MOST_FRAMES)]
     looks, used = [], []
     for frame, i in zip(clip.frames.at(chosen), chosen, strict=True):
-        look = stage.look(frame, pose[i])
+        look = stage.frame_at(frame, pose[i])
         if look is not None:
             looks.append(look)
             used.append(i)

@@ -17,7 +17,7 @@ from vid2phys.engine.pose_geometry import pose_modes, project_points
 from vid2phys.engine.virtual_camera import in_frame, make_view
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
-from vid2phys.tracking.ambiguous_poses import ROUGH_PRIOR, Reading
+from vid2phys.tracking.ambiguous_poses import ROUGH_PRIOR, PoseScorer
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.contour_refinement import LEAST_PX
 from vid2phys.tracking.cues.contour import Contour, fit_contour
@@ -113,7 +113,7 @@ class _Search:
 
     def __init__(self, body: Lone, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> None:
         self._body, self._frame, self._camera = body, frame, camera
-        self._read = Reading(frame, camera, body.solid, pose, ROUGH_PRIOR)
+        self._read = PoseScorer(frame, camera, body.solid, pose, ROUGH_PRIOR)
         bearing, radius = body.place(pose.translation)
         self._view = make_view(camera, bearing, float(radius), _VIEW_PX)
         self._image = soft_view(frame, camera, self._view)
@@ -123,7 +123,7 @@ class _Search:
 
     def turn_nats(self) -> Array:
         """How likely the paint makes each turn of the pose, [G] nats."""
-        return self._body.paint.turn_nats(self._shown(self.pose))
+        return self._body.paint.element_nats(self._shown(self.pose))
 
     def clear(self) -> None:
         """Goes on by the outline alone: lines of the paint may have been taken for creases."""

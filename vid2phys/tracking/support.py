@@ -36,14 +36,39 @@ EVIDENCE = (
     "depth_jump",  # logarithm of the distance's change against that of the frames around
 )
 _WEIGHTS = Path(__file__).with_suffix(".json")
-_MISFIT = (0.1, 3.0)  # added to chi-square; the logarithm of what has none
-_MOST_LOG_SIZE = 4.5
-_DEPTH_JUMP = (3e-3, 2.0)  # added; the largest
-_BESIDE = 3  # frames to both sides that count as neighbours
-_ROUNDS, _PRIOR_FRAMES = 20, 5.0  # of the estimate of a clip's share; frames right and wrong that count beforehand
-_MOST_SPEED_M_S = 15.0  # of a body
-_MOST_BACK = 300  # frames between two that follow each other
-_SLACK = (0.3, 0.1)  # of a place: in body sizes, and as a share of its distance
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupportConfig:
+    """Settings of the evidence and of the choice of frames. The weights were fitted with these values."""
+
+    misfit_offset: float = 0.1
+    """Number that is added to chi-square before the logarithm."""
+    no_misfit: float = 3.0
+    """Logarithm of the misfit of a pose without one."""
+    max_log_size: float = 4.5
+    """Largest logarithm of the diameter in pixels."""
+    depth_offset: float = 3e-3
+    """Number that is added to a depth jump before the logarithm."""
+    max_depth_jump: float = 2.0
+    """Largest depth jump."""
+    beside: int = 3
+    """Number of adjacent frames on each side."""
+    share_rounds: int = 20
+    """Rounds of the estimate of a clip's share of right poses."""
+    prior_frames: float = 5.0
+    """Frames right, and as many wrong, that count beforehand."""
+    max_speed_m_s: float = 15.0
+    """Largest speed of a body, m/s."""
+    max_gap_frames: int = 300
+    """Largest number of frames between two that follow each other."""
+    slack_sizes: float = 0.3
+    """Error of a place, sizes of the body."""
+    slack_share: float = 0.1
+    """Error of a place, as a share of its distance."""
+
+
+DEFAULTS = SupportConfig()
 
 
 @dataclass(frozen=True)
@@ -56,10 +81,10 @@ class SupportModel:
     bias: float
     threshold: float
 
-    def log_odds(self, evidence: Array) -> Array:
+    def log_odds(self, evidence: Array, config: SupportConfig = DEFAULTS) -> Array:
         """Return the log odds [N] that poses of a clip are right; evidence: [N, E], NaN where there is none."""
         each = np.nan_to_num((evidence - self.mean) / self.std) @ self.weights + self.bias
-        return _with_share(np.asarray(each))
+        return _with_share(np.asarray(each), config)
 
     @staticmethod
     @cache
@@ -79,7 +104,9 @@ def supported(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> T
     return track.without(lost, unsupported=True)
 
 
-def evidence_of(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) -> tuple[NDArray[np.int64], Array]:
+def evidence_of(
+    track: Track, frames: FrameStore, camera: Camera, mesh: Mesh, config: SupportConfig = DEFAULTS
+) -> tuple[NDArray[np.int64], Array]:
     """Return the tracked frames' indices [N] and the evidence for their poses [N, E], NaN where there is none."""
     rows = np.flatnonzero(track.tracked & track.poses.pose.is_finite)
     verifier, background = Verifier.load(), background_of(frames.background, frames[0].shape)
@@ -91,18 +118,24 @@ def evidence_of(track: Track, frames: FrameStore, camera: Camera, mesh: Mesh) ->
     matches = list(side_by_side(image_match, ((int(i), frames[int(i)]) for i in rows)))
     misfit, translation = track.poses.chi2[rows], track.poses.translation[rows]
     sizes_px = in_frame_diameter(camera, *direction_and_size(translation, _radius_m(mesh)))
+    log_misfit = np.log(config.misfit_offset + np.nan_to_num(misfit))
     columns = {
         "quality": track.quality[rows],
-        "keypoint_misfit": np.where(np.isfinite(misfit), np.log(_MISFIT[0] + np.nan_to_num(misfit)), _MISFIT[1]),
-        "log_size": np.minimum(np.log(np.maximum(sizes_px, 1.0)), _MOST_LOG_SIZE),
+        "keypoint_misfit": np.where(np.isfinite(misfit), log_misfit, config.no_misfit),
+        "log_size": np.minimum(np.log(np.maximum(sizes_px, 1.0)), config.max_log_size),
         "image_match": np.array(matches),
-        "depth_jump": _depth_jumps(rows, translation),
+        "depth_jump": _depth_jumps(rows, translation, config),
     }
     return rows, np.column_stack([columns[name] for name in EVIDENCE])
 
 
 def decided(
-    track: Track, rows: NDArray[np.int64], evidence: Array, mesh: Mesh, model: SupportModel | None = None
+    track: Track,
+    rows: NDArray[np.int64],
+    evidence: Array,
+    mesh: Mesh,
+    model: SupportModel | None = None,
+    config: SupportConfig = DEFAULTS,
 ) -> NDArray[np.bool_]:
     """Return which of the frames `rows` [N], with evidence [N, E], count as tracked.
 
@@ -110,36 +143,38 @@ def decided(
     two groups of frames exclude each other, the group with the larger sum of log odds counts.
     """
     model = model or SupportModel.load()
-    beyond = model.log_odds(evidence) - model.threshold
+    beyond = model.log_odds(evidence, config) - model.threshold
     likely = np.flatnonzero(beyond >= 0.0)
     times, places = track.observation.times_s[rows[likely]], track.poses.translation[rows[likely]]
-    slack_m = _SLACK[0] * 2.0 * _radius_m(mesh) + _SLACK[1] * np.linalg.norm(places, axis=-1)
+    slack_m = config.slack_sizes * 2.0 * _radius_m(mesh) + config.slack_share * np.linalg.norm(places, axis=-1)
     kept = np.zeros(len(rows), dtype=bool)
-    kept[likely[_heaviest_chain(times, places, slack_m, beyond[likely])]] = True
+    kept[likely[_heaviest_chain(times, places, slack_m, beyond[likely], config)]] = True
     return kept
 
 
-def _with_share(log_odds: Array) -> Array:
+def _with_share(log_odds: Array, config: SupportConfig) -> Array:
     """Return log odds [N] with the share of right poses in their clip as the prior (empirical Bayes).
 
     log_odds: [N] of poses that are as often right as wrong. Where most of what was found is not the object, the few
     others are probably something that looks like it. The share is estimated from the poses themselves.
     """
     share = 0.5
-    for _ in range(_ROUNDS):
+    for _ in range(config.share_rounds):
         right = 1.0 / (1.0 + np.exp(-np.clip(log_odds + np.log(share / (1.0 - share)), -50.0, 50.0)))
-        share = float((right.sum() + _PRIOR_FRAMES) / (len(right) + 2.0 * _PRIOR_FRAMES))
+        share = float((right.sum() + config.prior_frames) / (len(right) + 2.0 * config.prior_frames))
     return np.asarray(log_odds + np.log(share / (1.0 - share)))
 
 
-def _heaviest_chain(times_s: Array, places: Array, slack_m: Array, weights: Array) -> NDArray[np.int64]:
+def _heaviest_chain(
+    times_s: Array, places: Array, slack_m: Array, weights: Array, config: SupportConfig = DEFAULTS
+) -> NDArray[np.int64]:
     """Return the indices of the frames [N] with the largest sum of weights that a plausible motion visits in order."""
     count = len(weights)
     best, before = weights.copy(), np.full(count, -1)
     for j in range(1, count):
-        i = np.arange(max(0, j - _MOST_BACK), j)
+        i = np.arange(max(0, j - config.max_gap_frames), j)
         apart = np.linalg.norm(places[i] - places[j], axis=-1)
-        reached = i[apart <= _MOST_SPEED_M_S * (times_s[j] - times_s[i]) + slack_m[i] + slack_m[j]]
+        reached = i[apart <= config.max_speed_m_s * (times_s[j] - times_s[i]) + slack_m[i] + slack_m[j]]
         if len(reached):
             before[j] = reached[int(np.argmax(best[reached]))]
             best[j] += best[before[j]]
@@ -149,18 +184,18 @@ def _heaviest_chain(times_s: Array, places: Array, slack_m: Array, weights: Arra
     return np.array(chain[::-1], dtype=np.int64)
 
 
-def _depth_jumps(rows: NDArray[np.int64], translation: Array) -> Array:
-    """Return the logarithm of how far each distance is from the median of its neighbours, relative to it, [N].
+def _depth_jumps(rows: NDArray[np.int64], translation: Array, config: SupportConfig) -> Array:
+    """Return the logarithm of how far each distance is from the median of the adjacent ones, relative to it, [N].
 
-    NaN for a frame with fewer than two neighbours.
+    NaN for a frame with fewer than two adjacent frames.
     """
     log_depth = np.log(np.maximum(translation[:, 2], 1e-9))
     jumps = np.full(len(rows), np.nan)
     for k, i in enumerate(rows):
-        near = np.flatnonzero((np.abs(rows - i) <= _BESIDE) & (rows != i))
+        near = np.flatnonzero((np.abs(rows - i) <= config.beside) & (rows != i))
         if len(near) > 1:
-            jumps[k] = min(abs(log_depth[k] - float(np.median(log_depth[near]))), _DEPTH_JUMP[1])
-    return np.asarray(np.log(_DEPTH_JUMP[0] + jumps))
+            jumps[k] = min(abs(log_depth[k] - float(np.median(log_depth[near]))), config.max_depth_jump)
+    return np.asarray(np.log(config.depth_offset + jumps))
 
 
 def _radius_m(mesh: Mesh) -> float:

@@ -21,11 +21,11 @@ from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.texture import Paint
-from vid2phys.tracking.cues.texture_fit import fit_paint, mirrored
+from vid2phys.tracking.cues.texture_fit import fit_texture, mirrored
 from vid2phys.tracking.cues.texture_patches import Patches
 from vid2phys.tracking.detectors.texture_search import search
 from vid2phys.tracking.track import Track
-from vid2phys.tracking.viterbi import likeliest_path
+from vid2phys.tracking.viterbi import viterbi_path
 from vid2phys.types import Array, Camera, Mesh
 
 _LEAST_PIECES = 0.25  # share of the pieces that agree on a pose that is believed
@@ -78,7 +78,7 @@ class PaintedBody:
         by_pieces = self._by_pieces(frame, pose)
         if by_pieces is not None:
             return by_pieces
-        by_colours = fit_paint(frame, self.camera, self.paint, pose)
+        by_colours = fit_texture(frame, self.camera, self.paint, pose)
         if by_colours is None:
             return None
         nearer = self._by_pieces(frame, by_colours.pose)  # which do not reach as far
@@ -141,7 +141,7 @@ def _settle_mirrored(body: PaintedBody, times_s: Array, fits: list[Fit | None]) 
         return
     pairs = [(fit, body.other(i, fit)) for i in known if (fit := fits[i]) is not None]
     nats = np.array([[-_PIECES_NATS * fit.score for fit in pair] for pair in pairs])
-    path = likeliest_path(nats, np.stack([[fit.pose.rotation for fit in pair] for pair in pairs]), times_s[known])
+    path = viterbi_path(nats, np.stack([[fit.pose.rotation for fit in pair] for pair in pairs]), times_s[known])
     for i, pair, chosen in zip(known, pairs, path, strict=True):
         fits[i] = pair[chosen]
 

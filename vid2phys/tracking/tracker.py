@@ -1,14 +1,18 @@
-"""From a clip to keypoint observations with an error model: find, follow, read again, join, label, fill gaps.
+"""From a clip to keypoint measurements with an error model: detect, follow, detect again, choose hypotheses, fill gaps.
 
-First pass (`first_pass`): where the object is in every frame. Second pass: all frames again in batches, in views
-centred on the smoothed path. Then one pose hypothesis and one symmetry element a frame by continuity, the branch of the
-whole clip by appearance (`hypotheses`), and covariances by the model's calibration. Frames in between that could not be
-read by themselves are read where their neighbours say (`gap_filling`).
+The first pass (`first_pass`) finds the place of the object in every frame. The second pass detects all frames again in
+batches, in virtual cameras that are centred on the smoothed path. Then one pose hypothesis and one symmetry element per
+frame are chosen by the evidence of all cues (`hypotheses`). Frames in which the network is undecided are filled from
+the adjacent ones (`gap_filling`). Contour and texture correct the poses. The image decides which frames count
+(`support`).
+
+Limits: one object of a known shape; a camera that moves has no motion cue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,28 +27,96 @@ from vid2phys.risp.shape.rotation_groups import offsets
 from vid2phys.tracking.contour_refinement import refine_contours
 from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.network import Detections, Image
-from vid2phys.tracking.detectors.search import Watch
-from vid2phys.tracking.detectors.texture import painted_detection
+from vid2phys.tracking.detectors.search import ObjectDetector
+from vid2phys.tracking.detectors.texture import textured_detection
 from vid2phys.tracking.first_pass import Follower, FrameStore, smooth_path
 from vid2phys.tracking.gap_filling import filled
-from vid2phys.tracking.hypotheses import front_evidence, join
+from vid2phys.tracking.hypotheses import (
+    TEMPERATURES,
+    Evidence,
+    choose_hypotheses,
+    cue_evidence,
+    front_evidence,
+    scored,
+    tilt_evidence,
+)
 from vid2phys.tracking.single_image import Lone, settled_alone
 from vid2phys.tracking.support import supported
-from vid2phys.tracking.symmetry_evidence import turn_evidence
-from vid2phys.tracking.texture_refinement import painted
+from vid2phys.tracking.symmetry_evidence import symmetry_evidence
+from vid2phys.tracking.texture_refinement import painted as refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
 
-_BATCH = 16
-_HYPOTHESES = 3
-_MIN_POINTS = 6
-_TILT_CAP_NATS = 8.0
-_EDGES_SHARE = 0.25  # of what the edges of explained frames tell, that others have to tell
+Report = Callable[[float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackerConfig:
+    """Settings of `track` and `candidates`."""
+
+    batch: int = 16
+    """Number of frames that the network sees at once."""
+    hypotheses: int = 3
+    """Number of pose hypotheses of a frame."""
+    min_points: int = 6
+    """Least number of inlier keypoints of a tracked frame."""
+    edge_share: float = 0.25
+    """Least evidence of the edges of a frame that the texture does not explain, as a share of that of the others."""
+
+
+DEFAULTS = TrackerConfig()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackingInputs:
+    """All that is known of the object and its clip beside the frames.
+
+    Attributes:
+        camera: of the clip; its pose says which way is down.
+        model: the trained network.
+        calibration: error model; None takes the model's own.
+        tilt_std_rad: standard deviation of the angle between the body's z axis and up in the motions of the system
+            (`viewpoints.tilt_spread`); None: all orientations are equally probable.
+        mesh: of the object, for contour and texture; None: keypoints alone.
+        texture: of the mesh, if it has one.
+        cues: cues in use.
+        config: settings.
+    """
+
+    camera: Camera
+    model: Model
+    calibration: Calibration
+    tilt_std_rad: float | None = None
+    mesh: Mesh | None = None
+    texture: SurfaceTexture | None = None
+    cues: ActiveCues = ALL_CUES
+    config: TrackerConfig = DEFAULTS
+
+    @staticmethod
+    def of(
+        camera: Camera,
+        model: Model,
+        *,
+        calibration: Calibration | None = None,
+        without: tuple[str, ...] = (),
+        paint: SurfaceTexture | None = None,
+        **given: Any,
+    ) -> TrackingInputs:
+        """Return the inputs with the model's error model and without some cues; paint: the texture.
+
+        Raises:
+            UsageError: for an unknown cue.
+        """
+        if calibration is None:
+            calibration = Calibration.from_dict(getattr(model, "calibration", None))
+        cues = ActiveCues.without(without)
+        texture = paint if "texture" in cues else None
+        return TrackingInputs(camera=camera, model=model, calibration=calibration, texture=texture, cues=cues, **given)
 
 
 def track(
@@ -57,16 +129,14 @@ def track(
     without: tuple[str, ...] = (),
     **options: Any,
 ) -> Track:
-    """Track the object that `model` knows through a clip; frames whose image does not support the pose are lost.
-
-    Further arguments and errors are those of `candidates`. Without a mesh nothing can be drawn: all candidates count.
+    """Track the object of `model` through a clip; frames whose image does not support the pose are lost.
 
     Args:
         clip: frames and times.
         camera: of the clip.
         model: the trained network.
-        radius_m: radius of the bounding sphere about the body's origin.
-        mesh: of the object.
+        radius_m: radius of the bounding sphere about the body's origin, m.
+        mesh: of the object. Without a mesh nothing can be drawn, and all candidates count.
         without: names of cues to switch off, of `cues.available()`.
         **options: of `candidates`.
 
@@ -86,160 +156,181 @@ def candidates(
     model: Model,
     radius_m: float,
     *,
-    calibration: Calibration | None = None,
-    tilt_std_rad: float | None = None,
-    mesh: Mesh | None = None,
-    paint: Paint | None = None,
     frames: FrameStore | None = None,
-    progress: Callable[[float], None] | None = None,
-    without: tuple[str, ...] = (),
+    progress: Report | None = None,
+    **options: Any,
 ) -> Track:
-    """Find the likeliest pose of an object in each frame of a clip, whether or not the object is there.
+    """Find the most likely pose of an object in each frame of a clip, whether or not the object is there.
 
-    camera: of the clip, its pose decides what is down in the views. radius_m: of the bounding sphere about the body's
-    origin. calibration: the model's own unless given. tilt_std_rad: spread of the angle between the body's z axis and
-    up in what the system does (`viewpoints.tilt_spread`); None: any orientation is as likely. mesh: of the object, to
-    correct detections by its contour (`contour_refinement`) and texture (`texture_refinement`); None: keypoints alone.
-    paint: what is on the object, to tell its turns. frames: of the clip, where the caller holds them. progress:
-    receives the share of frames done. without: names of cues to switch off. Raises InputError if the object is found
-    in no frame, UsageError for an unknown cue.
+    Args:
+        clip: frames and times.
+        camera: of the clip.
+        model: the trained network.
+        radius_m: radius of the bounding sphere about the body's origin, m.
+        frames: of the clip, where the caller has them.
+        progress: receives the share of frames done.
+        **options: of `TrackingInputs.of`: calibration, tilt_std_rad, mesh, paint, without, config.
+
+    Raises:
+        UsageError: for an unknown cue.
+        InputError: when the object is found in no frame.
     """
-    cues = ActiveCues.without(without)
-    paint = paint if "texture" in cues else None
-    if calibration is None:
-        calibration = Calibration.from_dict(getattr(model, "calibration", None))
+    inputs = TrackingInputs.of(camera, model, **options)
+    mesh, texture, times_s = inputs.mesh, inputs.texture, clip.times_s
     frames = FrameStore(clip.frames, clip.width, clip.height) if frames is None else frames
-    watch = Watch(model, camera, frames.background, radius_m, calibration)
-    lone = None if paint is None or mesh is None else Lone.of(mesh, paint, model.rotations, model.center)
-    if lone is not None and len(frames) == 1:
-        imaged = _imaged(watch, frames, clip.times_s, lone, tilt_std_rad)
-        if imaged is not None:
-            return imaged
-    first = Follower(frames, clip.times_s, watch, _part(progress, 0.0, 0.6)).run()
+    detector = ObjectDetector(model, camera, frames.background, radius_m, inputs.calibration)
+    body = None if texture is None or mesh is None else Lone.of(mesh, texture, model.rotations, model.center)
+    if body is not None and len(frames) == 1:
+        single = _track_single_image(detector, frames, times_s, body, inputs)
+        if single is not None:
+            return single
+    first = Follower(frames, times_s, detector, _part(progress, 0.0, 0.6)).run()
     if not first.found.any():
         raise InputError(
-            f"the object was found in none of the {len(clip.times_s)} frames of '{clip.name}'",
+            f"the object was found in none of the {len(times_s)} frames of '{clip.name}'",
             "a clip that shows the object of the mesh",
             "check that the model belongs to the object, and that it is at least 20 pixels wide",
         )
-    path = smooth_path(clip.times_s, first.translation)
+    path = smooth_path(times_s, first.translation)
+    found = _second_pass(clip, frames, detector, path, inputs, _part(progress, 0.6, 0.9))
+    found = filled(found, detector, frames)
+    if mesh is None:
+        return found.clocked()
+    found = corrected(found, frames, inputs, _part(progress, 0.9, 1.0))
+    return found if body is None else settled_alone(frames, camera, body, found, inputs.calibration)
+
+
+def _second_pass(
+    clip: Clip,
+    frames: FrameStore,
+    detector: ObjectDetector,
+    path: Array,
+    inputs: TrackingInputs,
+    progress: Report | None,
+) -> Track:
+    """Detect all frames again along the smoothed path [T, 3], and choose the hypotheses by all cues."""
+    camera, model, mesh = inputs.camera, inputs.model, inputs.mesh
     indices = np.flatnonzero(np.isfinite(path).all(axis=-1))
-    detections, credible, turns = _read_again(watch, frames, path[indices], indices, paint, _part(progress, 0.6, 0.9))
-    good = credible & (detections.poses.inliers[:, 0].sum(axis=-1) >= _MIN_POINTS)
+    detections, credible, texture_nats = _detect_all(detector, frames, path[indices], indices, inputs, progress)
+    good = credible & (detections.poses.inliers[:, 0].sum(axis=-1) >= inputs.config.min_points)
     if not good.any():
         raise InputError(
-            f"the object in '{clip.name}' could not be read",
+            f"the keypoints of the object in '{clip.name}' could not be detected",
             "a view like those the model was trained on",
             "train longer",
         )
-    indices, detections, turns = indices[good], detections.select(good), turns[good]
-    if mesh is not None and "symmetry" in cues:
-        solid = Solid.of(mesh) if "creases" in cues else Solid.of(mesh).without_creases()
-        turns = turns + turn_evidence(frames, indices, detections, camera, solid, model.shape, cues)
-    found = label(clip.times_s, indices, detections, turns, camera, model, calibration, tilt_std_rad)
-    found = filled(found, watch, frames)
-    if mesh is None:
-        return found.clocked()
-    found = corrected(found, frames, camera, mesh, paint, calibration, _part(progress, 0.9, 1.0), cues)
-    return found if lone is None else settled_alone(frames, camera, lone, found, calibration)
+    indices, detections = indices[good], detections.select(good)
+    evidence = [Evidence("texture", texture_nats[good], TEMPERATURES.texture)]
+    if mesh is not None and "symmetry" in inputs.cues:
+        solid = Solid.of(mesh) if "creases" in inputs.cues else Solid.of(mesh).without_creases()
+        evidence += symmetry_evidence(frames, indices, detections, camera, solid, model.shape, inputs.cues)
+    if mesh is not None:
+        symmetry = model.rotations, model.center
+        evidence += cue_evidence(frames, indices, detections.poses, (camera, mesh), symmetry, inputs.cues)
+    return label(clip.times_s, indices, detections, evidence, inputs)
 
 
-def _imaged(watch: Watch, frames: FrameStore, times_s: Array, lone: Lone, tilt_std_rad: float | None) -> Track | None:
-    """A painted object in a clip of one frame; None where its paint is not seen."""
-    seen = painted_detection(watch, frames[0], lone)
-    if seen is None:
+def _track_single_image(
+    detector: ObjectDetector, frames: FrameStore, times_s: Array, body: Lone, inputs: TrackingInputs
+) -> Track | None:
+    """Track a textured object in a clip of one frame; return None where its texture is not seen."""
+    seen = textured_detection(detector, frames[0], body)
+    if seen is None or inputs.texture is None:
         return None
-    model, camera, calibration = watch.model, watch.camera, watch.calibration
-    turns = lone.paint.evidence(seen, [frames[0]], camera)
-    found = label(times_s, np.zeros(1, dtype=np.int64), seen, turns, camera, model, calibration, tilt_std_rad)
-    return settled_alone(frames, camera, lone, found.clocked(), calibration)
+    nats = inputs.texture.evidence(seen, [frames[0]], inputs.camera)
+    evidence = [Evidence("texture", nats, TEMPERATURES.texture)]
+    found = label(times_s, np.zeros(1, dtype=np.int64), seen, evidence, inputs)
+    return settled_alone(frames, inputs.camera, body, found.clocked(), inputs.calibration)
 
 
-def corrected(
-    found: Track,
-    frames: FrameStore,
-    camera: Camera,
-    mesh: Mesh,
-    paint: Paint | None,
-    calibration: Calibration,
-    progress: Callable[[float], None] | None = None,
-    cues: ActiveCues = ALL_CUES,
-) -> Track:
-    """Return a labelled track, corrected by what is painted on the object, if anything, and by its outline.
+def corrected(found: Track, frames: FrameStore, inputs: TrackingInputs, progress: Report | None = None) -> Track:
+    """Return a labelled track, corrected by the texture of the object, if there is one, and by its contour.
 
-    A frame that the paint does not explain is lost, whatever was read there, unless its edges are seen as they are in
-    frames that it does explain.
+    A frame that the texture does not explain is lost, unless its edges have as much evidence as those of the frames
+    that the texture does explain. `inputs` has a mesh.
     """
+    assert inputs.mesh is not None
+    camera, mesh, calibration, cues = inputs.camera, inputs.mesh, inputs.calibration, inputs.cues
     also = explained = None
     nats = np.full(len(found.tracked), -np.inf)
-    if paint is not None:
+    if inputs.texture is not None:
         also = found.poses
-        found, explained = painted(frames, camera, mesh, paint, found, calibration, progress)
+        found, explained = refine_texture(frames, camera, mesh, inputs.texture, found, calibration, progress)
     if "contour" in cues:
         found, nats = refine_contours(frames, camera, mesh, found, calibration, cues=cues, also=also, progress=progress)
     if explained is not None:
-        least = _EDGES_SHARE * float(np.median(nats[explained])) if explained.any() else np.inf
+        least = inputs.config.edge_share * float(np.median(nats[explained])) if explained.any() else np.inf
         found = found.without(found.tracked & ~explained & ~(nats > max(least, 0.0)))
     return found.clocked()
 
 
-def _part(progress: Callable[[float], None] | None, start: float, stop: float) -> Callable[[float], None] | None:
+def _part(progress: Report | None, start: float, stop: float) -> Report | None:
     return None if progress is None else lambda share: progress(start + (stop - start) * share)
 
 
-def _read_again(
-    watch: Watch,
+def _detect_all(
+    detector: ObjectDetector,
     frames: FrameStore,
     path: Array,
     indices: NDArray[np.int64],
-    paint: Paint | None,
-    progress: Callable[[float], None] | None,
+    inputs: TrackingInputs,
+    progress: Report | None,
 ) -> tuple[Detections, NDArray[np.bool_], Array]:
-    """All frames in batches, where the smoothed path [N, 3] says: several poses each, whether to believe them, and
-    what is painted on the body says of its turns, [N, H, G] nats."""
-    size = min(_BATCH, frames.at_once)
+    """Detect all frames in batches along the smoothed path [N, 3].
+
+    Return the detections with several poses each, whether they are credible [N], and the evidence of the texture
+    [N, H, G], nats.
+    """
+    size = min(inputs.config.batch, frames.at_once)
     starts = range(0, len(indices), size)
     batches = ((slice(k, k + size), [frames[int(i)] for i in indices[k : k + size]]) for k in starts)
 
-    def read(batch: tuple[slice, list[Image]]) -> tuple[Detections, NDArray[np.bool_], Array]:
+    def detect(batch: tuple[slice, list[Image]]) -> tuple[Detections, NDArray[np.bool_], Array]:
         rows, images = batch
-        seen = watch.look(images, path[rows], hypotheses=_HYPOTHESES)
-        shape = (*seen.poses.cost.shape, len(watch.model.rotations))
-        turns = np.zeros(shape) if paint is None else paint.evidence(seen, images, watch.camera)
-        return seen, watch.judge(images, seen)[0], turns
+        seen = detector.detect(images, path[rows], hypotheses=inputs.config.hypotheses)
+        nats = np.zeros((*seen.poses.cost.shape, len(detector.model.rotations)))
+        if inputs.texture is not None:
+            nats = inputs.texture.evidence(seen, images, inputs.camera)
+        return seen, detector.judge(images, seen)[0], nats
 
-    parts, credible, painted = [], [], []
-    for seen, believed, turns in side_by_side(read, batches):
-        parts.append(seen)
-        credible.append(believed)
-        painted.append(turns)
+    parts = []
+    for part in side_by_side(detect, batches):
+        parts.append(part)
         if progress is not None:
             progress(len(parts) / len(starts))
-    return Detections.join(parts), np.concatenate(credible), np.concatenate(painted)
+    detections, credible, nats = zip(*parts, strict=True)
+    return Detections.join(detections), np.concatenate(credible), np.concatenate(nats)
 
 
 def label(
     times_s: Array,
     indices: NDArray[np.int64],
     seen: Detections,
-    painted: Array,
-    camera: Camera,
-    model: Model,
-    calibration: Calibration,
-    tilt_std_rad: float | None,
+    evidence: list[Evidence],
+    inputs: TrackingInputs,
 ) -> Track:
-    """Join the frames that were read and write the observation."""
+    """Choose one hypothesis in each of the tracked frames, and return the track.
+
+    Args:
+        times_s: [T] times of the clip, s.
+        indices: [N] indices of the tracked frames.
+        seen: detections of these.
+        evidence: [N, H, G] of cues beside keypoints, front map and tilt.
+        inputs: model, camera, error model and tilt.
+    """
+    model, calibration, poses = inputs.model, inputs.calibration, seen.poses
     front_body = None if model.front is None else model.points_body[model.front]
-    evidence = front_evidence(seen.front_logprob, seen.views, seen.poses, model.rotations, front_body, model.center)
-    tilt = _tilt_nats(seen.poses, model.rotations, camera, tilt_std_rad)
-    support = (evidence - tilt) / calibration.clip_divisor(len(indices)) + painted
-    branches = join(seen.poses, times_s[indices], model.rotations, support)
+    front = front_evidence(seen.front_logprob, seen.views, poses, model.rotations, front_body, model.center)
+    tilt = tilt_evidence(poses, model.rotations, inputs.camera, inputs.tilt_std_rad)
+    divisor = calibration.clip_divisor(len(indices))
+    cues = [Evidence("front", front, divisor), Evidence("tilt", tilt, divisor), *evidence]
+    chosen = choose_hypotheses(poses, times_s[indices], model.rotations, scored(cues))
     rows = np.arange(len(indices))
-    poses = seen.poses[rows, branches.hypothesis]
-    order = model.permutation[branches.element]  # reading k of a frame is true point order[k]
+    poses = poses[rows, chosen.hypothesis]
+    order = model.permutation[chosen.element]  # detected point k of a frame is true point order[k]
     inverse = np.argsort(order, axis=1)
-    rotation = poses.rotation @ np.swapaxes(model.rotations[branches.element], -1, -2)
-    aside = offsets(model.rotations[branches.element], model.center)  # rotations[g] moves the origin there
+    rotation = poses.rotation @ np.swapaxes(model.rotations[chosen.element], -1, -2)
+    aside = offsets(model.rotations[chosen.element], model.center)  # rotations[g] moves the origin there
     poses = PoseEstimate(
         Pose(rotation, poses.translation - np.einsum("nij,nj->ni", rotation, aside)),
         poses.covariance,
@@ -247,16 +338,6 @@ def label(
         poses.cost,
         np.take_along_axis(poses.inliers, inverse, 1),
     )
-    quality = seen.quality[rows, branches.hypothesis]
-    lost = Track.of_nothing(times_s, model.points_body, calibration, branches.log_likelihood)
-    return lost.seeing(indices, seen, poses, quality, branches.element, inverse, calibration)
-
-
-def _tilt_nats(poses: PoseEstimate, rotations: Array, camera: Camera, tilt_std_rad: float | None) -> Array:
-    shape = (*poses.cost.shape, len(rotations))
-    if tilt_std_rad is None or camera.camera_to_world is None:
-        return np.zeros(shape)
-    up_in_camera = np.asarray(camera.camera_to_world, dtype=float)[2, :3]
-    body_z = poses.rotation[:, :, None] @ np.swapaxes(rotations, -1, -2) @ np.array([0.0, 0.0, 1.0])
-    tilt = np.arccos(np.clip(body_z @ up_in_camera, -1.0, 1.0))
-    return np.minimum(0.5 * (tilt / tilt_std_rad) ** 2, _TILT_CAP_NATS)
+    quality = seen.quality[rows, chosen.hypothesis]
+    lost = Track.of_nothing(times_s, model.points_body, calibration, chosen.log_likelihood)
+    return lost.seeing(indices, seen, poses, quality, chosen.element, inverse, calibration)

@@ -69,8 +69,8 @@ def crop_of(frame: Image, background: Image | None, camera: Camera, mesh: Mesh, 
     change = np.zeros(piece.shape[:2], np.uint8) if background is None else _change(piece, background[rows, columns])
     shift = np.array([[0.0, 0.0, columns.start], [0.0, 0.0, rows.start], [0.0, 0.0, 0.0]])
     seen = resample(np.dstack([piece, change]), replace(camera, K=camera.K - shift), view).astype(np.float32) / 255.0
-    posed = pose.apply(mesh.vertices) @ view.rotation_view_from_camera.T
-    raster = rasterize(posed, mesh.faces, view.K, SIZE_PX, SIZE_PX)
+    placed = pose.apply(mesh.vertices) @ view.rotation_view_from_camera.T
+    raster = rasterize(placed, mesh.faces, view.K, SIZE_PX, SIZE_PX)
     covered = raster.face_id >= 0
     normals = raster.normals[raster.face_id] * covered[..., None]
     colors = seen[..., :3]

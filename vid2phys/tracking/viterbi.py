@@ -1,10 +1,14 @@
-"""The likeliest path of a body through what it may be turned like in each frame of a clip (Viterbi, 1967).
+"""The Viterbi path through the states that a body may have in each frame of a clip (Viterbi, 1967).
 
-A body turns little from frame to frame, or goes on turning as it did. Compiled: the tracker takes such paths again and
-again, through frames that mostly have one orientation each.
+Two models of motion share one dynamic program. A rotating body turns little from frame to frame, or goes on turning as
+before. A point in coordinates moves little. The program is compiled: the tracker asks for many such paths.
+
+Limits: a path may pass over at most two wrong frames in a row, and only under the model of rotations.
 """
 
 from __future__ import annotations
+
+from dataclasses import astuple, dataclass
 
 import numba
 import numpy as np
@@ -13,87 +17,165 @@ from numpy.typing import NDArray
 from vid2phys.geometry import quat_from_matrix
 from vid2phys.types import Array
 
-_READING_RAD = np.radians(6.0)  # spread of a frame's orientation
-_TURN_RATE_RAD_S = np.radians(400.0)  # how fast bodies turn of which nothing is known
-_TURN_CHANGE_RAD2_S3 = 6.0**2  # growth of the variance of a rate, save at impacts
-_HIT_NATS = 4.0  # an impact, after which nothing is known of the rate
-_MOST_PASSED = 2  # frames
-_PASS_NATS = 6.0  # a frame
-_JUMP_NATS = 20.0  # cost of a discontinuity: no single frame's evidence buys one
 _compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
 
 
-def likeliest_path(unary: Array, rotation: Array, times_s: Array) -> NDArray[np.int64]:
-    """Path of least total cost, unary [N, S] and orientations [N, S, 3, 3] -> [N].
+@dataclass(frozen=True, kw_only=True)
+class RotationMotion:
+    """A body whose states are orientations, and which goes on turning as before."""
 
-    Each state carries the rate of turning of the best path to it, filtered (Kalman, 1960, with scalar variances), so
-    that a turn going on is judged without searching all pairs of states. A path may pass by a few frames that were
-    misread, for a price: from a wrong orientation all labels of the next frame are about as far. Such frames get the
-    label nearest to the one before them.
+    orientation_std_rad: float = float(np.radians(6.0))
+    """Standard deviation of a frame's orientation, rad."""
+    rate_rad_s: float = float(np.radians(400.0))
+    """Standard deviation of the rate of turning of an unknown body, rad/s."""
+    rate_growth: float = 6.0**2
+    """Growth of the variance of a rate without impacts, rad^2/s^3."""
+    impact_nats: float = 4.0
+    """Cost of an impact, after which the rate is unknown, nats."""
+    max_skipped: int = 2
+    """Largest number of frames in a row that a path may pass over."""
+    skip_nats: float = 6.0
+    """Cost of a frame that is passed over, nats."""
+    max_jump_nats: float = 20.0
+    """Largest cost of a step, nats; the evidence of a single frame is worth less."""
+
+
+DEFAULTS = RotationMotion()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinateMotion:
+    """A body whose states are points in coordinates of unit scale, which move little."""
+
+    max_rate: float
+    """Standard deviation of a coordinate's rate, per s."""
+    max_jump_nats: float
+    """Largest cost of a step, nats."""
+
+
+def viterbi_path(
+    cost: Array, states: Array, times_s: Array, motion: RotationMotion | CoordinateMotion = DEFAULTS
+) -> NDArray[np.int64]:
+    """Return the states [N] of the path with the least total cost.
+
+    Under `RotationMotion` each state carries the rate of turning of the best path to it, filtered (Kalman, 1960, with
+    scalar variances). So a steady rotation is judged without a search over pairs of states. The path may pass over a
+    few wrong frames, at a cost: all labels of the next frame are about as far from a wrong orientation. A frame that
+    was passed over gets the label nearest to the one before it.
+
+    Args:
+        cost: [N, S] of the states, nats; infinite for a state that does not exist.
+        states: [N, S, 3, 3] rotations, or [N, S, D] coordinates.
+        times_s: [N], s.
+        motion: model of the motion between frames.
     """
-    times = np.asarray(times_s, dtype=float)
-    total, origin = _paths(np.ascontiguousarray(unary, dtype=float), quat_from_matrix(rotation), times)
-    return _traced(total, origin, rotation)
+    cost, times = np.ascontiguousarray(cost, dtype=float), np.asarray(times_s, dtype=float)
+    if isinstance(motion, CoordinateMotion):
+        points = np.ascontiguousarray(states, dtype=float)
+        return _backtracked(*_coordinate_paths(cost, points, times, motion.max_rate, motion.max_jump_nats), points)
+    return _backtracked(*_rotation_paths(cost, quat_from_matrix(states), times, astuple(motion)), states)
 
 
 @_compiled
-def _paths(unary: Array, quat: Array, times_s: Array) -> tuple[Array, NDArray[np.int64]]:
-    """Costs [S] of the best paths to the last frame's states, and which frame and state each state [N, S, 2] of the
-    clip is reached from. quat: [N, S, 4]."""
-    count, states = unary.shape
-    total = np.full(unary.shape, np.inf)
-    rate, variance = np.zeros((count, states, 3)), np.full(unary.shape, _TURN_RATE_RAD_S**2)
-    origin = np.zeros((count, states, 2), dtype=np.int64)
-    total[0] = unary[0]
-    ahead = np.empty((states, 4))
+def _advance(
+    total: Array, step: Array, skipped: float, cost: Array, reached: Array, origin: NDArray[np.int64], last: int
+) -> NDArray[np.bool_]:
+    """Extend the best paths to frame `last` by one step each; return which states [K] are reached at less cost.
+
+    Args:
+        total: [S] costs of the best paths to the states of frame `last`; infinite without a path.
+        step: [S, K] costs of the steps.
+        skipped: cost of the frames that the step passes over.
+        cost: [K] of the new states.
+        reached: [K] least costs so far, which are updated.
+        origin: [K, 2] frame and state before, which are updated.
+        last: index of the frame.
+    """
+    better = np.zeros(len(cost), np.bool_)
+    for k in range(len(cost)):
+        best, least = 0, np.inf
+        for s in range(len(total)):
+            if total[s] < np.inf and total[s] + step[s, k] + skipped < least:
+                best, least = s, total[s] + step[s, k] + skipped
+        if least + cost[k] < reached[k]:
+            reached[k], origin[k, 0], origin[k, 1], better[k] = least + cost[k], last, best, True
+    return better
+
+
+@_compiled
+def _coordinate_paths(
+    cost: Array, points: Array, times_s: Array, rate: float, most: float
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return costs [S] of the best paths to the last frame's states, and the frame and state before each, [N, S, 2]."""
+    count, states = cost.shape
+    total, origin = np.full(cost.shape, np.inf), np.zeros((count, states, 2), dtype=np.int64)
+    total[0] = cost[0]
+    step = np.empty((states, states))
     for t in range(1, count):
-        passed = 0.0
-        for last in range(t - 1, max(-1, t - 2 - _MOST_PASSED), -1):
-            step = times_s[t] - times_s[last]
-            for s in range(states):
-                ahead[s] = _product(_quat_of(rate[last, s] * step), quat[last, s])
+        for s in range(states):
             for k in range(states):
-                best, least, steady = 0, np.inf, True
-                for s in range(states):
-                    if not total[last, s] < np.inf:
-                        continue
-                    spread = (variance[last, s] + _TURN_CHANGE_RAD2_S3 * step) * step**2
-                    cost = _turn_cost(ahead[s], quat[t, k], spread)
-                    hit = _turn_cost(quat[last, s], quat[t, k], (_TURN_RATE_RAD_S * step) ** 2) + _HIT_NATS
-                    through = total[last, s] + min(cost, hit, _JUMP_NATS) + passed
-                    if through < least:
-                        best, least, steady = s, through, cost <= hit
-                reached = least + unary[t, k]
-                if not reached < total[t, k]:
-                    continue
-                total[t, k], origin[t, k, 0], origin[t, k, 1] = reached, last, best
-                known = variance[last, best] + _TURN_CHANGE_RAD2_S3 * step if steady else _TURN_RATE_RAD_S**2
-                gain = known / (known + 2.0 * _READING_RAD**2 / step**2)
-                seen = _turn(quat[last, best], quat[t, k]) / step
-                rate[t, k] = (1.0 - gain) * rate[last, best] + gain * seen if steady else gain * seen
-                variance[t, k] = (1.0 - gain) * known
-            passed += _PASS_NATS + unary[last].min()
+                square = ((points[t, k] - points[t - 1, s]) ** 2).sum()
+                step[s, k] = min(0.5 * square / (rate * (times_s[t] - times_s[t - 1])) ** 2, most)
+        _advance(total[t - 1], step, 0.0, cost[t], total[t], origin[t], t - 1)
     return total[-1], origin
 
 
 @_compiled
-def _turn_cost(before: Array, after: Array, spread: float) -> float:
-    """Cost of reading the orientation `after` where `before` was expected, to `spread` rad^2."""
-    dot = abs((before * after).sum())
-    angle = 2.0 * np.arccos(min(dot, 1.0))
-    widened = 1.0 + spread / (2.0 * _READING_RAD**2)
-    return 0.5 * angle**2 / (2.0 * _READING_RAD**2 * widened) + 1.5 * np.log(widened)
+def _rotation_paths(
+    cost: Array, quat: Array, times_s: Array, motion: tuple[float, float, float, float, int, float, float]
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return the same for orientations quat [N, S, 4]; motion: the fields of `RotationMotion`."""
+    std, rate_std, growth, impact, max_skipped, skip, most = motion
+    count, states = cost.shape
+    total, origin = np.full(cost.shape, np.inf), np.zeros((count, states, 2), dtype=np.int64)
+    rate, variance = np.zeros((count, states, 3)), np.full(cost.shape, rate_std**2)
+    total[0] = cost[0]
+    step, steady = np.empty((states, states)), np.empty((states, states), np.bool_)
+    for t in range(1, count):
+        skipped = 0.0
+        for last in range(t - 1, max(-1, t - 2 - max_skipped), -1):
+            span = times_s[t] - times_s[last]
+            for s in range(states):
+                if not total[last, s] < np.inf:
+                    continue
+                ahead = _product(_quat_of(rate[last, s] * span), quat[last, s])
+                spread = (variance[last, s] + growth * span) * span**2
+                for k in range(states):
+                    going_on = _rotation_cost(ahead, quat[t, k], spread, std)
+                    hit = _rotation_cost(quat[last, s], quat[t, k], (rate_std * span) ** 2, std) + impact
+                    step[s, k], steady[s, k] = min(going_on, hit, most), going_on <= hit
+            better = _advance(total[last], step, skipped, cost[t], total[t], origin[t], last)
+            for k in range(states):
+                if not better[k]:
+                    continue
+                s = origin[t, k, 1]
+                known = variance[last, s] + growth * span if steady[s, k] else rate_std**2
+                gain = known / (known + 2.0 * std**2 / span**2)
+                seen = _rotvec(quat[last, s], quat[t, k]) / span
+                rate[t, k] = (1.0 - gain) * rate[last, s] + gain * seen if steady[s, k] else gain * seen
+                variance[t, k] = (1.0 - gain) * known
+            skipped += skip + cost[last].min()
+    return total[-1], origin
 
 
 @_compiled
-def _turn(before: Array, after: Array) -> Array:
-    """The rotation vector [3] from one orientation to another, the shorter way round."""
-    turn = _product(after, before * np.array([1.0, -1.0, -1.0, -1.0]))
-    size = np.sqrt((turn[1:] ** 2).sum())
+def _rotation_cost(before: Array, after: Array, spread: float, std: float) -> float:
+    """Return the cost of the orientation `after` where `before` is expected, with a variance `spread`, rad^2."""
+    dot = abs((before * after).sum())
+    angle = 2.0 * np.arccos(min(dot, 1.0))
+    widened = 1.0 + spread / (2.0 * std**2)
+    return 0.5 * angle**2 / (2.0 * std**2 * widened) + 1.5 * np.log(widened)
+
+
+@_compiled
+def _rotvec(before: Array, after: Array) -> Array:
+    """Return the rotation vector [3] from one orientation to another, the shorter way round."""
+    apart = _product(after, before * np.array([1.0, -1.0, -1.0, -1.0]))
+    size = np.sqrt((apart[1:] ** 2).sum())
     if size < 1e-12:
-        return 2.0 * turn[1:]
-    sign = 1.0 if turn[0] >= 0.0 else -1.0
-    return sign * 2.0 * np.arctan2(size, abs(turn[0])) / size * turn[1:]
+        return 2.0 * apart[1:]
+    sign = 1.0 if apart[0] >= 0.0 else -1.0
+    return sign * 2.0 * np.arctan2(size, abs(apart[0])) / size * apart[1:]
 
 
 @_compiled
@@ -115,15 +197,15 @@ def _product(a: Array, b: Array) -> Array:
     return product
 
 
-def _traced(total: Array, origin: NDArray[np.int64], rotation: Array) -> NDArray[np.int64]:
-    """The path that ends in the cheapest state, [N]; frames passed by are labelled as near to it as can be."""
+def _backtracked(total: Array, origin: NDArray[np.int64], states: Array) -> NDArray[np.int64]:
+    """Return the path [N] that ends in the cheapest state; a frame that it passes over gets the nearest rotation."""
     frame, state = len(origin) - 1, int(np.argmin(total))
     path = np.full(len(origin), -1, dtype=np.int64)
     path[frame] = state
     while frame > 0:
         frame, state = origin[frame, state].tolist()
         path[frame] = state
-    for passed in np.flatnonzero(path < 0):
-        before = rotation[passed - 1, path[passed - 1]]
-        path[passed] = np.argmax(np.einsum("ij,sij->s", before, rotation[passed]))
+    for skipped in np.flatnonzero(path < 0):
+        before = states[skipped - 1, path[skipped - 1]]
+        path[skipped] = np.argmax(np.einsum("ij,sij->s", before, states[skipped]))
     return path

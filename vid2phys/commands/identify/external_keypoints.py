@@ -149,7 +149,7 @@ def _track(seen: Observation) -> Track:
     """A pose of each frame with enough points, joined by continuity: flat sets of points have two."""
     from vid2phys.engine.pnp import solve_poses
     from vid2phys.tracking.track import Track
-    from vid2phys.tracking.viterbi import likeliest_path
+    from vid2phys.tracking.viterbi import viterbi_path
 
     frames = np.flatnonzero(seen.visible.sum(axis=1) >= _LEAST_POINTS)
     poses = solve_poses(
@@ -159,7 +159,7 @@ def _track(seen: Observation) -> Track:
     frames, poses = frames[sound], poses[sound]
     if not len(frames):
         raise InputError("no frame's points lie as those of the body do", "the body's points", "check their names")
-    path = likeliest_path(poses.cost, poses.rotation, seen.times_s[frames])
+    path = viterbi_path(poses.cost, poses.rotation, seen.times_s[frames])
     chosen = poses[np.arange(len(frames)), path]
     tracked = np.zeros(len(seen.times_s), dtype=bool)
     tracked[frames] = True

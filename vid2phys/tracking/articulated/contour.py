@@ -18,10 +18,11 @@ from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
+from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.detectors.network import direction_and_size
-from vid2phys.tracking.refine import OVERCONFIDENT, fit_edges
+from vid2phys.tracking.refine import fit_edges
 from vid2phys.types import Array
 
 
@@ -145,7 +146,7 @@ def refine_from(
     if found is None:
         return None
     at, information = found
-    return at.configuration, np.asarray(np.linalg.inv(information / OVERCONFIDENT + prior))
+    return at.configuration, np.asarray(np.linalg.inv(information / CONTOUR.overconfidence + prior))
 
 
 def refine_near(

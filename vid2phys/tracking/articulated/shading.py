@@ -18,7 +18,7 @@ from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.shading import Shading, Told, Turned, seen_shading, told_by_shading
+from vid2phys.tracking.cues.shading import FaceMotion, Shading, ShadingInformation, measure_shading, shading_information
 from vid2phys.types import Array
 
 
@@ -57,36 +57,36 @@ def fit_shading(
         if not seen:
             break
         some = np.array([each is not None for each in measured])
-        told = told_by_shading([shading for shading, _ in seen], [turned for _, turned in seen])
-        pull = told.gradient + np.einsum("tde,te->td", known[some], at[some] - configurations[some])
-        step, result[some] = _solved(told, known[some], -pull)
+        information = shading_information([shading for shading, _ in seen], [motion for _, motion in seen])
+        pull = information.gradient + np.einsum("tde,te->td", known[some], at[some] - configurations[some])
+        step, result[some] = _solved(information, known[some], -pull)
         at[some] = body.retract(at[some], np.clip(step, -most, most))
     return at, result
 
 
 def _measured(
     frame: NDArray[np.uint8], window: Window, body: ArticulatedBody, solid: Solid, configuration: Array
-) -> tuple[Shading, Turned] | None:
+) -> tuple[Shading, FaceMotion] | None:
     """Return the shading that a frame shows at a configuration [D] and its derivatives; None for too few faces."""
     vertices, parts = body.vertices(configuration), solid.smooth_parts
-    seen = seen_shading(frame, window.camera, window.in_camera(vertices), solid.mesh.faces, parts)
+    seen = measure_shading(frame, window.camera, window.in_camera(vertices), solid.mesh.faces, parts)
     if seen is None:
         return None
     corners = solid.mesh.faces[seen.faces]
     slopes = body.jacobian(configuration, corners.ravel()).reshape(*corners.shape, 3, -1)
-    return seen, Turned.of(vertices[corners], slopes, parts[seen.faces], body.radius_m)
+    return seen, FaceMotion.of(vertices[corners], slopes, parts[seen.faces], body.radius_m)
 
 
-def _solved(told: Told, known: Array, pull: Array) -> tuple[Array, Array]:
+def _solved(information: ShadingInformation, known: Array, pull: Array) -> tuple[Array, Array]:
     """Solve for the steps [T, D] and the covariances [T, D, D].
 
     The frames' normal matrices couple by the light only: the solution is block-diagonal plus low rank (Woodbury).
     known: [T, D, D], prior information. pull: [T, D], negative gradient.
     """
-    apart = np.linalg.inv(told.apart + known)
-    spread = told.shared @ apart
-    of_light = np.eye(told.shared.shape[1]) - np.einsum("tld,tkd->lk", spread, told.shared, optimize=True)
+    apart = np.linalg.inv(information.apart + known)
+    spread = information.shared @ apart
+    of_light = np.eye(information.shared.shape[1]) - np.einsum("tld,tkd->lk", spread, information.shared, optimize=True)
     single = np.einsum("tde,te->td", apart, pull)
-    common = np.linalg.solve(of_light, np.einsum("tld,td->l", told.shared, single))
+    common = np.linalg.solve(of_light, np.einsum("tld,td->l", information.shared, single))
     step = single + np.einsum("tld,l->td", spread, common)
     return step, apart + np.swapaxes(spread, 1, 2) @ np.linalg.solve(of_light, spread)

@@ -34,6 +34,7 @@ from vid2phys.tracking.articulated.detector import (
 )
 from vid2phys.tracking.articulated.kinematic_fit import Configurations, find_minima
 from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.viterbi import CoordinateMotion, viterbi_path
 from vid2phys.types import Array, Camera, Clip, Observation
 
 if TYPE_CHECKING:
@@ -183,19 +184,8 @@ def _viterbi_path(
     body: ArticulatedBody, candidates: Configurations, times_s: Array, config: ArticulatedConfig = DEFAULTS
 ) -> NDArray[np.int64]:
     """Return the candidate of each frame [N] on the path of least cost through candidates [N, S]."""
-    cost, configurations = candidates.cost, candidates.configuration / body.prior_std
-    total, back = cost[0], np.zeros(cost.shape, dtype=np.int64)
-    for n in range(1, len(cost)):
-        apart = configurations[n][:, None] - configurations[n - 1][None]
-        jump = 0.5 * (apart**2).sum(axis=-1) / (config.max_rate * (times_s[n] - times_s[n - 1])) ** 2
-        step = total[None] + np.minimum(jump, config.max_jump_nats)
-        back[n] = step.argmin(axis=1)
-        total = step.min(axis=1) + cost[n]
-    chosen = np.zeros(len(cost), dtype=np.int64)
-    chosen[-1] = int(total.argmin())
-    for n in range(len(cost) - 1, 0, -1):
-        chosen[n - 1] = back[n, chosen[n]]
-    return chosen
+    motion = CoordinateMotion(max_rate=config.max_rate, max_jump_nats=config.max_jump_nats)
+    return viterbi_path(candidates.cost, candidates.configuration / body.prior_std, times_s, motion)
 
 
 def _observe(

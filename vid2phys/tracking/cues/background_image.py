@@ -1,4 +1,7 @@
-"""The scene without the object, from frames of a camera that stands still."""
+"""Estimate the scene without the object, from frames of a static camera: medians outside of masks.
+
+Limits: where the object covers a pixel in every frame, the background is filled in from around.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,19 @@ _ROWS = 64  # at a time
 
 @dataclass(frozen=True)
 class Backdrop:
-    """image: uint8 [H, W, 3]. known: [H, W] bool, False where the object was in every frame and what is behind it had
-    to be filled in from around."""
+    """The background of a clip.
+
+    Attributes:
+        image: [H, W, 3].
+        known: [H, W], False where the object was in every frame and the background is filled in.
+    """
 
     image: NDArray[np.uint8]
     known: NDArray[np.bool_]
 
 
 def backdrop(frames: Sequence[NDArray[np.uint8]], masks: Sequence[NDArray[np.bool_]]) -> Backdrop:
-    """Medians over N frames [H, W, 3] outside masks [H, W]."""
+    """Return the medians over N frames [H, W, 3] outside of masks [H, W]."""
     import cv2
 
     image, hole = np.empty_like(frames[0]), np.zeros(frames[0].shape[:2], np.uint8)
@@ -35,8 +42,8 @@ def backdrop(frames: Sequence[NDArray[np.uint8]], masks: Sequence[NDArray[np.boo
 
 
 def _median(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Medians over frames outside masks, and where no frame is: [h, W, 3], [h, W]."""
-    sorted_values = np.sort(np.where(masks[..., None], np.uint8(255), frames), axis=0)  # what is masked comes last
+    """Return the medians [h, W, 3] over frames outside of masks, and where there is no such frame [h, W]."""
+    sorted_values = np.sort(np.where(masks[..., None], np.uint8(255), frames), axis=0)  # masked pixels come last
     count = len(frames) - masks.sum(axis=0)
     low, high = (np.maximum(count - 1, 0) // 2)[None, ..., None], (count // 2)[None, ..., None]
     high = np.minimum(high, len(frames) - 1)
@@ -45,7 +52,7 @@ def _median(frames: NDArray[np.uint8], masks: NDArray[np.bool_]) -> tuple[NDArra
 
 
 def grown(mask: NDArray[np.bool_], pixels: int = 3) -> NDArray[np.bool_]:
-    """The mask [H, W] with a margin."""
+    """Return the mask [H, W] with a margin."""
     import cv2
 
     size = 2 * pixels + 1

@@ -1,8 +1,9 @@
-"""The pose of a rigid mesh by its edges in one frame: outline and creases (`refine`).
+"""Fit the pose of a rigid mesh to its edges in one frame: contour and creases (`tracking.refine`).
 
-Needs no learnt appearance and no other frame, and leaves a pose alone where nothing stands out from what is behind it.
+The cue needs no learnt appearance and no other frame. A pose stays where the body does not stand out from its
+background.
 
-Limits: errors of a quarter of the body's size and gross ones (a pose's mirror twin) are beyond its reach.
+Limits: errors of a quarter of the body's size, and gross ones such as a depth reversal, are beyond its reach.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.geometry import Pose
+from vid2phys.tracking.cues import Cue
+from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import PRIOR_STD
-from vid2phys.tracking.refine import OVERCONFIDENT, fit_edges
+from vid2phys.tracking.refine import fit_edges
 from vid2phys.types import Array, Camera, Mesh
 
-_MOST_STEP = 2.0 * PRIOR_STD
+CUE = Cue("edges of the silhouette and of creases, which refine the pose in every frame")
 
 
 @dataclass(frozen=True)
@@ -27,24 +30,26 @@ class Contour:
 
     Attributes:
         pose: camera_from_body.
-        information: of the edges, [6, 6], as their scatter states it, in the local coordinates of the pose (many times
-            too much on real appearances).
+        information: of the edges, [6, 6], as their scatter states it, in the local coordinates of the pose. On real
+            appearances it is many times too large.
         prior: of the start, [6, 6].
+        overconfidence: factor by which the information is too large.
     """
 
     pose: Pose
     information: Array
     prior: Array
+    overconfidence: float = DEFAULTS.overconfidence
 
     @property
     def covariance(self) -> Array:
-        """Covariance of edges and prior together, [6, 6], before its scaling to errors on held-out appearances."""
-        return np.asarray(np.linalg.inv(self.information / OVERCONFIDENT + self.prior))
+        """The covariance of edges and prior together, [6, 6], before its scaling to errors on held-out appearances."""
+        return np.asarray(np.linalg.inv(self.information / self.overconfidence + self.prior))
 
 
 @dataclass(frozen=True)
 class _RigidBody:
-    """A rigid mesh at a pose (see `Movable`)."""
+    """A rigid mesh at a pose (see `refine.Movable`)."""
 
     mesh: Mesh
     pose: Pose
@@ -68,12 +73,22 @@ def fit_contour(
     pose: Pose,
     *,
     prior: Array | None = None,
+    config: ContourConfig = DEFAULTS,
 ) -> Contour | None:
-    """Fit a pose camera_from_body to the outline and the creases in a frame [H, W, 3].
+    """Fit a pose camera_from_body to the contour and the creases in a frame.
 
-    prior: [6, 6] information about the given pose in its modes; weak unless given. None where too few lines of the
-    outline say where the edge is.
+    Args:
+        frame: [H, W, 3].
+        camera: of the frame.
+        solid: mesh and creases.
+        pose: start.
+        prior: [6, 6] information about the start, in its local coordinates; weak unless given.
+        config: settings.
+
+    Returns:
+        The fit; None where too few lines across the contour find the edge.
     """
     prior = np.diag(PRIOR_STD**-2.0) if prior is None else np.ascontiguousarray(prior)
-    fit = fit_edges(frame, camera, solid, _RigidBody(solid.mesh, pose), prior, _MOST_STEP)
-    return None if fit is None else Contour(fit[0].pose, fit[1], prior)
+    most = config.max_step_prior * PRIOR_STD
+    fit = fit_edges(frame, camera, solid, _RigidBody(solid.mesh, pose), prior, most, config=config)
+    return None if fit is None else Contour(fit[0].pose, fit[1], prior, config.overconfidence)

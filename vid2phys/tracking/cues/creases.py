@@ -1,7 +1,9 @@
-"""Creases of a mesh: edges at which faces meet at an angle; lines across those that a pose shows inside its outline.
+"""Creases of a mesh: edges at which faces meet at an angle, and lines across those inside the silhouette.
 
-Light makes the two sides of a crease differ, so that it says how a body is turned where its outline does not: most of
-all of boxes, whose outline hardly moves with small turns of a face seen head on.
+Light makes the two sides of a crease differ. So creases show the orientation where the contour does not, most of all
+for boxes: their contour hardly moves with small rotations of a face seen head on.
+
+Limits: creases between faces of equal brightness are not seen.
 """
 
 from __future__ import annotations
@@ -17,35 +19,61 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.engine.render.rasterizer import face_normals
 from vid2phys.io.faces import first_alike
+from vid2phys.tracking.cues import Cue
 from vid2phys.tracking.cues.occluding_contour import lines_across
 from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.types import Array, Camera, Mesh
 
-_SHARP = np.deg2rad(25.0)
-_LEAST_LENGTH = 0.1  # of a crease, body radii: shorter ones have no faces beside them to speak of
-_SAME = 1e-6  # body radii between vertices that are one
-_MOST = 100  # lines of all creases
-_CLEAR_PX = 1.5  # from a crease on, drawn sides are sides
-_PROBES = 5  # places on each side of a line at which the drawing must show one of the two faces
-_FLAT = 0.01  # of the nearness: what lies in a face's plane
+CUE = Cue("edges inside the silhouette, where faces meet at an angle; a part of the contour cue")
+
+_SAME = 1e-6  # distance of vertices that are one, body radii
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreaseConfig:
+    """Settings of `Solid.of` and `crease_lines`."""
+
+    sharp_deg: float = 25.0
+    """Least angle between the normals of two faces that meet at a crease, deg."""
+    min_length: float = 0.1
+    """Least length of a crease, body radii; shorter ones have too narrow faces beside them."""
+    max_lines: int = 100
+    """Largest number of lines across all creases."""
+    clear_px: float = 1.5
+    """Distance from a crease from which on a drawn side counts as that side, px."""
+    probes: int = 5
+    """Places on each side of a line at which the drawing must show one of the two faces."""
+    plane_share: float = 0.01
+    """Largest distance from the plane of a face, as a share of 1 / depth."""
+
+
+DEFAULTS = CreaseConfig()
 
 
 @dataclass(frozen=True)
 class Solid:
-    """A mesh and its E creases. edges: [E, 2] indices of vertices. sides: [E, 2] of the faces on both sides."""
+    """A mesh and its E creases.
+
+    Attributes:
+        mesh: the mesh.
+        edges: [E, 2] indices of vertices.
+        sides: [E, 2] indices of the faces on both sides.
+        config: settings.
+    """
 
     mesh: Mesh
     edges: NDArray[np.int64]
     sides: NDArray[np.int64]
+    config: CreaseConfig = DEFAULTS
 
     @staticmethod
-    def of(mesh: Mesh) -> Solid:
-        """Finds the creases, of faces that share vertices or have them at the same places."""
-        sides, edges, sharp = _meeting(mesh)
+    def of(mesh: Mesh, config: CreaseConfig = DEFAULTS) -> Solid:
+        """Find the creases between faces that share vertices or have them at the same places."""
+        sides, edges, sharp = _meeting(mesh, config)
         along = mesh.vertices[edges[:, 1]] - mesh.vertices[edges[:, 0]]
         radius = mesh.radius_m
-        kept = sharp & (np.linalg.norm(along, axis=-1) > _LEAST_LENGTH * radius)
-        return Solid(mesh, edges[kept], sides[kept])
+        kept = sharp & (np.linalg.norm(along, axis=-1) > config.min_length * radius)
+        return Solid(mesh, edges[kept], sides[kept], config)
 
     def without_creases(self) -> Solid:
         """Return the body without creases."""
@@ -53,17 +81,16 @@ class Solid:
 
     @cached_property
     def smooth_parts(self) -> NDArray[np.int64]:
-        """Which part of the surface each face [F] is of: parts end where faces meet at an angle, and where the mesh's
-        own parts do."""
+        """Index [F] of each face's smooth part; parts end at creases of any length and where the mesh's parts end."""
         from trimesh.graph import connected_component_labels
 
-        sides, _, sharp = _meeting(self.mesh)
+        sides, _, sharp = _meeting(self.mesh, self.config)
         joined = ~sharp & (self.mesh.part[sides[:, 0]] == self.mesh.part[sides[:, 1]])
         return np.asarray(connected_component_labels(sides[joined], len(self.mesh.faces)), dtype=np.int64)
 
 
-def _meeting(mesh: Mesh) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Pairs of faces [N, 2] that meet, the edges [N, 2] where they do, and whether at an angle [N]."""
+def _meeting(mesh: Mesh, config: CreaseConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return pairs of faces [N, 2] that meet, the edges [N, 2] between them, and whether they meet at an angle [N]."""
     from trimesh.graph import face_adjacency
 
     radius = mesh.radius_m
@@ -71,14 +98,20 @@ def _meeting(mesh: Mesh) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[
     sides, edges = face_adjacency(faces=welded, return_edges=True)
     sides, edges = np.asarray(sides).reshape(-1, 2), np.asarray(edges).reshape(-1, 2)
     normals = face_normals(mesh.vertices, mesh.faces)[sides]
-    sharp = np.einsum("ej,ej->e", normals[:, 0], normals[:, 1]) < np.cos(_SHARP)
+    sharp = np.einsum("ej,ej->e", normals[:, 0], normals[:, 1]) < np.cos(np.deg2rad(config.sharp_deg))
     return sides, edges, sharp
 
 
 @dataclass(frozen=True)
 class CreaseLines:
-    """N lines across creases. points: [N, 3] m on the body, camera axes. pixels: [N, 2] of the frame. normals: [N, 2]
-    unit, across the crease in the frame. along: [N, 2] d (pixel along the normal) / d bearing."""
+    """N lines across creases.
+
+    Attributes:
+        points: [N, 3] on the body, camera axes, m.
+        pixels: [N, 2] in the frame.
+        normals: [N, 2] unit, across the crease in the frame.
+        along: [N, 2] derivative of a pixel along the normal by the bearing.
+    """
 
     points: Array
     pixels: Array
@@ -86,17 +119,30 @@ class CreaseLines:
     along: Array
 
 
-def crease_lines(solid: Solid, posed: Array, drawing: Drawing, camera: Camera, reach_px: float) -> CreaseLines | None:
-    """Lines that show one face of a crease on one side and the other on the other, `reach_px` of the frame far each.
+def crease_lines(
+    solid: Solid, vertices: Array, drawing: Drawing, camera: Camera, reach_px: float
+) -> CreaseLines | None:
+    """Return lines that show one face of a crease on each side, up to `reach_px` of the frame.
 
-    posed: [V, 3] m, the mesh's vertices in camera axes. drawing: of them. None where no crease shows as much.
+    Args:
+        solid: mesh and creases.
+        vertices: [V, 3] of the mesh in camera axes, m.
+        drawing: of the mesh.
+        camera: of the frame.
+        reach_px: length of each side, px.
+
+    Returns:
+        The lines; None where no crease shows as much.
     """
-    at, run, points, normals = _along_creases(posed, solid.edges, solid.mesh.faces[solid.sides], drawing.focal, _MOST)
+    config, corners = solid.config, solid.mesh.faces[solid.sides]
+    at, run, points, normals = _along_creases(vertices, solid.edges, corners, drawing.focal, config.max_lines)
     if not len(at):
         return None
     pixels, to_pixels = bearings_to_pixels(camera, at), bearing_jacobian_to_pixels(camera, at)
     across, step, along = lines_across(to_pixels, np.stack([-run[:, 1], run[:, 0]], axis=-1))
-    shown = _on_faces(at, step, points, normals, drawing.nearness, drawing.focal, drawing.corner, _CLEAR_PX, reach_px)
+    drawn = drawing.nearness, drawing.focal, drawing.corner
+    probed = config.clear_px, reach_px, config.probes, config.plane_share
+    shown = _on_faces(at, step, points, normals, drawn, probed)
     shown &= np.isfinite(pixels).all(axis=-1) & np.isfinite(across).all(axis=-1)
     if not shown.any():
         return None
@@ -108,21 +154,29 @@ _compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
 
 @_compiled
 def _along_creases(
-    posed: Array, edges: NDArray[np.int64], faces: NDArray[np.int64], focal: float, most: int
+    vertices: Array, edges: NDArray[np.int64], faces: NDArray[np.int64], focal: float, most: int
 ) -> tuple[Array, Array, Array, Array]:
-    """At most so many places, a drawn pixel or more apart, along creases whose two faces are turned to the camera.
+    """Return places along creases whose two faces are turned to the camera, a drawn pixel or more apart.
 
-    posed: [V, 3] m. edges: [E, 2], faces: [E, 2, 3] of vertices. Returns bearings [N, 2], what leads from end to end
-    of their creases [N, 2], points [N, 3] m and normals of the faces [N, 2, 3] of any length.
+    Args:
+        vertices: [V, 3], m.
+        edges: [E, 2] indices of vertices.
+        faces: [E, 2, 3] indices of vertices.
+        focal: of the drawing, px.
+        most: largest number of places.
+
+    Returns:
+        Bearings [N, 2], the vectors [N, 2] from end to end of their creases, points [N, 3] in m, and normals of the
+        faces [N, 2, 3] of any length.
     """
     count = len(edges)
     normals, length = np.empty((count, 2, 3)), np.zeros(count)
     for e in range(count):
-        a, b = posed[edges[e, 0]], posed[edges[e, 1]]
+        a, b = vertices[edges[e, 0]], vertices[edges[e, 1]]
         facing = True
         for f in range(2):
-            corner = posed[faces[e, f, 0]]
-            normals[e, f] = np.cross(posed[faces[e, f, 1]] - corner, posed[faces[e, f, 2]] - corner)
+            corner = vertices[faces[e, f, 0]]
+            normals[e, f] = np.cross(vertices[faces[e, f, 1]] - corner, vertices[faces[e, f, 2]] - corner)
             facing &= (normals[e, f] * a).sum() < 0.0
         if facing:
             length[e] = focal * math.hypot(b[0] / b[2] - a[0] / a[2], b[1] / b[2] - a[1] / a[2])
@@ -138,7 +192,7 @@ def _along_creases(
             passed += length[e]
             e += 1
         share = (place - passed) / length[e]
-        a, b = posed[edges[e, 0]], posed[edges[e, 1]]
+        a, b = vertices[edges[e, 0]], vertices[edges[e, 1]]
         for k in range(2):
             run[i, k] = b[k] / b[2] - a[k] / a[2]
             at[i, k] = a[k] / a[2] + share * run[i, k]
@@ -154,23 +208,28 @@ def _on_faces(
     step: Array,
     points: Array,
     normals: Array,
-    drawn: NDArray[np.float32],
-    focal: float,
-    corner: Array,
-    clear: float,
-    reach: float,
+    drawing: tuple[NDArray[np.float32], float, Array],
+    probed: tuple[float, float, int, float],
 ) -> NDArray[np.bool_]:
-    """Whether N lines lie on their faces in a drawing, from `clear` to `reach` steps to both sides.
+    """Return whether N lines lie on their faces in a drawing, on both sides.
 
-    at: [N, 2] bearings on creases. step: [N, 2] bearing of a step. points: [N, 3] m. normals: [N, 2, 3] of both faces.
+    Args:
+        at: [N, 2] bearings on creases.
+        step: [N, 2] bearing of a step.
+        points: [N, 3], m.
+        normals: [N, 2, 3] of both faces.
+        drawing: 1 / depth, focal length and corner.
+        probed: first and last distance in steps, number of places, largest distance from a face's plane.
     """
+    drawn, focal, corner = drawing
+    clear, reach, probes, flat = probed
     height, width = drawn.shape
     out = np.ones(len(at), np.bool_)
     for i in range(len(at)):
         for side in (-1.0, 1.0):
             on_first, on_second = True, True
-            for k in range(_PROBES):
-                far = side * (clear + (reach - clear) * k / (_PROBES - 1))
+            for k in range(probes):
+                far = side * (clear + (reach - clear) * k / (probes - 1))
                 x, y = at[i, 0] + far * step[i, 0], at[i, 1] + far * step[i, 1]
                 column, row = round(focal * x - corner[0]), round(focal * y - corner[1])
                 near = 0.0
@@ -179,7 +238,7 @@ def _on_faces(
                 for f in range(2):
                     n, p = normals[i, f], points[i]
                     plane = (n[0] * x + n[1] * y + n[2]) / (n[0] * p[0] + n[1] * p[1] + n[2] * p[2])
-                    if not abs(near - plane) < _FLAT * abs(plane):
+                    if not abs(near - plane) < flat * abs(plane):
                         if f == 0:
                             on_first = False
                         else:

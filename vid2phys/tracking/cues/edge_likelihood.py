@@ -1,7 +1,7 @@
-"""The compiled loops of `edge_lines`: images along lines, what their sides look like, where an edge explains them.
+"""The compiled loops of `edge_lines`: images along lines, colours of their sides, the likelihood of an edge.
 
-Everything works on N lines. `seen` [N, R, 3] is an image in linear light at R steps of each line; `cover` [N, C] is
-the drawn coverage on a grid `parts` times as fine that is longer at both ends, so that an edge at place d of
+All functions work on N lines. `seen` [N, R, 3] is an image in linear light at R steps of each line. `cover` [N, C] is
+the drawn coverage on a grid that is `parts` times as fine and longer at both ends. An edge at place d of
 D = C - parts (R - 1) covers step r by cover[parts r + D - 1 - d].
 """
 
@@ -15,45 +15,51 @@ from numpy.typing import NDArray
 
 from vid2phys.types import Array
 
-_LANES = 16  # numbers that compiled loops take at once, unrolled
+_LANES = 16  # numbers that a compiled loop takes at once, unrolled
 _compiled = numba.njit(cache=True, fastmath=True, error_model="numpy", nogil=True)
 
 
 @_compiled
-def read_lines(
-    frame: NDArray[np.uint8], table: Array, start: Array, direction: Array, step: float, length: int, reads: int
+def sample_lines(
+    frame: NDArray[np.uint8], table: Array, start: Array, direction: Array, step: float, length: int, samples: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Light [N, length, 3] of a frame [H, W, 3] along lines, and which lines [N] lie wholly inside it.
+    """Return the light [N, length, 3] of a frame along lines, and which lines [N] lie wholly inside it.
 
-    table: [256] of linear light. start, direction: [N, 2] px, unit. A step is the mean of `reads` bilinear readings
-    spread over it.
+    Args:
+        frame: [H, W, 3] display bytes.
+        table: [256] light of display bytes.
+        start: [N, 2] first pixels.
+        direction: [N, 2] unit.
+        step: length of a step, px.
+        length: number of steps.
+        samples: bilinear samples in a step, whose mean is taken.
     """
     height, width = frame.shape[0], frame.shape[1]
     out, inside = np.zeros((len(start), length, 3)), np.ones(len(start), np.bool_)
     for i in range(len(start)):
         for r in range(length):
-            for q in range(reads):
-                along = step * (r + (q + 0.5) / reads - 0.5)
+            for q in range(samples):
+                along = step * (r + (q + 0.5) / samples - 0.5)
                 x, y = start[i, 0] + along * direction[i, 0], start[i, 1] + along * direction[i, 1]
                 if not (0.0 <= x <= width - 1 and 0.0 <= y <= height - 1):
                     inside[i] = False
                     break
                 left, top = min(int(x), width - 2), min(int(y), height - 2)
-                u, v = (x - left) / reads, y - top
+                u, v = (x - left) / samples, y - top
                 for c in range(3):
                     above, below = table[frame[top, left, c]], table[frame[top + 1, left, c]]
                     above_right, below_right = table[frame[top, left + 1, c]], table[frame[top + 1, left + 1, c]]
-                    upper = above / reads + u * (above_right - above)
-                    lower = below / reads + u * (below_right - below)
+                    upper = above / samples + u * (above_right - above)
+                    lower = below / samples + u * (below_right - below)
                     out[i, r, c] += upper + v * (lower - upper)
     return out, inside
 
 
 @_compiled
 def cover_lines(drawing: NDArray[np.float32], start: Array, step: Array, length: int, smooth: int) -> Array:
-    """Coverage [N, length] along lines of a drawing [h, w], zero outside, averaged over `smooth` steps.
+    """Return the coverage [N, length] along lines of a drawing [h, w], zero outside, averaged over `smooth` steps.
 
-    start, step: [N, 2] drawn px.
+    start, step: [N, 2], drawn pixels.
     """
     height, width = drawing.shape
     out, fine = np.empty((len(start), length)), np.empty(length + smooth)
@@ -78,9 +84,9 @@ def cover_lines(drawing: NDArray[np.float32], start: Array, step: Array, length:
 
 @_compiled
 def side_colors(seen: Array, pure: NDArray[np.bool_], floor: float) -> tuple[Array, float, Array]:
-    """Mean colour [3] of a side over all lines, variance of lines about it, variance [N] of pixels within lines.
+    """Return the mean colour [3] of a side, the variance of lines about it, and the variance [N] within lines.
 
-    pure: [N, R], True where a step shows this side alone. floor: of noise, standard deviation.
+    pure: [N, R], True where a step shows this side only. floor: standard deviation of noise.
     """
     lines, length = pure.shape
     own, square, count = np.zeros((lines, 3)), np.zeros(lines), np.zeros(lines)
@@ -110,7 +116,7 @@ def side_colors(seen: Array, pure: NDArray[np.bool_], floor: float) -> tuple[Arr
 
 @_compiled
 def _slide(grid: Array, values: Array, parts: int, out: Array) -> None:
-    """out[k] = sum over r of values[r] grid[parts r + k]: in an order of memory that the compiler vectorises."""
+    """Write out[k] = sum over r of values[r] grid[parts r + k], in an order that the compiler vectorises."""
     for k in range(len(out)):
         out[k] = values[0] * grid[k]
     for r in range(1, len(values)):
@@ -123,10 +129,18 @@ def _slide(grid: Array, values: Array, parts: int, out: Array) -> None:
 def line_likelihood(
     seen: Array, cover: Array, parts: int, mean: Array, spread: Array, texture: Array, floor: Array
 ) -> Array:
-    """Log-likelihoods [N, D] of edges moved outward by each of D places, up to a constant a line.
+    """Return log-likelihoods [N, D] of edges that are moved outward by each of D places, up to a constant per line.
 
-    mean [2, 3], spread [2]: of the colours of inside and outside, between lines. texture: [N, 2] variance of their
-    pixels. floor: [N] variance of noise. What does not depend on the step is found once for each point of the grid.
+    Terms that do not depend on the step are computed once for each point of the grid.
+
+    Args:
+        seen: [N, R, 3] light.
+        cover: [N, C] coverage.
+        parts: places per step.
+        mean: [2, 3] colours of inside and outside.
+        spread: [2] variance of these between lines.
+        texture: [N, 2] variance of their pixels.
+        floor: [N] variance of noise.
     """
     lines, length, count = seen.shape[0], seen.shape[1], cover.shape[1]
     places = count - parts * (length - 1)
@@ -143,7 +157,7 @@ def line_likelihood(
             grid[0, m], grid[1, m], grid[2, m], grid[3, m] = 1.0 / v, a / v, a * a / v, v
         for r in range(length):
             values[3, r] = 0.0
-            for c in range(3):  # colours from the outside's mean, their square, and (last row) ones
+            for c in range(3):  # colours less the outside's mean, their square, and ones in the last row
                 values[c, r] = seen[i, r, c] - mean[1, c]
                 values[3, r] += values[c, r] ** 2
         for k in range(5):
@@ -156,7 +170,7 @@ def line_likelihood(
         product[:] = 1.0
         for r in range(length):
             shifted = grid[3, parts * r :]
-            for k in range(whole):  # variances above 1e-6: the product of some tens stays in range
+            for k in range(whole):  # with variances above 1e-6 the product of some tens stays in range
                 product[k] *= shifted[k]
         for k in range(places):
             n_aa, n_fb = sums[9, k], sums[8, k] - sums[9, k]
@@ -174,10 +188,15 @@ def line_likelihood(
 
 @_compiled
 def posterior(logs: Array, step: float, within: float, least_gain: float) -> tuple[Array, Array]:
-    """Mean and variance [N] that, joined with the prior, give those of the posterior; by the peak where that is narrow.
+    """Return mean and variance [N] that, with the prior, give those of the posterior; at the peak where it is narrow.
 
-    logs: [N, D] log-likelihood of places `step` apart about zero. within: standard deviation of the prior. Infinite
-    variance where a line adds less than the share `least_gain` of the prior's information.
+    The variance is infinite where a line adds less than the share `least_gain` of the prior's information.
+
+    Args:
+        logs: [N, D] log-likelihoods of places about zero.
+        step: distance of these places.
+        within: standard deviation of the prior.
+        least_gain: least share.
     """
     lines, places = logs.shape
     mean, variance = np.empty(lines), np.empty(lines)
@@ -213,9 +232,14 @@ def posterior(logs: Array, step: float, within: float, least_gain: float) -> tup
 
 @_compiled
 def side_ratio(seen: Array, cover: Array, other: float, least: int, noise: float) -> tuple[Array, NDArray[np.bool_]]:
-    """log(standard deviation of a line / that within its sides) [N], and where both sides have `least` pixels.
+    """Return log(standard deviation of a line / that within its sides) [N], and which lines show both sides [N].
 
-    seen: [N, R, 3]. cover: [N, R] of a side. other: share of the other side that a pixel of a side may have.
+    Args:
+        seen: [N, R, 3] values of the image.
+        cover: [N, R] coverage by one side.
+        other: largest share of the other side in a pixel of a side.
+        least: least number of pixels of each side.
+        noise: standard deviation of noise.
     """
     lines, length, channels = seen.shape
     ratio, shown = np.empty(lines), np.empty(lines, np.bool_)
@@ -244,8 +268,8 @@ def side_ratio(seen: Array, cover: Array, other: float, least: int, noise: float
 
 
 @_compiled
-def alike(normal: Array, most: int) -> float:
-    """How many neighbours in a row count as one: the sum of residuals' [N] autocorrelation while above chance."""
+def correlated_count(normal: Array, most: int) -> float:
+    """Return how many residuals [N] in a row count as one: the sum of their autocorrelation while above chance."""
     count = len(normal)
     z = np.minimum(np.maximum(normal, -3.0), 3.0)
     z = z - z.mean()
@@ -256,7 +280,7 @@ def alike(normal: Array, most: int) -> float:
         for k in range(count - lag):
             along += z[k + lag] * z[k]
         along /= power
-        if along <= 2.0 * count**-0.5:  # no more than chance
+        if along <= 2.0 * count**-0.5:  # not above chance
             break
         total += 2.0 * along
     return total

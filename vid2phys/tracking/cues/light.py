@@ -1,47 +1,64 @@
-"""Light in images of a body: display values to light and back, what the light of its parts is linear in, and smaller
-images of it."""
+"""Light in images of a body: display values to linear light, a linear basis of shading, and smaller images.
+
+Limits: a display has one tone curve (gamma 2.2); surfaces have no gloss.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.types import Array, Camera, Mesh
 
-LENS_PX = 0.7  # blur of an ordinary camera and codec, of the body alone
-CORRELATED_PX = 28.0  # neighbouring pixels err together: this many count as one
-_GAMMA = 2.2
+_GAMMA = 2.2  # of a display
 _DARK = 0.02  # linear light below which the tone curve is taken as straight
 
 
+@dataclass(frozen=True, kw_only=True)
+class LightConfig:
+    """Settings that all cues of colours share."""
+
+    lens_px: float = 0.7
+    """Blur of an ordinary camera and codec on a drawn body, standard deviation, px."""
+    correlated_px: float = 28.0
+    """Number of adjacent pixels that count as one, since they err together."""
+
+
+DEFAULTS = LightConfig()
+
+
 def linear(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Display bytes to linear light."""
+    """Return display bytes as linear light."""
     return (image.astype(np.float32) / np.float32(255.0)) ** np.float32(_GAMMA)
 
 
 def display_slope(level: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Slope of the display's tone curve at linear light."""
+    """Return the slope of the display's tone curve at linear light."""
     return np.asarray((level + _DARK) ** (1.0 / _GAMMA - 1.0) / _GAMMA)
 
 
 def blurred(image: NDArray[np.float32], sigma_px: float) -> NDArray[np.float32]:
-    """An image of any number of channels, [h, w, C], out of focus."""
+    """Return an image [h, w, C] of any number of channels, blurred."""
     import cv2
 
     soft = cv2.GaussianBlur(image, (0, 0), sigma_px, borderType=cv2.BORDER_REPLICATE)
     return np.asarray(soft, dtype=np.float32).reshape(image.shape)
 
 
-def part_basis(mesh: Mesh, normals: Array, sight: Array, axes: Array | None = None) -> NDArray[np.float32]:
-    """What the light of the faces is linear in: part, and part times normal, [F, 4 * parts].
+def part_basis(mesh: Mesh, normals: Array, rays: Array, axes: Array | None = None) -> NDArray[np.float32]:
+    """Return the basis of the faces' light: part, and part times normal, [F, 4 * parts].
 
-    Light that does not change from where it comes, on surfaces without gloss, as first-order spherical harmonics (Basri
-    and Jacobs, PAMI 2003). normals: [F, 3] unit, in the axes of the camera, turned towards it by the directions sight
-    [F, 3] from it. axes: [3, 3], to other axes.
+    The light is fixed and the surfaces have no gloss: first-order spherical harmonics (Basri and Jacobs, PAMI 2003).
+
+    Args:
+        mesh: the mesh.
+        normals: [F, 3] unit, camera axes; those that point away from the camera are reversed.
+        rays: [F, 3] directions from the camera to the faces.
+        axes: [3, 3] rotation to other axes.
     """
-    away = (normals * sight).sum(axis=1) > 0.0
+    away = (normals * rays).sum(axis=1) > 0.0
     normals = np.where(away[:, None], -normals, normals)
     if axes is not None:
         normals = normals @ axes.T
@@ -52,7 +69,7 @@ def part_basis(mesh: Mesh, normals: Array, sight: Array, axes: Array | None = No
 
 
 def smaller(camera: Camera, reduction: int) -> Camera:
-    """The camera of images whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
+    """Return the camera of images whose pixels are `reduction` x `reduction` of the given one's; the rest is cut."""
     K = np.asarray(camera.K, dtype=float).copy()
     K[:2, 2] += 0.5  # pixel centres are at integers
     K[:2] /= reduction
@@ -61,7 +78,7 @@ def smaller(camera: Camera, reduction: int) -> Camera:
 
 
 def reduced(image: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Means over blocks; size: (width, height)."""
+    """Return the means over blocks; size: (width, height)."""
     import cv2
 
     if image.shape[1::-1] == size:

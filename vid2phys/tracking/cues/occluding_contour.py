@@ -1,7 +1,9 @@
-"""The outline of a posed mesh: points on the surface whose images lie on the edge of its silhouette.
+"""The occluding contour of a mesh at a pose: points on the surface whose images lie on the edge of its silhouette.
 
-It is read from a drawing (`silhouette.draw`), holes and concave bodies included; the lens is what it is to first order
-about each point. Between drawn pixels the edge is where the blurred silhouette crosses one half.
+The contour comes from a drawing (`silhouette.draw`), holes and concave bodies included. The lens is linear about each
+point. Between drawn pixels the edge lies where the blurred silhouette crosses one half.
+
+Limits: parts that are thinner than a drawn pixel have no contour.
 """
 
 from __future__ import annotations
@@ -14,22 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+from vid2phys.tracking.cues.contour_config import DEFAULTS, ContourConfig
 from vid2phys.tracking.cues.silhouette import Drawing
 from vid2phys.types import Array, Camera
 
-LENS_PX = 0.85  # blur of lens, codec, pixel and reading between pixels
-_EDGE_SIGMA = 1.5  # blur of the drawn silhouette in which edge and normal are measured, drawn pixels
-_LEAST_SLOPE = 0.04  # of that a pixel: less has no direction
-_LEAST_POINTS = 12
 _compiled = numba.njit(cache=True, error_model="numpy", nogil=True)
 
 
 @dataclass(frozen=True)
-class Outline:
-    """N points. points: [N, 3] m on the body, camera axes. pixels: [N, 2] of the frame. normals: [N, 2] unit, outward
-    in the frame. along: [N, 2] d (pixel along the normal) / d bearing. coverage: the drawing through the lens,
-    float32 in [0, 1], with the points at `drawn` [N, 2] and one frame pixel along a normal being `across` [N, 2] of its
-    pixels."""
+class OccludingContour:
+    """N points of a contour.
+
+    Attributes:
+        points: [N, 3] on the body, camera axes, m.
+        pixels: [N, 2] in the frame.
+        normals: [N, 2] unit, outward in the frame.
+        along: [N, 2] derivative of a pixel along the normal by the bearing.
+        coverage: the drawing through the lens, float32 [h, w] in 0..1.
+        drawn: [N, 2] the points in the drawing.
+        across: [N, 2] one frame pixel along a normal, in pixels of the drawing.
+    """
 
     points: Array
     pixels: Array
@@ -41,27 +47,24 @@ class Outline:
 
     @property
     def size_px(self) -> float:
-        """Of the body in the frame: the longer side of the rectangle around the outline."""
+        """The size of the body in the frame: the longer side of the rectangle around the contour."""
         return float((self.pixels.max(axis=0) - self.pixels.min(axis=0)).max())
 
 
-def outline_of(drawing: Drawing, camera: Camera, *, most: int = 160) -> Outline | None:
-    """The outline of a mesh as drawn; None where there is none to speak of.
-
-    most: points, evenly spread over all edges.
-    """
+def occluding_contour(drawing: Drawing, camera: Camera, config: ContourConfig = DEFAULTS) -> OccludingContour | None:
+    """Return the contour of a drawn mesh; None where its edge has too few pixels."""
     import cv2
 
     nearness, focal, corner = drawing.nearness, drawing.focal, drawing.corner
     mask = (nearness > 0.0).astype(np.uint8)
     edges, _ = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
-    if sum(map(len, edges)) < _LEAST_POINTS:
+    if sum(map(len, edges)) < config.min_contour_points:
         return None
     on_edge = np.concatenate(edges)[:, 0].astype(np.int64)  # covered pixels, (x, y), in order along each edge
-    stride = max(1.0, len(on_edge) / most)
+    stride = max(1.0, len(on_edge) / config.max_contour_points)
     on_edge = on_edge[np.arange(0.0, len(on_edge) - 0.5, stride).astype(int)]
     silhouette = mask.astype(np.float32)
-    drawn, outward = _edge(silhouette, on_edge)
+    drawn, outward = _edge(silhouette, on_edge, config)
     at = (drawn + corner) / focal
     pixels, to_pixels = bearings_to_pixels(camera, at), bearing_jacobian_to_pixels(camera, at)
     sound = np.isfinite(outward + pixels).all(axis=-1)
@@ -72,16 +75,21 @@ def outline_of(drawing: Drawing, camera: Camera, *, most: int = 160) -> Outline 
     normals, steps, along = lines_across(to_pixels, outward)
     across = focal * steps
     zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
-    coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), LENS_PX * zoom), dtype=np.float32)
-    return Outline(points, pixels[sound], normals, along, coverage, drawn[sound], across)
+    coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), config.lens_px * zoom), dtype=np.float32)
+    return OccludingContour(points, pixels[sound], normals, along, coverage, drawn[sound], across)
 
 
 @_compiled
 def lines_across(to_pixels: Array, outward: Array) -> tuple[Array, Array, Array]:
-    """Across edges whose normals among bearings are outward [N, 2] of any length; to_pixels: [N, 2, 2].
+    """Return lines across edges whose normals among bearings are outward [N, 2], of any length.
 
-    Returns unit normals [N, 2] in the frame, what a pixel along them is in bearings [N, 2], and d (pixel along the
-    normal) / d bearing [N, 2].
+    Args:
+        to_pixels: [N, 2, 2] derivative of pixels by bearings.
+        outward: [N, 2] normals among bearings.
+
+    Returns:
+        Unit normals [N, 2] in the frame, a pixel along each of them in bearings [N, 2], and the derivative of a pixel
+        along the normal by the bearing [N, 2].
     """
     normals, steps, along = np.empty_like(outward), np.empty_like(outward), np.empty_like(outward)
     for i in range(len(outward)):
@@ -95,23 +103,23 @@ def lines_across(to_pixels: Array, outward: Array) -> tuple[Array, Array, Array]
     return normals, steps, along
 
 
-def _edge(silhouette: NDArray[np.float32], on_edge: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Places [N, 2] and outward normals [N, 2] of the edge near covered pixels [N, 2]; NaN where it has no direction.
+def _edge(silhouette: NDArray[np.float32], on_edge: NDArray[np.int64], config: ContourConfig) -> tuple[Array, Array]:
+    """Return places [N, 2] and outward normals [N, 2] of the edge near covered pixels [N, 2].
 
-    For a straight edge the blurred silhouette is the normal distribution of the distance, and this is exact.
+    Both are NaN where the edge has no direction. The result is exact for a straight edge, whose blurred silhouette is
+    the normal distribution of the distance.
     """
     import cv2
     from scipy.special import ndtri
 
-    soft = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), _EDGE_SIGMA), dtype=np.float32)
-    normal, height = _slope(soft, on_edge)
-    return on_edge + _EDGE_SIGMA * ndtri(height)[:, None] * normal, normal
+    soft = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), config.edge_sigma_px), dtype=np.float32)
+    normal, height = _slope(soft, on_edge, config.min_slope)
+    return on_edge + config.edge_sigma_px * ndtri(height)[:, None] * normal, normal
 
 
 @_compiled
-def _slope(soft: NDArray[np.float32], at: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Unit vectors [N, 2] down a blurred silhouette at pixels [N, 2], and its height there between a half and what is
-    far from an edge."""
+def _slope(soft: NDArray[np.float32], at: NDArray[np.int64], min_slope: float) -> tuple[Array, Array]:
+    """Return unit vectors [N, 2] down a blurred silhouette at pixels [N, 2], and its height [N] there in 0.5..0.8."""
     normal, height = np.empty((len(at), 2)), np.empty(len(at))
     for i in range(len(at)):
         column, row = at[i]
@@ -119,7 +127,7 @@ def _slope(soft: NDArray[np.float32], at: NDArray[np.int64]) -> tuple[Array, Arr
         y = 0.5 * (soft[row - 1, column] - soft[row + 1, column])
         length = math.hypot(x, y)
         normal[i] = np.nan
-        if length > _LEAST_SLOPE:
+        if length > min_slope:
             normal[i, 0], normal[i, 1] = x / length, y / length
         height[i] = min(max(soft[row, column], 0.5), 0.8)
     return normal, height

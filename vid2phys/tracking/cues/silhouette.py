@@ -1,4 +1,7 @@
-"""Drawing what a mesh covers, and how near it is: a compiled z-buffer for small images that are drawn often."""
+"""Draw the silhouette and the depth of a mesh: a compiled z-buffer for small images that are drawn often.
+
+Limits: faces that reach behind the camera are dropped; lens distortion is left to the reader of the drawing.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,33 @@ from numpy.typing import NDArray
 
 from vid2phys.types import Array
 
-_DRAWN_PX = 150.0  # size at which bodies are drawn
-_MARGIN_PX = 16.0  # of the drawing around it
-_LEAST_DEPTH = 1e-6  # m
+
+@dataclass(frozen=True, kw_only=True)
+class SilhouetteConfig:
+    """Settings of `draw`."""
+
+    size_px: float = 150.0
+    """Longer side of a drawn body, px."""
+    margin_px: float = 16.0
+    """Margin of the drawing around the body, px."""
+    min_depth_m: float = 1e-6
+    """Least depth of a vertex before the camera, m."""
+
+
+DEFAULTS = SilhouetteConfig()
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A posed mesh, drawn by a pinhole camera zoomed until the body is large, so that what is read from it is as fine
-    for a body of 20 pixels as for one of 200.
+    """A mesh at a pose, drawn by a pinhole camera that is zoomed until the body is large.
 
-    nearness: [h, w] 1 / depth [1/m], zero where the body is not. A drawn pixel is focal * bearing - corner [2].
+    So a drawing is as fine for a body of 20 pixels in the frame as for one of 200. A drawn pixel is
+    focal * bearing - corner.
+
+    Attributes:
+        nearness: [h, w] 1 / depth, zero beside the body, 1/m.
+        focal: focal length of the drawing, px.
+        corner: [2], px.
     """
 
     nearness: NDArray[np.float32]
@@ -29,16 +48,16 @@ class Drawing:
     corner: Array
 
 
-def draw(posed: Array, faces: NDArray[np.int64]) -> Drawing | None:
-    """A mesh with vertices [V, 3] m in camera axes, its longer side 150 pixels; None where it is behind the camera."""
-    if not posed[:, 2].min() > _LEAST_DEPTH:
+def draw(vertices: Array, faces: NDArray[np.int64], config: SilhouetteConfig = DEFAULTS) -> Drawing | None:
+    """Draw a mesh with vertices [V, 3] in camera axes, m; return None where it reaches behind the camera."""
+    if not vertices[:, 2].min() > config.min_depth_m:
         return None
-    z = posed[:, 2].copy()
-    bearings = np.ascontiguousarray(posed.T[:2]) / z  # [2, V]
+    z = vertices[:, 2].copy()
+    bearings = np.ascontiguousarray(vertices.T[:2]) / z  # [2, V]
     low, high = bearings.min(axis=1), bearings.max(axis=1)
-    focal = _DRAWN_PX / float((high - low).max() + 1e-9)
-    corner = focal * low - _MARGIN_PX
-    width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * _MARGIN_PX) + 1)
+    focal = config.size_px / float((high - low).max() + 1e-9)
+    corner = focal * low - config.margin_px
+    width, height = (int(side) for side in np.ceil(focal * (high - low) + 2.0 * config.margin_px) + 1)
     x, y = focal * bearings - corner[:, None]
     return Drawing(draw_nearness(x, y, z, faces, width, height), focal, corner)
 
@@ -47,10 +66,17 @@ def draw(posed: Array, faces: NDArray[np.int64]) -> Drawing | None:
 def draw_nearness(
     x: Array, y: Array, z: Array, faces: NDArray[np.int64], width: int, height: int
 ) -> NDArray[np.float32]:
-    """1 / depth [height, width] of the nearest face at each pixel centre, zero where there is none.
+    """Return 1 / depth [height, width] of the nearest face at each pixel centre, zero where there is none.
 
-    x, y, z: [V] vertices in pixels (centres at integers) and depth. faces: [F, 3]. Faces that reach behind the
-    camera are dropped; edges between vertices are straight in the image.
+    Faces that reach behind the camera are dropped. Edges between vertices are straight in the image.
+
+    Args:
+        x: [V] columns of the vertices, px; pixel centres are integers.
+        y: [V] rows of the vertices, px.
+        z: [V] depths of the vertices, m.
+        faces: [F, 3] indices of vertices.
+        width: columns of the image.
+        height: rows of the image.
     """
     out = np.zeros((height, width), np.float32)
     for f in range(faces.shape[0]):

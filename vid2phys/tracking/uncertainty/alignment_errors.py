@@ -84,7 +84,7 @@ def _errors(mesh: Mesh, clip: HeldOutClip, start: Array) -> tuple[Array, Array, 
     patches, frames = [], []
     for i, (frame, camera) in enumerate(zip(clip.frames, clip.cameras, strict=True)):
         pose = Pose(clip.rotation[i], clip.translation[i]).retract(start)
-        patch = Stage(mesh, camera, behind).look(frame, pose)
+        patch = Stage(mesh, camera, behind).frame_at(frame, pose)
         if patch is not None:
             patches.append(patch)
             frames.append(i)

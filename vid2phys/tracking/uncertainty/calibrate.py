@@ -23,7 +23,7 @@ from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.risp.renders.dataset import RenderSet
 from vid2phys.risp.renders.held_out import HeldOutClip, make_clips
-from vid2phys.tracking.detectors.network import Detections, direction_and_size, look
+from vid2phys.tracking.detectors.network import Detections, detect, direction_and_size
 from vid2phys.tracking.detectors.search import plausible
 from vid2phys.tracking.hypotheses import front_evidence
 from vid2phys.tracking.uncertainty import alignment_errors, contour_errors
@@ -223,7 +223,7 @@ def _measure_clip(
         error = steady + rng.normal(0.0, 0.8, 3)
         aside = center[i] + error[:2] * config.view_offset * 3.0 * np.tan(radius[i])
         size = radius[i] * np.exp(error[2] * config.view_size_offset)
-        seen.append(look(model, camera, [frame], aside[None], size[None], calibration))
+        seen.append(detect(model, camera, [frame], aside[None], size[None], calibration))
     empty = _empty_quality(model, clip, center[0], float(radius[0]), calibration, rng, config)
     detections = Detections.join(seen)
     residuals = _residuals(model, clip, detections, sequence)
@@ -249,14 +249,14 @@ def _empty_quality(
     camera, image = clip.cameras[0], clip.background
     centers = center + rng.uniform(-1.5, 1.5, (count, 2)) * np.tan(radius)
     radii = radius * np.exp(rng.normal(0.0, 0.3, count))
-    first = look(model, camera, [image] * count, centers, radii, calibration)
+    first = detect(model, camera, [image] * count, centers, radii, calibration)
     score = first.quality[:, 0] * plausible(first, model.radius_m)
     best = np.argsort(-score)[:2]
     best = best[score[best] > 0.0]
     if not len(best):
         return 0.0
     places = direction_and_size(first.poses.translation[best, 0], model.radius_m)
-    again = look(model, camera, [image] * len(best), *places, calibration)
+    again = detect(model, camera, [image] * len(best), *places, calibration)
     return float((again.quality[:, 0] * plausible(again, model.radius_m)).max())
 
 

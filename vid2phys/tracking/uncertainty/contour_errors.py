@@ -23,7 +23,7 @@ from vid2phys.tracking.contour_refinement import LEAST_PX
 from vid2phys.tracking.cues.contour import fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.photometric import MODES
-from vid2phys.tracking.detectors.network import direction_and_size, look
+from vid2phys.tracking.detectors.network import detect, direction_and_size
 from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors
 from vid2phys.tracking.uncertainty.config import DEFAULTS, UncertaintyConfig
 from vid2phys.types import Array, Mesh
@@ -67,7 +67,7 @@ def detect_clip(
         error = steady + rng.normal(0.0, 0.8, 3)
         aside = center[i] + error[:2] * config.contour_view_offset * np.tan(radius[i])
         size = radius[i] * np.exp(error[2] * config.view_size_offset)
-        seen = look(model, clip.cameras[i], [clip.frames[i]], aside[None], size[None], calibration)
+        seen = detect(model, clip.cameras[i], [clip.frames[i]], aside[None], size[None], calibration)
         pose, quality = seen.poses[0, 0], seen.quality[:, 0]
         if not np.isfinite(pose.cost) or quality[0] < calibration.min_quality:
             continue

@@ -144,7 +144,7 @@ class _Truth:
 
 
 def evaluate_images(
-    subject: EvaluatedModel,
+    evaluated: EvaluatedModel,
     renders: RenderSet,
     indices: NDArray[np.int64],
     *,
@@ -156,7 +156,7 @@ def evaluate_images(
     """Develop images of held-out renders and estimate what they show.
 
     Args:
-        subject: The model.
+        evaluated: The model.
         renders: Held-out renders.
         indices: Indices of the N renders.
         seed: Seed of all random numbers. Equal seeds give equal images but for what is switched off in `varied`, so
@@ -165,17 +165,19 @@ def evaluate_images(
         progress: Is called with the share of images done.
         config: Settings.
     """
-    truth = _developed(subject, renders, indices, seed, varied, progress, config)
+    truth = _developed(evaluated, renders, indices, seed, varied, progress, config)
     count = len(indices)
     surfaces = [
-        _surface(subject, None if truth.configurations is None else truth.configurations[i], truth.pose[i], truth.K[i])
+        _surface(
+            evaluated, None if truth.configurations is None else truth.configurations[i], truth.pose[i], truth.K[i]
+        )
         for i in range(count)
     ]
-    least_m = config.hidden_depth_share * subject.radius_m
+    least_m = config.hidden_depth_share * evaluated.radius_m
     behind = np.stack(
         [_behind(surfaces[i], truth.px[i], _depth(truth.points[i], truth.pose[i]), least_m) for i in range(count)]
     )
-    found = _estimate(subject, truth, config)
+    found = _estimate(evaluated, truth, config)
     distances = zip(_distance(found.px, truth.px), truth.visible, strict=True)
     errors = {"px": np.array([_median(distance[visible]) for distance, visible in distances])}
     contrasts = [
@@ -202,7 +204,7 @@ def evaluate_images(
 
 
 def _developed(
-    subject: EvaluatedModel,
+    evaluated: EvaluatedModel,
     renders: RenderSet,
     indices: NDArray[np.int64],
     seed: int,
@@ -211,10 +213,10 @@ def _developed(
     config: UncertaintyConfig,
 ) -> _Truth:
     """Develop the renders' images, each at a random size in the frame."""
-    low_high = np.log(subject.view_px)
+    low_high = np.log(evaluated.view_px)
     bank = make_bank(photographs(), count=config.bank_images, seed=seed + 1)
-    configurations = renders.configurations()[indices] if subject.articulated is not None else None
-    points = subject.points(configurations, len(indices))
+    configurations = renders.configurations()[indices] if evaluated.articulated is not None else None
+    points = evaluated.points(configurations, len(indices))
     samples, widths = [], []
     for row, index in enumerate(indices):
         rng = np.random.default_rng([seed, int(index), 9])
@@ -224,7 +226,7 @@ def _developed(
             renders.sample(int(index)),
             points[row],
             rng,
-            DevelopOptions(subject.model.view_size, bank, jitter=False, view_px=narrow, varied=varied),
+            DevelopOptions(evaluated.model.view_size, bank, jitter=False, view_px=narrow, varied=varied),
         )
         samples.append(shown)
         widths.append(width)
@@ -238,7 +240,7 @@ def _developed(
         np.stack([p.visible for p in samples]),
         points,
         configurations,
-        subject.fill * np.array(widths),
+        evaluated.fill * np.array(widths),
     )
 
 
@@ -253,23 +255,25 @@ class _Estimates:
     points_mm: Array | None
 
 
-def _estimate(subject: EvaluatedModel, truth: _Truth, config: UncertaintyConfig) -> _Estimates:
+def _estimate(evaluated: EvaluatedModel, truth: _Truth, config: UncertaintyConfig) -> _Estimates:
     """Estimate keypoints, and the pose or configuration that fits them, with errors up to the body's symmetry."""
-    model = subject.model
+    model = evaluated.model
     keypoints, inverse = model.predict(truth.images), np.linalg.inv(truth.K)
     bearings = np.einsum("nij,nkj->nki", inverse[:, :2, :2], keypoints.points_px) + inverse[:, None, :2, 2]
     calibration = Calibration.from_dict(model.calibration)
     to_bearings = inverse[:, None, :2, :2]
     pixels = calibration.point_covariance(keypoints.covariance_px, truth.diameter_px)
     covariance = to_bearings @ pixels @ np.swapaxes(to_bearings, -1, -2)
-    if subject.articulated is None or truth.configurations is None:
+    if evaluated.articulated is None or truth.configurations is None:
         found = solve_poses(bearings, covariance, model.points_body)
         poses = make_transform(found.rotation[:, 0], found.translation[:, 0])
         symmetry = make_transform(model.rotations, offsets(model.rotations, model.center))
         px = _labelled_as(truth.px, keypoints.points_px, model.permutation, config.far_share * model.view_size)
         return _Estimates(px, poses, None, pose_errors_each(poses, truth.pose, symmetry), None)
-    configuration = fit_configurations(subject.articulated, truth.pose, bearings, covariance).configuration
-    away = 1e3 * _distance(subject.articulated.points(configuration), subject.articulated.points(truth.configurations))
+    configuration = fit_configurations(evaluated.articulated, truth.pose, bearings, covariance).configuration
+    away = 1e3 * _distance(
+        evaluated.articulated.points(configuration), evaluated.articulated.points(truth.configurations)
+    )
     off = np.abs(configuration - truth.configurations).mean(axis=1)
     named = {"configuration_deg": np.degrees(off)} if model.shape.kind == "joints" else {"configuration_mm": 1e3 * off}
     errors = {"points_mm": away.mean(axis=1), **named}
@@ -284,11 +288,11 @@ def _labelled_as(truth_px: Array, found_px: Array, permutation: NDArray[np.int64
     return np.take_along_axis(found_px, names[..., None], axis=1)
 
 
-def _surface(subject: EvaluatedModel, configuration: Array | None, pose: Array, K: Array) -> Array:
+def _surface(evaluated: EvaluatedModel, configuration: Array | None, pose: Array, K: Array) -> Array:
     """Return the depth [V, V] of the body's visible surface, infinite where there is none, m."""
-    size = subject.model.view_size
-    vertices = subject.vertices(configuration) @ pose[:3, :3].T + pose[:3, 3]
-    return rasterize(vertices, subject.mesh.faces, K, size, size).depth
+    size = evaluated.model.view_size
+    vertices = evaluated.vertices(configuration) @ pose[:3, :3].T + pose[:3, 3]
+    return rasterize(vertices, evaluated.mesh.faces, K, size, size).depth
 
 
 def _depth(points: Array, pose: Array) -> Array:
@@ -321,8 +325,8 @@ def _median(values: Array) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def projected(subject: EvaluatedModel, pose: Array, configuration: Array | None, K: Array) -> tuple[Array, Array]:
+def projected(evaluated: EvaluatedModel, pose: Array, configuration: Array | None, K: Array) -> tuple[Array, Array]:
     """Return the pixels [V, 2] and the depths [V] m of the mesh's vertices in an image."""
-    vertices = subject.vertices(configuration)
+    vertices = evaluated.vertices(configuration)
     bearings = project_points(Pose(pose[:3, :3], pose[:3, 3]), vertices)
     return np.asarray(bearings @ K[:2, :2].T + K[:2, 2]), _depth(vertices, pose)
