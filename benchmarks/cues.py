@@ -32,7 +32,7 @@ from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
 from vid2phys.io.video import read_clip
 from vid2phys.report.alignment import Alignment, apply
-from vid2phys.report.metrics import Turns, summarize, turns_of
+from vid2phys.report.metrics import SymmetryGroup, summarize, symmetry_of
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.risp.renders.viewpoints import tilt_spread
@@ -64,7 +64,7 @@ class Case:
     camera: Camera
     mesh: Mesh
     model: Model
-    symmetry: Turns
+    symmetry: SymmetryGroup
     log: PoseLog
     offset_s: float  # motion capture time less video time
     tilt_std_rad: float | None
@@ -117,7 +117,7 @@ def _case(folder: Path, mesh_path: Path, frames: int | None) -> Case:
     name = "sample" if folder == SAMPLE else folder.name
     log = load_mocap(folder / "mocap.csv")
     offset_s = float(json.loads((folder / "truth.json").read_text())["time_offset_s"])
-    return Case(name, clip, camera, mesh, model, turns_of(mesh), log, offset_s, tilt_spread(system))
+    return Case(name, clip, camera, mesh, model, symmetry_of(mesh), log, offset_s, tilt_spread(system))
 
 
 def in_world(found: Track, camera: Camera) -> PoseLog:
