@@ -56,6 +56,7 @@ def test_every_recipe_is_run_here() -> None:
         "vid2phys/solvers/losses/points.py",
         "vid2phys/io/camera/six_numbers.py",
         "vid2phys/tracking/cues/brightness.py",
+        "vid2phys/tracking/detectors/grid.py",
         "experiments/gradsim_swing.py",
         "detect.py",
     }
@@ -137,6 +138,35 @@ for without in (), ("brightness",):
     assert first == second, "a cue that is off is not asked"
     assert int(first.split()[0]) > 0
     assert first.endswith("True")
+
+
+def test_a_detector_is_asked_and_finds_the_body(tmp_path: Path) -> None:
+    before = placed("vid2phys/tracking/detectors/grid.py", tmp_path)
+    code = """
+from pathlib import Path
+import numpy as np
+from vid2phys.io.array_clip import ArrayFrames
+from vid2phys.io.camera import load_camera
+from vid2phys.io.video import read_clip
+from vid2phys.error_model import Calibration
+from vid2phys.risp.networks.model import Model
+from vid2phys.tracking.detectors import Places, locator, motion
+from vid2phys.tracking.detectors.network import direction_and_size
+from vid2phys.tracking.detectors.search import ObjectDetector
+from vid2phys.tracking.first_pass import FrameStore
+
+sample, model = Path(ROOT) / "samples" / "quadrotor", Model.load(str(Path(ROOT) / "models" / "quadrotor"), "cpu")
+clip, camera = read_clip(sample / "clip.mp4"), load_camera(sample / "camera.yaml", None)
+frames = FrameStore(ArrayFrames(np.stack(list(clip.frames.at(range(0, 40, 8))))), clip.width, clip.height)
+calibration = Calibration.from_dict(model.calibration)
+detector = ObjectDetector(model, camera, frames.background, model.radius_m, calibration)
+usual = direction_and_size(detector.search(frames[0]).translation, model.radius_m)
+locator.propose = motion.propose = lambda *_: Places(np.zeros((0, 2)), np.zeros(0))
+found = direction_and_size(detector.search(frames[0]).translation, model.radius_m)
+print(np.linalg.norm(found[0] - usual[0]) / np.tan(usual[1]))
+"""
+    found = python(f"ROOT = {str(ROOT)!r}\n{before}{code}", tmp_path).stdout
+    assert float(found) < 0.25, "the grid alone leads to where the other detectors lead, in radii of the body"
 
 
 def test_keypoints_of_a_detector_are_read(tmp_path: Path) -> None:

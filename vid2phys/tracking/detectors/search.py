@@ -1,6 +1,6 @@
 """Search a whole frame for the object, and judge whether a detection is the object.
 
-A coarse network and motion before a static camera propose places, and the fine network detects at these.
+The detectors of this folder propose places, and the fine network detects keypoints at these.
 
 Limits: an object that looks like the body counts as the body where the image changes.
 """
@@ -19,6 +19,7 @@ from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.background import Background
+from vid2phys.tracking.detectors import proposers
 from vid2phys.tracking.detectors.network import Detections, Image, detect, direction_and_size
 from vid2phys.types import Array, Camera
 
@@ -166,14 +167,10 @@ class ObjectDetector:
         return self.detect([frame] * len(order), first.poses.translation[order, 0]) if len(order) else None
 
     def _candidates(self, frame: Image) -> tuple[Array, Array]:
-        """Return the bearings [N, 2] and angular radii [N] that the coarse network and motion propose."""
-        found = self.model.locate(frame)
-        order = np.argsort(-np.asarray(found.score), kind="stable")[: self.config.candidates]
-        moving, width = self.background.proposals(frame)
-        center = np.concatenate([np.asarray(found.center_px, dtype=float)[order].reshape(-1, 2), moving])
-        diameter = np.concatenate(
-            [np.asarray(found.diameter_px, dtype=float)[order].ravel(), width * self.config.blob_to_sphere]
-        )
+        """Return the bearings [N, 2] and angular radii [N] of the places that the detectors propose."""
+        places = [propose(frame, self) for propose in proposers()]
+        center = np.concatenate([each.center_px for each in places])
+        diameter = np.concatenate([each.diameter_px for each in places])
         sides = center[:, None] + diameter[:, None, None] * np.array([[-0.5, 0.0], [0.5, 0.0], [0.0, -0.5], [0.0, 0.5]])
         rays = _rays(self.camera, sides)
         angles = [np.arccos(np.clip((rays[:, i] * rays[:, i + 1]).sum(-1), -1.0, 1.0)) for i in (0, 2)]
