@@ -34,7 +34,7 @@ class Entry:
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
-    """The bodies called `names`, all when there are none. Raises UsageError for an unknown name."""
+    """Return the bodies called `names`, all when there are none. Raises UsageError for an unknown name."""
     known = {entry.name: entry for entry in _ENTRIES}
     for name in names:
         if name not in known:

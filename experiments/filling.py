@@ -39,7 +39,7 @@ class Form:
 
 
 def fill(form: Form, setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for; make the table of all that are filled, with the names of the others."""
     began = time.monotonic()
     cells = _cells(form, setting)
     reasons = {cell.path: f"not run yet ({_first_trains(source)})" for cell, source in cells if source.training_s}
@@ -66,7 +66,7 @@ def _first_trains(source: Source) -> str:
 
 
 def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:
-    """Those of all bodies, labels and methods, with what each looks with."""
+    """Return the cells of all bodies, labels and methods, each with the source of its network."""
     found = []
     for entry in entries():
         for label in form.labels:

@@ -40,7 +40,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and draws all that are filled; the others are named."""
+    """Fill the cells that are asked for and draw all that are filled; the others are named."""
 
     def rows(cell: Cell, source: Source) -> Rows:
         bench = Bench(cell.entry, "paper", setting, FRAMES[cell.label])
@@ -63,7 +63,7 @@ def _title(cell: Cell) -> str:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as groups of bars, a group a method, a bar a choice of frames."""
+    """Draw the errors as groups of bars, a group a method, a bar a choice of frames."""
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
         unknown, width = unknown_of(system), 0.8 / len(FRAMES)

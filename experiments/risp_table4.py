@@ -34,7 +34,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     return tabulated(_TASK, NAME, VERSION, _NOTES, setting)
 
 

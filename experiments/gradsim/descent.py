@@ -32,7 +32,7 @@ class Descended:
 
     @property
     def loss(self) -> float:
-        """The least."""
+        """Return the least loss."""
         return float(self.losses.min(initial=np.inf))
 
 
@@ -48,7 +48,7 @@ def descend(
     upper: Array | float = np.inf,
     enough: float = 0.0,
 ) -> Descended:
-    """Minimises a loss of unknowns [U] float64 from `start` by its gradient.
+    """Minimise a loss of unknowns [U] float64 from `start` by its gradient.
 
     optimizer: adam or sgd (with momentum), whose steps shrink from `rate` to a thousandth along a cosine; or lbfgs
     (quasi-Newton, Byrd et al., 1995), whose first step is `rate` long and whose iterations are evaluations. lower,
@@ -87,7 +87,7 @@ class _Kept:
         self.path: list[Array] = []
 
     def __call__(self, values: Array) -> tuple[float, Array]:
-        """The loss and its gradient [U]."""
+        """Return the loss and its gradient [U]."""
         if len(self.losses) >= self.most:
             raise _Enough
         at = torch.tensor(values, dtype=torch.float64, requires_grad=True)
