@@ -124,7 +124,7 @@ def descended(
     """Descend as gradSim does: Adam on the error of images, or of the masses' places, of the first frames and then
     more.
     """
-    at, (low, high) = start, truth.bounds()
+    at, bounds = start, truth.bounds()
     for frames in parts or _PARTS[truth.system.name]:
         part = truth.shortened(frames)
         aim = torch.from_numpy(part.unknowns()[None])
@@ -135,7 +135,7 @@ def descended(
             centres = part.centres(unknowns[None])
             return ((centres if places else part.drawn(centres)) - target).square().mean()
 
-        at = descend(loss, at, rate=_RATE, iterations=iterations, lower=low, upper=high).values
+        at = descend(loss, at, rate=_RATE, iterations=iterations, bounds=bounds).values
     return at
 
 

@@ -50,7 +50,7 @@ class Ring:
 
 
 def load(path: Path) -> tuple[Array, Array]:
-    """Return times [T] s since the tip was let go, and the height [T] m of its markers' mean above where it was held."""
+    """Return times [T] s since the tip was let go and the height [T] m of its markers' mean above where it was held."""
     data = np.genfromtxt(path, delimiter=",", names=True)
     names = [name for name in data.dtype.names if name.startswith("Tip") and name.endswith("_x")]
     heights = np.nanmean([data[name] for name in names], axis=0)

@@ -160,7 +160,7 @@ def _descend(
     tries: list[Descended] = []
 
     def go(start: Array) -> Descended:
-        tries.append(descend(loss, np.clip(start, low, high), lower=low, upper=high, **how))
+        tries.append(descend(loss, np.clip(start, low, high), bounds=(low, high), **how))
         return tries[-1]
 
     best = go(filmed.start)

@@ -62,8 +62,7 @@ def by_score(
         noise = torch.from_numpy(rng.normal(size=(samples, len(mean))))
         return mean_loss(lambda drawn: torch.stack([*map(imaged, drawn)]), mean, float(next(schedule)), noise)
 
-    low, high = filmed.bounds
-    return descend(loss, filmed.start, rate=rate, iterations=iterations, lower=low, upper=high)
+    return descend(loss, filmed.start, rate=rate, iterations=iterations, bounds=filmed.bounds)
 
 
 def tumbled(shot: Shot, initial: Tensor, controls: Tensor, parameters: Tensor) -> Tensor:
