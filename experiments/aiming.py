@@ -1,8 +1,10 @@
-"""One control of RISP's table 4 by one method: actions that bring a body to where one image shows it.
+"""Solve one control task of RISP's table 4 by one method: actions that bring a body to where one image shows it.
 
-The papers' methods move actions by RMSProp along a loss of the last frame. Ours reads the image, as `vid2phys
-control` does, and finds gentle actions to there (`solvers.optimal_control`). A hand's few numbers are fitted
-(`imitation`).
+The papers' methods move actions by RMSProp along a loss of the last frame. Our method detects the body in the image, as
+`vid2phys control` does, and finds gentle actions to there (`solvers.optimal_control`). The few numbers of a hand are
+fitted (`imitation`).
+
+Limits: parameters, the first state and the camera are known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Bodies on a known base, in the tables: hand and rod before cameras all around where they are filmed from.
+"""The body adapter of bodies on a known base: hand and rod before cameras all around the directions of filming.
 
 States are configurations [D]. `state_error` is over the paper's own numbers: thirteen joint angles in radians, or the
 heights of ten sensors over half the range that the rod's motions pass through.
+
+Limits: the base and the camera are known.
 """
 
 from __future__ import annotations

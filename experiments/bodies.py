@@ -1,4 +1,7 @@
-"""The papers' bodies, as tables are made for them: what moves, and what the paper reports of it."""
+"""The papers' bodies for the tables, with what the paper reports of each.
+
+Limits: meshes of rigid bodies come from the project's samples.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What tables 3 and 4 share: bodies driven by actions that are sought, filmed, and how rows are made of it."""
+"""What tables 3 and 4 share: bodies moved by unknown actions, their films, and the rows made of them.
+
+Limits: a quick run has one motion of few frames.
+"""
 
 from __future__ import annotations
 

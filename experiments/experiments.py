@@ -1,6 +1,6 @@
-"""Known motions of the papers' bodies, filmed by one camera: what parameters are to be found from.
+"""Known motions of the papers' bodies, filmed by one camera, from which parameters are estimated.
 
-First state, forces and camera are known to all methods. The paper does not publish its motions: these are ours.
+First state, forces and camera are known to all methods. Limits: the paper does not publish its motions; these are ours.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""How tables 2 to 4 and figure 6b are filled: cells of all bodies and methods. What they look with is trained first
-where it is not there."""
+"""Fill tables 2 to 4 and figure 6b: cells of all bodies and methods.
+
+A network that is missing is trained first. Limits: a body whose mesh is missing has empty cells with the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The clip of a recorded flight, path-traced along its motion with a held-out appearance, and how far from it the
-motions are that methods find: in metres and degrees, in pixels, and in actions."""
+"""The clip of a recorded flight, path-traced along its motion with a held-out appearance, and the errors of motions.
+
+Errors are in metres and degrees, in pixels, and in actions. Limits: one camera and one appearance.
+"""
 
 from __future__ import annotations
 

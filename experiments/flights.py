@@ -1,7 +1,8 @@
-"""A flight of a Crazyflie as it was recorded: poses at the frames of a clip, and what its controller asked for.
+"""A recorded flight of a Crazyflie: poses at the frames of a clip, and the commands of its controller.
 
 Logs are those of crazyswarm2's tools: places as motion capture sent them by radio, attitudes as the vehicle had them,
-commanded thrust and torques, all on the vehicle's clock. They lie beside the project's folder and are no part of it.
+commanded thrust and torques, all on the vehicle's clock. Limits: logs lie beside the project's folder and are no part
+of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Target videos: a motion before a static camera, path-traced with a held-out appearance.
 
-Frames are the piece of a 640 x 480 frame in which the motion takes place. Exposure is set once, on the stage without
-the body; that image is kept as well, for methods that compare pixels (the papers' know their background).
+Frames are the piece of a 640 x 480 frame in which the motion takes place. Exposure is set once, on the scene without
+the body. That image is kept as well, for methods that compare pixels (the papers' methods know their background).
+
+Limits: no lens distortion, and no motion blur.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""One identification of RISP's table 2 by one method: from a video, forces and the first state to parameters.
+"""Identify parameters for RISP's table 2 by one method: from a video, forces and the first state.
 
-The papers' methods move parameters by RMSProp as RISP has it, in the paper's units; ours reads keypoints and descends
-by Levenberg and Marquardt, from the best of starts about the one that is given.
+The papers' methods move parameters by RMSProp as RISP does, in the paper's units. Our method detects keypoints and
+descends by Levenberg and Marquardt, from the best of starts about the given one.
+
+Limits: the first state is known, and fits have no prior.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The frames that methods are judged on: bodies in random states under held-out appearances.
 
-The stage's axes have z up; its camera stands about the origin and looks about along x. Only the piece of a frame around
-the body is rendered, with the frame's own pixels and perspective.
+The scene's axes have z up; the camera is about the origin and looks about along x. Limits: only the piece of a frame
+around the body is rendered, with the frame's own pixels and perspective.
 """
 
 from __future__ import annotations

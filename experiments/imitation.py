@@ -1,7 +1,9 @@
-"""One imitation of RISP's table 3 by one method: from a video and the first state to actions.
+"""Imitate a motion of RISP's table 3 by one method: from a video and the first state to actions.
 
-The papers' methods move actions by RMSProp, ours reads keypoints and descends by Levenberg and Marquardt with a prior
-of actions whose level and bandwidth the video tells (`solvers.input_estimation`).
+The papers' methods move actions by RMSProp. Our method detects keypoints and descends by Levenberg and Marquardt with a
+prior of actions whose level and bandwidth follow from the video (`solvers.input_estimation`).
+
+Limits: parameters, the first state and the camera are known.
 """
 
 from __future__ import annotations

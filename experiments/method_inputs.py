@@ -1,7 +1,7 @@
-"""What methods are shown of a video: views about where a tracker would look, and what networks read in them.
+"""The inputs of methods: virtual cameras about where a tracker would look, and detections of networks in them.
 
-All methods are shown the same views: of a rigid body at its true place, up to a tracker's errors, of one on a known
-base the known workspace.
+All methods get the same inputs. A rigid body is seen about its true place, up to a tracker's errors, a body on a known
+base in its known workspace. Limits: the first state is known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The networks that tables compare: trained by recipe on the same images, kept under the recipe's hash.
 
-Nothing here is shipped: weights lie in the work folder, where a training that was interrupted goes on. Only `ours` may
-come from a model that was trained by the default command (`shipped_model`).
+Weights lie in the work folder, where an interrupted training goes on. Only `ours` may come from a model that was
+trained by the default command (`model_folder`). Limits: no weights are shipped with the tables.
 """
 
 from __future__ import annotations

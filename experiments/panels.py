@@ -1,4 +1,4 @@
-"""Images of tables: figures off screen; a panel a body, bars over methods; film strips."""
+"""Images of tables: figures off screen, a panel a body, bars over methods, film strips."""
 
 from __future__ import annotations
 

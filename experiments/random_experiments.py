@@ -1,5 +1,7 @@
-"""Experiments drawn at random: the truth, the motion, the camera's place. For intervals, which have to hold whatever
-they are (`risp_coverage`)."""
+"""Random experiments: the truth, the motion and the camera's place are drawn at random.
+
+Intervals have to hold for all of them (`risp_coverage`). Limits: motions are of the kinds of tables 2 and 3.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is finished of a table, kept in the work folder: a table is filled in as many sittings as one likes.
+"""The result cache: finished rows of a table, kept in the work folder, so that a table may be filled in many sittings.
 
-A cell is one method of one body. Its rows are kept under a hash of everything that they follow from. They carry it, so
-that a work folder that is lost takes renders and weights with it, but no row that a table has already.
+A cell is one method of one body. Rows are kept under a hash of everything that they follow from, and carry the hash. So
+a table keeps its rows when a work folder is lost. Limits: renders and weights are lost with the work folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Bodies that move as a whole, in the tables: one camera at rest, a body at random poses before it.
+"""The body adapter of rigid bodies: one static camera, a body at random poses before it.
 
 States are world poses [4, 4] m. `state_error` is over the nine numbers of eq. 18, positions over half their range.
+
+Limits: a tracker's first guess of place and size is the truth with random errors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""What each kind of randomisation is worth: keypoint networks trained without it, one kind at a time.
+"""Measure what each kind of randomisation is worth: keypoint networks are trained without it, one kind at a time.
 
-All are trained alike and briefly, without rendering gradients, on renders in the same poses. They are judged on
-held-out renders with all of the randomisation, and on the frames of `risp-table1`, which another renderer set-up made:
-there by what the network says alone, since edges mend what it misreads.
+All networks are trained alike and briefly, without rendering gradients, on renders in the same poses. They are judged
+on held-out renders with all of the randomisation, and on the frames of `risp-table1`, which another renderer set-up
+made. There the network alone is judged, since edges mend wrong detections.
+
+Limits: short trainings; one seed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Whether intervals hold: what `vid2phys identify` states of motions drawn at random, against their truths.
+"""Measure whether intervals hold: what `vid2phys identify` states of random motions, against their truths.
 
-Once with errors drawn from the error model that clips were read with, which tests the fit and its intervals, and once
-from pixels of looks never trained on, which tests the error model too. From every frame, every second and every fourth:
-neither should change what is found by more than what is stated.
+One method draws errors from the error model of detections in clips, which tests the fit and its intervals. The other
+starts from pixels of held-out appearances, which tests the error model too. Both use every frame, every second and
+every fourth: neither choice should change a result by more than its interval.
+
+Limits: the unknowns of table 2, and one camera a clip.
 """
 
 from __future__ import annotations

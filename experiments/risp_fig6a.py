@@ -1,8 +1,8 @@
 """RISP's figure 6a (Ma, Du et al., ICLR 2022): what rendering gradients add to domain randomisation.
 
 Both heads are trained on renders of 1, 10 and ever new rendering configurations (materials, lights, surroundings,
-background, exposure), with and without the gradient loss, on as many images; the curves are their errors on renders
-of looks that none of them has met.
+background, exposure), with and without the gradient loss, on as many images. The curves are their errors on renders
+with held-out appearances. Limits: short trainings; one seed.
 """
 
 from __future__ import annotations

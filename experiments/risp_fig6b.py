@@ -1,7 +1,7 @@
 """RISP's figure 6b (Ma, Du et al., ICLR 2022): table 2's identifications from fewer frames.
 
-Every frame, every fifth, the first and the last, the first and the middle one. Motions, looks and starts are those of
-`risp-table2` with the paper's truth; images of frames that are left out are not looked at.
+The choices are every frame, every fifth, the first and the last, the first and the middle one. Motions, appearances and
+starts are those of `risp-table2` with the paper's truth. Limits: images of frames that are left out are not used.
 """
 
 from __future__ import annotations

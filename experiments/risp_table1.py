@@ -1,8 +1,8 @@
-"""RISP's table 1 (Ma, Du et al., ICLR 2022): states from single images of looks never trained on.
+"""RISP's table 1 (Ma, Du et al., ICLR 2022): states from single images with held-out appearances.
 
-Frames of four rendering configurations from another renderer set-up (`test_renderer`), 200 each. `state_error` is the
+Frames have four rendering configurations from another renderer set-up (`test_renderer`), 200 each. `state_error` is the
 mean absolute error over the paper's state vector (`rigid`, `articulated`); beside it are mm, degrees and pixels. All
-networks learn from the same renders and are shown the same views.
+networks learn from the same renders and get the same views. Limits: the place of a body is known up to small errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A table of results in the form that all tables and benchmarks share."""
+"""A table of results in the form that all tables and benchmarks share.
+
+Limits: a row holds one number of one method on one system.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The looks that the papers' tables are judged on: four rendering configurations of a renderer set-up that training
-never uses.
+"""The test renderer: four rendering configurations of a renderer set-up that training never uses.
 
 This is their one place; nothing in `risp` may import it. Other than in training there is full light transport, a floor
 and a wall that shadows fall on, area lights and a sun instead of point lights, rough plastic, lacquer and rough
-conductors of Mitsuba's own, and photographs that no training image holds.
+conductors of Mitsuba's own, and photographs that no training image holds. Limits: four configurations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What RISP's table 2 looks for (Ma, Du et al., ICLR 2022), in its units and in SI.
+"""The unknown parameters of RISP's table 2 (Ma, Du et al., ICLR 2022), in its units and in SI.
 
-The ranges only say where searches begin. What a fit may find is whatever the system can simulate: a clamp at the middle
-or an edge of a range would hand out the truth.
+The ranges only give where searches begin. A fit may find whatever the system can simulate: a clamp at the middle or an
+edge of a range would hand out the truth.
 """
 
 from __future__ import annotations

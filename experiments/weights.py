@@ -1,5 +1,7 @@
-"""The networks that tables 2 to 4 look with: those of table 1, trained if they are not there, and for `ours` the
-project's own model."""
+"""The networks of tables 2 to 4: those of table 1, trained where they are missing, and for `ours` the project's model.
+
+Limits: a model of another shape is refused.
+"""
 
 from __future__ import annotations
 
