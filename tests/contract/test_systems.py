@@ -22,7 +22,7 @@ from vid2phys.types import Array
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 OPTIONS: dict[str, tuple[dict, ...]] = {
     "cloth": ({}, {"ground": True, "load_vertices": (0, 4), "per_vertex_mass": True, "per_edge_rest_angle": True}),
-    "rigid_contact": ({}, {"bodies": (Sphere(0.03), Box((0.02, 0.03, 0.04))), "driven": False}),
+    "rigid_contact": ({}, {"bodies": (Sphere(0.03), Box((0.02, 0.03, 0.04))), "has_actions": False}),
     "quadrotor": ({"input": "wrench"}, {"input": "rotors"}),
     "articulated": ({}, {"base": "free"}),
     "soft_body": (
