@@ -1,4 +1,7 @@
-"""The rollout as a PyTorch autograd function."""
+"""The rollout as a PyTorch autograd function.
+
+Limits: reverse mode and first derivatives only.
+"""
 
 from __future__ import annotations
 

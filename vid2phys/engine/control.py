@@ -2,6 +2,8 @@
 
 Lee, Leok, McClamroch, "Geometric tracking control of a quadrotor UAV on SE(3)" (CDC 2010), equations 10 to 16, run in
 closed loop with the controls held over each interval: a rollout of the actions returned is the controlled flight.
+
+Limits: quadrotors only; velocities of the reference have to be smooth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tetrahedral meshes: a box to start from, volumes, and what no simulation can use."""
+"""Tetrahedral meshes: a box to start from, volumes, and checks of meshes that no simulation can use.
+
+Limits: only boxes are made here; other shapes come from files.
+"""
 
 from __future__ import annotations
 

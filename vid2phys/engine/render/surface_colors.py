@@ -1,4 +1,7 @@
-"""Colours that vary over faces, for the differentiable rasteriser: of vertices, or by a mesh's texture."""
+"""Colours that vary over faces, for the differentiable rasteriser: of vertices, or by a mesh's texture.
+
+Limits: a texture is averaged over one length for all images, so distant bodies flicker or near ones blur.
+"""
 
 from __future__ import annotations
 
