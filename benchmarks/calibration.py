@@ -35,18 +35,18 @@ LENSES = {
 
 
 def lens(model: str) -> Camera:
-    """The camera that takes the images."""
+    """Return the camera that takes the images."""
     (fx, fy, cx, cy), distortion = LENSES[model]
     return Camera(np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]]), *SIZE, np.array(distortion), model)
 
 
 def numbers(camera: Camera) -> Array:
-    """fx, fy, cx, cy and the distortion."""
+    """Return the fx, fy, cx, cy and the distortion."""
     return np.array([camera.K[0, 0], camera.K[1, 1], camera.K[0, 2], camera.K[1, 2], *camera.distortion])
 
 
 def measure(board: str, model: str, repeats: int, count: int) -> list[dict[str, Any]]:
-    """Rows of the table for one board and lens."""
+    """Return the rows of the table for one board and lens."""
     target, camera = parse_target(board), lens(model)
     errors: dict[str, list[Array]] = {"opencv": [], "refined": []}
     scores: dict[str, list[Array]] = {"opencv": [], "refined": []}

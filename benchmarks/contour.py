@@ -53,7 +53,7 @@ Errors = dict[str, list[tuple[Array, Array]]]  # of each method: error [6] in mo
 
 
 def judge(solid: Solid, model: Model, clip: HeldOutClip, rng: np.random.Generator, spent: dict[str, float]) -> Errors:
-    """Errors of every method in the clip's frames that the network believes it sees the body in."""
+    """Return the errors of every method in the clip's frames that the network believes it sees the body in."""
     calibration = Calibration.from_dict(model.calibration)
     readings = list(detect_clip(model, calibration, clip, rng, FRAMES))
     scale = np.array(calibration.contour_scale)
@@ -98,7 +98,7 @@ def _error(clip: HeldOutClip, frame: int, pose: Pose) -> Array:
 
 
 def rows(body: str, size_px: float, found: Errors) -> Iterator[dict[str, Any]]:
-    """The numbers of one body at one size."""
+    """Return the numbers of one body at one size."""
     for method, pairs in found.items():
         error = np.array([pair[0] for pair in pairs])
         normal = error / np.sqrt(np.array([np.diag(pair[1]) for pair in pairs]))
@@ -131,7 +131,7 @@ def _p90(values: Array) -> float:
 
 
 def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
-    """All rows. Bodies whose mesh is not there are left out."""
+    """Yield all rows. Bodies whose mesh is not there are left out."""
     bank = make_bank(photographs(), count=32, seed=1)
     rendered, sizes = (QUICK_LOOKS, SIZES_PX[1::2]) if quick else (LOOKS, SIZES_PX)
     looks = min(looks, rendered)
@@ -167,7 +167,7 @@ def measure(work: Path, quick: bool, looks: int) -> Iterator[dict[str, Any]]:
 
 
 def markdown(table: list[dict[str, Any]]) -> str:
-    """Medians, p90 and normalised errors, a line a body, size and method."""
+    """Return the medians, p90 and normalised errors, a line a body, size and method."""
     lines = ["| body | px | method | rotation deg | sideways 1e-3 | depth % | normalised rot / side / depth |"]
     lines.append("|---|---|---|---|---|---|---|")
     keys = dict.fromkeys((row["system"], row["size_px"], row["method"]) for row in table)
@@ -180,7 +180,7 @@ def markdown(table: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--quick", action="store_true")

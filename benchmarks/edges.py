@@ -44,7 +44,7 @@ _SHEET = 12
 
 
 def main() -> None:
-    """Measures one run."""
+    """Measure one run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run folder, or a clip")
     for name in ("mesh", "camera", "model"):
@@ -70,7 +70,7 @@ class Seen:
 
 
 def of_run(run: Path) -> Seen:
-    """What a run of identify fitted."""
+    """Return what a run of identify fitted."""
     inputs = json.loads((run / "result.json").read_text())["inputs"]
     clip, camera = read_clip(inputs["clip"]["path"]), load_camera(inputs["camera"]["path"])
     trajectory = load_trajectory(run / "trajectory.csv")
@@ -84,14 +84,14 @@ def of_run(run: Path) -> Seen:
 
 
 def of_clip(clip: Path, mesh: Path, camera: Path, model: Path) -> Seen:
-    """What the tracker sees of a rigid body."""
+    """Return what the tracker sees of a rigid body."""
     inputs = read_inputs(IdentifyConfig(clip=clip, mesh=mesh, camera=camera, model=model, system="rigid_contact"))
     tracked = track_pose(inputs).poses
     return Seen(inputs.clip, inputs.camera, inputs.mesh, make_transform(tracked.rotation, tracked.translation))
 
 
 def measure(seen: Seen, images: Path | None = None) -> dict[str, Any]:
-    """The figures of a clip."""
+    """Return the figures of a clip."""
     clip, camera, mesh = seen.clip, seen.camera, seen.mesh
     visible = np.isfinite(seen.poses).all(axis=(1, 2))
     own, aside, sheet = [], [], []
@@ -120,7 +120,7 @@ def measure(seen: Seen, images: Path | None = None) -> dict[str, Any]:
 
 
 def outline(mesh: Mesh, camera: Camera, pose: Array) -> tuple[Array, Array]:
-    """Points [N, 2] px along the outline of a mesh at pose camera_from_body [4, 4], and its normals [N, 2]."""
+    """Return points [N, 2] px along the contour of a mesh at pose camera_from_body [4, 4], and its normals [N, 2]."""
     import cv2
 
     mask = rasterize_camera(mesh.vertices @ pose[:3, :3].T + pose[:3, 3], mesh.faces, camera).mask
@@ -148,7 +148,7 @@ class Edges:
         self._normals = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
 
     def distance(self, points: Array, normals: Array) -> Array:
-        """Distances [N] px of points [N, 2] from the nearest edge whose normal is alike, at most FAR_PX."""
+        """Return the distances [N] px of points [N, 2] from the nearest edge whose normal is alike, at most FAR_PX."""
         from scipy.spatial import cKDTree
 
         out = np.full(len(points), FAR_PX)

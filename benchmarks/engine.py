@@ -70,12 +70,12 @@ class Row:
 
 
 def make(size: int) -> SoftBody:
-    """A box of about `size` tets."""
+    """Return a box of about `size` tets."""
     return SoftBody(*box_tets(SIZE_M, CELLS[size]))
 
 
 def ours(body: SoftBody, intervals: int, precision: Any, device: str) -> Timing:
-    """What a user runs: `rollout` and its backward pass."""
+    """Return what a user runs: `rollout` and its backward pass."""
     dt_s = SUBSTEPS * 0.3 * body.longest_step_s(body.parameters().vector)
     tensors = [body.state(1.02 * body.rest_m)[None], np.zeros((1, intervals, 3)), body.parameters().vector]
     state, controls, parameters = (torch.tensor(t, requires_grad=True) for t in tensors)
@@ -87,7 +87,7 @@ def ours(body: SoftBody, intervals: int, precision: Any, device: str) -> Timing:
 
 
 def straight_warp(body: SoftBody, steps: int, device: str) -> Timing:
-    """Straight Warp kernels, single precision."""
+    """Return the straight Warp kernels, single precision."""
     p = body.parameters()
     mu, lam = body.lame(p.vector)
     material = (4.0 / 3.0 * mu, lam + 5.0 / 6.0 * mu, p["damping"].value)
@@ -111,7 +111,7 @@ def straight_warp(body: SoftBody, steps: int, device: str) -> Timing:
 
 
 def plain_torch(body: SoftBody, steps: int, device: str) -> Timing:
-    """The oracle, single precision."""
+    """Return the oracle, single precision."""
     p = body.parameters()
     names = ("young_modulus", "poisson_ratio", "damping", "density")
     numbers = (torch.tensor(p[name].value, dtype=torch.float32, device=device) for name in names)
@@ -129,7 +129,7 @@ def plain_torch(body: SoftBody, steps: int, device: str) -> Timing:
 
 
 def soft_body(device: str, quick: bool) -> Iterator[Row]:
-    """Rows of all sizes and methods."""
+    """Return the rows of all sizes and methods."""
     for size in (100, 1_000) if quick else CELLS:
         body = make(size)
         tets = len(body.elements)
@@ -158,7 +158,9 @@ def _fastest(tets: int, methods: dict[tuple[str, str], Callable[[], Timing]], ro
 
 
 def small_systems(device: str, quick: bool) -> Iterator[Row]:
-    """Rollouts a second and the cost of their gradient, 50 intervals of 4 substeps, the system's own integrator."""
+    """Return the rollouts a second and the cost of their gradient, 50 intervals of 4 substeps, the system's own
+    integrator.
+    """
     for name in SMALL_SYSTEMS:
         system, rng = systems.get(name), np.random.default_rng(0)
         values = system.parameters().vector
@@ -185,7 +187,7 @@ def small_systems(device: str, quick: bool) -> Iterator[Row]:
 
 
 def rod(quick: bool) -> Iterator[Row]:
-    """Seconds that implicit and explicit Euler take for one of the rod, and what they differ by."""
+    """Return the seconds that implicit and explicit Euler take for one of the rod, and what they differ by."""
     for cells in ((16, 4, 4),) if quick else ((16, 4, 4), RISP_ROD.cells):
         body = Rod(cells)
         parameters = body.parameters().with_values({"young_modulus": 1e7}).vector
@@ -217,7 +219,7 @@ def rod(quick: bool) -> Iterator[Row]:
 
 
 def memory() -> Iterator[Row]:
-    """Peak memory that a gradient through `MEMORY_STEPS` steps of 1,000 tets takes, in a process of its own."""
+    """Yield the peak memory of a gradient through `MEMORY_STEPS` steps of 1,000 tets, in a process of its own."""
     for precision in ("double", "single"):
         code = f"from benchmarks import engine; print(engine.peak_memory_gb({precision!r}))"
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -226,13 +228,13 @@ def memory() -> Iterator[Row]:
 
 
 def peak_memory_gb(precision: str) -> float:
-    """This process's peak memory after the gradient: Python, PyTorch, Warp and Numba in it."""
+    """Return this process's peak memory after the gradient: Python, PyTorch, Warp and Numba in it."""
     ours(make(1_000), MEMORY_STEPS // SUBSTEPS, precision, "cpu")
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6), 3)
 
 
 def markdown(rows: list[Row]) -> str:
-    """One line a method and size."""
+    """Return one line a method and size."""
     lines = ["| tets | method | precision | forward Hz | backward Hz |", "|---|---|---|---|---|"]
     values = {(r.tets, r.method, r.precision, r.metric): r.value for r in rows if r.unit == "Hz"}
     for tets, method, precision in dict.fromkeys(key[:3] for key in values):

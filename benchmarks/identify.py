@@ -63,7 +63,7 @@ class Row:
 
 
 def cases(quick: bool) -> list[Case]:
-    """The runs to make."""
+    """Yield the runs to make."""
     mass_kg = float(json.loads((SAMPLE / "truth.json").read_text())["parameters"]["mass"])
     with_actions = ("--actions", "actions.csv", "--fit", "mass")
     found = [Case("sample, mass", SAMPLE, "quad.obj", with_actions, mass_kg)]
@@ -111,7 +111,7 @@ def _mass(found: dict[str, Any], true_kg: float) -> Iterator[tuple[str, float | 
 
 
 def _actions(fitted_path: Path, true_path: Path, hover_n: float) -> Iterator[tuple[str, float | None, str]]:
-    """Fitted actions against the true ones, averaged over each frame interval."""
+    """Return the fitted actions against the true ones, averaged over each frame interval."""
     fitted, truth = _columns(fitted_path), _columns(true_path)
     ends = np.append(fitted["time_s"], 2 * fitted["time_s"][-1] - fitted["time_s"][-2])
     names = [name for name in truth if name != "time_s"]
@@ -132,13 +132,15 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def _means(times: np.ndarray, values: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Means of a zero-order hold over the intervals between `ends`."""
+    """Return the means of a zero-order hold over the intervals between `ends`."""
     area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
     return np.diff(np.interp(ends, times, area)) / np.diff(ends)
 
 
 def _measured(command: list[str]) -> tuple[float, float]:
-    """Wall seconds and peak memory [GB] of a command. Exit 4, a fit that says that it failed, still has its files."""
+    """Return the wall seconds and peak memory [GB] of a command. Exit 4, a fit that says that it failed, still has its
+    files.
+    """
     start = time.monotonic()
     with tempfile.TemporaryFile("w+") as words:
         process = subprocess.Popen(command, stdout=words, stderr=words, text=True, cwd=ROOT)
@@ -152,7 +154,7 @@ def _measured(command: list[str]) -> tuple[float, float]:
 
 
 def flat(rows: list[Row]) -> list[dict[str, Any]]:
-    """The rows in the form that all tables share."""
+    """Return the rows in the form that all tables share."""
     return [
         {
             "system": "rigid_contact" if row.case.startswith("cube_") else "quadrotor",
@@ -186,7 +188,7 @@ MARKDOWN = {  # heading -> metric, factor, format
 
 
 def markdown(rows: list[Row]) -> str:
-    """The README's table: a line a case."""
+    """Return the README's table: a line a case."""
     values = {(row.case, row.metric): row.value for row in rows}
     lines = [f"| case | {' | '.join(MARKDOWN)} |", "|---" * (len(MARKDOWN) + 1) + "|"]
     for case in dict.fromkeys(row.case for row in rows):

@@ -66,7 +66,7 @@ class Row:
 
 
 def scene() -> Scene:
-    """The sample's points as its motion capture has them."""
+    """Return the sample's points as its motion capture has them."""
     truth = json.loads((SAMPLE / "truth.json").read_text(encoding="utf-8"))
     camera, times_s = load_camera(SAMPLE / "camera.yaml"), read_clip(SAMPLE / "clip.mp4").times_s
     places, quats, _ = apply(Alignment(truth["time_offset_s"]), load_mocap(SAMPLE / "mocap.csv"), times_s)
@@ -77,7 +77,7 @@ def scene() -> Scene:
 
 
 def errors(made: Scene, seed: int) -> Iterator[tuple[str, Array]]:
-    """Errors [T, K, 2] px of several kinds."""
+    """Return the errors [T, K, 2] px of several kinds."""
     rng, shape = np.random.default_rng(seed), made.pixels.shape
     yield "0.3 px independent", rng.normal(0.0, 0.3, shape)
     yield "1 px independent", rng.normal(0.0, 1.0, shape)
@@ -97,7 +97,7 @@ def errors(made: Scene, seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def lasting(rng: np.random.Generator, times_s: Array, count: int) -> Array:
-    """Numbers of unit variance that are forgotten within `LASTS_S`, [T, count]."""
+    """Return the numbers of unit variance that are forgotten within `LASTS_S`, [T, count]."""
     values = np.zeros((len(times_s), count))
     values[0] = rng.normal(size=count)
     for k, step_s in enumerate(np.diff(times_s), start=1):
@@ -107,7 +107,7 @@ def lasting(rng: np.random.Generator, times_s: Array, count: int) -> Array:
 
 
 def pnp_error(made: Scene, pixels: Array) -> float:
-    """Root mean square position error [m] of OpenCV's solvePnP, frame by frame, begun at the true pose."""
+    """Return the root mean square position error [m] of OpenCV's solvePnP, frame by frame, begun at the true pose."""
     camera, points, found = made.camera, np.array(list(POINTS.values())), []
     for frame, pose in zip(pixels, made.poses, strict=True):
         turn, place = cv2.Rodrigues(pose[:3, :3])[0], pose[:3, 3:].copy()
@@ -117,7 +117,7 @@ def pnp_error(made: Scene, pixels: Array) -> float:
 
 
 def fit(made: Scene, pixels: Array, folder: Path) -> tuple[float, float, float]:
-    """Position error [m], coverage, and error of the mass [kg] of identify."""
+    """Return the position error [m], coverage, and error of the mass [kg] of identify."""
     names = tuple(POINTS)
     seen = Keypoints(names, pixels, None, np.ones(pixels.shape[:2], dtype=bool), None)
     save_keypoints(seen, made.times_s, folder / "points.csv")
@@ -135,7 +135,7 @@ def fit(made: Scene, pixels: Array, folder: Path) -> tuple[float, float, float]:
 
 
 def rows(seeds: int) -> list[Row]:
-    """A row for each kind of errors, over some seeds."""
+    """Return a row for each kind of errors, over some seeds."""
     made, found = scene(), dict[str, list[tuple[float, float, float, float]]]()
     for seed in range(seeds):
         for name, noise in errors(made, seed):

@@ -29,12 +29,12 @@ MASS_KG = 0.72
 
 
 def peak_mb(who: int = resource.RUSAGE_SELF) -> int:
-    """The largest memory that this process has had, or one of those that it waited for (RUSAGE_CHILDREN), in MB."""
+    """Return the peak memory of this process, or of processes that it waited for (RUSAGE_CHILDREN), in MB."""
     return resource.getrusage(who).ru_maxrss >> 10
 
 
 def many_clips(count: int, folder: Path) -> dict[str, Any]:
-    """A batch, and one of its clips by itself."""
+    """Return a batch, and one of its clips by itself."""
     from tests.unit.test_batch import ACTIONS, require_same_runs, write_batch
     from tests.unit.test_given_points import write_sample_keypoints
     from vid2phys.commands.batch import batch
@@ -65,7 +65,7 @@ def many_clips(count: int, folder: Path) -> dict[str, Any]:
 
 
 def write_long_clip(path: Path, seconds: float) -> None:
-    """The sample's first second forth and back, enlarged into a wide frame; encoded once and repeated as it is."""
+    """Write the sample's first second forth and back, enlarged into a wide frame; encoded once and repeated."""
     import av
     import cv2
 
@@ -98,7 +98,9 @@ def write_long_clip(path: Path, seconds: float) -> None:
 
 
 def long_clip(seconds: float, folder: Path) -> dict[str, Any]:
-    """`vid2phys identify` of a clip of this length, from the video to overlay and report, in a process of its own."""
+    """Return `vid2phys identify` of a clip of this length, from the video to overlay and report, in a process of its
+    own.
+    """
     from vid2phys.io.camera import load_camera, save_camera
     from vid2phys.io.video import read_clip
 

@@ -47,7 +47,7 @@ class Row:
 
 
 def filmed_quadrotor(frames: int) -> Filmed:
-    """The sample's quadrotor, with the shipped network as reader."""
+    """Return the sample's quadrotor, with the shipped network as reader."""
     mesh = load_mesh(ROOT / "samples" / "quadrotor" / "quad.obj", "m")
     made = film("quadrotor", frames=frames, mesh=mesh, view_px=VIEW_PX)
     reader = of_model(Model.load(ROOT / "models" / "quadrotor"))
@@ -55,7 +55,7 @@ def filmed_quadrotor(frames: int) -> Filmed:
 
 
 def in_another_light(filmed: Filmed) -> Filmed:
-    """The same film; what is simulated is lit otherwise, before a grey backdrop."""
+    """Return the same film; what is simulated is lit otherwise, before a grey backdrop."""
     scene = filmed.evidence.scene
     assert scene is not None
     views = Views(**{**vars(scene.views), "backdrop": np.full_like(scene.views.backdrop, 0.5)})
@@ -64,7 +64,7 @@ def in_another_light(filmed: Filmed) -> Filmed:
 
 
 def recovered(filmed: Filmed, parameter: str, name: str, case: str, iterations: int) -> list[Row]:
-    """Error and time of one loss."""
+    """Return the error and time of one loss."""
     truth = filmed.problem.parameters[parameter].value
     start = filmed.problem.parameters.with_values({parameter: OFF * truth}).with_free((parameter,))
     problem = replace(filmed.problem, parameters=start)
@@ -79,7 +79,7 @@ def recovered(filmed: Filmed, parameter: str, name: str, case: str, iterations: 
 
 
 def rasterizer(rounds: int) -> list[Row]:
-    """Forward and backward of one image."""
+    """Time the rasteriser forward and backward of one image."""
     import trimesh
 
     from vid2phys.engine.render.differentiable import closed, draw
@@ -104,7 +104,7 @@ def rasterizer(rounds: int) -> list[Row]:
 
 
 def run(quick: bool) -> list[Row]:
-    """All rows."""
+    """Return all rows."""
     rows = rasterizer(5 if quick else 30)
     frames, iterations = (4, 10) if quick else (10, gradient.ITERATIONS)
     films = (("quadrotor", "mass", filmed_quadrotor(frames)), ("pendulum", "length", film("pendulum", frames=frames)))

@@ -63,12 +63,12 @@ class Poses:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Which poses are right, [N]."""
+        """Return which poses are right, [N]."""
         return self.error < RIGHT
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
-        """Which poses are wrong, [N]."""
+        """Return which poses are wrong, [N]."""
         return self.error > WRONG
 
     @staticmethod

@@ -76,13 +76,15 @@ class StraightWarp:
         self.masses = wp.array(masses, dtype=float, device=device)
 
     def points(self, values=None, gradient=False):
-        """A fresh array of vectors [V]: values, or zeros."""
+        """Return a fresh array of vectors [V]: values, or zeros."""
         if values is None:
             return wp.zeros(len(self.masses), dtype=wp.vec3, device=self.device, requires_grad=gradient)
         return wp.array(values, dtype=wp.vec3, device=self.device, requires_grad=gradient)
 
     def run(self, x, v, steps, gradient=False):
-        """Positions and velocities after so many steps; with `gradient` into arrays of their own, for a tape."""
+        """Return the positions and velocities after so many steps; with `gradient` into arrays of their own, for a
+        tape.
+        """
         spare = [(self.points(), self.points()) for _ in range(2)]
         forces = self.points()
         for n in range(steps):

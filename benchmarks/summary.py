@@ -60,14 +60,14 @@ _UNITS = {
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS)
     print(summary(parser.parse_args().results))
 
 
 def summary(results: Path) -> str:
-    """The table in Markdown, from the folder of the results."""
+    """Return the table in Markdown, from the folder of the results."""
     lines = [
         "| task | body | measured in | ours | RISP's network | pixels | aim | met |",
         "|---|---|---|---|---|---|---|---|",
@@ -109,7 +109,7 @@ def _converged(rows: Rows) -> bool:
 
 
 def _row(rows: Rows, method: str, metric: str) -> dict[str, Any] | None:
-    """Of a whole row, not of one configuration of its images."""
+    """Return the row of a method and metric over all configurations of images, None without a value."""
     found = (row for row in rows if (row["method"], row["metric"]) == (method, metric) and "configuration" not in row)
     return next((row for row in found if row["value"] is not None), None)
 

@@ -46,7 +46,7 @@ STAGES: dict[str, tuple[Any, str]] = {
 
 
 def timed(function: Callable[..., Any], stage: str, spent: dict[str, float]) -> Callable[..., Any]:
-    """The function, adding its CPU seconds to spent[stage]."""
+    """Return the function, adding its CPU seconds to spent[stage]."""
 
     def run(*args: Any, **options: Any) -> Any:
         began = time.process_time()
@@ -59,7 +59,7 @@ def timed(function: Callable[..., Any], stage: str, spent: dict[str, float]) -> 
 
 
 def measure(folder: Path) -> Iterator[dict[str, Any]]:
-    """Rows of one clip."""
+    """Return the rows of one clip."""
     path = next(path for path in sorted(folder.iterdir()) if path.suffix in (".obj", ".stl", ".ply", ".glb"))
     mesh, camera, clip = load_mesh(path), load_camera(folder / "camera.yaml", None), read_clip(folder / "clip.mp4")
     model = find_model(mesh, None, mesh_path=path, system="quadrotor")
@@ -80,7 +80,7 @@ def measure(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def markdown(table: list[dict[str, Any]]) -> str:
-    """A line a clip."""
+    """Return a line a clip."""
     metrics = [*STAGES, "all", "fps"]
     lines = ["| clip | size | " + " | ".join(metrics) + " |", "|" + "---|" * (len(metrics) + 2)]
     for clip, size in dict.fromkeys((row["system"], row["method"]) for row in table):
@@ -90,7 +90,7 @@ def markdown(table: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, default=[SAMPLE])
     parser.add_argument("--json", type=Path, required=True)

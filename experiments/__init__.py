@@ -19,7 +19,7 @@ _PAPERS = ("risp_", "gradsim_")
 
 
 def available() -> tuple[str, ...]:
-    """Names of the tables and figures, sorted."""
+    """Return the names of the tables and figures, sorted."""
     names = (m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith(_PAPERS))
     return tuple(sorted(name.replace("_", "-") for name in names))
 
@@ -36,7 +36,7 @@ def reproduce(
     seed: int = 0,
     quiet: bool = False,
 ) -> list[Path]:
-    """Makes the table or figure called `name` and writes it to `out`. Returns the files: JSON, Markdown, perhaps PNG.
+    """Make the table or figure called `name` and write it to `out`. Returns the files: JSON, Markdown, perhaps PNG.
 
     quick: minutes instead of hours, with numbers that mean nothing. bodies, methods: what is run now, all if there are
     none; the table holds what was run earlier, too, and names what is missing. work: folder of renders and trained

@@ -1,8 +1,10 @@
-"""One control of RISP's table 4 by one method: actions that bring a body to where one image shows it.
+"""Solve one control task of RISP's table 4 by one method: actions that bring a body to where one image shows it.
 
-The papers' methods move actions by RMSProp along a loss of the last frame. Ours reads the image, as `vid2phys
-control` does, and finds gentle actions to there (`solvers.optimal_control`). A hand's few numbers are fitted
-(`imitation`).
+The papers' methods move actions by RMSProp along a loss of the last frame. Our method detects the body in the image, as
+`vid2phys control` does, and finds gentle actions to there (`solvers.optimal_control`). The few numbers of a hand are
+fitted (`imitation`).
+
+Limits: parameters, the first state and the camera are known.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from vid2phys.types import Array
 
 
 def bring(case: Case, parametrisation: Parametrisation, method: str, network: Network) -> Outcome:
-    """The numbers [U] by which a method brings the body to the target; `case.start`: those that it begins with."""
+    """Return numbers [U] by which a method brings the body to the target; `case.start`: those that it begins with."""
     if method in LOSSES or parametrisation.channels is None:
         return imitate(case, parametrisation, method, network)
     return attempt(lambda: _aimed(case, parametrisation, network), case.start)
@@ -52,8 +54,9 @@ def _aimed(case: Case, parametrisation: Parametrisation, network: Network) -> Ar
 
 
 def target_of(case: Case, model: Model) -> tuple[Array, Array]:
-    """Points of the body [K, 3] m, and where the last frame shows them in the world. Raises InputError where it does
-    not show them."""
+    """Return the points of the body [K, 3] m, and where the last frame shows them in the world. Raises InputError where
+    it does not show them.
+    """
     experiment = case.experiment
     assert case.footage is not None
     body = experiment.articulated
@@ -70,7 +73,7 @@ def target_of(case: Case, model: Model) -> tuple[Array, Array]:
 
 
 def nearest_alike(experiment: Experiment, pose: Array) -> Array:
-    """Of the poses [4, 4] of a body that look as the given one, that which is the least turned from the start."""
+    """Return, of the poses [4, 4] that look like the given one, the one that is the least rotated from the start."""
     _, quat = experiment.plan.system.body_pose(experiment.plan.initial)
     poses = pose @ experiment.alike
     return np.asarray(poses[np.argmax(np.einsum("ij,gij->g", matrix_from_quat(quat), poses[:, :3, :3]))])
@@ -82,7 +85,7 @@ def _require(seen: bool) -> None:
 
 
 def _true_target(experiment: Experiment) -> tuple[Array, Array]:
-    """Of the vertices, thinned out."""
+    """Return the target of the vertices, thinned out."""
     kept = slice(None, None, max(1, len(experiment.mesh.vertices) // 24))
     if experiment.articulated is not None:
         points = experiment.articulated.points_body
@@ -107,7 +110,9 @@ def final_l1(experiment: Experiment, states: Array) -> float:
 
 
 def final_distance_mm(experiment: Experiment, states: Array) -> float:
-    """Root mean square distance of the mesh's vertices from where the target shows them, or others that look alike."""
+    """Return the root mean square distance of the mesh's vertices from where the target shows them, or others that look
+    alike.
+    """
     system, vertices = experiment.plan.system, experiment.mesh.vertices
     found = system.vertices(states[-1], vertices)
     off = [system.vertices(state, vertices) - found for state in _alike(experiment, experiment.states[-1])]
@@ -115,7 +120,7 @@ def final_distance_mm(experiment: Experiment, states: Array) -> float:
 
 
 def _alike(experiment: Experiment, state: Array) -> Array:
-    """States [G, N] that look as the given one [N]."""
+    """Return the states [G, N] that look as the given one [N]."""
     elements = experiment.alike
     if len(elements) == 1:
         return state[None]

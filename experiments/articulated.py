@@ -1,7 +1,9 @@
-"""Bodies on a known base, in the tables: hand and rod before cameras all around where they are filmed from.
+"""The body adapter of bodies on a known base: hand and rod before cameras all around the directions of filming.
 
 States are configurations [D]. `state_error` is over the paper's own numbers: thirteen joint angles in radians, or the
 heights of ten sensors over half the range that the rod's motions pass through.
+
+Limits: the base and the camera are known.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _BEHIND = 1.5  # finger radii: what lies farther in front of a point than its ow
 
 
 class ArticulatedAdapter(BodyAdapter):
-    """See `Subject`. folder: keeps the modes of a body that bends, which take a minute to find."""
+    """See `BodyAdapter`. folder: keeps the modes of a body that bends, which take a minute to find."""
 
     view_size = 128
 
@@ -53,12 +55,12 @@ class ArticulatedAdapter(BodyAdapter):
         self.codes = configuration_encoding(self.body)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
-        """Configurations [N, D], drawn as those of training."""
+        """Return the configurations [N, D], drawn as those of training."""
         return np.stack([self.body.sample(rng) for _ in range(count)])
 
     def cameras(self, rng: np.random.Generator, states: Array) -> list[Camera]:
-        """One for each configuration: upright, from all of the directions that the body is filmed from, its aim a
-        little off.
+        """Return one camera for each configuration: upright, from all of the directions that the body is filmed from,
+        its aim a little off.
 
         So near at most that a piece of the frame holds the workspace.
         """
@@ -76,11 +78,11 @@ class ArticulatedAdapter(BodyAdapter):
         return result
 
     def vertices(self, state: Array) -> Array:
-        """See `Subject.vertices`."""
+        """See `BodyAdapter.vertices`."""
         return self.body.vertices(state)
 
     def stage_from_world(self, camera: Camera) -> Array:
-        """See `Subject.stage_from_world`: the body stands where others do, and the wall is behind it."""
+        """See `BodyAdapter.stage_from_world`: the body stands where others do, and the wall is behind it."""
         assert camera.camera_to_world is not None
         ahead = self.body.center_m - camera.camera_to_world[:3, 3]
         angle = -np.arctan2(ahead[1], ahead[0])
@@ -88,11 +90,11 @@ class ArticulatedAdapter(BodyAdapter):
         return make_transform(rotation, _BODY_PLACE * self.radius_m - rotation @ self.body.center_m)
 
     def vectors(self, states: Array) -> Array:
-        """See `Subject.vectors`."""
+        """See `BodyAdapter.vectors`."""
         return configuration_vectors(self.body, states) / np.array(self.codes.scale)
 
     def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
-        """See `Subject.training_data`."""
+        """See `BodyAdapter.training_data`."""
         from vid2phys.commands.train_articulated import training_data
 
         data, _ = training_data(
@@ -107,7 +109,7 @@ class ArticulatedAdapter(BodyAdapter):
         return replace(data, stream=replace(data.stream, appearances=plan.appearances, view_size=size))
 
     def model(self, learnt: Learnt) -> Model:
-        """See `Subject.model`."""
+        """See `BodyAdapter.model`."""
         from vid2phys.commands.train_articulated import model_shape
         from vid2phys.risp.networks.model import Model
         from vid2phys.risp.networks.network import KeypointNetwork
@@ -136,7 +138,7 @@ class ArticulatedAdapter(BodyAdapter):
         return Estimates(vectors)
 
     def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
-        """See `Subject.read_state`; the view is that of the tracker, whose camera the network is not told."""
+        """See `BodyAdapter.read_state`; the view is that of the tracker, whose camera the network is not told."""
         from vid2phys.engine.virtual_camera import resample
         from vid2phys.risp.networks.state_network import predict_numbers
         from vid2phys.tracking.articulated.detector import Window
@@ -149,7 +151,7 @@ class ArticulatedAdapter(BodyAdapter):
         return Estimates(vectors / np.array(self.codes.scale))
 
     def scores(self, estimates: Estimates, frames: Frames) -> dict[str, Score]:
-        """See `Subject.scores`."""
+        """See `BodyAdapter.scores`."""
         error = np.abs(estimates.vectors - self.vectors(frames.states))
         result = {"state_error": Score(error.mean(axis=1), "1")}
         if isinstance(self.body, JointBody):
@@ -157,7 +159,7 @@ class ArticulatedAdapter(BodyAdapter):
         return {**result, **self._of_heights(error, frames)}
 
     def _of_joints(self, configurations: Array, error: Array, frames: Frames) -> dict[str, Score]:
-        """Apart for joints that images show and that they do not, then in units."""
+        """Return scores apart for joints that images show and that they do not, then in units."""
         hidden = self._hidden(frames)
         found, truth = self.body.points(configurations), self.body.points(frames.states)
         pixels = [
@@ -173,7 +175,9 @@ class ArticulatedAdapter(BodyAdapter):
         }
 
     def _of_heights(self, error: Array, frames: Frames) -> dict[str, Score]:
-        """Sensors at the heights that were read, at their true place otherwise: in mm, and in the frame."""
+        """Return scores of sensors at the heights that were read, at their true place otherwise: in mm, and in the
+        frame.
+        """
         height_m = error * np.array(self.codes.scale)
         truth = self.body.points(frames.states)[:, : height_m.shape[1]]
         moved = truth.copy()
@@ -188,7 +192,7 @@ class ArticulatedAdapter(BodyAdapter):
         }
 
     def _hidden(self, frames: Frames) -> NDArray[np.bool_]:
-        """Which joints [N, D] the frames do not show; equal for all looks of a state."""
+        """Return which joints [N, D] the frames do not show; equal for all looks of a state."""
         body = self.body
         assert isinstance(body, JointBody)
         seen: dict[bytes, NDArray[np.bool_]] = {}
@@ -204,7 +208,7 @@ class ArticulatedAdapter(BodyAdapter):
         return np.stack([seen[key] for key in keys])
 
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
-        """See `Subject.validation`; `state_error` is over the paper's vector."""
+        """See `BodyAdapter.validation`; `state_error` is over the paper's vector."""
         from vid2phys.risp.heads.state import StateHead
         from vid2phys.risp.networks.state_network import predict_numbers
         from vid2phys.risp.networks.validate import prepare_views
@@ -232,8 +236,8 @@ class ArticulatedAdapter(BodyAdapter):
 
 
 def hidden_joints(body: JointBody, configuration: Array, camera_m: Array, behind_m: float) -> NDArray[np.bool_]:
-    """Which joints [D] a camera at `camera_m` [3] does not see: both keypoints of the link that each one moves lie more
-    than `behind_m` behind another link's surface.
+    """Return which joints [D] a camera at `camera_m` [3] does not see: both keypoints of the link that each one moves
+    lie more than `behind_m` behind another link's surface.
 
     Keypoints lie within their links, and at a link's end within the next one: what is nearer does not hide them.
     """
@@ -250,7 +254,9 @@ def hidden_joints(body: JointBody, configuration: Array, camera_m: Array, behind
 
 
 def _first_hit(origin: Array, direction: Array, corners: Array) -> float:
-    """Distance along a ray to the nearest of triangles [F, 3, 3]; infinite if none is met (Moeller, Trumbore 1997)."""
+    """Return the distance along a ray to the nearest of triangles [F, 3, 3]; infinite if none is met (Moeller, Trumbore
+    1997).
+    """
     edge_b, edge_c = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     across = np.cross(direction, edge_c)
     determinant = np.einsum("fi,fi->f", edge_b, across)
@@ -265,6 +271,6 @@ def _first_hit(origin: Array, direction: Array, corners: Array) -> float:
 
 
 def _mean(values: Array, chosen: NDArray[np.bool_]) -> Array:
-    """Means [N] of the chosen ones of [N, D]; NaN where there are none."""
+    """Return the means [N] of the chosen ones of [N, D]; NaN where there are none."""
     count = chosen.sum(axis=1)
     return np.where(count > 0, (values * chosen).sum(axis=1) / np.maximum(count, 1), np.nan)

@@ -1,4 +1,7 @@
-"""The papers' bodies, as tables are made for them: what moves, and what the paper reports of it."""
+"""The papers' bodies for the tables, with what the paper reports of each.
+
+Limits: meshes of rigid bodies come from the project's samples.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Entry:
 
 
 def entries(names: tuple[str, ...] = ()) -> list[Entry]:
-    """The bodies called `names`, all when there are none. Raises UsageError for an unknown name."""
+    """Return the bodies called `names`, all when there are none. Raises UsageError for an unknown name."""
     known = {entry.name: entry for entry in _ENTRIES}
     for name in names:
         if name not in known:

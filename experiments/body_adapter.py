@@ -88,7 +88,7 @@ class RenderPlan:
 
     @property
     def data(self) -> Path:
-        """Where they lie."""
+        """Return where they lie."""
         return self.folder / "-".join(
             ["data", *map(str, (self.made, self.appearances, self.seed)), *self.varied.off_in_renders]
         )
@@ -115,44 +115,46 @@ class BodyAdapter(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, count: int) -> Array:
-        """Random states [N, ...]."""
+        """Return random states [N, ...]."""
 
     @abstractmethod
     def cameras(self, rng: np.random.Generator, states: Array) -> list[Camera]:
-        """For each state the camera of a frame's piece that shows the body."""
+        """Return for each state the camera of a frame's piece that shows the body."""
 
     @abstractmethod
     def vertices(self, state: Array) -> Array:
-        """Where the mesh's vertices are in the world, [V, 3] m."""
+        """Return where the mesh's vertices are in the world, [V, 3] m."""
 
     @abstractmethod
     def stage_from_world(self, camera: Camera) -> Array:
-        """Transform [4, 4] that puts the world on the stage, lengths in metres."""
+        """Return the transform [4, 4] from the world to the scene of the test renderer, lengths in metres."""
 
     @abstractmethod
     def vectors(self, states: Array) -> Array:
-        """The paper's vectors of states, [N, ...] -> [N, S]."""
+        """Return the paper's vectors of states, [N, ...] -> [N, S]."""
 
     @abstractmethod
     def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
-        """Renders of the body; what is there is used again."""
+        """Return renders of the body; renders that exist are used again."""
 
     @abstractmethod
     def model(self, learnt: Learnt) -> Model:
-        """A keypoint network as a model to read frames with."""
+        """Return a keypoint network as a model to read frames with."""
 
     @abstractmethod
     def estimate_by_keypoints(self, model: Model, frames: Frames, seed: int, *, edges: bool = True) -> Estimates:
-        """What a model of keypoints says of frames; with `edges` what the frames' own edges add."""
+        """Return what a model of keypoints says of frames; with `edges` what the frames' own edges add."""
 
     @abstractmethod
     def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
-        """What a state head says of frames."""
+        """Return what a state head says of frames."""
 
     @abstractmethod
     def scores(self, estimates: Estimates, frames: Frames) -> dict[str, Score]:
-        """All metrics of a reading, the one that is compared with the paper first."""
+        """Return all metrics of a reading, the one that is compared with the paper first."""
 
     @abstractmethod
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
-        """Judges networks of a head by the judge's held-out renders; adds `state_error`, which heads share."""
+        """Return a function that judges networks of a head by the judge's held-out renders and adds `state_error`,
+        which heads share.
+        """

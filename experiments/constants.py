@@ -1,4 +1,7 @@
-"""Constants of the tables of RISP (Ma et al., ICLR 2022), in SI: the quadrotor, and units of actions and lengths."""
+"""Constants of the tables of RISP (Ma et al., ICLR 2022), in SI: the quadrotor, and units of actions and lengths.
+
+Limits: the paper does not state all units; the constants say which are ours.
+"""
 
 from __future__ import annotations
 

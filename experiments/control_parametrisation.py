@@ -1,4 +1,4 @@
-"""What RISP's tables 3 and 4 look for (Ma, Du et al., ICLR 2022): actions, in its units, of bodies that are known.
+"""Control parametrisation of RISP's tables 3 and 4 (Ma, Du et al., ICLR 2022): actions of known bodies, in its units.
 
 Quadrotor, cube and rod have an action for each frame, clamped to [-500, 500]; a finger of the hand is moved by
 m sin(2 pi clip((t - d) / 40, 0, 1)) with an m in [0, 1] and a d in [0, 40]. What these are in SI: `constants`.
@@ -39,7 +39,7 @@ _FINGERS = 5
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """How a body is driven. plan: how it moves under actions that are yet to be given.
+    """Numbers that stand for the actions on a body. plan: how it moves under actions that are yet to be given.
 
     numbers: what stands for the actions, the paper's. channels: actions of an interval, None for a profile. draw: a
     motion's numbers [U], by chance. tried: starts of our fit: bounces, and waves out of step, make minima of their own.
@@ -52,21 +52,21 @@ class Parametrisation:
     tried: int = 2
 
     def actions(self, numbers: Array) -> Array:
-        """[U] -> [S, A] in SI."""
+        """Return actions [S, A] in SI of numbers [U]."""
         return np.asarray(self.numbers.actions(torch.from_numpy(np.asarray(numbers, dtype=float))).numpy())
 
     def numbers_of(self, actions: Array) -> Array:
-        """Back from `actions`, of a drive that has channels."""
+        """Return the numbers of `actions`, of a parametrisation that has channels."""
         return np.asarray((actions / self.actions(np.ones(actions.size))).ravel())
 
     def experiment(self, entry: Entry, folder: Path, numbers: Array) -> Experiment:
-        """The motion by these numbers [U]. folder: keeps the modes of a body that bends."""
+        """Return the motion by these numbers [U]. folder: keeps the modes of a body that bends."""
         plan = replace(self.plan, actions=self.actions(numbers))
         return Experiment.planned(entry, folder, plan, np.zeros(0))
 
 
 def parametrisation_of(name: str, frames: int | None = None) -> Parametrisation:
-    """Of the body called `name`. frames: after the first, if not as many as in table 2."""
+    """Return the parametrisation of the body called `name`. frames: after the first, if not as many as in table 2."""
     unknown = unknown_of(name)
     truth = np.full(len(unknown.names), unknown.truth)
     plan = plan_of(name, truth, frames)
@@ -75,14 +75,16 @@ def parametrisation_of(name: str, frames: int | None = None) -> Parametrisation:
 
 
 def _a_frame(plan: Plan) -> Plan:
-    """With one action a frame."""
+    """Return the plan with one action a frame."""
     return replace(plan, step_s=plan.step_s * plan.every, steps=plan.steps // plan.every, every=1)
 
 
 def _by_frame(
     plan: Plan, hold: Array, si: Array, step: Array, draw: Callable[[np.random.Generator], Array]
 ) -> Parametrisation:
-    """Numbers of all frames. hold, si, step: [A], at rest in SI, what 1 is in SI, and the unit of a search."""
+    """Return a parametrisation by numbers of all frames. hold, si, step: [A], at rest in SI, what 1 is in SI, and the
+    unit of a search.
+    """
     channels, steps = len(si), plan.steps
 
     def actions(numbers: Tensor) -> Tensor:
@@ -96,7 +98,7 @@ def _by_frame(
 
 
 def _waves(rng: np.random.Generator, plan: Plan, amplitude: Array, cycles: tuple[float, float]) -> Array:
-    """A swing of each channel through the clip, [S, A]: amplitude [A] at most, a number of cycles, any phase."""
+    """Return a swing of each channel through the clip, [S, A]: amplitude [A] at most, a number of cycles, any phase."""
     channels = len(amplitude)
     count, phase = rng.uniform(*cycles, channels), rng.uniform(0.0, 2.0 * np.pi, channels)
     share = (np.arange(plan.steps)[:, None] + 0.5) / plan.steps
@@ -104,7 +106,7 @@ def _waves(rng: np.random.Generator, plan: Plan, amplitude: Array, cycles: tuple
 
 
 def _quadrotor(plan: Plan) -> Parametrisation:
-    """Thrusts that swell by up to 8 %, torques that tilt by some degrees."""
+    """Parametrise thrusts that swell by up to 8 %, torques that tilt by some degrees."""
     plan, body = _a_frame(plan), RISP_QUADROTOR
     assert isinstance(plan.system, Quadrotor)
     weight = body.mass_kg * body.gravity_m_s2
@@ -119,7 +121,7 @@ def _quadrotor(plan: Plan) -> Parametrisation:
 
 
 def _cube(plan: Plan) -> Parametrisation:
-    """The throw of table 2, pushed and turned while it flies and when it lands."""
+    """Throw the cube as in table 2, pushed and rotated while it flies and when it lands."""
     system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),))
     plan = _a_frame(replace(plan, system=system))
     force = RISP_ACTIONS["cube"]
@@ -131,7 +133,7 @@ def _cube(plan: Plan) -> Parametrisation:
 
 
 def _rod(plan: Plan) -> Parametrisation:
-    """Pushed to all sides in its middle, along it hardly."""
+    """Push the rod to all sides in its middle, along it hardly."""
     si = np.full(3, RISP_ACTIONS["rod"])
     size = np.array([20.0, 150.0, 150.0]) * si
     plan = _a_frame(plan)
@@ -139,7 +141,7 @@ def _rod(plan: Plan) -> Parametrisation:
 
 
 def _hand(plan: Plan) -> Parametrisation:
-    """Five m, then five d."""
+    """Parametrise torques by five m, then five d."""
     assert isinstance(plan.system, Hand)
     fingers = finger_of_joints(plan.system)
     upper = np.repeat([1.0, float(FINGER_STEPS)], _FINGERS)

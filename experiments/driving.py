@@ -1,4 +1,7 @@
-"""What tables 3 and 4 share: bodies driven by actions that are sought, filmed, and how rows are made of it."""
+"""What tables 3 and 4 share: bodies moved by unknown actions, their films, and the rows made of them.
+
+Limits: a quick run has one motion of few frames.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class Task:
 
     @property
     def metric(self) -> str:
-        """The one for the image."""
+        """Return the metric for the image."""
         return next(iter(self.units))
 
 
@@ -68,7 +71,7 @@ class Bench:
         self.folder = setting.work / entry.name
 
     def rows(self, method: str, source: Source) -> Rows:
-        """All rows of a method."""
+        """Return all rows of a method."""
         references = [self.parametrisation.draw(self._rng(_REFERENCE, index)) for index in range(self.count)]
         motions = [self._filmed(numbers) for numbers in references]
         if method in ("average", "random"):
@@ -107,7 +110,7 @@ class Bench:
     def _scored(
         self, method: str, found: list[Outcome], motions: Sequence[Experiment], references: Sequence[Array]
     ) -> Rows:
-        """What the task judges by, how far actions are off, and wall times."""
+        """Return what the task judges by, how far actions are off, and wall times."""
         name, seconds = self.entry.name, np.array([o.seconds for o in found])
         ends: list[Followed] = []
         judged: list[dict[str, float]] = []
@@ -137,7 +140,7 @@ class Bench:
 
 
 def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for; make the table of all that are filled, with the names of the others."""
 
     def rows(cell: Cell, source: Source) -> Rows:
         return Bench(task, cell.entry, setting).rows(cell.method, source)
@@ -147,7 +150,7 @@ def tabulated(task: Task, name: str, version: int, notes: list[str], setting: Se
 
 
 def _draw(task: Task, rows: Rows, path: Path) -> None:
-    """A panel a body: the task's first metric as bars, with deviations over motions."""
+    """Draw a panel a body: the task's first metric as bars, with deviations over motions."""
 
     def panel(axis: Any, _: str, mine: Rows) -> None:
         shown = [row for row in mine if row["metric"] == task.metric]

@@ -1,6 +1,6 @@
-"""Known motions of the papers' bodies, filmed by one camera: what parameters are to be found from.
+"""Known motions of the papers' bodies, filmed by one camera, from which parameters are estimated.
 
-First state, forces and camera are known to all methods. The paper does not publish its motions: these are ours.
+First state, forces and camera are known to all methods. Limits: the paper does not publish its motions; these are ours.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class Plan:
 
     @property
     def times_s(self) -> Array:
-        """Of the frames."""
+        """Return the times of the frames."""
         return np.asarray(np.arange(0, self.steps + 1, self.every) * self.step_s, dtype=float)
 
     def with_values(self, values: Array) -> Parameters:
-        """All parameters, the unknown ones free and with these values in the paper's units."""
+        """Return all parameters, the unknown ones free and with these values in the paper's units."""
         named = dict(zip(self.unknown.names, self.unknown.to_si(values), strict=True))
         free = self.parameters.with_free(self.unknown.names)
         return free.with_values({name: float(value) for name, value in named.items()})
 
     def problem(self, values: Array, observation: Observation, camera_to_world: Array) -> Problem:
-        """What is solved, starting from `values`."""
+        """Return what is solved, starting from `values`."""
         actions = None
         if self.actions is not None:
             names = self.system.action_names
@@ -85,7 +85,7 @@ class Plan:
 
 
 def _quadrotor(_: Array, frames: int) -> Plan:
-    """A second near hovering: thrusts that swell by 4 %, tilts of some 5 degrees to two sides."""
+    """Plan a second near hovering: thrusts that swell by 4 %, tilts of some 5 degrees to two sides."""
     body, system = RISP_QUADROTOR, Quadrotor("rotors")
     inertia = dict(zip(("inertia_xx", "inertia_yy", "inertia_zz"), body.inertia_kg_m2, strict=True))
     values = {"mass": body.mass_kg, "arm_length": body.arm_m, "torque_ratio": body.torque_ratio_m, **inertia}
@@ -105,7 +105,9 @@ def _quadrotor(_: Array, frames: int) -> Plan:
 
 
 def _cube(_: Array, frames: int) -> Plan:
-    """Thrown to the ground, spinning, it lands on a corner and turns over, for 0.3 s: later it is chaotic in k_n."""
+    """Throw the cube to the ground, spinning: it lands on a corner and turns over, for 0.3 s: later it is chaotic in
+    k_n.
+    """
     system = RigidContact((Box((0.5 * RISP_CUBE.side_m,) * 3),), has_actions=False)
     initial = system.rest_state()
     initial[:3] = [0.0, 0.06, 0.065]
@@ -115,7 +117,7 @@ def _cube(_: Array, frames: int) -> Plan:
 
 
 def _hand(_: Array, frames: int) -> Plan:
-    """RISP's torques, m sin(2 pi clip((t - d) / 40, 0, 1)) of a finger, with five fixed m and d."""
+    """Move the hand by RISP's torques, m sin(2 pi clip((t - d) / 40, 0, 1)) of a finger, with five fixed m and d."""
     system = Hand()
     amplitude, delay = torch.tensor([[0.9, 0.75, 1.0, 0.8, 0.95], [0.0, 10.0, 25.0, 5.0, 40.0]], dtype=torch.float64)
     steps = 2 * frames
@@ -125,7 +127,7 @@ def _hand(_: Array, frames: int) -> Plan:
 
 
 def _rod(truth: Array, frames: int) -> Plan:
-    """Pushed up and down, 4 times a second, by what moves a rod of this stiffness by an eighth of its length."""
+    """Push the rod up and down, 4 times a second, by what moves a rod of this stiffness by an eighth of its length."""
     system, step_s = Rod(ROD_CELLS), RISP_ROD.step_s
     actions = np.zeros((frames, len(system.action_names)))
     load = system.load_n(float(YOUNG.to_si(truth)[0]))
@@ -143,17 +145,18 @@ _PLANS: dict[str, tuple[Callable[[Array, int], Plan], int, Unknown]] = {
 
 
 def unknown_of(name: str) -> Unknown:
-    """What is to be found of the body called `name`."""
+    """Return what is to be found of the body called `name`."""
     return _PLANS[name][2]
 
 
 def finger_of_joints(system: Hand) -> Array:
-    """The finger of each joint, [J]."""
+    """Return the finger of each joint, [J]."""
     return np.array([int(name.removeprefix("finger").split("_")[0]) for name in system.robot.joint_names])
 
 
 def finger_torques(amplitude: Tensor, delay: Tensor, steps: int, fingers: Array) -> Tensor:
-    """Torques [..., steps, J] N m of joints of `fingers` [J]: m sin(2 pi clip((t - d) / 40, 0, 1)), t in steps.
+    """Return the torques [..., steps, J] N m of joints of `fingers` [J]: m sin(2 pi clip((t - d) / 40, 0, 1)), t in
+    steps.
 
     amplitude, delay: [..., 5] m and d of each finger, the paper's numbers. What 1 is in SI: `RISP_HAND`.
     """
@@ -164,13 +167,15 @@ def finger_torques(amplitude: Tensor, delay: Tensor, steps: int, fingers: Array)
 
 
 def plan_of(name: str, truth: Array, frames: int | None = None) -> Plan:
-    """How the body called `name` moves when the unknowns are `truth`, the paper's numbers. frames: after the first."""
+    """Return how the body called `name` moves when the unknowns are `truth`, the paper's numbers. frames: after the
+    first.
+    """
     make, usual, _ = _PLANS[name]
     return make(truth, frames or usual)
 
 
 def nothing_seen(times_s: Array, points: Array) -> Observation:
-    """An observation of nothing at times [F], of one point [1, 3] of a body."""
+    """Return an observation of nothing at times [F], of one point [1, 3] of a body."""
     nothing, none = np.zeros((len(times_s), 1, 2)), np.zeros((len(times_s), 1), dtype=bool)
     eye, flat = np.broadcast_to(np.eye(2), (len(times_s), 1, 2, 2)), np.zeros((len(times_s), 1, 2, 1))
     return Observation(times_s, nothing, eye, flat, np.ones(1), none, points)
@@ -214,12 +219,12 @@ class Experiment:
 
     @staticmethod
     def of(entry: Entry, folder: Path, truth: Array, frames: int | None = None) -> Experiment:
-        """Of a body of the tables. folder: keeps the modes of one that bends."""
+        """Return the experiment of a body of the tables. folder: keeps the modes of one that bends."""
         return Experiment.planned(entry, folder, plan_of(entry.name, truth, frames), truth)
 
     @staticmethod
     def planned(entry: Entry, folder: Path, plan: Plan, truth: Array) -> Experiment:
-        """By a plan for the body. folder, truth: as of `of`."""
+        """Return the experiment by a plan for the body. folder, truth: as of `of`."""
         adapter = entry.make(folder)
         if isinstance(adapter, ArticulatedAdapter):
             articulated: ArticulatedBody = adapter.body
@@ -236,12 +241,12 @@ class Experiment:
 
     @property
     def radius_m(self) -> float:
-        """The stage's unit of length."""
+        """Return the scene's unit of length, m."""
         return self.scale * self.adapter.radius_m
 
     @cached_property
     def alike(self) -> Array:
-        """Turns [G, 4, 4] of the body, m, that no image tells, the first none at all."""
+        """Return symmetry elements [G, 4, 4] of the body, m, that no image tells apart; the first is the identity."""
         if not isinstance(self.adapter, RigidAdapter) or self.adapter.labelled:
             return np.eye(4)[None]
         elements = self.adapter.known.symmetry_transforms.copy()
@@ -250,29 +255,29 @@ class Experiment:
 
     @property
     def shown(self) -> NDArray[np.int64]:
-        """Which frames methods may look at, [n]."""
+        """Return which frames methods may look at, [n]."""
         return np.arange(len(self.plan.times_s)) if self.only is None else np.array(self.only)
 
     @cached_property
     def states(self) -> Array:
-        """True states at the frames, [F, N]."""
+        """Return the true states at the frames, [F, N]."""
         problem = self.plan.problem(self.truth, self.no_observation, np.eye(4))
         return motions(problem, self.plan.initial)(problem.parameters.free_vector()[None])[0]
 
     @cached_property
     def no_observation(self) -> Observation:
-        """An observation of nothing at the times of the frames."""
+        """Return an observation of nothing at the times of the frames."""
         points = np.zeros((1, 3)) if self.articulated is None else self.articulated.points_body[:1]
         return nothing_seen(self.plan.times_s, points)
 
     @cached_property
     def vertices(self) -> Array:
-        """Of the mesh along the true motion, in the world, [F, V, 3] m."""
+        """Return the vertices of the mesh along the true motion, in the world, [F, V, 3] m."""
         return np.stack([self.plan.system.vertices(state, self.mesh.vertices) for state in self.states])
 
     @cached_property
     def camera(self) -> Camera:
-        """A static camera, whose image is the piece of a frame that the motion takes place in."""
+        """Return a static camera, whose image is the piece of a frame that the motion takes place in."""
         forward, place = self._viewpoint()
         pose = make_transform(looking(forward / np.linalg.norm(forward)), place)
         whole = Camera(frame_matrix(), 640, 480, camera_to_world=pose)
@@ -292,7 +297,7 @@ class Experiment:
         return Camera(K, int(sides[0]), int(sides[1]), camera_to_world=pose)
 
     def _viewpoint(self) -> tuple[Array, Array]:
-        """Direction [3] in which the camera looks, and its place [3] m."""
+        """Return the direction [3] in which the camera looks, and its place [3] m."""
         if self.articulated is not None:
             angle = np.deg2rad(self.articulated.cameras.azimuth[0]) + self.viewpoint.azimuth
             flat, up = np.cos(self.viewpoint.elevation), np.sin(self.viewpoint.elevation)
@@ -308,7 +313,7 @@ class Experiment:
         return middle - place, place
 
     def shot(self, appearance: int, spp: int, seed: int, variant: int = 0) -> Shot:
-        """The true motion on the stage, with a look of `test_renderer`; variant: of its materials."""
+        """Return true motion before the camera, with an appearance of `test_renderer`; variant: of its materials."""
         camera = self.camera
         assert camera.camera_to_world is not None
         if self.articulated is not None:
@@ -325,7 +330,7 @@ class Experiment:
     def footage(
         self, appearance: int, spp: int, seed: int, folder: Path, progress: TrainingProgress, variant: int = 0
     ) -> Footage:
-        """The frames that are shown of the video, which is made or taken from `folder`."""
+        """Return the frames that are shown of the video, which is made or taken from `folder`."""
         shot = self.shot(appearance, spp, seed, variant)
         whole = film(shot, folder, lambda done, total: progress.step(f"video of {self.name}", done, total))
         return replace(whole, frames=whole.frames[self.shown])

@@ -1,5 +1,7 @@
-"""How tables 2 to 4 and figure 6b are filled: cells of all bodies and methods. What they look with is trained first
-where it is not there."""
+"""Fill tables 2 to 4 and figure 6b: cells of all bodies and methods.
+
+A network that is missing is trained first. Limits: a body whose mesh is missing has empty cells with the reason.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Form:
 
 
 def fill(form: Form, setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for; make the table of all that are filled, with the names of the others."""
     began = time.monotonic()
     cells = _cells(form, setting)
     reasons = {cell.path: f"not run yet ({_first_trains(source)})" for cell, source in cells if source.training_s}
@@ -66,7 +68,7 @@ def _first_trains(source: Source) -> str:
 
 
 def _cells(form: Form, setting: Setting) -> list[tuple[Cell, Source]]:
-    """Those of all bodies, labels and methods, with what each looks with."""
+    """Return the cells of all bodies, labels and methods, each with the source of its network."""
     found = []
     for entry in entries():
         for label in form.labels:

@@ -1,5 +1,7 @@
-"""The clip of a recorded flight, path-traced along its motion with a look never trained on, and how far from it the
-motions are that methods find: in metres and degrees, in pixels, and in actions."""
+"""The clip of a recorded flight, path-traced along its motion with a held-out appearance, and the errors of motions.
+
+Errors are in metres and degrees, in pixels, and in actions. Limits: one camera and one appearance.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class FilmSet:
 
     @staticmethod
     def about(positions: Array) -> FilmSet:
-        """For a flight through [F, 3] m above the floor z = 0, wider along x than along y: seen from along y."""
+        """Return the set for a flight through [F, 3] m above the floor z = 0, wider along x than along y: seen from
+        along y.
+        """
         middle = 0.5 * (positions.min(axis=0) + positions.max(axis=0))
         unit = float(middle[2]) / -FLOOR
         rotation = matrix_from_rotvec(np.array([0.0, 0.0, -0.5 * np.pi]))
@@ -54,7 +58,7 @@ class FilmSet:
         return FilmSet(Camera(K, WIDTH, HEIGHT, camera_to_world=invert_transform(move) @ on_stage), move, unit)
 
     def shot(self, mesh: Mesh, vertices: Array, spp: int, seed: int) -> Shot:
-        """Of the mesh with vertices [F, V, 3] m in the world."""
+        """Return the shot of the mesh with vertices [F, V, 3] m in the world."""
         move = self.stage_from_world
         camera = replace(self.camera, camera_to_world=move @ np.asarray(self.camera.camera_to_world))
         return Shot(mesh, self.unit_m, vertices @ move[:3, :3].T + move[:3, 3], camera, _APPEARANCE, spp, seed)
@@ -74,64 +78,64 @@ class FlightClip:
 
     @cached_property
     def system(self) -> Quadrotor:
-        """What flies; its actions are a wrench, as they were commanded."""
+        """Return the system that flies; its actions are a wrench, as they were commanded."""
         return Quadrotor()
 
     @cached_property
     def parameters(self) -> Parameters:
-        """Of what flies, all known."""
+        """Return the parameters of what flies, all known."""
         return self.system.parameters().with_values({"mass": self.flight.mass_kg})
 
     @cached_property
     def film_set(self) -> FilmSet:
-        """Where it is filmed."""
+        """Return where the flight is filmed."""
         return FilmSet.about(self.flight.states[:, :3])
 
     @property
     def camera_to_world(self) -> Array:
-        """[4, 4]."""
+        """Return camera_to_world [4, 4]."""
         return np.asarray(self.film_set.camera.camera_to_world)
 
     @cached_property
     def footage(self) -> Footage:
-        """The video, which is made or taken from the folder."""
+        """Return the video, which is made or taken from the folder."""
         vertices = np.stack([self.system.vertices(state, self.mesh.vertices) for state in self.flight.states])
         return film(self.film_set.shot(self.mesh, vertices, self.spp, self.seed), self.folder, self.progress)
 
     @cached_property
     def radius_m(self) -> float:
-        """Of the body."""
+        """Return the radius of the body."""
         return self.mesh.radius_m
 
     @cached_property
     def symmetry(self) -> SymmetryGroup:
-        """Those that leave the body as it looks."""
+        """Return the symmetry group of the body with its colours."""
         return symmetry_of(self.mesh)
 
     @cached_property
     def looked(self) -> tuple[Array, Array]:
-        """Where a tracker would look: bearings [F, 2] and angular radii [F]."""
+        """Return where a tracker would look: bearings [F, 2] and angular radii [F]."""
         return looked_for(self.film_set.camera, self.flight.states[:, :3], self.radius_m, self.seed)
 
     def views(self, size: int) -> Views:
-        """Of all frames, `size` px wide, where a tracker would look."""
+        """Return the views of all frames, `size` px wide, where a tracker would look."""
         frames = np.arange(len(self.flight.times_s))
         return views_about(self.film_set.camera, *self.looked, frames, self.footage, size)
 
     def grey(self, views: Views) -> Scene:
-        """The body in a plain grey, lighter from above."""
+        """Return the body in a plain grey, lighter from above."""
         light = np.zeros((len(self.mesh.part_names), 4, 3))
         light[:, 0], light[:, 3] = 0.2, 0.1
         return Scene(self.system, self.mesh, views, light)
 
     def lit(self, views: Views) -> Scene:
-        """The body in colours that explain the clip at the recorded poses."""
+        """Return the body in colours that explain the clip at the recorded poses."""
         some = views.some(slice(None, None, _LIT_EVERY))
         light = fit_light(self.system, self.mesh, some, torch.from_numpy(self.flight.states)).light
         return Scene(self.system, self.mesh, views, light)
 
     def strips(self, states: dict[str, Array]) -> tuple[dict[str, NDArray[np.uint8]], list[float]]:
-        """Images [n, V, V, 3] of the clip and of motions [F, 13] drawn into it, and their times [s]."""
+        """Return the images [n, V, V, 3] of the clip and of motions [F, 13] drawn into it, and their times [s]."""
         chosen = evenly(len(self.flight.times_s), _STRIP)
         views, shown = self._judged, {"clip": self._judged.images[chosen]}
         for method, each in states.items():
@@ -140,7 +144,9 @@ class FlightClip:
         return images, self.flight.times_s[chosen].tolist()
 
     def errors(self, states: Array) -> dict[str, float | None]:
-        """Of a motion [F, 13]: root mean squares over the frames in mm and degrees, and the difference of pixels."""
+        """Return the errors of a motion [F, 13]: root mean squares over the frames in mm and degrees, and the
+        difference of pixels.
+        """
         flown, times = self.flight.states, self.flight.times_s
         found = PoseLog(times, states[:, :3], states[:, 3:7])
         truth = flown[:, :3], flown[:, 3:7], np.ones(len(times), dtype=bool)
@@ -160,7 +166,7 @@ class FlightClip:
         }
 
     def action_errors(self, actions: Array) -> dict[str, float]:
-        """Of actions [F - 1, 4] of the frames, thrust [N] and torques [N m]."""
+        """Return the errors of actions [F - 1, 4] of the frames, thrust [N] and torques [N m]."""
         off = actions - self.wanted
         return {
             "thrust_error": float(np.sqrt(np.mean(off[:, 0] ** 2))),
@@ -169,7 +175,9 @@ class FlightClip:
 
     @property
     def wanted(self) -> Array:
-        """Mean actions of frames [F - 1, 4] that the flight's controller asked for, the thrust by its own scale."""
+        """Return the mean actions of frames [F - 1, 4] that the flight's controller asked for, the thrust by its own
+        scale.
+        """
         upright = matrix_from_quat(self.flight.states[:-1, 3:7])[:, 2, 2]
         asked = self.flight.asked_for
         weight = self.parameters["mass"].value * self.parameters["gravity"].value
@@ -177,7 +185,7 @@ class FlightClip:
 
     @cached_property
     def _judged(self) -> Views:
-        """Of all frames about the recorded places, wide enough to show where a motion goes instead."""
+        """Return the views of all frames about the recorded places, wide enough to show where a motion goes instead."""
         camera, flown = self.film_set.camera, self.flight.states[:, :3]
         pose = invert_transform(self.camera_to_world)
         centers, radii = direction_and_size(flown @ pose[:3, :3].T + pose[:3, 3], self.radius_m)
@@ -188,7 +196,7 @@ class FlightClip:
         return self.lit(self._judged).light
 
     def _drawn(self, states: Array, views: Views) -> Array:
-        """The motion [F, 13] in these views, display values [n, V, V, 3]."""
+        """Return the motion [F, 13] in these views, display values [n, V, V, 3]."""
         with torch.no_grad():
             scene = Scene(self.system, self.mesh, views, self._colors)
             return np.asarray(scene.images(torch.from_numpy(states)).numpy())

@@ -1,7 +1,8 @@
-"""A flight of a Crazyflie as it was recorded: poses at the frames of a clip, and what its controller asked for.
+"""A recorded flight of a Crazyflie: poses at the frames of a clip, and the commands of its controller.
 
 Logs are those of crazyswarm2's tools: places as motion capture sent them by radio, attitudes as the vehicle had them,
-commanded thrust and torques, all on the vehicle's clock. They lie beside the project's folder and are no part of it.
+commanded thrust and torques, all on the vehicle's clock. Limits: logs lie beside the project's folder and are no part
+of it.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Flight:
 
     @cached_property
     def asked_for(self) -> Array:
-        """Mean commands over the frames' intervals, [F - 1, 4]."""
+        """Return the mean commands over the frames' intervals, [F - 1, 4]."""
         return effective_actions(self.commands, Knots.of(self.times_s, np.inf), 0.0, 0.0)
 
 
 def recorded(path: str) -> Path:
-    """A file of the folder `shared` beside the project's. Raises InputError when it is not there."""
+    """Return a file of the folder `shared` beside the project's. Raises InputError when it is not there."""
     places = [Path("..") / "shared" / path, Path(__file__).resolve().parents[2] / "shared" / path]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
@@ -64,7 +65,8 @@ def recorded(path: str) -> Path:
 
 
 def load_flight(log: Path, frames: int, rate_hz: float) -> Flight:
-    """The first frames of the longest stretch of a log without a gap; the mass is in `info*.yaml` beside `log*.csv`.
+    """Return the first frames of the longest stretch of a log without a gap; the mass is in `info*.yaml` beside
+    `log*.csv`.
 
     Places and angles are splines of fifth degree by least squares, as the places are rounded to millimetres and come
     80 times a second. Raises InputError for a file of another kind, and for a stretch that is too short.
@@ -105,7 +107,7 @@ def _mass(log: Path) -> float:
 
 
 def _longest_stretch(times: Array, fresh: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Indices of the samples at which a place came, of the longest time between two gaps."""
+    """Return the indices of the samples at which a place came, of the longest time between two gaps."""
     received = np.flatnonzero(fresh)
     pieces = np.split(received, np.flatnonzero(np.diff(times[received]) > _GAP_S) + 1)
     return max(pieces, key=lambda piece: times[piece[-1]] - times[piece[0]])
@@ -118,11 +120,11 @@ def _spline(times: Array, values: Array, every_s: float) -> BSpline:
 
 
 def _quats(angles: Array) -> Array:
-    """Quaternions wxyz [F, 4] of roll, pitch and yaw [F, 3] rad: about x, then y, then z of the world."""
+    """Return the quaternions wxyz [F, 4] of roll, pitch and yaw [F, 3] rad: about x, then y, then z of the world."""
     return Rotation.from_euler("xyz", angles).as_quat(scalar_first=True)
 
 
 def _rates(attitude: BSpline, at: Array) -> Array:
-    """In body axes, [F, 3] rad/s."""
+    """Return the rates in body axes, [F, 3] rad/s."""
     before, after = (Rotation.from_euler("xyz", attitude(at + sign * _RATE_STEP_S)) for sign in (-0.5, 0.5))
     return np.asarray((before.inv() * after).as_rotvec() / _RATE_STEP_S)

@@ -1,7 +1,9 @@
 """Target videos: a motion before a static camera, path-traced with a held-out appearance.
 
-Frames are the piece of a 640 x 480 frame in which the motion takes place. Exposure is set once, on the stage without
-the body; that image is kept as well, for methods that compare pixels (the papers' know their background).
+Frames are the piece of a 640 x 480 frame in which the motion takes place. Exposure is set once, on the scene without
+the body. That image is kept as well, for methods that compare pixels (the papers' methods know their background).
+
+Limits: no lens distortion, and no motion blur.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ _GRAIN = 5  # stream of random numbers
 
 @dataclass(frozen=True)
 class Shot:
-    """What is filmed, all on the stage: vertices [T, V, 3] m of a mesh, a camera with a pose, and a look.
+    """What is filmed, in the axes of the scene: vertices [T, V, 3] m of a mesh, a camera and an appearance.
 
-    radius_m: the stage's unit of length. look: index of a configuration of `test_renderer`; variant: of its materials.
+    radius_m: the scene's unit of length. appearance: index of a configuration of `test_renderer`; variant: of its
+    materials.
     """
 
     mesh: Mesh
@@ -45,7 +48,7 @@ class Shot:
 
     @property
     def digest(self) -> str:
-        """Equal ones give equal images."""
+        """Return the digest; equal digests give equal images."""
         camera = self.camera
         facts = [
             VERSION,
@@ -68,12 +71,14 @@ class Footage:
     backdrop: NDArray[np.uint8]
 
     def clip(self, times_s: Array) -> Clip:
-        """As a video with frames at these times."""
+        """Return the footage as a video with frames at these times."""
         return array_clip(self.frames, times_s, "footage")
 
 
 def film(shot: Shot, folder: Path, progress: Callable[[int, int], None]) -> Footage:
-    """The video of a shot. Finished pieces in `folder` are used again. Raises MissingDependencyError without LLVM."""
+    """Return the video of a shot. Finished pieces in `folder` are used again. Raises MissingDependencyError without
+    LLVM.
+    """
     from safetensors.numpy import load_file
 
     place = folder / f"footage-{shot.digest}"
@@ -104,7 +109,7 @@ def _render(shot: Shot, some: range, gain: float, path: Path) -> None:
 
 
 def _light(shot: Shot, some: Sequence[int | None]) -> list[NDArray[np.float32]]:
-    """Linear light of some frames, None: without the body."""
+    """Return the linear light of some frames, None: without the body."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent cleans up
     from experiments.path_tracer import PathTracer, surfaces
 

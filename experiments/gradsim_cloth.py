@@ -32,7 +32,7 @@ _NOTES = (
 
 
 def run(setting: Setting) -> Table:
-    """Quick: two of the smaller sheets."""
+    """Make the table. Quick: two of the smaller sheets."""
     cells = CELLS[:2] if setting.quick else CELLS
     control = Control(
         name=NAME,
@@ -48,7 +48,7 @@ def run(setting: Setting) -> Table:
 
 
 def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int = 0) -> Task:
-    """A sheet that is thrown, and seen from in front when half a second is over.
+    """Return the task of a sheet that is thrown, and seen from in front when half a second is over.
 
     substeps: of a 60th of a second, at least as many as are stable; 0: at least gradSim's 16.
     """
@@ -81,7 +81,9 @@ def task(columns: int, rows: int, *, seed: int, size_px: int = 64, substeps: int
 
 
 def thrown(points_m: Array, rng: np.random.Generator) -> Array:
-    """Velocities [V, 3] m/s of a smooth throw of points [V, 3]: all alike, turning, and in a wave across the sheet."""
+    """Return the velocities [V, 3] m/s of a smooth throw of points [V, 3]: all alike, turning, and in a wave across the
+    sheet.
+    """
     away = points_m - points_m.mean(axis=0)
     rotation = np.cross(rng.normal(0.0, _SPIN_RAD_S, 3), away)
     direction, phase = rng.uniform(0.0, 2.0 * np.pi, 2)
@@ -91,7 +93,7 @@ def thrown(points_m: Array, rng: np.random.Generator) -> Array:
 
 
 def _pattern(points_m: Tensor) -> Tensor:
-    """Linear light [n, 3] of the sheet's matter: redder to the right and greener upwards.
+    """Return the linear light [n, 3] of the sheet's matter: redder to the right and greener upwards.
 
     It changes slowly: what repeats itself would match at the wrong place.
     """

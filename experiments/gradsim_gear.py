@@ -31,7 +31,7 @@ _NOTES = (
 
 
 def run(setting: Setting) -> Table:
-    """Quick: one goal, 1 s away."""
+    """Make the table. Quick: one goal, 1 s away."""
     quick = setting.quick
     gear = Gear("paper")
     control = Control(
@@ -51,7 +51,8 @@ def run(setting: Setting) -> Table:
 
 
 def task(gear: Gear, order: int, offset: float, *, seconds: float, size_px: int = 64) -> Task:
-    """A gear that is to get where a wave of activation through its muscles takes it, filmed from the side.
+    """Return the task of a gear that is to get where a wave of activation through its muscles takes it, filmed from the
+    side.
 
     order: 1 or -1, which way the wave goes round. offset: of its phase, in periods.
     """
@@ -74,7 +75,9 @@ def task(gear: Gear, order: int, offset: float, *, seconds: float, size_px: int 
 
 
 def _wave(times_s: Array, muscles: int, order: int, offset: float) -> Array:
-    """Controls [S, M] of a wave through the muscles, once round in a period, of the activation that gradSim's has."""
+    """Return the controls [S, M] of a wave through the muscles, once round in a period, of the activation that
+    gradSim's has.
+    """
     phase = _FREQUENCY_HZ * times_s[:, None] - order * np.arange(muscles) / muscles + offset
     wave = _WAVE * GRADSIM_GEAR.activation * np.sin(2.0 * np.pi * phase)
     return np.concatenate([np.zeros((len(times_s), 3)), wave], axis=1)

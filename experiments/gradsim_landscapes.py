@@ -40,7 +40,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and draws all that are filled."""
+    """Fill the cells that are asked for and draw all that are filled."""
     cells = [Cell(NAME, body, METHODS[0], 1, setting, VERSION) for body in BODIES]
     quick = "grids of fewer points"
     return tabulated(cells, lambda cell: partial(_outcome, setting, cell.body), _rows, _NOTES, draw, quick)
@@ -74,14 +74,14 @@ def _outcome(setting: Setting, body: str, index: int) -> Outcome:
 
 
 def _losses(filmed: Filmed, offsets: Array) -> Array:
-    """Errors [G] of the images at offsets [G, U] of the unknowns' logarithms."""
+    """Return the errors [G] of the images at offsets [G, U] of the unknowns' logarithms."""
     with torch.no_grad():
         images = (filmed.images(torch.from_numpy(filmed.true_free + offset)) for offset in offsets)
         return np.array([float(filmed.target.error(image)) for image in images])
 
 
 def described(outcome: dict[str, Any]) -> dict[str, float]:
-    """How good a landscape is to descend: see the table's notes."""
+    """Return how good a landscape is to descend: see the table's notes."""
     losses = np.array(outcome["losses"])
     lowest = _lowest_neighbours(losses)
     minima = lowest == np.arange(losses.size)
@@ -97,7 +97,7 @@ def described(outcome: dict[str, Any]) -> dict[str, float]:
 
 
 def _lowest_neighbours(losses: Array) -> Array:
-    """For each point of a grid the flat index of the lowest point around it, itself included."""
+    """Return for each point of a grid the flat index of the lowest point around it, itself included."""
     padded = np.pad(losses, 1, constant_values=np.inf)
     index = np.pad(np.arange(losses.size).reshape(losses.shape), 1)
     windows = (3,) * losses.ndim
@@ -107,14 +107,14 @@ def _lowest_neighbours(losses: Array) -> Array:
 
 
 def _by_factors(axis: Any, set_scale: Any, most: float) -> None:
-    """A logarithmic axis with the truth and both ends named."""
+    """Make an axis logarithmic, with the truth and both ends named."""
     set_scale("log")
     axis.set_ticks([1.0 / most, 1.0, most], [f"{value:.3g}" for value in (1.0 / most, 1.0, most)])
     axis.set_ticks([], minor=True)
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """Lines of one unknown, squares of two."""
+    """Draw lines of one unknown, squares of two."""
     with figure_at(path, 13.0, 5.0, dpi=90) as figure:
         axes = figure.subplots(2, 5)
         for axis, cell in zip(axes.flat, cells, strict=True):

@@ -49,14 +49,14 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills what this sitting is for."""
+    """Fill what this sitting is for."""
     count = QUICK if setting.quick else COUNT
     cells = [Cell(NAME, body, method, count, setting, VERSION) for body in BODIES for method in METHODS]
     return tabulated(cells, _work, _rows, _NOTES, draw, f"{QUICK} motions instead of {COUNT}")
 
 
 def swing(body: str, rng: np.random.Generator) -> Swing:
-    """A motion whose unknowns are at their truth."""
+    """Return a motion whose unknowns are at their truth."""
     if body == "pendulum":
         system = Pendulum()
         values = {"length": rng.uniform(0.8, 1.2), "gravity": rng.uniform(8.0, 11.0), "damping": rng.uniform(0.3, 0.7)}
@@ -72,7 +72,7 @@ def swing(body: str, rng: np.random.Generator) -> Swing:
 
 
 def guessed(truth: Swing, rng: np.random.Generator, count: int) -> Array:
-    """Unknowns [count, U] that are off."""
+    """Return the unknowns [count, U] that are off."""
     start = [_TURNED if truth.system.state_names[i].startswith("angle") else _SPUN for i in truth.moving]
     reach = np.array([*(_AWAY * truth.parameters.free_units), *start])
     low, high = truth.bounds()
@@ -110,7 +110,9 @@ def _work(cell: Cell) -> Callable[[int], Outcome]:
 
 
 def _widths(information: Array) -> Array:
-    """Half of the 95 % intervals [U]; infinite for what images do not tell, as of an unknown that is at its bound."""
+    """Return half of the 95 % intervals [U]; infinite for what images do not tell, as of an unknown that is at its
+    bound.
+    """
     null = arrow.parameter_covariance(information, reference=np.diagonal(information))
     untold = np.abs(null.directions).max(axis=0, initial=0.0) > 0.0
     return np.where(untold, np.inf, 1.96 * np.sqrt(np.diag(null.covariance)))
@@ -119,8 +121,10 @@ def _widths(information: Array) -> Array:
 def descended(
     truth: Swing, start: Array, *, places: bool, parts: tuple[int, ...] = (), iterations: int = _ITERATIONS
 ) -> Array:
-    """gradSim's way: Adam on the error of images, or of the masses' places, of the first frames and then more."""
-    at, (low, high) = start, truth.bounds()
+    """Descend as gradSim does: Adam on the error of images, or of the masses' places, of the first frames and then
+    more.
+    """
+    at, bounds = start, truth.bounds()
     for frames in parts or _PARTS[truth.system.name]:
         part = truth.shortened(frames)
         aim = torch.from_numpy(part.unknowns()[None])
@@ -131,12 +135,12 @@ def descended(
             centres = part.centres(unknowns[None])
             return ((centres if places else part.drawn(centres)) - target).square().mean()
 
-        at = descend(loss, at, rate=_RATE, iterations=iterations, lower=low, upper=high).values
+        at = descend(loss, at, rate=_RATE, iterations=iterations, bounds=bounds).values
     return at
 
 
 def fitted(truth: Swing, starts: Array, images: Tensor) -> rollout_fit.RolloutFit:
-    """Ours: from the best starts on the first frames, and on from there with more."""
+    """Fit by our method: from the best starts on the first frames, and on from there with more."""
     units, bounds = np.array([*truth.parameters.free_units, *np.ones(len(truth.moving))]), truth.bounds()
     for frames in _PARTS[truth.system.name]:
         part = truth.shortened(frames)
@@ -157,7 +161,7 @@ def _images(truth: Swing) -> Tensor:
 
 
 def _off(truth: Swing, unknowns: Array) -> Array:
-    """Of parameters relative to the truth, of angles and rates as they are."""
+    """Return the errors of parameters relative to the truth, of angles and rates as they are."""
     values, true = truth.values(unknowns), truth.values(truth.unknowns())
     count = len(truth.parameters.free_names)
     return (values - true) / np.concatenate([true[:count], np.ones(len(true) - count)])
@@ -175,7 +179,9 @@ def _rows(cell: Cell) -> Rows:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """Errors of each unknown by method, then a few frames of the first motion of each body laid over each other."""
+    """Draw the errors of each unknown by method, then a few frames of the first motion of each body laid over each
+    other.
+    """
     with figure_at(path, 8.5, 5.2, dpi=90) as figure:
         axes = figure.subplots(2, 2, width_ratios=[2.4, 1.0])
         for (errors, image), body in zip(axes, BODIES, strict=True):

@@ -33,7 +33,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled."""
+    """Fill the cells that are asked for and make the table of all that are filled."""
     count = QUICK if setting.quick else TEST
     cells = [Cell(NAME, BODIES[0], method, count, setting, VERSION) for method in METHODS]
     quick = f"{QUICK} objects instead of {TEST}"
@@ -67,7 +67,7 @@ def _outcome(setting: Setting, appearance: str, index: int) -> Outcome:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """Median error over the iterations."""
+    """Draw the median error over the iterations."""
     with figure_at(path, 5.2, 3.4) as figure:
         axis = figure.subplots()
         for color, cell in zip(("tab:gray", "tab:blue", "tab:orange"), cells, strict=True):

@@ -57,12 +57,12 @@ class Plume:
 
     @property
     def cells(self) -> int:
-        """n."""
+        """Return n, the cells a side."""
         return len(self.density)
 
     @cached_property
     def smoke(self) -> Smoke:
-        """The system."""
+        """Return the system."""
         return Smoke(self.cells, GRADSIM["projection"], GRADSIM["iterations"])
 
     def states(self, unknowns: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class Plume:
         return torch.from_numpy(simulate(self.smoke, initial.numpy(), controls.numpy(), parameters, step_s))
 
     def densities(self, states: Tensor) -> Tensor:
-        """[..., n, n] of states [..., N]."""
+        """Return densities [..., n, n] of states [..., N]."""
         return states[..., 2 * self.cells**2 :].unflatten(-1, (self.cells, self.cells))
 
     def loss(self, method: str) -> Loss:
@@ -85,7 +85,7 @@ class Plume:
         return self.image_error if method == "pixel" else self._state_error
 
     def image_error(self, states: Tensor) -> Tensor:
-        """Mean squared difference of densities from the images."""
+        """Return the mean squared difference of densities from the images."""
         seen = torch.from_numpy(self.seen)
         return (self.densities(states[-len(seen) :]) - seen).square().mean()
 
@@ -105,13 +105,15 @@ class Plume:
         return np.asarray(np.fft.irfft2(np.fft.rfft2(eddies(self.cells, rng)) * self._roughness).ravel())
 
     def _velocities(self, unknowns: Tensor) -> Tensor:
-        """Of all cells [B, 2, n, n] m/s: unknowns, smoothed so that gradients are (`gradsim_cloth` says why)."""
+        """Return the velocities of all cells [B, 2, n, n] m/s: unknowns, smoothed so that gradients are
+        (`gradsim_cloth` says why).
+        """
         waves = torch.fft.rfft2(unknowns.reshape(-1, 2, self.cells, self.cells))
         return torch.fft.irfft2(waves / torch.from_numpy(self._roughness), s=(self.cells, self.cells))
 
     @cached_property
     def _roughness(self) -> Array:
-        """1 + l^2 k^2 of all waves of the grid, [n, n // 2 + 1]."""
+        """Return 1 + l^2 k^2 of all waves of the grid, [n, n // 2 + 1]."""
         up, along = np.fft.fftfreq(self.cells, 1.0 / self.cells), np.fft.rfftfreq(self.cells, 1.0 / self.cells)
         return 1.0 + (2.0 * np.pi * _SMOOTHED) ** 2 * (up[:, None] ** 2 + along**2)
 
@@ -121,7 +123,7 @@ class Plume:
 
 
 def run(setting: Setting) -> Table:
-    """Quick: a coarser grid and fewer steps."""
+    """Make the table. Quick: a coarser grid and fewer steps."""
     cells = [
         Cell(NAME, body, method, 1 if body == "goal" or setting.quick else 3, setting, VERSION)
         for body in BODIES
@@ -137,7 +139,7 @@ def _film(cells: list[Cell]) -> Callable[[Path], None] | None:
 
 
 def plume(body: str, rng: np.random.Generator, *, cells: int, steps: int) -> Plume:
-    """What is to be reached: the ring, or a film of a puff in random eddies."""
+    """Return the task: the ring, or a film of a puff in random eddies."""
     up, along = np.meshgrid(*((np.arange(cells) + 0.5) / cells - 0.5,) * 2, indexing="ij")
     if body == "goal":
         square = _soft(0.22 - np.maximum(abs(up), abs(along)), cells)
@@ -150,7 +152,7 @@ def plume(body: str, rng: np.random.Generator, *, cells: int, steps: int) -> Plu
 
 
 def eddies(cells: int, rng: np.random.Generator) -> Array:
-    """Velocities [2, n, n] m/s without divergence: differences of a stream function of a few long waves."""
+    """Return the velocities [2, n, n] m/s without divergence: differences of a stream function of a few long waves."""
     corners = 2.0 * np.pi * np.arange(cells) / cells
     stream = np.zeros((cells, cells))
     for up in range(1, 3):
@@ -162,7 +164,7 @@ def eddies(cells: int, rng: np.random.Generator) -> Array:
 
 
 def _soft(inside: Array, cells: int) -> Array:
-    """1 where `inside` (of the side) is positive, 0 elsewhere, over two cells."""
+    """Return 1 where `inside` (of the side) is positive, 0 elsewhere, over two cells."""
     return np.asarray(np.clip(0.5 + 0.5 * inside * cells, 0.0, 1.0))
 
 
@@ -197,7 +199,9 @@ def _rows(cell: Cell) -> Rows:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """Curves of each body, and its last images: the beginning, what is to be seen, and what each method ends at."""
+    """Draw the curves of each body, and its last images: the beginning, what is to be seen, and what each method ends
+    at.
+    """
     with figure_at(path, 10.0, 3.8, dpi=90) as figure:
         axes = figure.subplots(2, 6, width_ratios=[1.6, 1, 1, 1, 1, 1])
         for (curves, *images), body in zip(axes, BODIES, strict=True):
@@ -219,7 +223,7 @@ def draw(cells: list[Cell], path: Path) -> None:
 
 
 def film(cell: Cell, path: Path) -> None:
-    """The motion that `pixel` found for the ring."""
+    """Return the film of the motion that `pixel` found for the ring."""
     from vid2phys.io.video import VideoWriter
 
     task = _plume(cell, 0)

@@ -71,7 +71,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled."""
+    """Fill the cells that are asked for and make the table of all that are filled."""
     count = QUICK if setting.quick else TEST
     cells = [Cell(NAME, BODIES[0], method, count, setting, _version(method, setting)) for method in METHODS]
     quick = f"{QUICK} objects instead of {TEST}, networks hardly trained"
@@ -79,7 +79,7 @@ def run(setting: Setting) -> Table:
 
 
 def recipe_of(method: str, setting: Setting) -> Recipe:
-    """How a network is trained."""
+    """Return how a network is trained."""
     network = EfficientNetOverFrames if method == "efficientnet" else ConvLSTM
     objects, every, epochs = (_QUICK_TRAININGS if setting.quick else _TRAININGS)[method]
     return Recipe(method, network, objects, every, epochs, seed=setting.seed)
@@ -92,7 +92,7 @@ def _version(method: str, setting: Setting) -> int | str:
 
 
 def _work(setting: Setting, method: str) -> Callable[[int], Outcome]:
-    """From the number of an object to its outcome; networks are trained first."""
+    """Return the function from the number of an object to its outcome; networks are trained first."""
     if method not in LEARNT:
         return partial(_outcome, setting, method)
     recipe = recipe_of(method, setting)
@@ -114,7 +114,7 @@ def _rows(cell: Cell) -> Rows:
 
 
 def _columns(method: str) -> list[tuple[str, str, str]]:
-    """Metric, name in outcomes and unit of all but the error."""
+    """Return the metric, name in outcomes and unit of all but the error."""
     seconds, seen = ("seconds", "seconds", "s"), ("images_seen", "images_seen", "1")
     if method in ("average", "random"):
         return []
@@ -160,6 +160,6 @@ def _by_score(setting: Setting, body: Filmed, index: int) -> Outcome:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """The error of every object, by method."""
+    """Draw the error of every object, by method."""
     errors = {cell.method: [outcome["error_density"] for outcome in cell.outcomes()] for cell in cells}
     scattered(path, {"mass": errors}, {"mass": PAPER_PIXEL})

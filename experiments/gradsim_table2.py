@@ -50,7 +50,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled."""
+    """Fill the cells that are asked for and make the table of all that are filled."""
     count = QUICK if setting.quick else TEST
     cells = [Cell(NAME, BODIES[0], method, count, setting, VERSION) for method in METHODS]
     quick = f"{QUICK} objects instead of {TEST}"
@@ -96,7 +96,7 @@ def _outcome(setting: Setting, method: str, index: int) -> Outcome:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """The errors of every object, by unknown and method."""
+    """Draw the errors of every object, by unknown and method."""
     scattered(path, {name: {cell.method: _errors(cell, name) for cell in cells} for name in RANGES}, PAPER_PIXEL)
 
 

@@ -67,7 +67,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled."""
+    """Fill the cells that are asked for and make the table of all that are filled."""
     cells = [
         Cell(NAME, body, method, _count(setting, body, method), setting, VERSIONS[_kind(body)])
         for body in BODIES
@@ -86,7 +86,7 @@ def run(setting: Setting) -> Table:
 
 
 def _reported(cells: list[Cell]) -> list[str]:
-    """Of few unknowns, which are said by name."""
+    """Return what was reported of few unknowns, by name."""
     few = [cell for cell in cells if cell.body not in MANY]
     reported = sorted({f"{cell.body}: {line}" for cell in few for o in cell.outcomes() for line in o.get("said", ())})
     return [f"Said by ours of noisy images: {line}" for line in reported[:6]]
@@ -112,12 +112,12 @@ def _rows(cell: Cell) -> Rows:
 
 
 def _kind(body: str) -> str:
-    """What is unknown of it: mass, moduli, or a cloth's velocities."""
+    """Return the unknowns of a body: mass, moduli, or a cloth's velocities."""
     return body.split("-")[-1]
 
 
 def _count(setting: Setting, body: str, method: str) -> int:
-    """Of objects."""
+    """Return the number of objects."""
     if setting.quick:
         return QUICK
     return MANY.get(body, TEST) if method == "ours" else TEST
@@ -137,7 +137,7 @@ def _outcome(setting: Setting, name: str, method: str, index: int) -> Outcome:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """The errors of every object, by unknown and method."""
+    """Draw the errors of every object, by unknown and method."""
     errors = {
         f"{name} ({body})": {
             cell.method: [outcome[f"error_{name}"] for outcome in cell.outcomes()]

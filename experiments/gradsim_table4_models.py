@@ -74,7 +74,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled."""
+    """Fill the cells that are asked for and make the table of all that are filled."""
     cells = [
         Cell(NAME, body, method, _count(model, setting.quick), setting, VERSION, _lacking(model))
         for body, model in MODELS.items()
@@ -113,8 +113,9 @@ def _outcome(cell: Cell, index: int) -> Outcome:
 
 
 def believing(model: Model, rng: Callable[[], np.random.Generator], number: int, **how: Any) -> Filmed:
-    """What a model makes of an object: the images are the true one's. rng: the object's own numbers, from their
-    first on."""
+    """Return what a model makes of an object: the images are the true one's. rng: the object's own numbers, from their
+    first on.
+    """
     kind, name = kind_of(number)
     true = thrown(rng(), kind, name, **how)
     if model.taken_for is None and not model.known:
@@ -138,7 +139,7 @@ def _rows(cell: Cell) -> Rows:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """The error of every object, by model and method."""
+    """Draw the error of every object, by model and method."""
     errors = {
         body: {
             cell.method: [outcome["error_density"] for outcome in cell.outcomes()]

@@ -41,7 +41,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled."""
+    """Fill the cells that are asked for and make the table of all that are filled."""
     count = QUICK if setting.quick else REPEATS
     cells = [Cell(NAME, body, method, count, setting, VERSION) for body in BODIES for method in METHODS]
     quick = f"{QUICK} repeats instead of {REPEATS}"
@@ -53,7 +53,7 @@ def _rows(cell: Cell) -> Rows:
 
 
 def _outcome(cell: Cell, index: int) -> Outcome:
-    """One repeat. The first is made twice: it compiles."""
+    """Time one repeat. The first is made twice: it compiles."""
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     work = _rendering(cell.body) if cell.method == "rendering" else _physics(cell.body, cell.method)
     for _ in range(2 if index == 0 else 1):
@@ -102,7 +102,7 @@ def _rendering(body: str) -> Work:
 
 
 def draw(cells: list[Cell], path: Path) -> None:
-    """Rates over the number of tets."""
+    """Draw the rates over the number of tets."""
     with figure_at(path, 6.6, 3.6) as figure:
         axis = figure.subplots()
         for color, method in zip(("tab:blue", "tab:cyan", "tab:orange"), METHODS, strict=True):

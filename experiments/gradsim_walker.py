@@ -38,7 +38,7 @@ class Gait:
     activation: float
 
     def controls(self, walker: Walker, times_s: Array) -> Array:
-        """[S, M], nothing disturbing it."""
+        """Return the controls [S, M] without disturbances."""
         place = walker.rest_m[walker.elements].mean(axis=1)[:, 0] / np.ptp(walker.rest_m[:, 0])
         wave = self.activation * np.sin(2.0 * np.pi * (self.frequency_hz * times_s[:, None] + place))
         return np.concatenate([wave, np.zeros((len(times_s), 2))], axis=1)
@@ -49,7 +49,7 @@ QUICK = Gait(seconds=2.0, frequency_hz=2.0, activation=0.15)
 
 
 def run(setting: Setting) -> Table:
-    """Quick: one goal, 2 s away."""
+    """Make the table. Quick: one goal, 2 s away."""
     quick = setting.quick
     walker = Walker(size="paper")
     control = Control(
@@ -68,7 +68,7 @@ def run(setting: Setting) -> Table:
 
 
 def task(walker: Walker, gait: Gait, *, size_px: int = 64) -> Task:
-    """A walker that is to get where the gait takes it, filmed from the side."""
+    """Return the task of a walker that is to get where the gait takes it, filmed from the side."""
     parameters, steps = walker.parameters().vector, round(gait.seconds * _FPS)
     substeps = int(np.ceil(1.0 / (_FPS * walker.longest_step_s(parameters))))
     times, width = np.arange(steps) / _FPS, float(np.ptp(walker.rest_m[:, 0]))

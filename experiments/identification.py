@@ -1,7 +1,9 @@
-"""One identification of RISP's table 2 by one method: from a video, forces and the first state to parameters.
+"""Identify parameters for RISP's table 2 by one method: from a video, forces and the first state.
 
-The papers' methods move parameters by RMSProp as RISP has it, in the paper's units; ours reads keypoints and descends
-by Levenberg and Marquardt, from the best of starts about the one that is given.
+The papers' methods move parameters by RMSProp as RISP does, in the paper's units. Our method detects keypoints and
+descends by Levenberg and Marquardt, from the best of starts about the given one.
+
+Limits: the first state is known, and fits have no prior.
 """
 
 from __future__ import annotations
@@ -62,12 +64,12 @@ class Case:
 
 
 def identify(case: Case, method: str, network: Network) -> Outcome:
-    """What a method makes of a case."""
+    """Return what a method makes of a case."""
     return attempt(lambda: _values(case, method, network), case.start)
 
 
 def attempt(work: Callable[[], Array], start: Array) -> Outcome:
-    """What comes of some work, timed. What cannot be done ends at the start, with the reason."""
+    """Return the outcome of some work, timed. What cannot be done ends at the start, with the reason."""
     began = time.monotonic()
     try:
         values, failure = work(), None
@@ -86,7 +88,9 @@ def _values(case: Case, method: str, network: Network) -> Array:
 
 
 def seen_in(case: Case, network: Network) -> Observation:
-    """What is read in the video; nothing for methods that do not look. Raises InputError when nothing can be read."""
+    """Return what is detected in the video; nothing for methods that do not look. Raises InputError when nothing can be
+    read.
+    """
     if not isinstance(network, Model):
         return case.experiment.no_observation
     assert case.footage is not None
@@ -94,7 +98,8 @@ def seen_in(case: Case, network: Network) -> Observation:
 
 
 def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[np.int64]) -> Problem:
-    """With the points of each frame named as the motion has them that agrees best, of those that a fit begins with.
+    """Return the problem with the points of each frame named as the motion has them that agrees best, of those that a
+    fit begins with.
 
     Frames far apart show a body whose shape is alike in several orientations in any of them: which it is, only a motion
     says, or a texture that may be mistaken. order: [G, K], the names that its points may have.
@@ -114,7 +119,7 @@ def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[
 
 
 def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
-    """The unknowns, the paper's numbers, from a problem with its parameters at the start."""
+    """Return the unknowns, the paper's numbers, from a problem with its parameters at the start."""
     plan = experiment.plan
     judged = losses.get(loss, problem, true_states(experiment) if loss == "state" else None)
     roll, units = rollout_fit.motions(problem, plan.initial), plan.unknown.units(problem.parameters)
@@ -140,7 +145,7 @@ def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:
 
 
 def _by_descent(case: Case, loss: str, network: Network) -> Array:
-    """By the papers' optimiser, steps in the paper's units."""
+    """Descend by the papers' optimiser, steps in the paper's units."""
     experiment, plan = case.experiment, case.experiment.plan
     problem = plan.problem(case.start, experiment.no_observation, pose_of(case))
     evidence = true_states(experiment) if loss == "state" else images_of(case, network)
@@ -163,7 +168,7 @@ def _in_papers_units(experiment: Experiment, problem: Problem, free: Array) -> A
 
 
 def true_states(experiment: Experiment) -> Evidence:
-    """The oracle's: positions and angles of the frames that are shown, no velocities."""
+    """Return the oracle's evidence: positions and angles of the frames that are shown, no velocities."""
     names = experiment.plan.system.tangent_names
     std = np.full((len(experiment.states), len(names)), np.inf)
     std[experiment.shown] = [_size(name.split(" of ")[0], experiment.radius_m) for name in names]
@@ -177,7 +182,7 @@ def _size(name: str, radius_m: float) -> float:
 
 
 def images_of(case: Case, network: Network) -> Evidence:
-    """The video in views, and the network that looks at them, if there is one."""
+    """Return the video in views, and the network that looks at them, if there is one."""
     assert case.footage is not None
     reader, size = None, case.experiment.adapter.view_size
     if network is not None:
@@ -188,12 +193,12 @@ def images_of(case: Case, network: Network) -> Evidence:
 
 
 def pose_of(case: Case) -> Array:
-    """Of the camera in the world, [4, 4]."""
+    """Return the pose of the camera in the world, [4, 4]."""
     return np.asarray(case.experiment.camera.camera_to_world)
 
 
 def bound_of(experiment: Experiment, seen: Observation) -> Array:
-    """Least deviations [U] of unbiased estimates, in the paper's units, by the error model of what was seen."""
+    """Return least deviations [U] of unbiased estimates, in the paper's units, by the error model of what was seen."""
     problem = experiment.plan.problem(experiment.truth, seen, np.asarray(experiment.camera.camera_to_world))
     values, units = problem.parameters.free_vector(), experiment.plan.unknown.units(problem.parameters)
     roll = rollout_fit.motions(problem, experiment.plan.initial)
@@ -201,7 +206,9 @@ def bound_of(experiment: Experiment, seen: Observation) -> Array:
 
 
 def repeated(experiment: Experiment, seen: Observation, count: int, seed: int) -> Array:
-    """Errors [count, U] of our fit to the true motion with errors drawn from the error model of what was seen."""
+    """Return the errors [count, U] of our fit to the true motion with errors drawn from the error model of what was
+    seen.
+    """
     camera, errors = np.asarray(experiment.camera.camera_to_world), []
     for index in range(count):
         rng = np.random.default_rng([seed, index])

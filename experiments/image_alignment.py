@@ -1,7 +1,7 @@
-"""The frames that methods are judged on: bodies in random states on a stage of unseen looks.
+"""The frames that methods are judged on: bodies in random states under held-out appearances.
 
-The stage's axes have z up; its camera stands about the origin and looks about along x. Only the piece of a frame around
-the body is rendered, with the frame's own pixels and perspective.
+The scene's axes have z up; the camera is about the origin and looks about along x. Limits: only the piece of a frame
+around the body is rendered, with the frame's own pixels and perspective.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class _Shots:
         return replace(self, vertices=self.vertices[some.start : some.stop], cameras=chosen, first=some.start)
 
     def digest(self, spp: int, seed: int) -> str:
-        """Equal ones give equal images."""
+        """Return the digest; equal digests give equal images."""
         appearances = [appearance.name for appearance in CONFIGURATIONS]
         return digest_of([VERSION, spp, seed, appearances, self.radius_m], self.mesh, self.vertices, self.cameras)
 
 
 def digest_of(facts: list[Any], mesh: Mesh, vertices: Array, cameras: Sequence[Camera]) -> str:
-    """Names images of a mesh with its vertices [..., V, 3] m; facts: what else they follow from."""
+    """Return digest that names images of a mesh with its vertices [..., V, 3] m; facts: what else they follow from."""
     digest = hashlib.sha256(json.dumps(facts).encode())
     arrays: list[NDArray[Any]] = [mesh.faces, mesh.part, vertices]
     if mesh.texture is not None:
@@ -69,7 +69,7 @@ def digest_of(facts: list[Any], mesh: Mesh, vertices: Array, cameras: Sequence[C
 
 
 def piece(K: Array, camera_to_world: Array, point: Array) -> Camera:
-    """The camera of the piece of a frame, of `K` [3, 3], that is about a point [3] m of the world."""
+    """Return the camera of the piece of a frame, of `K` [3, 3], that is about a point [3] m of the world."""
     shifted = K.copy()
     place = K @ camera_to_world[:3, :3].T @ (point - camera_to_world[:3, 3])
     shifted[:2, 2] -= np.round(place[:2] / place[2] - 0.5 * (PIECE_PX - 1))
@@ -77,14 +77,14 @@ def piece(K: Array, camera_to_world: Array, point: Array) -> Camera:
 
 
 def frame_matrix() -> Array:
-    """Of whole frames, [3, 3] px."""
+    """Return the camera matrix of whole frames, [3, 3] px."""
     return np.array([[FOCAL_PX, 0.0, 0.5 * (WIDTH - 1)], [0.0, FOCAL_PX, 0.5 * (HEIGHT - 1)], [0.0, 0.0, 1.0]])
 
 
 def rendered_frames(
     adapter: BodyAdapter, folder: Path, *, count: int, spp: int, seed: int, progress: Callable[[int, int], None]
 ) -> Frames:
-    """`count` frames of each configuration, the same states for all. Finished shards in `folder` are used again."""
+    """Return `count` frames of each configuration, the same states for all. Shards in `folder` are used again."""
     rng = np.random.default_rng([seed, _STATES])
     states = adapter.sample(rng, count)
     cameras = adapter.cameras(rng, states)
@@ -104,7 +104,7 @@ def rendered_frames(
 
 
 def judged_frames(adapter: BodyAdapter, setting: Setting) -> Frames:
-    """The frames of table 1 of a body, of which a quick run has few."""
+    """Return the frames of table 1 of a body, of which a quick run has few."""
     count, spp = (10, 16) if setting.quick else (200, 64)
     return rendered_frames(
         adapter,
@@ -127,7 +127,7 @@ def _before_camera(adapter: BodyAdapter, states: Array, cameras: list[Camera]) -
 
 
 def in_process(render: Callable[..., None], arguments: tuple[Any, ...], path: Path) -> None:
-    """Renders a shard to `path` in a process of its own: many Mitsuba scenes in one can hang."""
+    """Render a shard to `path` in a process of its own: many Mitsuba scenes in one can hang."""
     if find_llvm() is None:
         from vid2phys.engine.render.mitsuba import load_mitsuba
 
@@ -161,12 +161,12 @@ def _render(shots: _Shots, place: int, spp: int, seed: int, path: Path) -> None:
 
 
 def automatic_gain(light: NDArray[np.float32], exposure: float) -> float:
-    """By what the light is multiplied so that its mean comes to the share `exposure` of white."""
+    """Return the factor by which the light is multiplied so that its mean comes to the share `exposure` of white."""
     return exposure / max(float((light @ _LUMINANCE).mean()), 1e-6)
 
 
 def display(light: NDArray[np.float32], gain: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A frame in sRGB (IEC 61966-2-1) with a little noise."""
+    """Return a frame in sRGB (IEC 61966-2-1) with a little noise."""
     value = np.clip(light * gain, 0.0, 1.0)
     display = np.where(value <= 0.0031308, 12.92 * value, 1.055 * value ** (1.0 / 2.4) - 0.055) * 255.0
     return np.clip(np.round(display + rng.normal(0.0, _NOISE, display.shape)), 0, 255).astype(np.uint8)

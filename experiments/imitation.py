@@ -1,7 +1,9 @@
-"""One imitation of RISP's table 3 by one method: from a video and the first state to actions.
+"""Imitate a motion of RISP's table 3 by one method: from a video and the first state to actions.
 
-The papers' methods move actions by RMSProp, ours reads keypoints and descends by Levenberg and Marquardt with a prior
-of actions whose level and bandwidth the video tells (`solvers.input_estimation`).
+The papers' methods move actions by RMSProp. Our method detects keypoints and descends by Levenberg and Marquardt with a
+prior of actions whose level and bandwidth follow from the video (`solvers.input_estimation`).
+
+Limits: parameters, the first state and the camera are known.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _EXACT = 1e-3  # of the body's radius: how well true states are known to our fit
 
 
 def imitate(case: Case, parametrisation: Parametrisation, method: str, network: Network) -> Outcome:
-    """The numbers [U] that a method finds behind a motion; `case.start`: those that it begins with."""
+    """Return the numbers [U] that a method finds behind a motion; `case.start`: those that it begins with."""
     return attempt(lambda: _numbers(case, parametrisation, method, network), case.start)
 
 
@@ -70,14 +72,15 @@ def _numbers(case: Case, parametrisation: Parametrisation, method: str, network:
 
 
 def input_problem(problem: Problem, case: Case, parametrisation: Parametrisation) -> InputProblem:
-    """The motion whose actions are sought, from the case's start."""
+    """Return the motion whose actions are sought, from the case's start."""
     plan = case.experiment.plan
     return InputProblem(problem, plan.initial, plan.step_s, replace(parametrisation.numbers, start=case.start))
 
 
 def starts_of(case: Case, parametrisation: Parametrisation) -> Array:
-    """From where ours begins, [B, U]: the given start, rest, unless numbers are those of a profile, and some by
-    chance."""
+    """Return the starts of our fit, [B, U]: the given start, rest, unless numbers are those of a profile, and some by
+    chance.
+    """
     known = [case.start] if parametrisation.channels is None else [case.start, parametrisation.numbers.middle]
     rng = np.random.default_rng([case.seed, len(case.start)])
     return np.stack([*known, *(parametrisation.draw(rng) for _ in range(parametrisation.tried - len(known)))])
@@ -92,7 +95,7 @@ class Followed:
 
 
 def followed(experiment: Experiment, parametrisation: Parametrisation, numbers: Array) -> Followed:
-    """The motion by numbers [U], which stays where it begins if it cannot be computed.
+    """Return the motion by numbers [U], which stays where it begins if it cannot be computed.
 
     RISP's rule: a quadrotor that is 1000 away has failed.
     """
@@ -115,8 +118,9 @@ def followed(experiment: Experiment, parametrisation: Parametrisation, numbers: 
 
 
 def state_discrepancy(experiment: Experiment, states: Array) -> float:
-    """Root mean square distance of the mesh's vertices from where they were, over all frames after the first, as a
-    share of the body's radius (of what it moves in, for a body on a known base)."""
+    """Return the root mean square distance of the mesh's vertices from where they were, over all frames after the
+    first, as a share of the body's radius (of what it moves in, for a body on a known base).
+    """
     moved = np.stack([experiment.plan.system.vertices(state, experiment.mesh.vertices) for state in states[1:]])
     off = np.square(moved - experiment.vertices[1:]).sum(axis=-1)
     return float(np.sqrt(off.mean())) / experiment.radius_m

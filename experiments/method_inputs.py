@@ -1,7 +1,7 @@
-"""What methods are shown of a video: views about where a tracker would look, and what networks read in them.
+"""The inputs of methods: virtual cameras about where a tracker would look, and detections of networks in them.
 
-All methods are shown the same views: of a rigid body at its true place, up to a tracker's errors, of one on a known
-base the known workspace.
+All methods get the same inputs. A rigid body is seen about its true place, up to a tracker's errors, a body on a known
+base in its known workspace. Limits: the first state is known.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ _READING_RAD, _MOST_NATS = np.radians(10.0), 50.0  # of a frame's orientation: h
 
 
 def places(experiment: Experiment, seed: int) -> tuple[Array, Array]:
-    """Where a tracker would look for a rigid body in the frames shown: bearings [n, 2] and angular radii [n], a few
-    per cent off."""
+    """Return where a tracker would look for a rigid body in the frames shown: bearings [n, 2] and angular radii [n], a
+    few per cent off.
+    """
     at, _ = experiment.plan.system.body_pose(experiment.states)
     centers, radii = looked_for(experiment.camera, at, experiment.radius_m, seed)
     return centers[experiment.shown], radii[experiment.shown]
 
 
 def looked_for(camera: Camera, positions: Array, radius_m: float, seed: int) -> tuple[Array, Array]:
-    """Where a tracker would look for bodies of a radius at [F, 3] m in the world: as `places`, in all frames."""
+    """Return where a tracker would look for bodies of a radius at [F, 3] m in the world: as `places`, in all frames."""
     pose = invert_transform(np.asarray(camera.camera_to_world))
     centers, radii = direction_and_size(positions @ pose[:3, :3].T + pose[:3, 3], radius_m)
     error = np.random.default_rng([seed, _LOOK]).normal(size=(len(positions), 3)) * [ASIDE, ASIDE, SIZE]
@@ -61,7 +62,7 @@ def looked_for(camera: Camera, positions: Array, radius_m: float, seed: int) -> 
 
 
 def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> Views:
-    """The views of the frames shown, `size` px wide, with what is behind the body."""
+    """Return the views of the frames shown, `size` px wide, with what is behind the body."""
     camera, count = experiment.camera, len(footage.frames)
     if experiment.articulated is not None:
         views = [Window.of(camera, experiment.articulated, size).view] * count
@@ -72,7 +73,9 @@ def views_of(experiment: Experiment, footage: Footage, size: int, seed: int) -> 
 def views_about(
     camera: Camera, centers: Array, radii: Array, frames: NDArray[np.int64], footage: Footage, size: int
 ) -> Views:
-    """Views of the footage, frames [n] of a clip, about bearings [n, 2], three angular radii [n] wide and `size` px."""
+    """Return the views of the footage, frames [n] of a clip, about bearings [n, 2], three angular radii [n] wide and
+    `size` px.
+    """
     looked = zip(centers, radii, strict=True)
     views = [make_view(camera, center, float(radius), size) for center, radius in looked]
     return _through(views, camera, frames, footage)
@@ -85,7 +88,7 @@ def _through(views: list[View], camera: Camera, frames: NDArray[np.int64], foota
 
 
 def scene_of(experiment: Experiment, views: Views) -> Scene:
-    """The body before the video's own backdrop, in colours that explain the first frame, whose state is known."""
+    """Return body before the video's own backdrop, in colours that explain the first frame, whose state is known."""
     system = experiment.plan.system
     begin = torch.from_numpy(experiment.states[:1].copy())
     known = fit_light(system, experiment.mesh, views.some(slice(1)), begin, texture=False)
@@ -93,7 +96,7 @@ def scene_of(experiment: Experiment, views: Views) -> Scene:
 
 
 def observation_of(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Observation:
-    """Keypoints of all frames with their error model, as `identify` has them after contour refinement.
+    """Return the keypoints of all frames with their error model, as `identify` has them after contour refinement.
 
     Those of frames that are not shown are not visible. Raises InputError when the network reads the body in no frame.
     """
@@ -103,8 +106,9 @@ def observation_of(experiment: Experiment, footage: Footage, model: Model, seed:
 
 
 def _spread(experiment: Experiment, seen: Observation) -> Observation:
-    """What was seen in the frames shown, at its place among all frames; the others are as their nearest neighbours,
-    but nothing in them is visible."""
+    """Return what was seen in the frames shown, at its place among all frames; the others are as their nearest
+    neighbours, but nothing in them is visible.
+    """
     times, shown = experiment.plan.times_s, experiment.shown
     if len(shown) == len(times):
         return seen
@@ -118,14 +122,16 @@ def _spread(experiment: Experiment, seen: Observation) -> Observation:
 def configuration_track(
     experiment: Experiment, body: ArticulatedBody, footage: Footage, model: Model
 ) -> ConfigurationTrack:
-    """Configurations in the frames shown. Raises InputError when they are read in none."""
+    """Return the configurations in the frames shown. Raises InputError when they are read in none."""
     calibration = Calibration.from_dict(model.calibration) if model.calibration else first_calibration(body)
     clip = footage.clip(experiment.plan.times_s[experiment.shown])
     return track_configurations(clip, experiment.camera, model, body, calibration=calibration)
 
 
 def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int) -> Track:
-    """Poses in the frames shown, by a model of the body's size. Raises InputError when they are read in none."""
+    """Return the poses in the frames shown, by a model of the body's size. Raises InputError when they are read in
+    none.
+    """
     camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s[experiment.shown]
     calibration, frames = Calibration.from_dict(model.calibration), list(footage.frames)
     seen = detect(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
@@ -154,7 +160,9 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
 
 
 def _known_nats(known: Array, rotation: Array, rotations: Array) -> Array:
-    """Nats [H, G] of orientations R @ rotations[g]^T, R: [H, 3, 3], of a body whose orientation [3, 3] is known."""
+    """Return the nats [H, G] of orientations R @ rotations[g]^T, R: [H, 3, 3], of a body whose orientation [3, 3] is
+    known.
+    """
     turned = rotation[:, None] @ np.swapaxes(rotations, -1, -2)
     trace = np.einsum("ij,hgij->hg", known, turned)
     angle = np.arccos(np.clip(0.5 * (trace - 1.0), -1.0, 1.0))
@@ -162,14 +170,14 @@ def _known_nats(known: Array, rotation: Array, rotations: Array) -> Array:
 
 
 def _known_rotation(experiment: Experiment, shown: int) -> Array:
-    """camera_from_body of the body in one of the frames shown, [3, 3]."""
+    """Return camera_from_body of the body in one of the frames shown, [3, 3]."""
     pose = invert_transform(np.asarray(experiment.camera.camera_to_world))
     _, quats = experiment.plan.system.body_pose(experiment.states[experiment.shown[shown]])
     return np.asarray(pose[:3, :3] @ matrix_from_quat(quats))
 
 
 def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Track:
-    """Labels of a symmetric body follow from its first state, which is known: the turn that is nearest to it."""
+    """Relabel a symmetric body by its first state, which is known: by the symmetry element that is nearest to it."""
     first = int(np.flatnonzero(found.tracked)[0])
     known = _known_rotation(experiment, first)
     rotations, poses = model.rotations, found.poses

@@ -1,7 +1,7 @@
 """The networks that tables compare: trained by recipe on the same images, kept under the recipe's hash.
 
-Nothing here is shipped: weights lie in the work folder, where a training that was interrupted goes on. Only `ours` may
-come from a model that was trained by the default command (`shipped_model`).
+Weights lie in the work folder, where an interrupted training goes on. Only `ours` may come from a model that was
+trained by the default command (`model_folder`). Limits: no weights are shipped with the tables.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RENDER_MS = 71.0
 
 
 def digest_of(facts: dict[str, Any]) -> str:
-    """Twelve hexadecimal digits that name what follows from such facts."""
+    """Return twelve hexadecimal digits that name what follows from such facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -76,7 +76,7 @@ class Recipe:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What hashes are made of; ablations came later, and so did the optimiser of our heads."""
+        """Return what hashes are made of; ablations came later, and so did the optimiser of our heads."""
         ours = {} if self.is_paper else {"optimizer": "muon"}
         return {name: value for name, value in self.as_dict().items() if value != ()} | ours
 
@@ -86,24 +86,24 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Names the folder of the weights."""
+        """Return the digest that names the folder of the weights."""
         return digest_of(self.facts)
 
     @property
     def is_paper(self) -> bool:
-        """Whether RISP's own schedule is followed."""
+        """Return whether RISP's own schedule is followed."""
         return self.head.startswith("state")
 
     def trial(self, rate: float, samples: int) -> Recipe:
-        """A short training without gradients that a learning rate is chosen by."""
+        """Return a short training without gradients that a learning rate is chosen by."""
         return replace(self, gamma=0.0, epochs=RATE_EPOCHS, samples=samples, appearances=0, learning_rate=rate)
 
     def network(self, adapter: BodyAdapter) -> str:
-        """In words."""
+        """Return the network in words."""
         return f"{self.head}, {self.view_size or adapter.view_size} px"
 
     def schedule(self, workers: int) -> Schedule:
-        """How it is trained."""
+        """Return how it is trained."""
         from vid2phys.risp.recipes import paper_schedule
         from vid2phys.risp.training.train import Schedule
 
@@ -126,7 +126,7 @@ class Learnt:
 
 
 def effort(adapter: BodyAdapter, learnt: Learnt) -> dict[str, Any]:
-    """What every row of a method says of its training."""
+    """Return what every row of a method says of its training."""
     return {
         "network": learnt.recipe.network(adapter),
         "images_seen": learnt.images,
@@ -138,14 +138,17 @@ def effort(adapter: BodyAdapter, learnt: Learnt) -> dict[str, Any]:
 
 
 def is_converged(history: list[dict[str, float]], images: int, metric: str = "") -> bool:
-    """Whether the validation curve is flat at its end, after a training worth the name. metric: that of RISP's if
-    none is given."""
+    """Return whether the validation curve is flat at its end, after a training worth the name. metric: that of RISP's
+    if none is given.
+    """
     metric = metric or ("state_error" if "state_error" in history[-1] else "px")  # as models of `train-risp` have it
     return images >= _LEAST_IMAGES and is_flat([entry[metric] for entry in history])
 
 
 def is_flat(curve: list[float]) -> bool:
-    """Whether the last quarter of a curve brings at most 3 % more than was reached before; never of a few epochs."""
+    """Return whether the last quarter of a curve brings at most 3 % more than was reached before; never of a few
+    epochs.
+    """
     if len(curve) < _LEAST_EPOCHS:
         return False
     begin = len(curve) - len(curve) // 4
@@ -153,8 +156,9 @@ def is_flat(curve: list[float]) -> bool:
 
 
 def render_plan(adapter: BodyAdapter, setting: Setting, recipe: Recipe) -> RenderPlan:
-    """The renders of a recipe. Those of ever new looks are made once for all methods; each is the same in any set, so
-    that a smaller set is made where the shared one is not there."""
+    """Return the renders of a recipe. Renders of ever new appearances are made once for all methods; each is the same
+    in any set, so that a smaller set is made where the shared one is not there.
+    """
     plan = RenderPlan(
         *(
             folder_of(adapter, setting),
@@ -171,12 +175,12 @@ def render_plan(adapter: BodyAdapter, setting: Setting, recipe: Recipe) -> Rende
 
 
 def _shared(setting: Setting) -> int:
-    """Renders that the methods of a body share."""
+    """Return how many renders the methods of a body share."""
     return QUICK_RENDERS if setting.quick else RENDERS
 
 
 def training_data(adapter: BodyAdapter, setting: Setting, recipe: Recipe) -> TrainingData:
-    """The first `samples` of a body's renders."""
+    """Return the first `samples` of a body's renders."""
     from vid2phys.commands.training import held_out
 
     plan = render_plan(adapter, setting, recipe)
@@ -185,7 +189,7 @@ def training_data(adapter: BodyAdapter, setting: Setting, recipe: Recipe) -> Tra
 
 
 def folder_of(adapter: BodyAdapter, setting: Setting) -> Path:
-    """What is kept for a body."""
+    """Return what is kept for a body."""
     return setting.work / adapter.name
 
 
@@ -196,7 +200,7 @@ def train(
     validation: Validate | None = None,
     data: TrainingData | None = None,
 ) -> Learnt:
-    """The network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
+    """Return network of a recipe, trained or taken from the work folder. validation, data: None for the body's own."""
     from vid2phys.commands.training import share_cores
     from vid2phys.risp.recipes import PenaltyOptions, TrainingRun, head_of, train_head
 
@@ -225,7 +229,7 @@ def train(
 def with_learning_rate(
     adapter: BodyAdapter, recipe: Recipe, setting: Setting, data: TrainingData | None = None
 ) -> tuple[Recipe, dict[str, Any]]:
-    """A recipe with its learning rate, and what its rows say of that. data: None for the body's own.
+    """Return a recipe with its learning rate, and what its rows say of that. data: None for the body's own.
 
     RISP's network gets the rate that is better on held-out looks after a short training without gradients; its own
     is 1e-2, for trainings several times as long.
@@ -243,13 +247,13 @@ def with_learning_rate(
 
 
 def images_an_epoch(recipe: Recipe, renders: int, batch: int) -> tuple[int, int]:
-    """How many images a network is shown in an epoch without and with rendering derivatives."""
+    """Return how many images a network is shown in an epoch without and with rendering derivatives."""
     steps = renders // batch
     return steps * batch, _GRADIENT_BATCH * (steps // GRADIENT_EVERY) if recipe.gamma > 0.0 else 0
 
 
 def model_folder(name: str, training_command: str) -> Path | None:
-    """The model called `name` in the places of models, if it was trained by this command."""
+    """Return the model called `name` in the places of models, if it was trained by this command."""
     for folder in (place / name for place in MODEL_PLACES):
         score = _score(folder)
         if score.get("command") == training_command and score["training"]["started_from"] is None:
@@ -258,7 +262,7 @@ def model_folder(name: str, training_command: str) -> Path | None:
 
 
 def model_in(folder: Path, adapter: BodyAdapter) -> Model:
-    """A model of `train-risp`. Raises InputError when it is another body's."""
+    """Return a model of `train-risp`. Raises InputError when it is another body's."""
     from vid2phys.errors import InputError
     from vid2phys.io.geometry import geometry_signature, signature_distance
     from vid2phys.risp.networks.model import Model
@@ -275,7 +279,7 @@ def model_in(folder: Path, adapter: BodyAdapter) -> Model:
 
 
 def load_model(adapter: BodyAdapter, folder: Path, recipe: Recipe) -> tuple[Model, dict[str, Any]]:
-    """A model of `train-risp`, and its effort. Raises InputError when it is another body's."""
+    """Return a model of `train-risp`, and its effort. Raises InputError when it is another body's."""
     model, score = model_in(folder, adapter), _score(folder)
     shown = score["data"]["renders"] - score["data"]["held_out"]
     images = score["training"]["epochs"] * sum(images_an_epoch(recipe, shown, recipe.schedule(1).batch))
@@ -291,7 +295,7 @@ def load_model(adapter: BodyAdapter, folder: Path, recipe: Recipe) -> tuple[Mode
 
 
 def _score(folder: Path) -> dict[str, Any]:
-    """score.json of a model, empty if it has none that can be read."""
+    """Return score.json of a model, empty if it has none that can be read."""
     try:
         score = json.loads((folder / "score.json").read_text(encoding="utf-8"))
         return score if {"command", "training", "data", "history", "seconds"} <= set(score) else {}
@@ -300,7 +304,7 @@ def _score(folder: Path) -> dict[str, Any]:
 
 
 def training_seconds(recipe: Recipe, view_size: int) -> float:
-    """About how long a training takes on two cores, from times per image measured on such a machine."""
+    """Return about how long a training takes on two cores, from times per image measured on such a machine."""
     width = int(recipe.head.partition("@w")[2] or 64) if recipe.is_paper else 0
     shares = ((recipe.view_size or view_size) / 96) ** 2
     plain, gradient = images_an_epoch(recipe, recipe.samples, recipe.schedule(1).batch)

@@ -1,4 +1,4 @@
-"""Images of tables: figures off screen; a panel a body, bars over methods; film strips."""
+"""Images of tables: figures off screen, a panel a body, bars over methods, film strips."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def figure_at(
     dpi: int = 110,
     layout: Literal["constrained", "compressed"] = "constrained",
 ) -> Iterator[Figure]:
-    """A figure to draw on, which is then written to `path`. No display and no global state is used."""
+    """Yield a figure to draw on, which is then written to `path`. No display and no global state is used."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width_in, height_in), layout=layout)
@@ -35,8 +35,9 @@ def figure_at(
 def draw_panels(
     rows: Rows, path: Path, methods: tuple[str, ...], panel: Callable[[Any, str, Rows], None], *, legend: int = 0
 ) -> None:
-    """Writes the image. panel: draws on an axis what the rows of a body with a value say, errors over methods in
-    their order. legend: columns of one for all, 0 for none."""
+    """Write the image. panel: draws on an axis what the rows of a body with a value say, errors over methods in their
+    order. legend: columns of one for all, 0 for none.
+    """
     systems = list(dict.fromkeys(row["system"] for row in rows))
     with figure_at(path, 2.9 * len(systems), 3.8, dpi=120) as figure:
         axes = figure.subplots(1, len(systems))
@@ -54,7 +55,7 @@ def draw_panels(
 
 
 def draw_strips(strips: dict[str, NDArray[np.uint8]], times_s: Sequence[float], path: Path) -> None:
-    """Writes rows of images [n, V, V, 3], each with its name, beneath their times."""
+    """Write rows of images [n, V, V, 3], each with its name, beneath their times."""
     with figure_at(path, 1.3 * len(times_s) + 1.2, 1.3 * len(strips) + 0.3, dpi=120, layout="compressed") as figure:
         grid = figure.subplots(len(strips), len(times_s), squeeze=False)
         for axes, (name, images) in zip(grid, strips.items(), strict=True):

@@ -36,7 +36,7 @@ class Surface:
 
 
 def surfaces(mesh: Mesh) -> list[Surface]:
-    """The pieces of a mesh: one a part, and of a textured part one an image."""
+    """Return the pieces of a mesh: one a part, and of a textured part one an image."""
     result = []
     texture = mesh.texture
     images = () if texture is None else linear_images(texture, texel_sizes(mesh), 0.0)
@@ -70,7 +70,8 @@ class PathTracer:
         self._surroundings = {name: self._load(item) for name, item in surroundings.items()}
 
     def frame(self, vertices: Array | None, camera: Camera, *, spp: int, seed: int) -> NDArray[np.float32]:
-        """Linear radiance [H, W, 3] of the body whose vertices [V, 3] m are there, seen by a camera with a pose.
+        """Render the linear radiance [H, W, 3] of the body whose vertices [V, 3] m are there, seen by a camera with a
+        pose.
 
         vertices: None for the surroundings alone. The same arguments give the same image. Cameras of one size do not
         compile anew.
@@ -139,7 +140,7 @@ class PathTracer:
 
 
 def _resolved(mi: Any, value: Any) -> Any:
-    """A dictionary with arrays made bitmaps (3 axes) or transforms (4 x 4)."""
+    """Return a dictionary with arrays made bitmaps (3 axes) or transforms (4 x 4)."""
     if isinstance(value, dict):
         return {key: _resolved(mi, each) for key, each in value.items()}
     if isinstance(value, np.ndarray):

@@ -1,5 +1,7 @@
-"""Experiments drawn at random: the truth, the motion, the camera's place. For intervals, which have to hold whatever
-they are (`risp_coverage`)."""
+"""Random experiments: the truth, the motion and the camera's place are drawn at random.
+
+Intervals have to hold for all of them (`risp_coverage`). Limits: motions are of the kinds of tables 2 and 3.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _FARTHER = 1.6  # at most, than the cameras of table 2
 
 
 def random_experiment(entry: Entry, folder: Path, rng: np.random.Generator) -> Experiment:
-    """Of a body of the tables. folder: keeps the modes of one that bends."""
+    """Return a random experiment of a body of the tables. folder: keeps the modes of one that bends."""
     truth = unknown_of(entry.name).draw(rng)
     plan, parametrisation = plan_of(entry.name, truth, FRAMES), parametrisation_of(entry.name, FRAMES)
     experiment = Experiment.planned(entry, folder, _RANDOM[entry.name](plan, parametrisation, truth, rng), truth)
@@ -39,13 +41,13 @@ def _viewpoint(experiment: Experiment, rng: np.random.Generator) -> Viewpoint:
 
 
 def _with_actions(plan: Plan, parametrisation: Parametrisation, actions: Array) -> Plan:
-    """The plan with the drive's steps and these actions [S, A]."""
+    """Return the plan with the parametrisation's steps and these actions [S, A]."""
     steps = parametrisation.plan
     return replace(plan, actions=actions, step_s=steps.step_s, steps=steps.steps, every=steps.every)
 
 
 def _quadrotor(plan: Plan, parametrisation: Parametrisation, _: Array, rng: np.random.Generator) -> Plan:
-    """Any heading, thrusts and torques as in table 3."""
+    """Fly with any heading, thrusts and torques as in table 3."""
     initial = plan.initial.copy()
     initial[3:7] = quat_from_rotvec(np.array([*rng.normal(scale=0.05, size=2), rng.uniform(-np.pi, np.pi)]))
     return replace(
@@ -54,7 +56,7 @@ def _quadrotor(plan: Plan, parametrisation: Parametrisation, _: Array, rng: np.r
 
 
 def _cube(plan: Plan, _: Parametrisation, __: Array, rng: np.random.Generator) -> Plan:
-    """The throw of table 2 in any orientation, with any spin."""
+    """Throw the cube as in table 2 in any orientation, with any spin."""
     initial = plan.initial.copy()
     axis, spin = rng.normal(size=3), rng.normal(size=3)
     initial[3:7] = quat_from_rotvec(rng.uniform(0.0, np.pi) * axis / np.linalg.norm(axis))
@@ -64,7 +66,7 @@ def _cube(plan: Plan, _: Parametrisation, __: Array, rng: np.random.Generator) -
 
 
 def _hand(plan: Plan, parametrisation: Parametrisation, _: Array, rng: np.random.Generator) -> Plan:
-    """Torques as in table 3, none of them too small to move a finger."""
+    """Move the hand by torques as in table 3, none of them too small to move a finger."""
     numbers = parametrisation.draw(rng)
     fingers = len(numbers) // 2
     numbers[:fingers] = rng.uniform(0.5, 1.0, fingers)
@@ -72,7 +74,7 @@ def _hand(plan: Plan, parametrisation: Parametrisation, _: Array, rng: np.random
 
 
 def _rod(plan: Plan, parametrisation: Parametrisation, truth: Array, rng: np.random.Generator) -> Plan:
-    """Pushed as in table 3, by what moves a rod of this stiffness."""
+    """Push the rod as in table 3, by what moves a rod of this stiffness."""
     assert isinstance(plan.system, Rod)
     young, known = plan.unknown.to_si(np.array([truth[0], plan.unknown.truth]))
     harder = plan.system.load_n(float(young)) / plan.system.load_n(float(known))

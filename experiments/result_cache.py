@@ -1,7 +1,7 @@
-"""What is finished of a table, kept in the work folder: a table is filled in as many sittings as one likes.
+"""The result cache: finished rows of a table, kept in the work folder, so that a table may be filled in many sittings.
 
-A cell is one method of one body. Its rows are kept under a hash of everything that they follow from. They carry it, so
-that a work folder that is lost takes renders and weights with it, but no row that a table has already.
+A cell is one method of one body. Rows are kept under a hash of everything that they follow from, and carry the hash. So
+a table keeps its rows when a work folder is lost. Limits: renders and weights are lost with the work folder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Body, and a hash of what its rows follow from."""
+        """Return the body, and a hash of what its rows follow from."""
         shipped = self.model is not None and self.model.parent.resolve() == MODEL_PLACES[0]  # others may change
         facts = {
             "table": self.table,
@@ -68,7 +68,7 @@ class Cell:
 
     @property
     def _detection_facts(self) -> dict[str, int]:
-        """How the body is read, as far as rows follow from it."""
+        """Return the versions of detection, as far as rows follow from it."""
         tracks = self.reads == "clips" and self.entry.tracking > 0
         return {
             **({"reading": self.entry.detection} if self.reads else {}),
@@ -78,17 +78,17 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Where its rows are kept."""
+        """Return where its rows are kept."""
         digest = self.key.rpartition("-")[2]
         return self.setting.work / self.entry.name / "rows" / f"{self.table}-{self.method}-{digest}.json"
 
     @property
     def name(self) -> str:
-        """For a reader."""
+        """Return the name for a reader."""
         return f"{self.entry.name}, {self.method}" + (f", {self.label}" if self.label else "")
 
     def rows(self) -> Rows | None:
-        """What is kept, in the work folder or in the table as it stands; or None."""
+        """Return the rows that are kept, in the work folder or in the table as it stands; or None."""
         kept: Rows | None = _read(self.path)
         if kept is not None:
             return kept
@@ -96,27 +96,27 @@ class Cell:
         return [row for row in table.get("rows", []) if row.get("cell") == key] or None
 
     def keep(self, rows: Rows) -> None:
-        """Writes the rows, which say which cell they are of."""
+        """Write the rows, each with the key of the cell."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         key = self.key
         write_text(self.path, json.dumps([row | {"cell": key} for row in rows]) + "\n")
 
     @property
     def seconds(self) -> float:
-        """About how long it takes to train what it needs, on two cores."""
+        """Return about how long it takes to train what it needs, on two cores."""
         if self.recipe is None or self.model is not None:
             return 0.0
         return training_seconds(self.recipe, self.entry.view_size)
 
     @property
     def is_asked(self) -> bool:
-        """Whether this sitting is for it."""
+        """Return whether this sitting is for the cell."""
         bodies, methods = self.setting.bodies, self.setting.methods
         return (not bodies or self.entry.name in bodies) and (not methods or self.method in methods)
 
 
 def _read(path: Path) -> Any:
-    """What a JSON file holds; None where there is none that can be read."""
+    """Return the content of a JSON file, None where no file can be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -124,12 +124,12 @@ def _read(path: Path) -> Any:
 
 
 def usable_model(entry: Entry, setting: Setting) -> Path | None:
-    """The folder of the body's own model, if it was trained by the default command."""
+    """Return the folder of the body's own model, if it was trained by the default command."""
     return None if setting.quick or setting.seed else model_folder(entry.model, entry.training_command)
 
 
 def report_estimate(cells: list[Cell]) -> None:
-    """Says what this sitting is about to do, and for how long."""
+    """Report what this sitting is about to do, and for how long."""
     setting = cells[0].setting
     todo = [cell for cell in cells if cell.is_asked and cell.rows() is None]
     if not todo:
@@ -151,23 +151,25 @@ def filled_by_body(
     empty: Callable[[Cell, str | None], dict[str, Any]],
     draw: Callable[[Rows, Path], None],
 ) -> Table:
-    """Says what this sitting is about to do, fills the cells that are asked for, body by body on a stage of its own,
-    and makes the table of all. empty: as of `assembled`, with the reason why a body has no stage, if it has none."""
+    """Fill the cells that are asked for, body by body, and make the table of all.
+
+    empty: as of `assembled`, with the reason why a body cannot be judged, if there is one.
+    """
     began, setting = time.monotonic(), cells[0].setting
     report_estimate(cells)
-    stage: S | None = None
+    judged: S | None = None
     there, reasons = "", dict[str, str]()
     for cell in cells:
         if not cell.is_asked or cell.rows() is not None or cell.entry.name in reasons:
             continue
         try:
-            if stage is None or there != cell.entry.name:
-                stage, there = judged_of(cell), cell.entry.name
+            if judged is None or there != cell.entry.name:
+                judged, there = judged_of(cell), cell.entry.name
         except InputError as error:
             reasons[cell.entry.name] = str(error)
             continue
         setting.progress.note(cell.name)
-        cell.keep(rows(stage, cell))
+        cell.keep(rows(judged, cell))
     return assembled(cells, notes, lambda cell: empty(cell, reasons.get(cell.entry.name)), draw, began)
 
 
@@ -178,8 +180,9 @@ def assembled(
     draw: Callable[[Rows, Path], None],
     began: float,
 ) -> Table:
-    """The table of all cells of bodies that a sitting was for; `empty` makes the row of one that is not filled. began:
-    time.monotonic() of the start."""
+    """Return the table of all cells of bodies that a sitting was for; `empty` makes the row of one that is not filled.
+    began: time.monotonic() of the start.
+    """
     name, setting = cells[0].table, cells[0].setting
     begun = {cell.entry.name for cell in cells if cell.is_asked or cell.rows() is not None}
     rows = [each for cell in cells if cell.entry.name in begun for each in cell.rows() or [empty(cell)]]
@@ -190,13 +193,15 @@ def assembled(
 
 
 def missing_row(cell: Cell, metric: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
-    """The row of a cell that no sitting has filled."""
+    """Return the row of a cell that no sitting has filled."""
     about = f" (about {duration(cell.seconds)})" if cell.seconds else ""
     return row(cell.entry.name, cell.method, metric, None, "1", reason=reason or f"not run yet{about}", **more)
 
 
 def missing_note(cells: list[Cell], begun: set[str]) -> list[str]:
-    """Which cells are still empty, and how to fill them, if any are; of bodies that no sitting was for, their names."""
+    """Return which cells are still empty, and how to fill them, if any are; of bodies that no sitting was for, their
+    names.
+    """
     empty = [cell for cell in cells if cell.rows() is None]
     if not empty:
         return []
@@ -209,7 +214,7 @@ def missing_note(cells: list[Cell], begun: set[str]) -> list[str]:
 
 
 def _render_seconds(todo: list[Cell], setting: Setting) -> float:
-    """For the renders that are not there yet."""
+    """Return the seconds for the renders that are not there yet."""
     made = QUICK_RENDERS if setting.quick else RENDERS
     sets = {
         (cell.entry.name, cell.recipe.appearances): made if not cell.recipe.appearances else cell.recipe.samples
@@ -224,6 +229,6 @@ def _render_seconds(todo: list[Cell], setting: Setting) -> float:
 
 
 def duration(seconds: float) -> str:
-    """In words."""
+    """Return a duration in words."""
     minutes = seconds / 60.0
     return f"{minutes / 60.0:.1f} h" if minutes >= 100.0 else f"{max(1, round(minutes))} min"

@@ -1,6 +1,8 @@
-"""Bodies that move as a whole, in the tables: one camera at rest, a body at random poses before it.
+"""The body adapter of rigid bodies: one static camera, a body at random poses before it.
 
 States are world poses [4, 4] m. `state_error` is over the nine numbers of eq. 18, positions over half their range.
+
+Limits: a tracker's first guess of place and size is the truth with random errors.
 """
 
 from __future__ import annotations
@@ -38,8 +40,10 @@ _LOOK = 3  # stream of random numbers
 
 
 class RigidAdapter(BodyAdapter):
-    """See `Subject`. labelled: whether images tell its equivalent poses apart, so that errors against the label mean
-    something."""
+    """A rigid body, see `BodyAdapter`.
+
+    labelled: whether images tell its equivalent poses apart, so that errors against the label mean something.
+    """
 
     view_size = 96
 
@@ -52,35 +56,35 @@ class RigidAdapter(BodyAdapter):
 
     @property
     def half_range_m(self) -> Array:
-        """Half the range of positions, [3] m."""
+        """Return half the range of positions, [3] m."""
         return HALF_RANGE * self.radius_m
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
-        """World poses [N, 4, 4] m: positions evenly over their range, orientations as the system gives them."""
+        """Return world poses [N, 4, 4] m: positions evenly over their range, orientations as the system gives them."""
         _, quats = self.system.body_pose(self.system.sample_state(rng, count))
         place = MIDDLE * self.radius_m + rng.uniform(-1.0, 1.0, (count, 3)) * self.half_range_m
         return make_transform(matrix_from_quat(quats), place)
 
     def cameras(self, rng: np.random.Generator, states: Array) -> list[Camera]:
-        """See `Subject.cameras`: all of one camera."""
+        """See `BodyAdapter.cameras`: all of one camera."""
         return [piece(frame_matrix(), _CAMERA_TO_WORLD, pose[:3, 3]) for pose in states]
 
     def vertices(self, state: Array) -> Array:
-        """See `Subject.vertices`."""
+        """See `BodyAdapter.vertices`."""
         return self.mesh.vertices @ state[:3, :3].T + state[:3, 3]
 
     def stage_from_world(self, camera: Camera) -> Array:
-        """See `Subject.stage_from_world`: they are the same."""
+        """See `BodyAdapter.stage_from_world`: they are the same."""
         return np.eye(4)
 
     def vectors(self, states: Array) -> Array:
-        """See `Subject.vectors`: positions from the middle of their range."""
+        """See `BodyAdapter.vectors`: positions from the middle of their range."""
         place = states[..., :3, 3] - MIDDLE * self.radius_m
         return rigid_vector(place, states[..., :3, :3], self.half_range_m)
 
     @cached_property
     def known(self) -> Known:
-        """Its symmetry as it looks, colours and all: what it is scored up to."""
+        """Return the body's symmetry with its colours, up to which poses are scored."""
         from vid2phys.risp.recipes import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
 
@@ -88,14 +92,14 @@ class RigidAdapter(BodyAdapter):
 
     @cached_property
     def shape(self) -> Known:
-        """Keypoints and symmetry of its shape alone, by which keypoints are trained."""
+        """Return keypoints and symmetry of its shape alone, by which keypoints are trained."""
         from vid2phys.risp.recipes import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
 
         return body_of(self.mesh, find_symmetry(replace(self.mesh, texture=None)))
 
     def training_data(self, plan: RenderPlan, progress: TrainingProgress) -> TrainingData:
-        """See `Subject.training_data`."""
+        """See `BodyAdapter.training_data`."""
         from vid2phys.commands.train_rigid import training_data
 
         data = training_data(
@@ -111,7 +115,7 @@ class RigidAdapter(BodyAdapter):
         return replace(data, stream=replace(data.stream, appearances=plan.appearances, view_size=size), body=body)
 
     def model(self, learnt: Learnt) -> Model:
-        """See `Subject.model`; its coarse network knows nothing, since places are given."""
+        """See `BodyAdapter.model`; its coarse network knows nothing, since places are given."""
         from vid2phys.io.mesh import geometry_signature
         from vid2phys.risp.networks.model import Model, Shape
         from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
@@ -177,13 +181,13 @@ class RigidAdapter(BodyAdapter):
         return self._estimate_all(frames, seed, estimate_one)
 
     def estimate_by_state(self, learnt: Learnt, frames: Frames, seed: int) -> Estimates:
-        """See `Subject.read_state`."""
+        """See `BodyAdapter.read_state`."""
         return self._estimate_all(frames, seed, lambda *looked: estimate_pose(learnt, *looked))
 
     def _estimate_all(
         self, frames: Frames, seed: int, estimate_one: Callable[[Camera, Any, Array, float], Array]
     ) -> Estimates:
-        """World poses, each frame looked at where a tracker would look.
+        """Return world poses, each estimated in the view that a tracker would choose.
 
         That is at the true place with a tracker's errors (3 % of the view, 6 % of size), the same for all methods. A
         pose beyond what those errors allow is put where it was looked for (`at_plausible_place`).
@@ -205,7 +209,7 @@ class RigidAdapter(BodyAdapter):
         return Estimates(self.vectors(poses), poses)
 
     def scores(self, estimates: Estimates, frames: Frames) -> dict[str, Score]:
-        """See `Subject.scores`. A plain body is scored up to its symmetry alone."""
+        """See `BodyAdapter.scores`. A plain body is scored up to its symmetry alone."""
         elements = self.known.symmetry_transforms
         errors = np.abs(estimates.vectors[:, None] - self.vectors(frames.states[:, None] @ elements)).mean(axis=-1)
         result = {"state_error": Score(errors[:, 0], "1")} if self.labelled else {}
@@ -214,7 +218,7 @@ class RigidAdapter(BodyAdapter):
         return {**result, **({} if estimates.states is None else self._in_units(estimates.states, frames))}
 
     def _in_units(self, poses: Array, frames: Frames) -> dict[str, Score]:
-        """Errors in units that mean something outside the table."""
+        """Return the errors in units that mean something outside the table."""
         truth, elements = frames.states, self.known.symmetry_transforms
         cosine = 0.5 * (np.einsum("nij,gjk,nik->ng", truth[:, :3, :3], elements[:, :3, :3], poses[:, :3, :3]) - 1.0)
         angles = np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
@@ -235,7 +239,9 @@ class RigidAdapter(BodyAdapter):
         return metrics
 
     def _reprojection(self, poses: Array, frames: Frames) -> Array:
-        """Mean distance of vertices in the frame from their places under the nearest equivalent pose, px: [N]."""
+        """Return the mean distance of vertices in the frame from their places under the nearest equivalent pose, px:
+        [N].
+        """
         vertices = self.mesh.vertices[:: max(1, len(self.mesh.vertices) // 100)]
         result = []
         for pose, truth, camera in zip(poses, frames.states, frames.cameras, strict=True):
@@ -246,7 +252,7 @@ class RigidAdapter(BodyAdapter):
         return np.array(result)
 
     def validation(self, judge: TrainingData, head: Head) -> Callable[[nn.Module], dict[str, float]]:
-        """See `Subject.validation`; `state_error` is over the numbers of `view_state`, up to the judge's symmetry."""
+        """See `BodyAdapter.validation`; `state_error` is over `PoseEncoding`, up to the judge's symmetry."""
         import torch
 
         from vid2phys.risp.renders.stream import ImageStream
@@ -268,7 +274,7 @@ class RigidAdapter(BodyAdapter):
 
 
 def estimate_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, radius: float) -> Array:
-    """camera_from_body [4, 4] that a state head says of what lies about `center` [2], `radius` rad wide."""
+    """Return camera_from_body [4, 4] that a state head estimates of the body about `center` [2], `radius` rad wide."""
     import torch
 
     from vid2phys.engine.virtual_camera import make_view, resample
@@ -284,7 +290,7 @@ def estimate_pose(learnt: Learnt, camera: Camera, image: Any, center: Array, rad
 
 
 def at_plausible_place(camera_from_body: Array, center: Array, angular_radius: float, radius_m: float) -> Array:
-    """A pose [4, 4] as it is if a tracker would believe its place, else with the place where it was looked for.
+    """Return a pose [4, 4] as it is if a tracker would believe its place, else with the place where it was looked for.
 
     center [2], angular_radius [rad]: of the view. Its sides are three radii: a body half of that aside is not in it. A
     distance 30 % off is kept on its line of sight.
@@ -299,7 +305,7 @@ def at_plausible_place(camera_from_body: Array, center: Array, angular_radius: f
 
 
 def project(camera: Camera, points: Array) -> Array:
-    """Pixels [..., 2] of world points [..., 3] m."""
+    """Return the pixels [..., 2] of world points [..., 3] m."""
     pose = camera.camera_to_world
     assert pose is not None
     in_camera = (points - pose[:3, 3]) @ pose[:3, :3] @ camera.K.T

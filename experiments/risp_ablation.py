@@ -1,8 +1,10 @@
-"""What each kind of randomisation is worth: keypoint networks trained without it, one kind at a time.
+"""Measure what each kind of randomisation is worth: keypoint networks are trained without it, one kind at a time.
 
-All are trained alike and briefly, without rendering gradients, on renders in the same poses. They are judged on
-held-out renders with all of the randomisation, and on the frames of `risp-table1`, which another renderer set-up made:
-there by what the network says alone, since edges mend what it misreads.
+All networks are trained alike and briefly, without rendering gradients, on renders in the same poses. They are judged
+on held-out renders with all of the randomisation, and on the frames of `risp-table1`, which another renderer set-up
+made. There the network alone is judged, since edges mend wrong detections.
+
+Limits: short trainings; one seed.
 """
 
 from __future__ import annotations
@@ -37,21 +39,21 @@ _NOTES = [
 
 
 def recipe(method: str, quick: bool) -> Recipe:
-    """How the network of a method is trained."""
+    """Return how the network of a method is trained."""
     off = () if method == ALL else (method.removeprefix("without "),)
     samples, epochs = (QUICK_RENDERS, 1) if quick else (3_000, 6)
     return Recipe("keypoint", "error-gradient", 0.0, samples, epochs, without=off)
 
 
 def run(setting: Setting) -> Table:
-    """Trains what is asked for and makes the table of all that is there; the others are named."""
+    """Train what is asked for and make the table of all that is there; the others are named."""
     cells = [
         Cell(NAME, entry, method, recipe(method, setting.quick), setting) for entry in entries() for method in METHODS
     ]
     return filled_by_body(
         cells,
-        lambda cell: _Stage.of(cell, setting),
-        lambda stage, cell: stage.rows(cell.method),
+        lambda cell: _JudgedBody.of(cell, setting),
+        lambda judged, cell: judged.rows(cell.method),
         _NOTES,
         lambda cell, reason: missing_row(cell, "held_out_px", reason),
         draw,
@@ -59,7 +61,7 @@ def run(setting: Setting) -> Table:
 
 
 @dataclass(frozen=True)
-class _Stage:
+class _JudgedBody:
     """A body with the frames that it is judged on."""
 
     adapter: BodyAdapter
@@ -67,13 +69,13 @@ class _Stage:
     setting: Setting
 
     @staticmethod
-    def of(cell: Cell, setting: Setting) -> _Stage:
-        """Renders what is missing."""
+    def of(cell: Cell, setting: Setting) -> _JudgedBody:
+        """Render what is missing."""
         adapter = cell.entry.make(setting.work / cell.entry.name)
-        return _Stage(adapter, judged_frames(adapter, setting), setting)
+        return _JudgedBody(adapter, judged_frames(adapter, setting), setting)
 
     def rows(self, method: str) -> Rows:
-        """What the network of a method says, and how it compares with that of all."""
+        """Return the rows of a method's network, compared with the network of all."""
         name = self.adapter.name
         scores, reported, held_out_px = self._judged(method)
         rows = [row(name, method, "held_out_px", held_out_px, "px", **reported)]
@@ -87,7 +89,7 @@ class _Stage:
         return rows
 
     def _judged(self, method: str) -> tuple[dict[str, Score], dict[str, Any], float]:
-        """Scores on the frames, what a row says of the training, and the error on held-out renders, px."""
+        """Return the scores on the frames, what a row says of the training, and the error on held-out renders, px."""
         learnt = train(self.adapter, recipe(method, self.setting.quick), self.setting)
         estimates = self.adapter.estimate_by_keypoints(
             self.adapter.model(learnt), self.frames, self.setting.seed, edges=False
@@ -97,7 +99,7 @@ class _Stage:
 
 
 def _first(scores: dict[str, Score]) -> Array:
-    """A frame's state error: where a body looks alike from several sides, up to that."""
+    """Return a frame's state error: where a body looks alike from several sides, up to that."""
     return scores.get("state_error_up_to_symmetry", next(iter(scores.values()))).values
 
 

@@ -1,8 +1,10 @@
-"""Whether intervals hold: what `vid2phys identify` states of motions drawn at random, against their truths.
+"""Measure whether intervals hold: what `vid2phys identify` states of random motions, against their truths.
 
-Once with errors drawn from the error model that clips were read with, which tests the fit and its intervals, and once
-from pixels of looks never trained on, which tests the error model too. From every frame, every second and every fourth:
-neither should change what is found by more than what is stated.
+One method draws errors from the error model of detections in clips, which tests the fit and its intervals. The other
+starts from pixels of held-out appearances, which tests the error model too. Both use every frame, every second and
+every fourth: neither choice should change a result by more than its interval.
+
+Limits: the unknowns of table 2, and one camera a clip.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class Trial:
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     began = time.monotonic()
     cells, reasons = [_cell(entry, method, label, setting) for entry, method, label in _all()], dict[Path, str]()
     for cell in cells:
@@ -124,7 +126,7 @@ class Bench:
         self._read: dict[int, tuple[Clip, Any]] = {}
 
     def rows(self) -> Rows:
-        """All rows of the cell. Trials that are kept from an earlier sitting are not made again."""
+        """Return all rows of the cell. Trials that are kept from an earlier sitting are not made again."""
         done = self._kept()
         total, trial = self._plan()
         for index in range(total):
@@ -136,7 +138,7 @@ class Bench:
         return self._scored([done[index] for index in range(total)])
 
     def _plan(self) -> tuple[int, Callable[[int], Trial]]:
-        """How many trials there are, and what makes them."""
+        """Return how many trials there are, and what makes them."""
         if self.cell.method == PIXELS:
             return (1 if self.setting.quick else CLIPS[self.entry.name]), self._from_pixels
         count = 2 if self.setting.quick else (REPEATS if self.every == 1 else FEWER_REPEATS)
@@ -159,7 +161,7 @@ class Bench:
         return _judged(lambda: (clip, clip.identified(clip.with_drawn_errors(tracked, rng), refine=False)))
 
     def _clip(self, index: int) -> Clip:
-        """The clip of this number, which is filmed or taken from the work folder."""
+        """Return the clip of this number, which is filmed or taken from the work folder."""
         rng = np.random.default_rng([self.setting.seed, _MOTION, index])
         experiment = random_experiment(self.entry, self.folder, rng)
         experiment = replace(experiment, only=tuple(range(0, len(experiment.plan.times_s), self.every)))
@@ -183,7 +185,7 @@ class Bench:
         return {each.pop("index"): Trial(**each) for each in map(json.loads, lines)}
 
     def _scored(self, trials: list[Trial]) -> Rows:
-        """Rows of all trials."""
+        """Return the rows of all trials."""
         good = [trial for trial in trials if trial.failure is None]
         failures = sorted({trial.failure for trial in trials if trial.failure})
         reported = {"n": len(good), "frames": self.cell.label, "failed": len(trials) - len(good), "failures": failures}
@@ -212,7 +214,7 @@ class Bench:
 
 
 def _judged(work: Callable[[], tuple[Clip, Result]]) -> Trial:
-    """What comes of an identification."""
+    """Return the trial of an identification."""
     try:
         clip, result = work()
     except Vid2PhysError as error:
@@ -233,7 +235,9 @@ def _listed(values: Array) -> tuple[float, ...]:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Shares of intervals that hold, with their own 95 % intervals: of parameters, and of coordinates of poses."""
+    """Draw the shares of intervals that hold, with their own 95 % intervals: of parameters, and of coordinates of
+    poses.
+    """
     titles = tuple(f"{method}, {label}" for method in METHODS for label in EVERY)
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
@@ -252,7 +256,7 @@ def draw(rows: Rows, path: Path) -> None:
 
 
 def _wilson(share: float, count: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927)."""
+    """Return the 95 % interval of a share (Wilson 1927)."""
     z = _STATED
     middle = (share + z**2 / (2.0 * count)) / (1.0 + z**2 / count)
     half = z / (1.0 + z**2 / count) * np.sqrt(share * (1.0 - share) / count + z**2 / (4.0 * count**2))

@@ -1,8 +1,8 @@
 """RISP's figure 6a (Ma, Du et al., ICLR 2022): what rendering gradients add to domain randomisation.
 
 Both heads are trained on renders of 1, 10 and ever new rendering configurations (materials, lights, surroundings,
-background, exposure), with and without the gradient loss, on as many images; the curves are their errors on renders
-of looks that none of them has met.
+background, exposure), with and without the gradient loss, on as many images. The curves are their errors on renders
+with held-out appearances. Limits: short trainings; one seed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOTES = [
 
 
 def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
-    """How each network is trained, by method and looks."""
+    """Return how each network is trained, by method and appearances."""
     samples, paper, ours = (QUICK_RENDERS, ("state@w16", 2), ("keypoint", 2))
     if not quick:
         samples, paper, ours = (3_000, ("state@w16", 16), ("keypoint", 8))
@@ -53,7 +53,7 @@ def recipes(quick: bool) -> dict[tuple[str, str], Recipe]:
 
 
 def run(setting: Setting) -> Table:
-    """Trains what is asked for and draws the curves of all that is there; the others are named."""
+    """Train what is asked for and draw the curves of all that is there; the others are named."""
     cells = [
         Cell(NAME, entry, method, recipe, setting, label=appearances, reads="")
         for entry in entries()
@@ -78,7 +78,7 @@ def _title(cell: Cell) -> str:
 
 
 def _rows(cell: Cell, adapter: BodyAdapter, setting: Setting) -> Rows:
-    """The last error of a training, and its curve."""
+    """Return the last error of a training, and its curve."""
     from vid2phys.risp.recipes import head_of
 
     assert cell.recipe is not None
@@ -104,7 +104,7 @@ def _rows(cell: Cell, adapter: BodyAdapter, setting: Setting) -> Rows:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Validation error over images seen: a row a body, a panel a head, dashed without gradients."""
+    """Draw the validation error over images seen: a row a body, a panel a head, dashed without gradients."""
     curves = [row for row in rows if "epoch" in row]
     systems = list(dict.fromkeys(row["system"] for row in curves or rows))
     families = {"paper": "state head (RISP's network)", "ours": "keypoint head"}

@@ -1,7 +1,7 @@
 """RISP's figure 6b (Ma, Du et al., ICLR 2022): table 2's identifications from fewer frames.
 
-Every frame, every fifth, the first and the last, the first and the middle one. Motions, looks and starts are those of
-`risp-table2` with the paper's truth; images of frames that are left out are not looked at.
+The choices are every frame, every fifth, the first and the last, the first and the middle one. Motions, appearances and
+starts are those of `risp-table2` with the paper's truth. Limits: images of frames that are left out are not used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and draws all that are filled; the others are named."""
+    """Fill the cells that are asked for and draw all that are filled; the others are named."""
 
     def rows(cell: Cell, source: Source) -> Rows:
         bench = Bench(cell.entry, "paper", setting, FRAMES[cell.label])
@@ -63,7 +63,7 @@ def _title(cell: Cell) -> str:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as groups of bars, a group a method, a bar a choice of frames."""
+    """Draw the errors as groups of bars, a group a method, a bar a choice of frames."""
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
         unknown, width = unknown_of(system), 0.8 / len(FRAMES)

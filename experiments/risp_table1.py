@@ -1,8 +1,8 @@
-"""RISP's table 1 (Ma, Du et al., ICLR 2022): states from single images of looks never trained on.
+"""RISP's table 1 (Ma, Du et al., ICLR 2022): states from single images with held-out appearances.
 
-Frames of four rendering configurations from another renderer set-up (`test_renderer`), 200 each. `state_error` is the
+Frames have four rendering configurations from another renderer set-up (`test_renderer`), 200 each. `state_error` is the
 mean absolute error over the paper's state vector (`rigid`, `articulated`); beside it are mm, degrees and pixels. All
-networks learn from the same renders and are shown the same views.
+networks learn from the same renders and get the same views. Limits: the place of a body is known up to small errors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NOTES = [
 
 
 def recipes(quick: bool) -> dict[str, Recipe]:
-    """How each network is trained."""
+    """Return how each network is trained."""
     samples, ours, paper, network = RENDERS, 12, PAPER_EPOCHS, PAPER_NETWORK
     if quick:
         samples, ours, paper, network = QUICK_RENDERS, 3, 3, "state@w16"
@@ -72,11 +72,11 @@ def recipes(quick: bool) -> dict[str, Recipe]:
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     return filled_by_body(
         _cells(setting),
-        lambda cell: _Stage.of(cell, setting),
-        lambda stage, cell: stage.rows(cell),
+        lambda cell: _JudgedBody.of(cell, setting),
+        lambda judged, cell: judged.rows(cell),
         _NOTES,
         lambda cell, reason: missing_row(cell, "state_error", reason),
         draw,
@@ -97,20 +97,20 @@ def _cells(setting: Setting) -> list[Cell]:
     ]
 
 
-class _Stage:
+class _JudgedBody:
     """A body with the frames that it is judged on."""
 
     def __init__(self, adapter: BodyAdapter, frames: Frames, setting: Setting) -> None:
         self.adapter, self.frames, self.setting = adapter, frames, setting
 
     @staticmethod
-    def of(cell: Cell, setting: Setting) -> _Stage:
-        """Renders what is missing."""
+    def of(cell: Cell, setting: Setting) -> _JudgedBody:
+        """Render what is missing."""
         adapter = cell.entry.make(setting.work / cell.entry.name)
-        return _Stage(adapter, judged_frames(adapter, setting), setting)
+        return _JudgedBody(adapter, judged_frames(adapter, setting), setting)
 
     def rows(self, cell: Cell) -> Rows:
-        """All rows of a method."""
+        """Return all rows of a method."""
         estimates, reported = self._estimates(cell)
         scores = self.adapter.scores(estimates, self.frames)
         paper = self.adapter.paper if cell.method == "paper" else None
@@ -129,7 +129,7 @@ class _Stage:
         return rows
 
     def _estimates(self, cell: Cell) -> tuple[Estimates, dict[str, Any]]:
-        """What a method says of the frames, and what its rows say of it."""
+        """Return a method's estimates in the frames, and what its rows report of the network."""
         adapter, frames, seed = self.adapter, self.frames, self.setting.seed
         if cell.recipe is None:
             rng = np.random.default_rng([seed, _GUESS, int(cell.method == "average")])
@@ -160,7 +160,7 @@ def _row(cell: Cell, metric: str, score: Score, **more: Any) -> dict[str, Any]:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """State errors as bars, one panel a body, the paper's own as a line."""
+    """Draw the state errors as bars, one panel a body, the paper's own as a line."""
     systems = list(dict.fromkeys(row["system"] for row in rows))
     with figure_at(path, 2.6 * len(systems), 3.4, dpi=120) as figure:
         axes = figure.subplots(1, len(systems))

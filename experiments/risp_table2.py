@@ -1,7 +1,7 @@
-"""RISP's table 2 (Ma, Du et al., ICLR 2022): parameters from videos with looks never trained on.
+"""RISP's table 2 (Ma, Du et al., ICLR 2022): parameters from videos with held-out appearances.
 
-Four videos a body, each of another look, each with another start; once with the paper's truth and once with truths
-drawn at random. First state, forces and camera are known (`experiments`). All methods see the same videos.
+Four videos a body, each of another appearance, each with another start; once with the paper's truth and once with
+random truths. First state, forces and camera are known (`experiments`). All methods see the same videos.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     return fill(
         Form(
             *(NAME, METHODS, TRUTHS, VERSION, _NOTES),
@@ -103,7 +103,7 @@ class Bench:
         self.spp = 8 if setting.quick else 64
 
     def rows(self, method: str, source: Source) -> Rows:
-        """All rows of a method."""
+        """Return all rows of a method."""
         if method == "random":
             rng = self._rng(_STARTS)
             drawn = [Outcome(self.unknown.draw(rng), 0.0) for _ in range(_DRAWS)]
@@ -125,7 +125,7 @@ class Bench:
         return rows
 
     def identified(self, method: str, network: Network) -> tuple[list[Case], list[Outcome]]:
-        """What a method makes of all videos."""
+        """Return what a method makes of all videos."""
         cases = [self._case(index, with_images=method not in _BLIND) for index in range(self.count)]
         identify(replace(cases[0], iterations=1), method, network)  # compiles and loads: no part of anyone's wall time
         outcomes = []
@@ -135,7 +135,7 @@ class Bench:
         return cases, outcomes
 
     def network(self, source: Source) -> Network:
-        """What a method looks with."""
+        """Return the network of a method."""
         adapter = self.entry.make(self.setting.work / self.entry.name)
         return weights.load(source, adapter, self.setting)
 
@@ -157,7 +157,7 @@ class Bench:
         return np.random.default_rng([self.setting.seed, zlib.crc32(self.entry.name.encode()), *stream])
 
     def scored(self, method: str, outcomes: list[Outcome], truths: list[Array], **more: Any) -> Rows:
-        """Errors and wall times."""
+        """Return the errors and wall times."""
         off = np.array([o.values - truth for o, truth in zip(outcomes, truths, strict=True)])
         errors, seconds = np.abs(off).mean(axis=1), np.array([o.seconds for o in outcomes])
         failures = [o.failure for o in outcomes if o.failure]
@@ -174,7 +174,7 @@ class Bench:
         return rows
 
     def _injected(self, experiment: Experiment, seen: Observation, **more: Any) -> dict[str, Any]:
-        """Our fit with errors drawn from the error model, beside the bound."""
+        """Return the row of our fit with errors drawn from the error model, beside the bound."""
         repeats = 3 if self.setting.quick else 50
         off = repeated(experiment, seen, repeats, int(self._rng(_REPEATS).integers(1 << 31)))
         kept = off[np.isfinite(off).all(axis=1)]
@@ -185,7 +185,7 @@ class Bench:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Errors as bars: the paper's truth filled, random ones empty, bounds as lines."""
+    """Draw the errors as bars: the paper's truth filled, random ones empty, bounds as lines."""
 
     def panel(axis: Any, system: str, mine: Rows) -> None:
         unknown = unknown_of(system)

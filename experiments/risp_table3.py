@@ -1,6 +1,6 @@
-"""RISP's table 3 (Ma, Du et al., ICLR 2022): imitation, the actions behind a video with a look never trained on.
+"""RISP's table 3 (Ma, Du et al., ICLR 2022): imitation, the actions behind a video with a held-out appearance.
 
-Four motions a body, drawn at random, each filmed with another look and sought from another start. Parameters, first
+Four random motions a body, each filmed with another appearance and sought from another start. Parameters, first
 state and camera are known (`control_parametrisation`). All methods see the same videos.
 """
 
@@ -45,7 +45,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     return tabulated(_TASK, NAME, VERSION, _NOTES, setting)
 
 

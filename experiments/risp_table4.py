@@ -1,7 +1,7 @@
 """RISP's table 4 (Ma, Du et al., ICLR 2022): visuomotor control, actions that bring a body to where an image shows it.
 
-The target is the last frame of one of table 3's motions, so that it can be reached; parameters, first state and camera
-are known. All methods see the same two images, of the start and of the target.
+The target is the last frame of one of table 3's motions, so that it can be reached. All methods see the same two
+images, of the start and of the target. Limits: parameters, first state and camera are known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOTES = [
 
 
 def run(setting: Setting) -> Table:
-    """Fills the cells that are asked for and makes the table of all that are filled; the others are named."""
+    """Fill the cells that are asked for and make the table of all that are filled; the others are named."""
     return tabulated(_TASK, NAME, VERSION, _NOTES, setting)
 
 

@@ -1,4 +1,7 @@
-"""A table of results in the form that all tables and benchmarks share."""
+"""A table of results in the form that all tables and benchmarks share.
+
+Limits: a row holds one number of one method on one system.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,11 @@ class Setting:
     seed: int = 0
 
     def command(self, name: str) -> str:
-        """What fills the table of this name."""
+        """Return the command that fills the table of this name."""
         return f"vid2phys reproduce {name}" + (" --quick" if self.quick else "")
 
     def stem(self, name: str) -> str:
-        """The files' name without its ending: quick tables lie beside full ones."""
+        """Return the files' name without its ending: quick tables lie beside full ones."""
         return f"{name}.quick" if self.quick else name
 
 
@@ -54,7 +57,7 @@ class Table:
     quick: str = "far too little training for these numbers to mean anything"
 
     def write(self, setting: Setting) -> list[Path]:
-        """JSON, Markdown and, if there are any, PNG and MP4."""
+        """Write JSON, Markdown and, if there are any, PNG and MP4."""
         stem = setting.stem(self.name)
         document = {
             "schema": SCHEMA,
@@ -78,7 +81,7 @@ class Table:
 
 
 def row(system: str, method: str, metric: str, value: float | None, unit: str, **more: Any) -> dict[str, Any]:
-    """One number. value None: there is none, and `reason` says why."""
+    """Return the row of one number. value None: there is none, and `reason` says why."""
     return {
         "system": system,
         "method": method,
@@ -93,12 +96,12 @@ def row(system: str, method: str, metric: str, value: float | None, unit: str, *
 
 
 def short(value: float, digits: int = 4) -> float:
-    """With so many digits that matter."""
+    """Return a number with so many significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def machine(device: str) -> str:
-    """The machine in words."""
+    """Return the machine in words."""
     gpu = ""
     if device == "cuda":
         import torch
@@ -108,7 +111,7 @@ def machine(device: str) -> str:
 
 
 def markdown(document: dict[str, Any], quick: str = Table.quick) -> str:
-    """The table for people: a line for each system and method, a column for each metric. quick: see `Table`."""
+    """Return the table for people: a line for each system and method, a column for each metric. quick: see `Table`."""
     rows = [row for row in document["rows"] if "configuration" not in row and "epoch" not in row]
     lines = [f"# {document['name']}", ""]
     if document["quick"]:

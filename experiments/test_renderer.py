@@ -1,9 +1,8 @@
-"""The looks that the papers' tables are judged on: four rendering configurations of a renderer set-up that training
-never uses.
+"""The test renderer: four rendering configurations of a renderer set-up that training never uses.
 
 This is their one place; nothing in `risp` may import it. Other than in training there is full light transport, a floor
 and a wall that shadows fall on, area lights and a sun instead of point lights, rough plastic, lacquer and rough
-conductors of Mitsuba's own, and photographs that no training image holds.
+conductors of Mitsuba's own, and photographs that no training image holds. Limits: four configurations.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ Scene = dict[str, Any]
 
 @dataclass(frozen=True)
 class Configuration:
-    """One look. surroundings: makes floor, wall and lights. material: makes the BSDF of a surface from random numbers,
+    """One appearance.
+
+    surroundings: makes floor, wall and lights. material: makes the BSDF of a surface from random numbers,
     with an image as its colour if there is one.
 
     exposure: share of white that the mean of a frame comes to. Colours are linear.
@@ -40,13 +41,15 @@ class Configuration:
     exposure: float
 
     def materials(self, colors: Sequence[Scene | None], variant: int = 0) -> list[Scene]:
-        """The same for every frame; one for each surface, whose image or None is given. Other variants, others."""
+        """Return the materials, the same for every frame; one for each surface, whose image or None is given. Other
+        variants, others.
+        """
         seed = [*(ord(letter) for letter in self.name), *([variant] if variant else [])]
         return [self.material(np.random.default_rng([*seed, index]), color) for index, color in enumerate(colors)]
 
 
 def photograph(name: str) -> NDArray[np.float32]:
-    """A held-out photograph in linear light, [H, W, 3]."""
+    """Return a held-out photograph in linear light, [H, W, 3]."""
     from PIL import Image
 
     package = next(package for package, names in PHOTOGRAPHS.items() if name in names)
@@ -121,7 +124,7 @@ def _studio() -> Scene:
 
 
 def _sun() -> Scene:
-    """A low afternoon sun, Mitsuba's own model of sky and sun."""
+    """Return a low afternoon sun, Mitsuba's own model of sky and sun."""
     direction = [-0.55, 0.6, 0.58]
     to_world = np.eye(4)
     return {
@@ -165,7 +168,7 @@ def _lacquer(rng: np.random.Generator, image: Scene | None) -> Scene:
 
 
 def _metal_or_plastic(rng: np.random.Generator, image: Scene | None) -> Scene:
-    """What is printed on is plastic."""
+    """Return plastic for what is printed on, else metal."""
     if rng.random() < 0.5 or image is not None:
         return _rough_plastic(rng, image)
     metal = str(rng.choice(["Al", "Cu", "Cr"]))
@@ -173,7 +176,7 @@ def _metal_or_plastic(rng: np.random.Generator, image: Scene | None) -> Scene:
 
 
 def _glossy(rng: np.random.Generator, image: Scene | None) -> Scene:
-    """Dark, unless it is printed on."""
+    """Return a glossy material, dark unless it is printed on."""
     return {"type": "plastic", "diffuse_reflectance": image or _color(rng, 0.01, 0.12)}
 
 

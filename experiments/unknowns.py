@@ -1,7 +1,7 @@
-"""What RISP's table 2 looks for (Ma, Du et al., ICLR 2022), in its units and in SI.
+"""The unknown parameters of RISP's table 2 (Ma, Du et al., ICLR 2022), in its units and in SI.
 
-The ranges only say where searches begin. What a fit may find is whatever the system can simulate: a clamp at the middle
-or an edge of a range would hand out the truth.
+The ranges only give where searches begin. A fit may find whatever the system can simulate: a clamp at the middle or an
+edge of a range would hand out the truth.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ class Unknown:
 
     @property
     def label(self) -> str:
-        """Of an axis."""
+        """Return the label of an axis."""
         return self.metric.replace("_", " ") + (f" [{self.unit}]" if self.unit != "1" else "")
 
     def to_si(self, values: Array) -> Array:
-        """The paper's numbers to the system's."""
+        """Convert the paper's numbers to the system's."""
         return np.asarray(self.si * (10.0**values if self.logarithm else values))
 
     def from_si(self, values: Array) -> Array:
-        """And back."""
+        """Convert the system's numbers to the paper's."""
         shares = np.asarray(values, dtype=float) / self.si
         return np.log10(shares) if self.logarithm else shares
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """Evenly over the range of starts, one for each name."""
+        """Draw numbers evenly over the range of starts, one for each name."""
         return np.asarray(rng.uniform(*self.starts, len(self.names)), dtype=float)
 
     def units(self, parameters: Parameters) -> Array:
-        """What a step of one in the paper's numbers is in solver coordinates, one for each name."""
+        """Return what a step of one in the paper's numbers is in solver coordinates, one for each name."""
         items = [parameters[name] for name in self.names]
         return np.array([self._slope(item) for item in items])
 

@@ -1,5 +1,7 @@
-"""The networks that tables 2 to 4 look with: those of table 1, trained if they are not there, and for `ours` the
-project's own model."""
+"""The networks of tables 2 to 4: those of table 1, trained where they are missing, and for `ours` the project's model.
+
+Limits: a model of another shape is refused.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,14 @@ class Source:
 
     @property
     def digest(self) -> str | None:
-        """Names the weights, as far as they are known before they are looked at."""
+        """Return the digest that names the weights, as far as it is known before they are loaded."""
         if self.folder is not None:
             return sha256(self.folder / "fine.safetensors")
         return None if self.recipe is None else self.recipe.digest
 
 
 def source_of(method: str, entry: Entry, setting: Setting) -> Source:
-    """What a method looks with."""
+    """Return the source of a method's network."""
     name = _NETWORK_OF.get(method, method)
     recipe = recipes(setting.quick).get(name)
     if recipe is None or setting.quick:
@@ -61,7 +63,7 @@ def source_of(method: str, entry: Entry, setting: Setting) -> Source:
 
 
 def _is_trained(recipe: Recipe, folder: Path) -> bool:
-    """Whether the weights of a recipe are there, those included that its learning rate was chosen by."""
+    """Return whether the weights of a recipe are there, those included that its learning rate was chosen by."""
 
     def done(each: Recipe) -> bool:
         return (folder / each.digest / "recipe.json").is_file()  # written when a training is over
@@ -73,7 +75,7 @@ def _is_trained(recipe: Recipe, folder: Path) -> bool:
 
 
 def load(source: Source, adapter: BodyAdapter, setting: Setting) -> Model | StateModel | None:
-    """The network, trained if it is not there. Raises InputError for a model of another shape."""
+    """Return the network, trained if it is not there. Raises InputError for a model of another shape."""
     if source.recipe is None:
         return None
     if source.folder is not None:
@@ -84,7 +86,7 @@ def load(source: Source, adapter: BodyAdapter, setting: Setting) -> Model | Stat
 
 
 def state_model(adapter: BodyAdapter, learnt: Learnt) -> StateModel:
-    """RISP's own network, trained, as what looks at images."""
+    """Return RISP's own network, trained, as a model."""
     from vid2phys.risp.heads.state import StateHead
 
     assert isinstance(learnt.head, StateHead)

@@ -50,7 +50,7 @@ class Ring:
 
 
 def load(path: Path) -> tuple[Array, Array]:
-    """Times [T] s since the tip was let go, and how far its markers' mean is above where it was held, [T] m."""
+    """Return times [T] s since the tip was let go and the height [T] m of its markers' mean above where it was held."""
     data = np.genfromtxt(path, delimiter=",", names=True)
     names = [name for name in data.dtype.names if name.startswith("Tip") and name.endswith("_x")]
     heights = np.nanmean([data[name] for name in names], axis=0)
@@ -62,7 +62,7 @@ def load(path: Path) -> tuple[Array, Array]:
 
 
 def ring_of(times: Array, heights: Array, cycles: int = 7) -> Ring:
-    """Crossings of the settling height, and how peaks shrink, over at most so many cycles after the fall."""
+    """Return the crossings of the settling height, and how peaks shrink, over at most so many cycles after the fall."""
     kept = (times > SETTLED_S) & np.isfinite(heights)
     times, heights = times[kept], heights[kept]
     z = heights - np.polyval(np.polyfit(times, heights, 2), times)
@@ -78,7 +78,7 @@ def ring_of(times: Array, heights: Array, cycles: int = 7) -> Ring:
 
 
 def beam(cells: tuple[int, int, int], locking: Locking = "nodal", load_kg: float = 0.0) -> SoftBody:
-    """Clamped at x = 0, the load on its end face."""
+    """Return a beam clamped at x = 0, the load on its end face."""
     vertices, tets = box_tets(SIZE_M, cells)
     options = {
         "pinned": np.flatnonzero(vertices[:, 0] == 0.0),
@@ -94,7 +94,7 @@ def beam(cells: tuple[int, int, int], locking: Locking = "nodal", load_kg: float
 
 
 def tip(body: SoftBody, frames: int, frame_s: float, substeps: int, young: float, damping: float) -> Array:
-    """Heights [frames + 1] m of the end face above where it was let go from straight."""
+    """Return the heights [frames + 1] m of the end face above where it was let go from straight."""
     parameters = body.parameters().with_values({"young_modulus": young, "damping": damping}).vector
     start, idle = body.state(body.rest_m)[None], np.zeros((1, frames, 3))
     states = simulate(body, start, idle, parameters, frame_s, integrator="implicit_euler", substeps=substeps)[0]
@@ -103,19 +103,19 @@ def tip(body: SoftBody, frames: int, frame_s: float, substeps: int, young: float
 
 
 def sag(body: SoftBody, young: float) -> float:
-    """How far the tip hangs down at rest [m]; long implicit steps."""
+    """Return how far the tip hangs down at rest [m]; long implicit steps."""
     return -float(tip(body, 16, 0.05, 1, young, 60.0)[-1])
 
 
 def ringing(young: float, damping: float, load_kg: float = 0.0, seconds: float = 1.2) -> Ring:
-    """The ring of the mesh that rings."""
+    """Return the ring of the mesh that rings."""
     frames = round(seconds / FRAME_S)
     heights = tip(beam(RINGING, load_kg=load_kg), frames, FRAME_S, round(FRAME_S / STEP_S), young, damping)
     return ring_of(np.arange(frames + 1) * FRAME_S, heights)
 
 
 def fit_ring(measured: Ring, rounds: int = 3) -> tuple[float, float, Ring]:
-    """Modulus and viscosity of the mesh whose frequency and decay are the measured ones, and that ring.
+    """Return the modulus and viscosity of the mesh whose frequency and decay are the measured ones, and that ring.
 
     Frequency goes with the root of the modulus; decay with the viscosity, and a little with the length of the steps.
     """
@@ -129,14 +129,14 @@ def fit_ring(measured: Ring, rounds: int = 3) -> tuple[float, float, Ring]:
 
 
 def fit_sag(measured: Ring, young: float) -> float:
-    """Modulus of the mesh that hangs as far down as measured."""
+    """Return the modulus of the mesh that hangs as far down as measured."""
     for _ in range(3):
         young *= sag(beam(RINGING), young) / measured.sag_m
     return young
 
 
 def rows(folder: Path, *, quick: bool = False) -> Rows:
-    """Moduli with their intervals, the refinement study, and the loaded take foretold."""
+    """Return the moduli with their intervals, the refinement study, and the loaded take foretold."""
     unloaded, loaded = (ring_of(*load(folder / name)) for name in (UNLOADED, LOADED))
     table, share, unsure = _refinement(REFINED[:3] if quick else REFINED)
     of_ring, damping, found = fit_ring(unloaded)
@@ -165,7 +165,7 @@ def rows(folder: Path, *, quick: bool = False) -> Rows:
 
 
 def _foretold(how: str, what: str, value: float, truth: float, unit: str, spread: float, aim: float) -> Rows:
-    """What is foretold of the loaded take against what was measured; the interval is that of what was fitted."""
+    """Return what is foretold of the loaded take against what was measured; the interval is that of what was fitted."""
     method, metric = f"foretold {how}", f"{what} of the loaded take"
     interval = [value * (1.0 - spread), value * (1.0 + spread)]
     return [
@@ -175,7 +175,7 @@ def _foretold(how: str, what: str, value: float, truth: float, unit: str, spread
 
 
 def _refinement(meshes: tuple[tuple[int, int, int], ...]) -> tuple[Rows, float, float]:
-    """Sags of ever finer meshes with and without averaged pressures, and what follows for a modulus.
+    """Return the sags of ever finer meshes with and without averaged pressures, and what follows for a modulus.
 
     Returns rows, the limit over the sag of the mesh that rings, and by which share of it the last two limits differ.
     """

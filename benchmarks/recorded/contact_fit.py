@@ -52,7 +52,7 @@ class ContactFit:
 
 
 def flight_frames(system: RigidContact, toss: Toss, clear_m: float = CLEAR_M) -> int:
-    """Frames at the beginning in which the whole body is above all planes."""
+    """Return the frames at the beginning in which the whole body is above all planes."""
     shape = system.bodies[0]
     points = toss.states[:, None, :3] + geometry.rotate(toss.states[:, None, 3:7], shape.points)
     heights = points @ system.planes[:, :3].T - system.planes[:, 3] - shape.radius
@@ -63,7 +63,8 @@ def flight_frames(system: RigidContact, toss: Toss, clear_m: float = CLEAR_M) ->
 def flights(
     system: RigidContact, parameters: Parameters, tosses: Sequence[Toss], *, gravity: bool = True
 ) -> RecordedFit:
-    """First states of tosses from their frames in flight, and gravity in the recording's units (or as given).
+    """Return the first states of tosses from their frames in flight, and gravity in the recording's units (or as
+    given).
 
     Raises InputError for a toss that touches within six frames.
     """
@@ -82,7 +83,7 @@ def flights(
 
 
 def predict(system: RigidContact, parameters: Array, starts: Array, times_s: Sequence[Array]) -> Array:
-    """Rollouts [B, G, T, 13] of G starts [G, 13] (or [B, G, 13]) under parameters [B, P]; all in one batch.
+    """Return the rollouts [B, G, T, 13] of G starts [G, 13] (or [B, G, 13]) under parameters [B, P]; all in one batch.
 
     times_s: of each toss; a shorter one than the longest goes on in its last steps.
     """
@@ -98,7 +99,7 @@ def predict(system: RigidContact, parameters: Array, starts: Array, times_s: Seq
 
 
 def misses(states: Array, tosses: Sequence[Toss]) -> Array:
-    """How far rollouts [B, G, T, 13] stay from the recordings, [B, G].
+    """Return how far rollouts [B, G, T, 13] stay from the recordings, [B, G].
 
     Means of logarithms: a body that comes to lie elsewhere counts for little more than one a few centimetres off.
     """
@@ -122,7 +123,8 @@ def fit_contact(
     generations: int = 8,
     seed: int = 0,
 ) -> ContactFit:
-    """Contact of one body with the planes from tosses and their first states [G, 13] (`flights`), has_actions=False.
+    """Return the contact of one body with the planes from tosses and their first states [G, 13] (`flights`),
+    has_actions=False.
 
     mu, the dashpot, stiffness and the slope of friction at rest are searched over three decades and more; mass, inertia
     and gravity are as given.
@@ -148,7 +150,7 @@ def fit_contact(
 
 
 def impact_masses(system: RigidContact, parameters: Parameters, tosses: Sequence[Toss]) -> Array:
-    """Mass [G] kg that the first point to touch feels along the normal: 1 / (1/m + (r x n) J^-1 (r x n))."""
+    """Return the mass [G] kg that the first point to touch feels along the normal: 1 / (1/m + (r x n) J^-1 (r x n))."""
     shape = system.bodies[0]
     inertia = np.array([parameters[f"inertia_{axis}"].value for axis in ("xx", "yy", "zz")])
     found = []
@@ -165,7 +167,7 @@ def impact_masses(system: RigidContact, parameters: Parameters, tosses: Sequence
 
 
 def restitution(system: RigidContact, parameters: Parameters, masses: Array) -> float:
-    """Rebound over approach speed of a point that feels these masses [G], the median."""
+    """Return the rebound over approach speed of a point that feels these masses [G], the median."""
     values = [system.restitution(parameters.with_values({"mass": float(m)}).vector) for m in masses]
     return float(np.median(values))
 

@@ -46,7 +46,7 @@ class Log:
 
 
 def load(path: Path) -> Log:
-    """A log with the columns of crazyswarm2's. Raises InputError for one without."""
+    """Return a log with the columns of crazyswarm2's. Raises InputError for one without."""
     header, *lines = path.read_text(encoding="utf-8").splitlines()
     names = split_csv(header)
     missing = [name for name in _COLUMNS if name not in names]
@@ -61,7 +61,7 @@ def load(path: Path) -> Log:
 
 
 def windows(log: Log, lag_s: float) -> list[Recording]:
-    """Stretches of a second, each with a first height and speed of its own; gaps in the log end one."""
+    """Return the stretches of a second, each with a first height and speed of its own; gaps in the log end one."""
     system = body()
     actions = Actions(log.times_s, (log.thrust * log.upright)[:, None], "other", ("lift",), ("N",))
     received = np.flatnonzero(log.fresh > 0.0)
@@ -89,18 +89,18 @@ def windows(log: Log, lag_s: float) -> list[Recording]:
 
 
 def body() -> RigidContact:
-    """A free body that a force moves."""
+    """Return a free body that a force moves."""
     return RigidContact((Sphere(0.05),), planes=())
 
 
 def mass_of(log: Log, lag_s: float, names: tuple[str, ...] = ("mass",)) -> RecordedFit:
-    """The mass that the commanded thrust would carry."""
+    """Return the mass that the commanded thrust would carry."""
     parameters = body().parameters().with_values({"mass": float(np.median(log.thrust)) / GRAVITY, "gravity": GRAVITY})
     return fit(body(), parameters, windows(log, lag_s), names, max_step_s=0.05)
 
 
 def rows(folder: Path, *, quick: bool = False) -> Rows:
-    """The mass of each log in `folder`, beside what the accelerometer says and what is stated."""
+    """Return the mass of each log in `folder`, beside what the accelerometer says and what is stated."""
     table: Rows = []
     for path in sorted(folder.glob("log*.csv")):
         log, case = load(path), f"{CASE} {path.stem}"
@@ -131,8 +131,9 @@ def _height_rms(found: RecordedFit) -> float:
 
 
 def _second_by_second(case: str, log: Log, found: RecordedFit, lag: float) -> Rows:
-    """The mass in each second alone: a thrust that is off by a constant factor gives one, a model that misses
-    something a mass that drifts."""
+    """Return the mass in each second alone: a thrust that is off by a constant factor gives one, a model that misses
+    something a mass that drifts.
+    """
     parameters = found.parameters
     alone = [fit(body(), parameters, [window], ("mass",), max_step_s=0.05)["mass"] for window in windows(log, lag)]
     values = np.array([e.value for e in alone])
@@ -146,7 +147,7 @@ def _second_by_second(case: str, log: Log, found: RecordedFit, lag: float) -> Ro
 
 
 def _accelerometer(case: str, log: Log, stated: float | None) -> dict:  # type: ignore[type-arg]
-    """Mean thrust over mean specific force, which knows of no position: parts of a second for the interval."""
+    """Return mean thrust over mean specific force, which knows of no position: parts of a second for the interval."""
     parts = max(8, int(log.times_s[-1] / WINDOW_S))
     pairs = zip(np.array_split(log.thrust, parts), np.array_split(log.specific_force, parts), strict=True)
     masses = np.array([thrust.mean() / force.mean() for thrust, force in pairs])

@@ -77,5 +77,5 @@ def search(
 
 
 def _optimum(samples: Array, cost: Array) -> Array:
-    """The mean of the best samples: one alone is the luckiest of a rugged cost."""
+    """Return the mean of the best samples: one alone is the luckiest of a rugged cost."""
     return np.asarray(samples[np.argsort(cost)[:_AVERAGED]].mean(axis=0), dtype=float)

@@ -32,7 +32,7 @@ class Cube:
         self.data = mujoco.MjData(self.model)
 
     def predict(self, sample: Array, starts: Array, frames: int) -> Array:
-        """States [1, G, frames, 13] in our layout from first states [G, 13]."""
+        """Return the states [1, G, frames, 13] in our layout from first states [G, 13]."""
         mu, time_constant, ratio, impratio = np.exp(sample)
         self.model.geom_friction[:, 0] = mu
         self.model.geom_solref[:] = time_constant, ratio
@@ -43,7 +43,7 @@ class Cube:
         return np.concatenate([first[:, None, 1:14], states[:, STEPS - 1 :: STEPS, 1:14]], axis=1)[None]
 
     def fit(self, tosses: Sequence[Toss], starts: Array, *, size: int, generations: int) -> Found:
-        """Friction and the contact's spring, in logarithms."""
+        """Return the friction and the contact's spring, in logarithms."""
         frames = max(len(toss.times_s) for toss in tosses)
 
         def costs(samples: Array) -> Array:

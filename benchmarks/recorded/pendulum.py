@@ -28,7 +28,7 @@ MODELS = {
 
 
 def recorded(folder: Path, part: str) -> list[Recording]:
-    """Segments of `id` (to fit) or `vad` (held out): angle from hanging down and rate."""
+    """Return the segments of `id` (to fit) or `vad` (held out): angle from hanging down and rate."""
     data = load_matlab(folder / "SinglePendulumDataForParameterEstimation.mat")
     found = []
     for times, states in zip(data[f"Time_{part}"], data[f"Y_{part}"], strict=True):
@@ -38,13 +38,13 @@ def recorded(folder: Path, part: str) -> list[Recording]:
 
 
 def authors(folder: Path) -> Parameters:
-    """Their parameters."""
+    """Return the authors' parameters."""
     values = load_matlab(folder / "EstimatedParameters_SinglePendulum.mat")["EstimatedParameters"].ravel()
     return Pendulum().parameters().with_values(dict(zip(AUTHORS, values.tolist(), strict=True)))
 
 
 def rows(folder: Path, *, quick: bool = False) -> Rows:
-    """What is fitted, what is foretold, and why the authors' values are where they are."""
+    """Return what is fitted, what is foretold, and why the authors' values are where they are."""
     theirs, system = authors(folder), Pendulum()
     published = {p.name: p.value for p in theirs if p.name in ("length", "damping")}
     train, held_out = recorded(folder, "id"), recorded(folder, "vad")
@@ -73,8 +73,9 @@ def _angle_error(metric: str, method: str, states: tuple[Array, ...], seen: list
 
 
 def _of_the_authors(system: Pendulum, theirs: Parameters, train: list[Recording], held_out: list[Recording]) -> Rows:
-    """Their values on the same segments, with first states and the encoder's zero fitted for them, and from first
-    samples as everybody else's on those held out."""
+    """Return the authors' values on the same segments, with first states and the encoder's zero fitted for them, and
+    from first samples as everybody else's on those held out.
+    """
     found = fit(system, theirs, train, (), offsets=("angle_rad",), max_step_s=STRIDE * 1e-3)
     states = predict(system, theirs, held_out, max_step_s=STRIDE * 1e-3)
     return [
@@ -86,7 +87,9 @@ def _of_the_authors(system: Pendulum, theirs: Parameters, train: list[Recording]
 def _segment_by_segment(
     system: Pendulum, theirs: Parameters, segments: list[Recording], published: dict[str, float]
 ) -> Rows:
-    """Their model fitted to every segment alone, over their values: constants of a pendulum would be the same."""
+    """Return the authors' model fitted to every segment alone, over their values: constants of a pendulum would be the
+    same.
+    """
     table: Rows = []
     for number_of, segment in enumerate(segments, start=1):
         found = fit(system, theirs, [segment], ("length", "damping"), offsets=("angle_rad",), max_step_s=STRIDE * 1e-3)

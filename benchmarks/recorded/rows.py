@@ -15,12 +15,12 @@ Rows = list[dict[str, Any]]
 
 
 def number(case: str, system: str, method: str, metric: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
-    """One number of a case."""
+    """Return one number of a case."""
     return row(system, method, metric, value, unit, case=case, **more)
 
 
 def estimate(case: str, system: str, method: str, found: Estimate, published: float | None = None) -> dict[str, Any]:
-    """A fitted parameter with its interval, and whether that holds a published value."""
+    """Return a fitted parameter with its interval, and whether that holds a published value."""
     more: dict[str, Any] = {"ci95": [_rounded(bound) for bound in found.ci95], "identifiable": found.identifiable}
     if published is not None:
         more |= {"published": published, "published_in_interval": found.ci95[0] <= published <= found.ci95[1]}
@@ -28,7 +28,7 @@ def estimate(case: str, system: str, method: str, found: Estimate, published: fl
 
 
 def fitted(case: str, system: str, method: str, found: RecordedFit, published: dict[str, float] | None = None) -> Rows:
-    """All that a fit found, how far off it stays, and how long its residuals last."""
+    """Return all that a fit found, how far off it stays, and how long its residuals last."""
     known = published or {}
     rows = [estimate(case, system, method, e, known.get(e.name)) for e in found.estimates if e.source == "fitted"]
     rows += [estimate(case, system, method, e) | {"metric": f"offset of {e.name}"} for e in found.offsets.values()]
@@ -42,7 +42,7 @@ def fitted(case: str, system: str, method: str, found: RecordedFit, published: d
 def median(
     case: str, system: str, method: str, metric: str, values: Array, unit: str, **more: Any
 ) -> dict[str, Any]:  # fmt: skip
-    """A median with the 95 % interval of its bootstrap."""
+    """Return a median with the 95 % interval of its bootstrap."""
     return number(case, system, method, metric, float(np.median(values)), unit, n=len(values),
                   ci95=_bootstrap(values), **more)  # fmt: skip
 
@@ -58,7 +58,7 @@ def _rounded(value: float) -> float | None:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """A line a number."""
+    """Return a line a number."""
     lines = ["| case | method | what | value | 95 % interval | published |", "|---|---|---|---|---|---|"]
     for r in rows:
         unit = "" if r["unit"] == "1" else f" {r['unit']}"

@@ -53,23 +53,23 @@ class Experiment:
 
     @staticmethod
     def of(folder: Path) -> Experiment:
-        """Of the experiment's file, whose unit of length is half the cube's side."""
+        """Return the cube of the experiment's file, whose unit of length is half the cube's side."""
         data = json.loads((folder / "contact-nets_experiment.json").read_text())
         half = float(np.abs(load_mesh(folder / "contactnets_cube.obj").vertices).max())
         return Experiment(half, data["mass"], data["inertia"] * half**2, data["g"] * half)
 
     def system(self) -> RigidContact:
-        """The cube on the ground z = 0."""
+        """Return the cube on the ground z = 0."""
         return RigidContact((Box((self.half,) * 3),), has_actions=False)
 
     def parameters(self) -> Parameters:
-        """What is known."""
+        """Return what is known."""
         moments = {f"inertia_{axis}": self.inertia for axis in ("xx", "yy", "zz")}
         return self.system().parameters().with_values({"mass": self.mass, "gravity": self.gravity, **moments})
 
 
 def recorded(folder: Path) -> list[Toss]:
-    """All tosses, in our layout of states."""
+    """Return all tosses, in our layout of states."""
     with np.load(folder / "tosses.npz") as data:
         rows, number_of = data["state"], data["toss_id"]
     turns = geometry.quat_normalize(rows[:, :4])
@@ -82,7 +82,9 @@ def _toss(states: Array) -> Toss:
 
 
 def rows(folder: Path, *, quick: bool = False) -> Rows:
-    """Fits by our contact and by MuJoCo's, and how far from where they came to rest tosses are foretold."""
+    """Return the rows of fits by our contact and by MuJoCo's, and how far from where they came to rest tosses are
+    foretold.
+    """
     experiment = Experiment.of(folder)
     system, parameters, tosses = experiment.system(), experiment.parameters(), recorded(folder)
     drawn = [tosses[i] for i in np.random.default_rng(SEED).permutation(len(tosses))]
@@ -111,7 +113,7 @@ def rows(folder: Path, *, quick: bool = False) -> Rows:
 
 
 def _units(experiment: Experiment, train: Sequence[Toss]) -> tuple[Rows, float, float]:
-    """Gravity in the recording's units, the factor to metres, and what lifts resting cubes onto the ground."""
+    """Return gravity in the recording's units, the factor to metres, and what lifts resting cubes onto the ground."""
     found = flights(experiment.system(), experiment.parameters(), train)["gravity"]
     scale = experiment.gravity / found.value
     rest = float(np.mean([toss.states[-1, 2] for toss in train]))
@@ -155,7 +157,7 @@ def _foretold(
 
 
 def _published(system: RigidContact, fitted: Parameters, masses: Array) -> Parameters:
-    """Our stiffness and the dashpot that gives the published restitution."""
+    """Return our stiffness and the dashpot that gives the published restitution."""
     from scipy.optimize import brentq
 
     values = fitted.with_values({"mu": PUBLISHED["mu"]})
@@ -168,7 +170,7 @@ def _published(system: RigidContact, fitted: Parameters, masses: Array) -> Param
 
 
 def _errors(part: str, method: str, states: Array, tosses: Sequence[Toss]) -> Rows:
-    """Distance and angle at rest, the median over tosses."""
+    """Return the distance and angle at rest, the median over tosses."""
     ends = np.array([states[g, len(toss.times_s) - 1] for g, toss in enumerate(tosses)])
     truth = np.array([toss.states[-1] for toss in tosses])
     far = np.linalg.norm(ends[:, :3] - truth[:, :3], axis=1)
@@ -182,7 +184,7 @@ def _errors(part: str, method: str, states: Array, tosses: Sequence[Toss]) -> Ro
 
 
 def _noise(system: RigidContact, ours: ContactFit, tosses: Sequence[Toss], starts: Array, covariance: Array) -> dict:  # type: ignore[type-arg]
-    """How far apart tosses come to rest that begin within the noise of the recorded first states."""
+    """Return how far apart tosses come to rest that begin within the noise of the recorded first states."""
     rng = np.random.default_rng(SEED)
     tangents = np.stack([rng.multivariate_normal(np.zeros(12), c, DRAWS) for c in covariance], axis=1)
     moved = np.concatenate([starts[None], system.retract(starts, tangents)])

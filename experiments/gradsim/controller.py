@@ -35,16 +35,16 @@ class SineNetwork:
 
     @property
     def size(self) -> int:
-        """How many weights there are."""
+        """Return the number of weights."""
         return self.count * (SINES + 1)
 
     def activations(self, weights: Tensor, times_s: Array) -> Tensor:
-        """Of weights [B, size] at times [S] s, [B, S, count]; differentiable."""
+        """Return the activations of weights [B, size] at times [S] s, [B, S, count]; differentiable."""
         phases = self.frequency_hz * np.asarray(times_s, dtype=float)[:, None] + np.arange(SINES) / SINES
         sines = torch.from_numpy(np.sin(2.0 * np.pi * phases))
         matrix, bias = weights.split([self.count * SINES, self.count], dim=1)
         return self.limit * torch.tanh(sines @ matrix.reshape(-1, self.count, SINES).mT + bias[:, None])
 
     def drawn(self, rng: np.random.Generator, spread: float) -> Array:
-        """Random weights [size]: W normal with a standard deviation of `spread`, b zero."""
+        """Return random weights [size]: W normal with a standard deviation of `spread`, b zero."""
         return np.concatenate([rng.normal(0.0, spread, self.count * SINES), np.zeros(self.count)])

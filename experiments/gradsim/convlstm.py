@@ -42,7 +42,7 @@ class ConvLSTM(nn.Module):
 
 
 def _places(maps: Tensor) -> Tensor:
-    """Maps [B, C, H, W] to the mean column and row, -1..1, of each by its softmax over cells: [B, C, 2]."""
+    """Return the maps [B, C, H, W] to the mean column and row, -1..1, of each by its softmax over cells: [B, C, 2]."""
     height, width = maps.shape[-2:]
     shares = maps.flatten(2).softmax(2).unflatten(2, (height, width))
     columns, rows = (torch.linspace(-1.0, 1.0, n, dtype=maps.dtype, device=maps.device) for n in (width, height))

@@ -32,7 +32,7 @@ class Descended:
 
     @property
     def loss(self) -> float:
-        """The least."""
+        """Return the least loss."""
         return float(self.losses.min(initial=np.inf))
 
 
@@ -44,21 +44,20 @@ def descend(
     iterations: int,
     optimizer: str = "adam",
     momentum: float = 0.0,
-    lower: Array | float = -np.inf,
-    upper: Array | float = np.inf,
+    bounds: tuple[Array | float, Array | float] = (-np.inf, np.inf),
     enough: float = 0.0,
 ) -> Descended:
-    """Minimises a loss of unknowns [U] float64 from `start` by its gradient.
+    """Minimise a loss of unknowns [U] float64 from `start` by its gradient.
 
     optimizer: adam or sgd (with momentum), whose steps shrink from `rate` to a thousandth along a cosine; or lbfgs
-    (quasi-Newton, Byrd et al., 1995), whose first step is `rate` long and whose iterations are evaluations. lower,
-    upper: bounds of the unknowns. enough: a loss at which it stops. A motion that cannot be simulated ends it. Raises
-    UsageError for an unknown optimizer.
+    (quasi-Newton, Byrd et al., 1995), whose first step is `rate` long and whose iterations are evaluations.
+    bounds: lower and upper, of the unknowns. enough: a loss at which the descent stops. A motion that cannot be
+    simulated ends the descent. Raises UsageError for an unknown optimizer.
     """
     if optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
     begin = np.asarray(start, dtype=float)
-    low, high = (np.broadcast_to(np.asarray(bound, float), begin.shape) for bound in (lower, upper))
+    low, high = (np.broadcast_to(np.asarray(bound, float), begin.shape) for bound in bounds)
     kept = _Kept(loss, iterations, enough)
     failure, began = None, time.monotonic()
     try:
@@ -87,7 +86,7 @@ class _Kept:
         self.path: list[Array] = []
 
     def __call__(self, values: Array) -> tuple[float, Array]:
-        """The loss and its gradient [U]."""
+        """Return the loss and its gradient [U]."""
         if len(self.losses) >= self.most:
             raise _Enough
         at = torch.tensor(values, dtype=torch.float64, requires_grad=True)

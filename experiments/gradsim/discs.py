@@ -49,7 +49,7 @@ class Swing:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the unknowns."""
+        """Return the names of the unknowns."""
         return *self.parameters.free_names, *(self.system.state_names[i] for i in self.moving)
 
     @cached_property
@@ -57,11 +57,11 @@ class Swing:
         return np.array([p.transform == "log" for p in self.parameters if p.free])
 
     def unknowns(self) -> Array:
-        """Where they are now, [U]."""
+        """Return the unknowns at their truth, [U]."""
         return np.concatenate([self.parameters.free_vector(), self.start[list(self.moving)]])
 
     def values(self, unknowns: Array) -> Array:
-        """In SI, [U]."""
+        """Return the values in SI, [U]."""
         count = len(self._log)
         logs = np.concatenate([self._log, np.zeros(len(unknowns) - count, dtype=bool)])
         return np.where(logs, np.exp(np.where(logs, unknowns, 0.0)), unknowns)
@@ -73,7 +73,7 @@ class Swing:
         return np.array([*low, *-rest]), np.array([*high, *rest])
 
     def parts(self, unknowns: Tensor) -> tuple[Tensor, Tensor]:
-        """First states [B, N] and parameters [B, P] in SI of unknowns [B, U]; differentiable."""
+        """Return the first states [B, N] and parameters [B, P] in SI of unknowns [B, U]; differentiable."""
         count, batch = len(self._log), len(unknowns)
         sought = torch.where(torch.from_numpy(self._log), unknowns[:, :count].exp(), unknowns[:, :count])
         columns = torch.tensor(self.parameters.free_indices)
@@ -82,7 +82,7 @@ class Swing:
         return state.index_copy(1, torch.tensor(self.moving, dtype=torch.long), unknowns[:, count:]), vector
 
     def states(self, unknowns: Tensor) -> Tensor:
-        """Of all frames, [B, F, N]; differentiable. Raises as `rollout`."""
+        """Return the states of all frames, [B, F, N]; differentiable. Raises as `rollout`."""
         initial, parameters = self.parts(unknowns)
         controls = torch.zeros((len(unknowns), self.frames - 1, len(self.system.control_names)), dtype=torch.float64)
         if unknowns.requires_grad:
@@ -91,7 +91,7 @@ class Swing:
         return torch.from_numpy(simulate(self.system, start, calm, values, self.frame_s, substeps=self.substeps))
 
     def centres_m(self, states: Tensor, parameters: Tensor) -> Tensor:
-        """Where the masses are in the x-z plane, [B, F, D, 2], of states [B, F, N] and parameters [B, P]."""
+        """Return where the masses are in the x-z plane, [B, F, D, 2], of states [B, F, N] and parameters [B, P]."""
         rods = ("length",) if isinstance(self.system, Pendulum) else ("length_1", "length_2")
         names = list(self.parameters.names)
         place, places = torch.zeros((*states.shape[:2], 2), dtype=states.dtype), []
@@ -102,15 +102,15 @@ class Swing:
         return torch.stack(places, dim=-2)
 
     def centres(self, unknowns: Tensor) -> Tensor:
-        """As `centres_m`, flattened to [B, F, 2 D]."""
+        """Return `centres_m`, flattened to [B, F, 2 D]."""
         return self.centres_m(self.states(unknowns), self.parts(unknowns)[1]).flatten(-2)
 
     def drawn(self, centres_m: Tensor) -> Tensor:
-        """Images [..., H, W] of centres [..., 2 D] m."""
+        """Return the images [..., H, W] of centres [..., 2 D] m."""
         per_metre = self.size_px / self.span_m
         places = centres_m.unflatten(-1, (-1, 2)) * torch.tensor([per_metre, -per_metre], dtype=centres_m.dtype)
         return discs(places + 0.5 * (self.size_px - 1), 0.08 * self.size_px, self.size_px, 0.04 * self.size_px)
 
     def shortened(self, frames: int) -> Swing:
-        """The first frames of it."""
+        """Return the motion's first frames."""
         return replace(self, frames=frames)

@@ -43,7 +43,7 @@ class EfficientNetOverFrames(nn.Module):
 
 
 def trunk(stages: int) -> list[nn.Module]:
-    """EfficientNet-B0's stem and first `stages` stages: [B, 3, H, W] to maps of STAGES[stages - 1] channels."""
+    """Return EfficientNet-B0's stem and first `stages` stages: [B, 3, H, W] to maps of STAGES[stages - 1] channels."""
     layers: list[nn.Module] = [_convolved(3, _STEM, 3, stride=2)]
     inputs = _STEM
     for expansion, outputs, blocks, stride, side in STAGES[:stages]:

@@ -48,35 +48,35 @@ class Filmed:
 
     @property
     def start(self) -> Array:
-        """In solver coordinates [U]."""
+        """Return the start in solver coordinates [U]."""
         return self.unknown.free_vector()
 
     @cached_property
     def true_free(self) -> Array:
-        """The truth in solver coordinates [U]."""
+        """Return the truth in solver coordinates [U]."""
         return np.array([p.to_free(value) for p, value in zip(self.unknown, self.truth, strict=True)])
 
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
-        """Of the unknowns in solver coordinates, [U] each."""
+        """Return the bounds of the unknowns in solver coordinates, [U] each."""
         return self.unknown.free_bounds
 
     def values(self, free: Tensor) -> Tensor:
-        """Solver coordinates [U] in SI."""
+        """Return the solver coordinates [U] in SI."""
         logs = torch.tensor([p.transform == "log" for p in self.unknown])
         return torch.where(logs, free.exp(), free)
 
     def states(self, free: Tensor) -> Tensor:
-        """At the frames [F, N]; differentiable."""
+        """Return the states at the frames [F, N]; differentiable."""
         return self.shot.filmed(self.shot.states(*self.inputs(self.values(free))))
 
     def images(self, free: Tensor) -> Tensor:
-        """[F, H, W, 3] linear light; differentiable."""
+        """Return linear light [F, H, W, 3]; differentiable."""
         return self.shot.stage.images(self.states(free))
 
     @cached_property
     def target(self) -> Target:
-        """What was seen."""
+        """Return the target images."""
         if self.seen is not None:
             return self.seen
         with torch.no_grad():
@@ -94,7 +94,7 @@ class Filmed:
         return np.asarray(states[:, :: shot.every])
 
     def shortened(self, frames: int) -> Filmed:
-        """The same, its first frames alone."""
+        """Return the motion's first frames alone."""
         steps = (frames - 1) * self.shot.every
 
         def inputs(values: Tensor) -> Inputs:
@@ -105,25 +105,28 @@ class Filmed:
 
     @property
     def judged(self) -> dict[str, NDArray[np.int64]]:
-        """What is judged together, by name."""
+        """Return the groups of unknowns that are judged together, by name."""
         return self.groups or {name: np.array([i]) for i, name in enumerate(self.unknown.names)}
 
     def errors(self, values: Array) -> dict[str, float]:
-        """How far unknowns [U] in SI are from the truth, relative to it: root mean squares of what belongs together."""
+        """Return how far unknowns [U] in SI are from the truth, relative to it: root mean squares of what belongs
+        together.
+        """
         off, true = np.square(values - self.truth), np.square(self.truth)
         return {name: float(np.sqrt(off[i].sum() / true[i].sum())) for name, i in self.judged.items()}
 
 
 def by_pixels(filmed: Filmed, **how: Any) -> Descended:
-    """gradSim's way: down the error of the images; how: as `_descend` takes it. Raises InputError where they overlap
-    the target's nowhere."""
+    """Descend as gradSim does, along the error of the images; how: as `_descend` takes it. Raises InputError where they
+    overlap the target's nowhere.
+    """
     with torch.no_grad():
         filmed.target.require_overlap(filmed.shot.stage, filmed.states(torch.from_numpy(filmed.start)))
     return _descend(filmed, lambda free: filmed.target.error(filmed.images(free)), **how)
 
 
 def by_states(filmed: Filmed, **how: Any) -> Descended:
-    """`diffphysics`: down the mean squared distance of vertices in space from the true ones [m^2]."""
+    """Descend as `diffphysics` does, along the mean squared distance of vertices in space from the true ones [m^2]."""
     actors = filmed.shot.stage.actors
 
     def places(free: Tensor) -> Tensor:
@@ -144,7 +147,8 @@ def _descend(
     optimizer: str = "adam",
     moves: Array | None = None,
 ) -> Descended:
-    """From the given start, and again while more than `_EXACT` of the first loss is left: the descent was caught.
+    """Descend from the given start, and again while more than `_EXACT` of the first loss is left: the descent was
+    caught.
 
     It begins from the best point so far, moved by the next of `moves` [A, U], and from the given start when half of
     them have not helped. The best of all, with the time of all.
@@ -156,7 +160,7 @@ def _descend(
     tries: list[Descended] = []
 
     def go(start: Array) -> Descended:
-        tries.append(descend(loss, np.clip(start, low, high), lower=low, upper=high, **how))
+        tries.append(descend(loss, np.clip(start, low, high), bounds=(low, high), **how))
         return tries[-1]
 
     best = go(filmed.start)
@@ -182,7 +186,7 @@ def _descend_smoothly(filmed: Filmed, loss: Callable[[Tensor], Tensor], how: dic
 
 
 def by_newton(filmed: Filmed, starts: Array) -> Fit:
-    """Ours: Levenberg and Marquardt's descent on images, from the best of starts [B, U] and the given one."""
+    """Fit by Levenberg and Marquardt's descent on images, from the best of starts [B, U] and the given one."""
     stage, aim = filmed.shot.stage, filmed.target
     judge = ImageJudge(lambda states: aim.differences(stage.images(states)))
     roll: Motions = filmed.roll
@@ -192,8 +196,8 @@ def by_newton(filmed: Filmed, starts: Array) -> Fit:
 def in_parts(
     descent: Callable[..., Descended], filmed: Filmed, parts: Sequence[tuple[int, int]], **how: Any
 ) -> Descended:
-    """A descent (`by_pixels`, `by_states`) of the first frames, then of more, at last of all, each from where the last
-    one ended.
+    """Run a descent (`by_pixels`, `by_states`) of the first frames, then of more, at last of all, each from where the
+    last one ended.
 
     parts: first frames, and evaluations that they get. A contact that is still to come catches descents that begin far
     from the truth: early frames, which know little of it, lead them near.
@@ -215,9 +219,10 @@ def outcome_of(
     parts: Sequence[tuple[int, int]] = (),
     **how: Any,
 ) -> dict[str, Any]:
-    """What a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours also
-    from noisy images, with what their 95 % intervals hold. starts: of ours, [B, U]; none (B = 0): where the pixels'
-    descent ends. parts: of descents (`in_parts`)."""
+    """Return what a table keeps of one object: `start_error_NAME` and `error_NAME` of each unknown, `seconds`; of ours
+    also from noisy images, with what their 95 % intervals hold. starts: of ours, [B, U]; none (B = 0): where the
+    pixels' descent ends. parts: of descents (`in_parts`).
+    """
     if method != "ours":
         descent = by_states if method == "diffphysics" else by_pixels
         return outcome_of_descent(filmed, in_parts(descent, filmed, parts, **how))
@@ -236,7 +241,7 @@ def _ours(filmed: Filmed, starts: Array, parts: Sequence[tuple[int, int]], how: 
 
 
 def outcome_of_descent(filmed: Filmed, descended: Descended) -> dict[str, Any]:
-    """As `outcome_of`, of any descent."""
+    """Return the outcome of any descent, see `outcome_of`."""
     found = filmed.values(torch.from_numpy(descended.values)).numpy()
     kept = {"seconds": descended.seconds, "starts": descended.starts, "failure": descended.failure}
     return _found(filmed, found) | kept

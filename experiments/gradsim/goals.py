@@ -48,7 +48,7 @@ class Control:
     version: int = 2
 
     def table(self, setting: Setting) -> Table:
-        """Fills what this sitting is for."""
+        """Fill what this sitting is for and make the table."""
         cells = [Cell(self.name, self.body, method, self.count, setting, self.version) for method in METHODS]
         quick = "fewer goals and steps, and shorter motions"
         return tabulated(
@@ -63,7 +63,7 @@ class Control:
 
     @property
     def _begun(self) -> str:
-        """A note on the starts."""
+        """Return a note on the starts."""
         drawn = f"All begin with the same of {TRIES * self.starts} random unknowns, "
         if self.starts == 1:
             return f"{drawn}those that end nearest to the image."
@@ -100,7 +100,7 @@ class Control:
         return outcome
 
     def _rows(self, cell: Cell) -> list[dict[str, Any]]:
-        """What the method came to, and its curve."""
+        """Return the rows of a method's result, and its curve."""
         found = cell.outcomes()
         paper = self.paper if cell.method == "pixel" else {}
         rows = [cell.row(name, name, unit, paper=paper.get(name)) for name, unit in _UNITS.items()]
@@ -119,7 +119,7 @@ class Control:
         return rows
 
     def _draw(self, done: dict[str, list[Outcome]], path: Path) -> None:
-        """Curves over steps, then a row a goal: where the start ends, the goal, and each method's end over it."""
+        """Draw curves over steps, then a row a goal: where the start ends, the goal, and each method's end over it."""
         shown = min(_SHOWN, max((len(found) for found in done.values()), default=0))
         with figure_at(path, 9.0, 2.6 + 1.7 * shown, dpi=90) as figure:
             parts: Any = figure.subfigures(2, 1, height_ratios=[2.6, max(1.7 * shown, 0.1)])
@@ -156,7 +156,7 @@ class Control:
                 axis.set_title(title, fontsize=8)
 
     def _film(self, outcome: Outcome, path: Path) -> None:
-        """The motion that `pixel` found for the first goal, the goal shining through."""
+        """Return the film of the motion that `pixel` found for the first goal, the goal shining through."""
         from vid2phys.io.video import VideoWriter
 
         task = enlarged(self.task(0), 3)
@@ -186,14 +186,14 @@ _NOTES = (
 
 
 def curves_of(found: list[Outcome], metric: str) -> Array:
-    """[goals, steps + 1]; one that ended early stays where it is."""
+    """Return curves [goals, steps + 1]; one that ended early stays where it is."""
     curves = [[each[metric] for each in outcome["curve"]] for outcome in found]
     longest = max(len(curve) for curve in curves)
     return np.array([[*curve, *curve[-1:] * (longest - len(curve))] for curve in curves])
 
 
 def _images(task: Task, states: Array) -> NDArray[np.uint8]:
-    """Display values [F, H, W, 3] of states [F, N]."""
+    """Return the display values [F, H, W, 3] of states [F, N]."""
     with torch.no_grad():
         light = task.shot.stage.images(torch.from_numpy(states))
     return np.round(255.0 * encode_srgb(light).numpy()).astype(np.uint8)
@@ -204,7 +204,7 @@ def _over(image: NDArray[np.uint8], goal: NDArray[np.uint8]) -> NDArray[np.uint8
 
 
 def enlarged(task: Task, factor: int) -> Task:
-    """The same before a camera with `factor` times as many pixels a side."""
+    """Return the same before a camera with `factor` times as many pixels a side."""
     camera = task.shot.stage.camera
     K = camera.K * np.array([[factor], [factor], [1.0]])
     K[:2, 2] += 0.5 * (factor - 1)

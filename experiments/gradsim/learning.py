@@ -55,7 +55,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Names the weights."""
+        """Return the digest that names the weights."""
         return digest_of({name: value for name, value in asdict(self).items() if name != "network"})
 
 
@@ -75,8 +75,9 @@ class Clips:
         return Clips(self.images[index], self.ways[index], self.targets[index])
 
     def varied(self, rng: np.random.Generator) -> Clips:
-        """The same motions seen by a camera that is turned by quarters about its axis, mirrored, and moved by some
-        pixels, each clip in a way of its own: what is true of one is true of all of them, but for the lamp."""
+        """Return the same motions seen by a camera that is turned by quarters about its axis, mirrored, and moved by
+        some pixels, each clip in a way of its own: what is true of one is true of all of them, but for the lamp.
+        """
         images, ways = self.images.clone(), self.ways.clone()
         for clip, way in zip(images, ways, strict=True):
             for axis, side in ((0, -1), (1, -2)):
@@ -92,7 +93,7 @@ class Clips:
 
     @staticmethod
     def of(bodies: list[Filmed]) -> Clips:
-        """Exact renders of true motions; clips of the same number of frames."""
+        """Return exact renders of true motions; clips of the same number of frames."""
         return _joined([*map(_clip, bodies)])
 
 
@@ -109,7 +110,7 @@ class Learnt:
 
     @property
     def effort(self) -> dict[str, Any]:
-        """What every outcome says of the training."""
+        """Return what every outcome says of the training."""
         return {
             "network": f"{self.recipe.name}, every {self.recipe.every} of the frames",
             "images_seen": self.images,
@@ -120,7 +121,7 @@ class Learnt:
         }
 
     def outcome(self, body: Filmed) -> Outcome:
-        """What a table keeps of one object, filmed at the recipe's rate."""
+        """Return what a table keeps of one object, filmed at the recipe's rate."""
         clip = Clips.of([body])
         began = time.monotonic()
         with torch.no_grad():
@@ -132,7 +133,7 @@ class Learnt:
 
 @one_thread()
 def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learnt:
-    """The network of a recipe, trained or taken from `folder`, where a training goes on that was interrupted.
+    """Return the network of a recipe, trained or taken from `folder`, where a training goes on that was interrupted.
 
     stream: of the random numbers of its objects.
     """
@@ -163,7 +164,7 @@ def learnt(recipe: Recipe, setting: Setting, stream: int, folder: Path) -> Learn
 def train_epoch(
     network: nn.Module, optimizer: torch.optim.Optimizer, clips: Clips, recipe: Recipe, epoch: int
 ) -> float:
-    """Shows all clips once, in an order of the recipe's seed; the mean squared error of the scaled logarithms."""
+    """Show all clips once, in an order of the recipe's seed; the mean squared error of the scaled logarithms."""
     network.train()
     rng = np.random.default_rng([recipe.seed, epoch])
     batches = np.array_split(rng.permutation(len(clips)), max(1, len(clips) // recipe.batch))
@@ -184,7 +185,7 @@ def train_epoch(
 
 @torch.no_grad()
 def validated(network: nn.Module, clips: Clips, batch: int) -> float:
-    """Mean error of densities, relative to the true ones."""
+    """Return the mean error of densities, relative to the true ones."""
     network.eval()
     parts = [clips[first : first + batch] for first in range(0, len(clips), batch)]
     found = torch.cat([network(part.images.float(), part.ways) for part in parts])
@@ -192,7 +193,7 @@ def validated(network: nn.Module, clips: Clips, batch: int) -> float:
 
 
 def _training_clips(recipe: Recipe, setting: Setting, stream: int) -> tuple[Clips, Clips]:
-    """Those that are shown, and those that are held out."""
+    """Return the clips that are shown and the clips that are held out."""
     shown, held_out = list[_Parts](), list[_Parts]()
     for index in range(recipe.objects):
         setting.progress.step(f"{recipe.name}, rendering", index, recipe.objects)
@@ -206,7 +207,7 @@ def _joined(parts: list[_Parts]) -> Clips:
 
 
 def _clip(body: Filmed) -> _Parts:
-    """Images, way and target of one body."""
+    """Return the images, way and target of one body."""
     shown = (body.target.images - torch.from_numpy(body.shot.stage.background)) / _LIGHT
     camera_to_world = torch.from_numpy(np.asarray(body.shot.stage.camera.camera_to_world))
     impulse = body.inputs(torch.from_numpy(body.truth))[1][0, :3] @ camera_to_world[:3, :3]
@@ -215,7 +216,7 @@ def _clip(body: Filmed) -> _Parts:
 
 
 def _moved(clip: Tensor, down: int, right: int) -> Tensor:
-    """Frames [..., H, W] by whole pixels; nothing comes in from outside."""
+    """Return the frames [..., H, W] moved by whole pixels; nothing comes in from outside."""
     height, width = clip.shape[-2:]
     padded = functional.pad(clip, (max(right, 0), max(-right, 0), max(down, 0), max(-down, 0)))
     return padded[..., max(-down, 0) :, max(-right, 0) :][..., :height, :width]

@@ -46,7 +46,7 @@ System = RigidContact | SoftBody | Cloth
 
 
 def kind_of(index: int) -> tuple[str, str]:
-    """What the object with this number is made of, and its shape."""
+    """Return the material and the shape of the object with this number."""
     return KINDS[index % len(KINDS)], SHAPES[index // len(KINDS) % len(SHAPES)]
 
 
@@ -77,7 +77,8 @@ class _Throw:
 def thrown(
     rng: np.random.Generator, kind: str, name: str, *, known: Mapping[str, float] | None = None, size_px: int = 64
 ) -> Filmed:
-    """An object of density, moduli, friction, start and throw drawn at random: all of them are known but the density.
+    """Return an object of density, moduli, friction, start and throw drawn at random: all of them are known but the
+    density.
 
     kind: what it is taken to be: the same numbers give the same motion of a rigid and of a very stiff soft thing. name:
     of its shape; sheets have one of their own. known: what is believed of parameters, in place of what they are.
@@ -115,8 +116,9 @@ def thrown(
 
 
 def _laid(kind: str, name: str, rotation: Array) -> tuple[Mesh, float, int]:
-    """A shape turned, above the origin: its lowest vertex at the ground, its middle over it; its volume, or its area;
-    how many vertices its underside had before it was turned."""
+    """Return a shape rotated, above the origin: its lowest vertex at the ground, its middle over it; its volume, or its
+    area; how many vertices its underside had before it was turned.
+    """
     if kind == "cloth":
         vertices, faces = sheet(_SIDE_M, _SIDE_M, _CELLS, _CELLS, -0.5 * _SIDE_M)
         flat = vertices[:, [0, 2, 1]] * (1.0, 1.0, -1.0)  # its front is up
@@ -141,14 +143,16 @@ def _system(kind: str, mesh: Mesh, throw: _Throw, ground: dict[str, float]) -> S
 
 
 def filled(mesh: Mesh) -> tuple[Array, NDArray[np.int64]]:
-    """Vertices [V + 1, 3] m and tets [F, 4] of a closed mesh all of which is seen from the middle of its vertices."""
+    """Return the vertices [V + 1, 3] m and tets [F, 4] of a closed mesh all of which is seen from the middle of its
+    vertices.
+    """
     middle = np.full(len(mesh.faces), len(mesh.vertices))
     vertices = np.vstack([mesh.vertices, mesh.vertices.mean(axis=0)])
     return vertices, np.column_stack([middle, mesh.faces])
 
 
 def _at_unit_density(system: System, size: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Parameters [P] at a density of 1, and which of them are multiples of it."""
+    """Return the parameters [P] at a density of 1, and which of them are multiples of it."""
     defaults, values = system.parameters(), {"density": 1.0}
     if isinstance(system, RigidContact):
         moments = zip("xyz", size * system.bodies[0].inertia_per_mass, strict=True)
@@ -157,7 +161,7 @@ def _at_unit_density(system: System, size: float) -> tuple[Array, NDArray[np.boo
 
 
 def _columns(system: System) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where a state has heights, and where velocities, x, y and z in turn."""
+    """Return where a state has heights, and where velocities, x, y and z in turn."""
     if isinstance(system, RigidContact):
         return np.array([2]), np.arange(7, 10)
     return np.arange(2, system.rest_m.size, 3), np.arange(system.rest_m.size, 2 * system.rest_m.size)

@@ -31,11 +31,11 @@ class ImageJudge(rollout_fit.MotionLoss):
     differences: Callable[[Tensor], Tensor]
 
     def value(self, states: Tensor) -> Tensor:
-        """Half the sum of squares."""
+        """Return half the sum of squares."""
         return 0.5 * self.residuals(states).square().sum()
 
     def residuals(self, states: Tensor) -> Tensor:
-        """[R]."""
+        """Return the residuals [R]."""
         return self.differences(states) / SIGMA
 
 
@@ -55,12 +55,12 @@ class Fit:
 
     @property
     def values(self) -> Array:
-        """In SI, [U]."""
+        """Return the values in SI, [U]."""
         return np.array([each.value for each in self.estimates])
 
 
 def fit(roll: rollout_fit.Motions, judge: rollout_fit.MotionLoss, parameters: Parameters, starts: Array) -> Fit:
-    """Fits the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
+    """Fit the free ones of `parameters` from starts [B, U] in solver coordinates; units as in `gradient.solve`."""
     units = parameters.free_units
     found = rollout_fit.solve(roll, judge, starts, units, limits=parameters.free_bounds)
     fitted, names = parameters.fitted_at(found.values), parameters.free_names
@@ -76,6 +76,6 @@ def fit(roll: rollout_fit.Motions, judge: rollout_fit.MotionLoss, parameters: Pa
 
 
 def noisy(target: Target, rng: np.random.Generator) -> Target:
-    """The target with the noise that intervals are made for."""
+    """Return the target with the noise that intervals are made for."""
     noise = SIGMA * rng.normal(size=tuple(target.images.shape))
     return Target(target.images + torch.from_numpy(noise), target.mask)

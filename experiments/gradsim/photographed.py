@@ -25,7 +25,7 @@ _AHEAD = np.array([[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # the s
 def photographed(
     filmed: Filmed, appearance: int, folder: Path, *, seed: int, spp: int = SPP, progress: Callable[[int, int], None]
 ) -> Filmed:
-    """The same motion before another renderer: its images are what was seen, the model draws into its backdrop.
+    """Return the same motion before another renderer: its images are what was seen, the model draws into its backdrop.
 
     appearance: index of a configuration of `test_renderer`. The model's one body has no texture any more; its colours
     are those that explain the first image, whose state is known, linear in its normals. Finished pieces in `folder`
@@ -50,14 +50,15 @@ def photographed(
 
 
 def _stage_of(camera: Camera, floor_m: float) -> tuple[Array, Array, float]:
-    """From the world, z up, to the stage, whose floor is where bodies sink to: the turn [3, 3] and the shift [3] m of
-    points, and the stage's unit of length in m."""
+    """Return the transform from the world, z up, to the renderer's scene, whose floor is where bodies sink to: the
+    rotation [3, 3] and the shift [3] m of points, and the stage's unit of length in m.
+    """
     eye = np.asarray(camera.camera_to_world)[:3, 3]
     return _AHEAD, -_AHEAD @ eye, float((floor_m - eye[2]) / FLOOR)
 
 
 def _light(filmed: Filmed, states: Array, images: Array, backdrop: Array) -> Array:
-    """[4, 3], see `Actor.light`: what explains images [n, H, W, 3] of known states [n, N] best."""
+    """Return the light [4, 3], see `Actor.light`: what explains images [n, H, W, 3] of known states [n, N] best."""
     camera, system = filmed.shot.stage.camera, filmed.shot.system
     assert system.surface is not None
     count = len(states)

@@ -56,7 +56,7 @@ class Actor:
     light: Array | None = None
 
     def colors(self, normals: Tensor) -> Tensor:
-        """Linear light of its faces, unpainted, from their unit normals towards the camera [F, T, 3]."""
+        """Return linear light of its faces, without texture, from their unit normals towards the camera [F, T, 3]."""
         if self.light is not None:
             light = torch.from_numpy(self.light)
             return light[0] + normals @ light[1:]
@@ -76,7 +76,7 @@ class Actor:
         texture: FragmentColors | None = None,
         shaded: bool = True,
     ) -> Actor:
-        """A mesh carried by a system, or one of its bodies (`world_points`); None: the system's own surface.
+        """Return a mesh carried by a system, or one of its bodies (`world_points`); None: the system's own surface.
 
         Raises UsageError for a system without a mesh, InputError for faces that are wound against their neighbours.
         """
@@ -107,7 +107,7 @@ class Stage:
     background: Array = field(default_factory=lambda: np.array([0.08, 0.1, 0.13]))
 
     def images(self, states: Tensor) -> Tensor:
-        """Linear light [F, H, W, 3] of states [F, N]; differentiable."""
+        """Return the linear light [F, H, W, 3] of states [F, N]; differentiable."""
         return self.drawn(states)[0]
 
     def coverage(self, states: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class Stage:
         return self.drawn(states)[1]
 
     def drawn(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """`images` and `coverage` of states [F, N]."""
+        """Return `images` and `coverage` of states [F, N]."""
         camera, (faces, sides) = self.camera, self._mesh
         world = torch.cat([actor.placed(states) for actor in self.actors], dim=1)
         to_camera = torch.from_numpy(invert_transform(np.asarray(camera.camera_to_world)))
@@ -126,13 +126,13 @@ class Stage:
 
     @cached_property
     def _mesh(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Faces of all actors, and which are never seen from behind."""
+        """Return the faces of all actors, and which are never seen from behind."""
         starts = np.cumsum([0, *(actor.count for actor in self.actors[:-1])])
         faces = [actor.faces + start for actor, start in zip(self.actors, starts, strict=True)]
         return np.concatenate(faces), np.concatenate([actor.one_sided for actor in self.actors])
 
     def _colors(self, world: Tensor, vertices: Tensor) -> Tensor | FragmentColors:
-        """Of all faces, [F, T, 3], or of pieces of them where a body has a texture."""
+        """Return the colours of all faces, [F, T, 3], or of pieces of them where a body has a texture."""
         faces, sides = self._mesh
         away = (normals_of(vertices, faces) * vertices[:, faces[:, 0]]).sum(-1, keepdim=True) > 0.0
         normals = normals_of(world, faces)
@@ -165,21 +165,23 @@ class Target:
     mask: Tensor | None = None
 
     def first(self, frames: int) -> Target:
-        """Its first frames alone."""
+        """Return the target's first frames alone."""
         return Target(self.images[:frames], None if self.mask is None else self.mask[:frames])
 
     def error(self, images: Tensor) -> Tensor:
-        """Mean squared difference over what counts: gradSim's loss. Raises InputError for images of another size."""
+        """Return the mean squared difference over what counts: gradSim's loss. Raises InputError for images of another
+        size.
+        """
         return (self.differences(images) ** 2).mean()
 
     def differences(self, images: Tensor) -> Tensor:
-        """What is left of images [F, H, W, 3] where it counts, [R]. Raises as `error`."""
+        """Return what is left of images [F, H, W, 3] where it counts, [R]. Raises as `error`."""
         self._check(images)
         off = images - self.images
         return off.flatten() if self.mask is None else off[self.mask].flatten()
 
     def require_overlap(self, stage: Stage, states: Tensor) -> None:
-        """Raises InputError for states [F, N] at which no body is where the target shows one in any frame.
+        """Raise InputError for states [F, N] at which no body is where the target shows one in any frame.
 
         Then no pixel's error depends on where the body is: the loss has no gradient.
         """
@@ -223,7 +225,8 @@ class Shot:
     precision: Precision = "double"
 
     def states(self, initial: Tensor, controls: Tensor | None, parameters: Tensor) -> Tensor:
-        """At the ends of all intervals [S + 1, N], from the first [N], controls [S, M] or none, parameters [P] in SI.
+        """Return the states at the ends of all intervals [S + 1, N], from the first [N], controls [S, M] or none,
+        parameters [P] in SI.
 
         Raises as `rollout`, UsageError for an activation outside of -1..1.
         """
@@ -233,16 +236,16 @@ class Shot:
         return rollout(self.system, initial[None], controls[None], parameters, self.step_s, **how)[0]  # type: ignore[arg-type]
 
     def filmed(self, states: Tensor) -> Tensor:
-        """Those of the frames."""
+        """Return the states of the frames."""
         return states[:: self.every]
 
     def images(self, initial: Tensor, controls: Tensor | None, parameters: Tensor) -> Tensor:
-        """Linear light [F, H, W, 3]; differentiable. Raises as `states`."""
+        """Return the linear light [F, H, W, 3]; differentiable. Raises as `states`."""
         return self.stage.images(self.filmed(self.states(initial, controls, parameters)))
 
     @property
     def rest(self) -> Tensor:
-        """Controls [S, M] of a body that nothing drives."""
+        """Return the controls [S, M] of a body that nothing drives."""
         return torch.zeros((self.steps, len(self.system.control_names)), dtype=torch.float64)
 
     def _check_activations(self, controls: Tensor) -> None:
@@ -255,7 +258,7 @@ class Shot:
 
 
 def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> FragmentColors:
-    """A texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
+    """Return a texture: waves of three colours through a body's matter, points [V, 3] of its vertices at rest."""
     ways = torch.tensor([[23.0, 9.0, -5.0], [-7.0, 19.0, 11.0], [5.0, -13.0, 21.0]], dtype=torch.float64)
     return solid_texture(points, faces, lambda at: 0.55 + 0.45 * torch.sin(at @ (ways.T * (0.25 / length_m))))
 
@@ -263,7 +266,7 @@ def waves(points: Array, faces: NDArray[np.int64], length_m: float = 0.25) -> Fr
 def looking_at(
     place: tuple[float, float, float], middle: tuple[float, float, float], reach_m: float, size_px: int = 64
 ) -> Camera:
-    """A square camera at a place that holds a ball of `reach_m` about a middle; its horizon is level."""
+    """Return a square camera at a place that holds a ball of `reach_m` about a middle; its horizon is level."""
     eye, target = np.array(place, dtype=float), np.array(middle, dtype=float)
     distance = float(np.linalg.norm(target - eye))
     half = 0.5 * size_px

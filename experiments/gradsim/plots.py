@@ -15,7 +15,9 @@ _LEAST = 1e-12  # shown on logarithmic axes
 def scattered(
     path: Path, errors: Mapping[str, Mapping[str, Sequence[float]]], paper: Mapping[str, float] | None = None
 ) -> None:
-    """Relative errors of every object, a panel an unknown, a column a method; means as bars, the paper's as a line."""
+    """Return the relative errors of every object, a panel an unknown, a column a method; means as bars, the paper's as
+    a line.
+    """
     with figure_at(path, 1.2 + 2.4 * len(errors), 3.3) as figure:
         axes = figure.subplots(1, len(errors), sharey=True, squeeze=False)
         for axis, (name, by_method) in zip(axes[0], errors.items(), strict=True):

@@ -31,7 +31,8 @@ APPEARANCES = ("color", "shading", "texture")
 def pushed(
     rng: np.random.Generator, name: str, *, size_px: int = 64, every: int = 4, appearance: str = "shading"
 ) -> Filmed:
-    """An object of density, start, orientation and impulse drawn at random: all of them are known but for the density.
+    """Return an object of density, start, orientation and impulse drawn at random: all of them are known but for the
+    density.
 
     appearance: "color" alone, "shading", or "texture" with it.
     """
@@ -65,16 +66,16 @@ def pushed(
 
 
 def mass_of(rng: np.random.Generator, name: str) -> float:
-    """That of the object that `pushed` makes of the same numbers, kg."""
+    """Return the mass of the object that `pushed` makes of the same numbers, kg."""
     return float(rng.uniform(*DENSITIES)) * volume_of(name)
 
 
 @cache
 def volume_of(name: str) -> float:
-    """Of a shape, m^3."""
+    """Return the volume of a shape, m^3."""
     return mass_properties(shape(name)).volume
 
 
 def name_of(index: int) -> str:
-    """The shape of an object."""
+    """Return the shape of an object."""
     return NAMES[index % len(NAMES)]

@@ -50,19 +50,21 @@ class Motion(Protocol):
     """A motion that unknowns drive towards a goal."""
 
     def states(self, unknowns: Tensor) -> Tensor:
-        """Of the motions by unknowns [B, U], [B, S + 1, N]; differentiable where they are. Raises as `rollout`."""
+        """Return the states of the motions by unknowns [B, U], [B, S + 1, N]; differentiable where they are. Raises as
+        `rollout`.
+        """
         ...
 
     def loss(self, method: str) -> Loss:
-        """What a method minimises."""
+        """Return what a method minimises."""
         ...
 
     def measured(self, states: Tensor) -> dict[str, float]:
-        """What a motion has come to, with its `image_error`."""
+        """Return what a motion has come to, with its `image_error`."""
         ...
 
     def drawn(self, rng: np.random.Generator) -> Array:
-        """Random unknowns [U]."""
+        """Return random unknowns [U]."""
         ...
 
 
@@ -84,7 +86,7 @@ class Task:
 
     @property
     def body(self) -> VertexBody:
-        """What moves."""
+        """Return the body that moves."""
         assert isinstance(self.shot.system, VertexBody)
         return self.shot.system
 
@@ -110,8 +112,9 @@ class Task:
         return self.seen_error if method == "pixel" else self.middle_error
 
     def begin(self, rng: np.random.Generator, count: int = 1) -> Array:
-        """What descents begin with, [count, U]: one in eight of random unknowns, those that end nearest to the goal's
-        image."""
+        """Return what descents begin with, [count, U]: one in eight of random unknowns, those that end nearest to the
+        goal's image.
+        """
         drawn = np.stack([self.drawn(rng) for _ in range(TRIES * count)])
         with torch.no_grad():
             errors = [float(self.seen_error(each)) for each in self.states(torch.from_numpy(drawn))]
@@ -119,16 +122,17 @@ class Task:
 
     @cached_property
     def target(self) -> Target:
-        """The image of the goal."""
+        """Return the image of the goal."""
         return Target(self._goal_drawn[0])
 
     @cached_property
     def _goal_drawn(self) -> tuple[Tensor, Tensor]:
-        """Image and coverage of the goal (`Stage.drawn`)."""
+        """Return the image and coverage of the goal (`Stage.drawn`)."""
         return self.shot.stage.drawn(torch.from_numpy(self.goal)[None])
 
     def seen_error(self, states: Tensor) -> Tensor:
-        """Mean squared difference between the last image and the goal's, infinite for a body that ends off it.
+        """Return the mean squared difference between the last image and the goal's, infinite for a body that ends off
+        it.
 
         A body outside the image leaves one of two silhouettes that err: nearer by the numbers, and lost.
         """
@@ -137,7 +141,7 @@ class Task:
         return error if bool(((covered > 0.0) & (asked > 0.0)).any()) else torch.full_like(error, torch.inf)
 
     def middle_error(self, states: Tensor) -> Tensor:
-        """Mean squared distance of the body's middle from the goal's [m^2]."""
+        """Return the mean squared distance of the body's middle from the goal's [m^2]."""
         states = states if self.dense else states[-1:]
         return (self._middles(states) - self._middles(torch.from_numpy(self.goal))).square().sum(-1).mean()
 
@@ -163,7 +167,7 @@ class Task:
 
     @cached_property
     def _shares(self) -> Array:
-        """Of each vertex in the mass [V]."""
+        """Return the share of each vertex in the mass [V]."""
         masses = self.body.masses(self.parameters)
         return masses / masses.sum()
 
@@ -182,7 +186,7 @@ class Reached:
 def reach(
     task: Task, method: str, starts: Array, steps: int, rng: np.random.Generator, *, lengths: int = LENGTHS
 ) -> Reached:
-    """What a method comes to in so many steps from unknowns [B, U], trying so many lengths a step.
+    """Return what a method reaches in so many steps from unknowns [B, U], trying so many lengths a step.
 
     Descents go on from all starts; it is the one that comes to the least loss, with the time of all. Raises InputError
     where the motion that `pixel` starts from first ends off the goal's image: nothing pulls it there.
@@ -199,7 +203,7 @@ def reach(
 
 
 def descended(task: Motion, method: str, start: Array, steps: int, lengths: int = LENGTHS) -> Reached:
-    """Quasi-Newton steps (`_downhill`) without a search for each length.
+    """Take quasi-Newton steps (`_downhill`) without a search for each length.
 
     A step is as long as the best of a few that are rolled out together: the longest is that of a parabola which ends at
     zero along the way, the second that of a straight line, and so on by halves. The loss is never raised; where all
@@ -239,7 +243,8 @@ def descended(task: Motion, method: str, start: Array, steps: int, lengths: int 
 
 
 def _downhill(slope: Array, learnt: Sequence[tuple[Array, Array]]) -> Array:
-    """The way of L-BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), which remembers all steps.
+    """Return the direction of L-BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), which remembers all
+    steps.
 
     slope: [U]. learnt: moves [U] and what the gradient [U] changed by along each.
     """
@@ -251,7 +256,9 @@ def _downhill(slope: Array, learnt: Sequence[tuple[Array, Array]]) -> Array:
 
 
 def _best(task: Motion, loss: Loss, candidates: Array, below: float) -> Array | None:
-    """The one [U] of candidates [B, U], longest step first, with the least loss, if that is less than `below`."""
+    """Return the candidate [U] of candidates [B, U], longest step first, with the least loss, if that is less than
+    `below`.
+    """
     while len(candidates):
         try:
             states = task.states(torch.from_numpy(candidates))
@@ -266,7 +273,7 @@ def _best(task: Motion, loss: Loss, candidates: Array, below: float) -> Array | 
 
 
 def drawn_best(task: Motion, start: Array, steps: int, rng: np.random.Generator, draws: int = LENGTHS + 1) -> Reached:
-    """The start, then for each step so many random unknowns; the best so far."""
+    """Try the start, then for each step so many random unknowns; the best so far."""
     began, best = time.monotonic(), start
     measured = task.measured(task.states(torch.from_numpy(start[None]))[0])
     curve = [{**measured, "loss": measured["image_error"], "rollouts": 1}]
@@ -281,6 +288,6 @@ def drawn_best(task: Motion, start: Array, steps: int, rng: np.random.Generator,
 
 
 def steps_to_goal(curve: list[dict[str, float]], size_m: float) -> int | None:
-    """The first step after which the body's middle is near the goal's, beside its size; None if there is none."""
+    """Return first step after which the body's middle is near the goal's, beside its size; None if there is none."""
     near = (k for k, each in enumerate(curve) if each["middle_m"] <= REACHED * size_m)
     return next(near, None)

@@ -21,7 +21,8 @@ _SCENE = """<mujoco><option timestep="{step}" gravity="0 0 0" integrator="Euler"
 
 
 def mean_loss(losses: Callable[[Tensor], Tensor], mean: Tensor, deviation: float, noise: Tensor) -> Tensor:
-    """Mean of `losses` ([n, U] to [n]) over samples about a mean [U], with a gradient that needs none of `losses`.
+    """Return the mean of `losses` ([n, U] to [n]) over samples about a mean [U], with a gradient that needs none of
+    `losses`.
 
     noise: standard normal numbers [n, U]. The gradient is an unbiased estimate of that of the expectation over
     N(mean, deviation^2): the score function's (Williams, Machine Learning 1992), each sample's loss less the mean of
@@ -46,7 +47,7 @@ def by_score(
     rate: float,
     deviations: tuple[float, float],
 ) -> Descended:
-    """Adam's descent of `mean_loss` of the images of one free body.
+    """Descend with Adam along `mean_loss` of the images of one free body.
 
     deviations: of the samples in solver coordinates, first and last, geometrically between.
     """
@@ -61,12 +62,13 @@ def by_score(
         noise = torch.from_numpy(rng.normal(size=(samples, len(mean))))
         return mean_loss(lambda drawn: torch.stack([*map(imaged, drawn)]), mean, float(next(schedule)), noise)
 
-    low, high = filmed.bounds
-    return descend(loss, filmed.start, rate=rate, iterations=iterations, lower=low, upper=high)
+    return descend(loss, filmed.start, rate=rate, iterations=iterations, bounds=filmed.bounds)
 
 
 def tumbled(shot: Shot, initial: Tensor, controls: Tensor, parameters: Tensor) -> Tensor:
-    """As `Shot.states` of one free body without weight and contact, but by MuJoCo's Euler steps: [S + 1, 13]."""
+    """Return the states (`Shot.states`) of one free body without weight and contact, but by MuJoCo's Euler steps: [S +
+    1, 13].
+    """
     import mujoco
 
     named = dict(zip(shot.system.parameters().names, parameters.tolist(), strict=True))

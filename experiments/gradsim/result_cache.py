@@ -38,28 +38,28 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Where its outcomes are kept; those of fewer objects are the first of more."""
+        """Return where its outcomes are kept; those of fewer objects are the first of more."""
         return self.setting.out / "outcomes" / self.setting.stem(self.table) / f"{self.body}-{self.method}.json"
 
     @property
     def _facts(self) -> dict[str, Any]:
-        """What outcomes follow from: those of other facts are not taken for its own."""
+        """Return what outcomes follow from: those of other facts are not taken for its own."""
         facts = {"seed": self.setting.seed, "version": self.version}
         return facts | {"newton": newton.VERSION} if self.method == "ours" else facts
 
     @property
     def name(self) -> str:
-        """For a reader."""
+        """Return the name for a reader."""
         return f"{self.body}, {self.method}"
 
     @property
     def is_asked(self) -> bool:
-        """Whether this sitting is for it."""
+        """Return whether this sitting is for the cell."""
         bodies, methods = self.setting.bodies, self.setting.methods
         return not self.lacking and (not bodies or self.body in bodies) and (not methods or self.method in methods)
 
     def outcomes(self) -> list[Outcome]:
-        """Those that are kept, of the first objects."""
+        """Return the kept outcomes of the first objects."""
         try:
             kept = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -69,7 +69,7 @@ class Cell:
 
     @one_thread()
     def fill(self, work: Callable[[int], Outcome]) -> list[Outcome]:
-        """All outcomes; those that are missing are made by `work`, given the number of the object.
+        """Return all outcomes; those that are missing are made by `work`, given the number of the object.
 
         On one thread: graphs of small images wait for threads more than they gain, most of all where others compute.
         """
@@ -82,7 +82,7 @@ class Cell:
         return found
 
     def row(self, metric: str, key: str, unit: str, **more: Any) -> dict[str, Any]:
-        """Mean and spread of one number over the objects; without a value where nothing is finished."""
+        """Return the mean and spread of one number over the objects; without a value where nothing is finished."""
         values = [outcome[key] for outcome in self.outcomes() if outcome.get(key) is not None]
         if not values:
             return row(self.body, self.method, metric, None, unit, reason=self.lacking or "not run yet", **more)
@@ -91,12 +91,12 @@ class Cell:
 
 
 def rng_of(setting: Setting, *stream: int) -> np.random.Generator:
-    """Random numbers of one object of an experiment, the same for all methods."""
+    """Return random numbers of one object of an experiment, the same for all methods."""
     return np.random.default_rng([setting.seed, *stream])
 
 
 def missing_note(cells: Sequence[Cell]) -> list[str]:
-    """Which cells are not finished, and how to finish them; nothing where all are."""
+    """Return which cells are not finished, and how to finish them; nothing where all are."""
     empty = [
         f"{cell.name} ({len(cell.outcomes())} of {cell.count})"
         for cell in cells
@@ -119,7 +119,7 @@ def tabulated(
     reported: Callable[[list[Cell]], list[str]] = lambda cells: [],
     film: Callable[[list[Cell]], Callable[[Path], None] | None] = lambda cells: None,
 ) -> Table:
-    """Makes what is missing of the cells that this sitting is for, and the table of all that are filled.
+    """Make what is missing of the cells that this sitting is for, and the table of all that are filled.
 
     work: of a cell, from the number of an object to its outcome. quick: what a quick run does not do. said: further
     notes, that follow from the outcomes. film: what writes one, where there is one.
@@ -139,7 +139,7 @@ def tabulated(
 
 
 def filled(cells: Sequence[Cell], work: Callable[[Cell], Callable[[int], Outcome]]) -> None:
-    """Makes what is missing of the cells that this sitting is for."""
+    """Make what is missing of the cells that this sitting is for."""
     for cell in cells:
         if cell.is_asked and len(cell.outcomes()) < cell.count:
             cell.setting.progress.note(cell.name)

@@ -24,7 +24,7 @@ def _prism(contour: Array, height: float, kernel: tuple[float, float] = (0.0, 0.
 
 
 def _turned(profile: list[tuple[float, float]], sections: int) -> tuple[Array, Array]:
-    """A profile of (radius, height) turned about z: closed, or from the axis to the axis, outside to its right."""
+    """Return a profile of (radius, height) rotated about z: closed, or from axis to axis, outside to its right."""
     import trimesh
 
     solid = trimesh.creation.revolve(np.array(profile), sections=sections)
@@ -48,7 +48,7 @@ def _half_circle(radius: float, z: float, first: float, last: float, count: int)
 
 
 def _rounded(first: float, last: float) -> list[tuple[float, float]]:
-    """A capsule's profile whose ends are half balls about two heights."""
+    """Return a capsule's profile whose ends are half balls about two heights."""
     quarter = 0.5 * np.pi
     return [(0.0, first - 0.4), *_half_circle(0.4, first, -quarter, 0.0, 6)[1:],
             *_half_circle(0.4, last, 0.0, quarter, 6)[:-1], (0.0, last + 0.4)]  # fmt: skip
@@ -79,7 +79,7 @@ NAMES = tuple(_MAKERS)
 
 
 def shape(name: str, radius_m: float = RADIUS_M) -> Mesh:
-    """The shape called `name`, its bounding box centred. Raises KeyError for another name."""
+    """Return the shape called `name`, its bounding box centred. Raises KeyError for another name."""
     vertices, faces = _MAKERS[name]()
     vertices = vertices - 0.5 * (vertices.max(axis=0) + vertices.min(axis=0))
     vertices = vertices * (radius_m / np.linalg.norm(vertices, axis=1).max())

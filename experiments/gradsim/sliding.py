@@ -43,7 +43,7 @@ def sliding(
     every: int = 3,
     factor: float = 1.5,
 ) -> Filmed:
-    """A shape with parameters, tilt, drop and push drawn at random; all but the `unknown` parameters are known.
+    """Return a shape with parameters, tilt, drop and push drawn at random; all but the `unknown` parameters are known.
 
     factor: starts are drawn up to so many times the truth either way.
     """

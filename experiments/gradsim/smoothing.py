@@ -14,7 +14,8 @@ from vid2phys.types import Array
 
 
 def roughness(points_m: Array, cells: NDArray[np.integer], length_m: float) -> Array:
-    """(1 + l^2 laplacian) [V, V] of the edges of triangles or tets, cells [C, 3 or 4], between points [V, 3].
+    """Return the roughness (1 + l^2 laplacian) [V, V] of the edges of triangles or tets, cells [C, 3 or 4], between
+    points [V, 3].
 
     Values of vertices times this are what is moved in place of them: a gradient by these unknowns, times the inverse,
     is a step that is smoothed over a length l, and no values are out of reach.

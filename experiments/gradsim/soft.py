@@ -37,7 +37,9 @@ def beam(
     frames: int = 15,
     size_px: int = 64,
 ) -> Filmed:
-    """A beam along x that is held at x = 0 and let go: it sinks under its weight and swings. unknown: mass, moduli."""
+    """Film a beam along x that is held at x = 0 and let go: it sinks under its weight and swings. unknown: mass,
+    moduli.
+    """
     vertices, tets = box_tets(BEAM_M, cells)
     stage = looking_at((0.45, -1.1, 0.25), (0.2, 0.05, -0.02), 0.26, size_px)
     pinned = np.flatnonzero(vertices[:, 0] == 0.0)
@@ -45,7 +47,7 @@ def beam(
 
 
 def ball(rng: np.random.Generator, unknown: str, *, frames: int = 15, size_px: int = 64) -> Filmed:
-    """A ball that falls on the ground from a few centimetres, and comes up again. unknown: mass or moduli."""
+    """Film a ball that falls on the ground from a few centimetres, and comes up again. unknown: mass or moduli."""
     vertices, tets = ball_tets(BALL_M)
     camera = looking_at((0.2, -1.0, 0.4), (0.0, 0.0, 0.13), 0.2, size_px)
     return _soft(rng, unknown, vertices + np.array([0.0, 0.0, BALL_M]), tets, camera, frames, ground=True)
@@ -62,7 +64,7 @@ def _soft(
     pinned: NDArray[np.int64] | tuple[int, ...] = (),
     ground: bool = False,
 ) -> Filmed:
-    """A body whose moduli are drawn at random, and whose density varies over it."""
+    """Film a body whose moduli are drawn at random, and whose density varies over it."""
     low, high = np.log(MODULI_PA)
     drawn = np.exp(rng.uniform(low, high, 2))
     values = {"lame_mu": float(drawn[0]), "lame_lambda": float(drawn[1]), "damping": _DAMPING, "density": DENSITY}
@@ -110,7 +112,7 @@ def _soft(
 
 
 def cloth(rng: np.random.Generator, *, cells: int = 5, frames: int = 9, size_px: int = 64) -> Filmed:
-    """A square sheet that is thrown, each of its vertices at a velocity of its own; unknown are all of them."""
+    """Film a square sheet that is thrown, each of its vertices at a velocity of its own; unknown are all of them."""
     system = Cloth(*sheet(0.5, 0.5, cells, cells, 0.3), values=_CLOTH)
     rest, count = system.rest_m, len(system.rest_m)
     common = rng.uniform((-0.6, -0.6, 0.9), (0.6, 0.6, 1.5))
@@ -135,12 +137,12 @@ def cloth(rng: np.random.Generator, *, cells: int = 5, frames: int = 9, size_px:
 
 
 def _smoothing(points: Array, cells: NDArray[np.int64]) -> Array:
-    """Of numbers of all vertices, [V, V] (`Filmed.smoothing`)."""
+    """Return the smoothing of numbers of all vertices, [V, V] (`Filmed.smoothing`)."""
     return np.asarray(np.linalg.inv(roughness(points, cells, _SMOOTHED * float(np.ptp(points, axis=0).max()))))
 
 
 def varying(rng: np.random.Generator, points: Array) -> Array:
-    """A factor [V] of points [V, 3] about 1, by `SPREAD` either way at most: two waves across the body."""
+    """Return a factor [V] of points [V, 3] about 1, by `SPREAD` either way at most: two waves across the body."""
     extent = np.ptp(points, axis=0).max()
     waves, shift = rng.normal(size=(2, 3)), rng.uniform(0.0, 2.0 * np.pi, 2)
     waves *= (np.array([2.0, 3.5]) / extent / np.linalg.norm(waves, axis=1))[:, None]
@@ -148,7 +150,7 @@ def varying(rng: np.random.Generator, points: Array) -> Array:
 
 
 def ball_tets(radius_m: float) -> tuple[Array, NDArray[np.int64]]:
-    """Vertices [85, 3] m and tets [320, 4] of a ball: its centre and two shells of 42 vertices."""
+    """Return the vertices [85, 3] m and tets [320, 4] of a ball: its centre and two shells of 42 vertices."""
     import trimesh
 
     shell = trimesh.creation.icosphere(1, 1.0)

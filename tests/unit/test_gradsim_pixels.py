@@ -252,11 +252,15 @@ def test_a_descent_keeps_the_best_and_its_bounds() -> None:
         return ((at - torch.tensor([1.0, 3.0])) ** 2).sum()
 
     for optimizer, rate in (("adam", 0.1), ("sgd", 0.2)):
-        found = descend(bowl, np.zeros(2), rate=rate, iterations=150, optimizer=optimizer, upper=np.array([5.0, 2.0]))
+        found = descend(
+            bowl, np.zeros(2), rate=rate, iterations=150, optimizer=optimizer, bounds=(-np.inf, np.array([5.0, 2.0]))
+        )
         np.testing.assert_allclose(found.values, [1.0, 2.0], atol=1e-3)
         assert found.loss == found.losses.min() == pytest.approx(1.0, abs=1e-3)
         assert found.path.shape == (150, 2)
-    found = descend(bowl, np.zeros(2), rate=0.1, iterations=40, optimizer="lbfgs", upper=np.array([5.0, 2.0]))
+    found = descend(
+        bowl, np.zeros(2), rate=0.1, iterations=40, optimizer="lbfgs", bounds=(-np.inf, np.array([5.0, 2.0]))
+    )
     np.testing.assert_allclose(found.values, [1.0, 2.0], atol=1e-6)
     short = descend(bowl, np.zeros(2), rate=0.1, iterations=150, enough=1.0)
     assert len(short.losses) < 150

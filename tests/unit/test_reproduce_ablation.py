@@ -76,13 +76,15 @@ def test_change_is_that_of_the_same_frames(tmp_path: Path, monkeypatch: pytest.M
             return {"state_error": Score(errors[estimates], "1")}
 
     fake: Any = Fake()
-    rows = risp_ablation._Stage(fake, fake, setting(tmp_path)).rows("without noise")
+    rows = risp_ablation._JudgedBody(fake, fake, setting(tmp_path)).rows("without noise")
     found = {row["metric"]: row for row in rows}
     assert found["held_out_px"]["value"] == 2.5
     assert found["held_out_px"]["images_seen"] == 7
     assert found["change"]["value"] == pytest.approx(0.1)
     assert found["change"]["std"] == pytest.approx(np.std([0.1, 0.2, 0.0]) / 3**0.5, abs=1e-6)
-    assert "change" not in {row["metric"] for row in risp_ablation._Stage(fake, fake, setting(tmp_path)).rows("all")}
+    assert "change" not in {
+        row["metric"] for row in risp_ablation._JudgedBody(fake, fake, setting(tmp_path)).rows("all")
+    }
 
 
 def test_a_image_of_no_rows_and_of_some(tmp_path: Path) -> None:

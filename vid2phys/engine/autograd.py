@@ -1,4 +1,7 @@
-"""The rollout as a PyTorch autograd function."""
+"""The rollout as a PyTorch autograd function.
+
+Limits: reverse mode and first derivatives only.
+"""
 
 from __future__ import annotations
 
@@ -145,11 +148,11 @@ class _Recorded:
                 self.trajectory.append(state)
 
     def states(self) -> torch.Tensor:
-        """[S + 1, B, N]."""
+        """Return the states [S + 1, B, N]."""
         return torch.stack([wp.to_torch(state, requires_grad=False) for state in self.trajectory])
 
     def backward(self, grad_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Gradients for initial states, controls and parameters."""
+        """Return the gradients for initial states, controls and parameters."""
         if self.used:
             self.tape.zero()
         self.used = True
@@ -193,14 +196,14 @@ class _CompiledRollout(torch.autograd.Function):
 
 
 def _to_warp(tensor: torch.Tensor, *, gradient: bool = False) -> Any:
-    """The tensor's memory as a Warp array, with a zeroed gradient of its own if asked for."""
+    """Return the tensor's memory as a Warp array, with a zeroed gradient of its own if asked for."""
     array = wp.from_torch(tensor.detach().contiguous(), dtype=wp.float64, requires_grad=False)
     array.requires_grad = gradient
     return array
 
 
 def _intervals(settings: _Settings, device: torch.device) -> Any:
-    """Lengths of the intervals as a Warp array [1, S]."""
+    """Return the lengths of the intervals as a Warp array [1, S]."""
     return wp.array(np.asarray(settings.intervals_s)[None], dtype=wp.float64, device=wp.device_from_torch(device))
 
 

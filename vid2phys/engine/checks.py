@@ -45,7 +45,7 @@ def check_inputs(
 
 
 def require_finite_states(system: System, states: Array, dt_s: Array) -> None:
-    """Raises SimulationError when states [S + 1, B, N] of intervals [..., S] are not finite, naming the first."""
+    """Raise SimulationError when states [S + 1, B, N] of intervals [..., S] are not finite, naming the first."""
     if np.isfinite(states[-1]).all() and np.isfinite(states).all():
         return
     step, row, column = np.argwhere(~np.isfinite(states))[0]

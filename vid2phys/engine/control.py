@@ -2,6 +2,8 @@
 
 Lee, Leok, McClamroch, "Geometric tracking control of a quadrotor UAV on SE(3)" (CDC 2010), equations 10 to 16, run in
 closed loop with the controls held over each interval: a rollout of the actions returned is the controlled flight.
+
+Limits: quadrotors only; velocities of the reference have to be smooth.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class _Reference:
 def tracking_actions(
     system: Quadrotor, parameters: Array, times_s: Array, states: Array, *, substeps: int = 4
 ) -> Array:
-    """Controls [T - 1, 10] that fly the quadrotor from the first of the states [T, 13] along them, at times_s [T].
+    """Return the controls [T - 1, 10] that fly the quadrotor from the first of the states [T, 13] along them, at
+    times_s [T].
 
     parameters: [P] in SI. Velocities of the reference are differenced for the feed-forward, so they have to be smooth.
     Disturbances are zero, thrust is not negative. Bandwidths follow from the length of the intervals. Feasible
@@ -73,7 +76,7 @@ def _reference(state: Array, following: Array, dt_s: float) -> _Reference:
 
 
 def _wrench(state: Array, reference: _Reference, values: dict[str, float], attitude_bandwidth: float) -> Array:
-    """Collective thrust and body torque [4] for one interval (Lee's equations 12, 15 and 16)."""
+    """Return the collective thrust and body torque [4] for one interval (Lee's equations 12, 15 and 16)."""
     position_bandwidth = attitude_bandwidth / _SEPARATION
     rotation, velocity, omega = matrix_from_quat(state[3:7]), state[7:10], state[10:]
     wanted = reference.acceleration + np.array([0.0, 0.0, values["gravity"]])
@@ -91,7 +94,7 @@ def _wrench(state: Array, reference: _Reference, values: dict[str, float], attit
 
 
 def _attitude_for(force: Array, reference_rotation: Array) -> Array:
-    """The attitude nearest to the reference whose z axis is along `force`.
+    """Return the attitude nearest to the reference whose z axis is along `force`.
 
     Lee takes a heading instead; turning the reference as little as possible needs none and has no singular heading.
     """

@@ -20,7 +20,7 @@ _TOLERANCE = 1e-13
 
 
 def distort(camera: Camera, bearings: Array) -> Array:
-    """Distorted coordinates of bearings, [..., 2] -> [..., 2]; NaN beyond the model's one-to-one field.
+    """Return the distorted coordinates of bearings, [..., 2] -> [..., 2]; NaN beyond the model's one-to-one field.
 
     Raises InputError for a model or number of coefficients that is not supported.
     """
@@ -34,7 +34,7 @@ def distort(camera: Camera, bearings: Array) -> Array:
 
 
 def distortion_jacobian(camera: Camera, bearings: Array) -> Array:
-    """d distorted / d bearing, [..., 2] -> [..., 2, 2]."""
+    """Return d distorted / d bearing, [..., 2] -> [..., 2, 2]."""
     bearings, coefficients = np.asarray(bearings, dtype=float), _coefficients(camera)
     if _none(camera, coefficients):
         return np.broadcast_to(np.eye(2), (*bearings.shape, 2)).copy()
@@ -42,7 +42,9 @@ def distortion_jacobian(camera: Camera, bearings: Array) -> Array:
 
 
 def undistort(camera: Camera, distorted: Array) -> Array:
-    """Bearings of distorted coordinates, [..., 2] -> [..., 2]; NaN where no bearing of the field leads there."""
+    """Return the bearings of distorted coordinates, [..., 2] -> [..., 2]; NaN where no bearing of the field leads
+    there.
+    """
     distorted = np.asarray(distorted, dtype=float)
     coefficients = _coefficients(camera)
     if camera.model == "equidistant":
@@ -60,12 +62,14 @@ def _none(camera: Camera, coefficients: Array) -> bool:
 
 
 def valid_radius(camera: Camera) -> float:
-    """Largest length of a bearing up to which distorted radius grows with radius (infinite when it always does)."""
+    """Return the largest length of a bearing up to which distorted radius grows with radius (infinite when it always
+    does).
+    """
     return _valid_radius(camera.model, tuple(_coefficients(camera)))
 
 
 def _coefficients(camera: Camera) -> Array:
-    """The camera's coefficients padded to eight (four for equidistant, five for omni)."""
+    """Return the camera's coefficients padded to eight (four for equidistant, five for omni)."""
     return _padded(camera.model, tuple(np.ravel(camera.distortion).tolist()))
 
 
@@ -89,7 +93,7 @@ def _padded(model: str, given: tuple[float, ...]) -> Array:
 
 
 def _radial(coefficients: Array, square: Array) -> tuple[Array, Array]:
-    """Radial factor of the Brown-Conrady model and its derivative by the squared radius."""
+    """Return the radial factor of the Brown-Conrady model and its derivative by the squared radius."""
     k1, k2, _, _, k3, k4, k5, k6 = coefficients
     above = 1.0 + square * (k1 + square * (k2 + square * k3))
     below = 1.0 + square * (k4 + square * (k5 + square * k6))
@@ -100,7 +104,7 @@ def _radial(coefficients: Array, square: Array) -> tuple[Array, Array]:
 
 
 def _fisheye_scale(coefficients: Array, radius: Array) -> tuple[Array, Array]:
-    """Kannala-Brandt: theta_d / r and d theta_d / dr for r = tan theta."""
+    """Return the scale of Kannala-Brandt: theta_d / r and d theta_d / dr for r = tan theta."""
     theta = np.arctan(radius)
     square = theta * theta
     k1, k2, k3, k4 = coefficients
@@ -111,12 +115,12 @@ def _fisheye_scale(coefficients: Array, radius: Array) -> tuple[Array, Array]:
 
 
 def _brown_of(coefficients: Array) -> Array:
-    """The Brown-Conrady part of the omni model, padded to eight."""
+    """Return the Brown-Conrady part of the omni model, padded to eight."""
     return np.concatenate([coefficients[1:], np.zeros(4)])
 
 
 def _onto_sphere(xi: float, bearings: Array) -> tuple[Array, Array]:
-    """Bearings seen from xi behind the unit sphere's centre, [..., 2], and the derivative, [..., 2, 2]."""
+    """Return the bearings seen from xi behind the unit sphere's centre, [..., 2], and the derivative, [..., 2, 2]."""
     norm = np.sqrt(1.0 + (bearings**2).sum(axis=-1))[..., None]
     scale = 1.0 / (1.0 + xi * norm)
     outer = bearings[..., :, None] * bearings[..., None, :]
@@ -124,7 +128,7 @@ def _onto_sphere(xi: float, bearings: Array) -> tuple[Array, Array]:
 
 
 def _from_sphere(xi: float, seen: Array) -> Array:
-    """The inverse of `_onto_sphere`; NaN for what lies beside or behind the camera."""
+    """Return the inverse of `_onto_sphere`; NaN for what lies beside or behind the camera."""
     square = (seen**2).sum(axis=-1, keepdims=True)
     under = 1.0 + (1.0 - xi**2) * square
     lift = (xi + np.sqrt(np.maximum(under, 0.0))) / (1.0 + square)
@@ -190,7 +194,7 @@ def _first_positive_root(polynomial: np.poly1d) -> float:
 
 
 def _fisheye_inverse(coefficients: Array, distorted: Array) -> Array:
-    """Newton on the angle from the axis, kept inside the field by bisection."""
+    """Iterate Newton's method on the angle from the axis, kept inside the field by bisection."""
     target = np.linalg.norm(distorted, axis=-1)
     limit = np.arctan(_valid_radius("equidistant", tuple(coefficients)))
     k1, k2, k3, k4 = coefficients
@@ -211,7 +215,9 @@ def _fisheye_inverse(coefficients: Array, distorted: Array) -> Array:
 
 
 def _brown_inverse(coefficients: Array, distorted: Array, limit: float) -> Array:
-    """Damped Newton in two dimensions from the distorted point, which every iterate keeps inside the field."""
+    """Iterate a damped Newton method in two dimensions from the distorted point, which every iterate keeps inside the
+    field.
+    """
     points = distorted.reshape(-1, 2)
     current = _inside(points, limit)
     error = _distort("plumb_bob", coefficients, current) - points
@@ -238,7 +244,7 @@ def _brown_inverse(coefficients: Array, distorted: Array, limit: float) -> Array
 
 
 def _inside(points: Array, limit: float) -> Array:
-    """Points pulled back along their radius into the field."""
+    """Return the points pulled back along their radius into the field."""
     if not np.isfinite(limit):
         return points
     radius = np.linalg.norm(points, axis=-1, keepdims=True)
@@ -246,6 +252,6 @@ def _inside(points: Array, limit: float) -> Array:
 
 
 def _regular(matrices: Array) -> Array:
-    """Matrices with singular ones (the rim of the field) nudged so that they can be solved."""
+    """Return the matrices with singular ones (the rim of the field) nudged so that they can be solved."""
     singular = np.abs(np.linalg.det(matrices)) < 1e-9
     return matrices + 1e-6 * singular[..., None, None] * np.eye(2)

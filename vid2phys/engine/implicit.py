@@ -55,22 +55,22 @@ class Body(Protocol):
 
     @property
     def name(self) -> str:
-        """The system's name."""
+        """Return the system's name."""
 
     @property
     def free(self) -> Array:
-        """[V], 0 for the vertices that are pinned and 1 for all others."""
+        """Return [V], 0 for the vertices that are pinned and 1 for all others."""
 
     @property
     def rest_m(self) -> Array:
-        """Vertices [V, 3] at rest."""
+        """Return the vertices [V, 3] at rest."""
 
     @property
     def step_equations(self) -> StepEquations:
-        """What its steps solve."""
+        """Return the equations that its steps solve."""
 
     def masses(self, parameters: Array) -> Array:
-        """[V] kg for one vector of parameters."""
+        """Return the masses [V] kg for one vector of parameters."""
 
     def launch_step(
         self,
@@ -97,17 +97,17 @@ class StepEquations(Protocol):
     pattern: Pattern
 
     def others(self, state: Array, parameters: Array) -> Array:
-        """The other unknowns in a state [6 V]."""
+        """Return the other unknowns in a state [6 V]."""
 
     def evaluate(self, controls: Array, parameters: Array, step_s: float) -> Evaluate:
-        """A function that takes a state [6 V] and the other unknowns to what an explicit step from there gives.
+        """Return a function that takes a state [6 V] and the other unknowns to what an explicit step from there gives.
 
         That is velocities v + h a [3 V], zero for pinned vertices, and what the other equations want on the right-hand
         side.
         """
 
     def entries(self, state: Array, others: Array, controls: Array, parameters: Array, step_s: float) -> Array:
-        """The entries' values for controls [M] and parameters [P]."""
+        """Return the entries' values for controls [M] and parameters [P]."""
 
 
 @runtime_checkable
@@ -115,10 +115,10 @@ class DescentEquations(StepEquations, Protocol):
     """Equations of a body that may buckle; velocities are their only unknowns."""
 
     def symmetric_entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
-        """A without what is not symmetric: M + h^2 Hessian of the energies, and of the other forces what resists."""
+        """Return A, symmetric: M + h^2 Hessian of the energies, and of the other forces what resists."""
 
     def definite_entries(self, state: Array, controls: Array, parameters: Array, step_s: float) -> Array:
-        """A positive definite matrix near that."""
+        """Return a positive definite matrix near `entries`."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,14 @@ class Pattern:
 
     @property
     def size(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return len(self.starts) - 1
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
-        """Reverse Cuthill-McKee: the unknowns' new order, the half width of the band, the entries' places in it."""
+        """Return the reverse Cuthill-McKee order: the unknowns' new order, the half width of the band, the entries'
+        places in it.
+        """
         from scipy.sparse import csc_array
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -152,7 +154,7 @@ class Pattern:
         return order, half, columns * (3 * half + 1) + 2 * half + rows - columns
 
     def factorise(self, entries: Array) -> Solve:
-        """A solver for these entries; of a singular matrix, its solutions are NaN."""
+        """Return a solver for these entries; of a singular matrix, its solutions are NaN."""
         order, half, places = self._order
         if (3 * half + 1) * self.size * 8 > _BAND_BYTES:
             return self._factorise_sparse(entries)
@@ -172,7 +174,7 @@ class Pattern:
         return solve
 
     def is_definite(self, entries: Array) -> bool:
-        """Whether a symmetric matrix is positive definite."""
+        """Return whether a symmetric matrix is positive definite."""
         half = self._order[1]
         if (3 * half + 1) * self.size * 8 > _BAND_BYTES:
             from scipy.sparse import csc_array
@@ -192,7 +194,7 @@ class Pattern:
         return bool(dpbtrf(band, lower=1, overwrite_ab=1)[1] == 0)
 
     def factorise_nearly(self, entries: Array) -> Solve:
-        """A solver that Newton's method may use, of few digits.
+        """Return a solver that Newton's method may use, of few digits.
 
         Cholesky's in single precision where the matrix is as good as symmetric and definite.
         """
@@ -226,7 +228,9 @@ class Pattern:
 
     @cached_property
     def _lower_half(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The entries' mirror images; those on and below the diagonal in the new order; those in the band."""
+        """Return the entries' mirror images, the entries on and below the diagonal in the new order, and the entries in
+        the band.
+        """
         from scipy.sparse import csc_array
 
         _, half, places = self._order
@@ -252,7 +256,7 @@ def _no_solution(right: Array, *, transposed: bool = False) -> Array:
 
 
 def pattern_of_blocks(dofs: NDArray[np.int64], size: int) -> tuple[Pattern, NDArray[np.int64]]:
-    """Pattern of a sum of dense blocks on the unknowns dofs [T, K], and where their entries go, [T, K, K]."""
+    """Return pattern of a sum of dense blocks on the unknowns dofs [T, K], and where their entries go, [T, K, K]."""
     keys = dofs[:, None, :] * size + dofs[:, :, None]  # by column, then row
     unique, places = np.unique(keys, return_inverse=True)
     starts = np.searchsorted(unique, np.arange(size + 1) * size)
@@ -270,7 +274,7 @@ def launch_implicit_euler(
     step: int,
     fraction: float,
 ) -> None:
-    """`System.launch_step` of implicit Euler; rows that are copies of each other are solved once.
+    """Launch a step of implicit Euler (`System.launch_step`); rows that are copies of each other are solved once.
 
     Records its adjoint on the active tape; the lengths of steps are not differentiated. Raises SimulationError when
     Newton's method does not converge.
@@ -337,33 +341,33 @@ class _Step:
         return self.body.step_equations.evaluate(self.controls, self.parameters, self.step_s)
 
     def state(self, w: Array) -> Array:
-        """The state that velocities w lead to."""
+        """Return the state that velocities w lead to."""
         return np.concatenate([self.positions + self.step_s * w, w])
 
     def start(self) -> Array:
-        """Unknowns to begin with: velocities as they are, and the others as they were."""
+        """Return the unknowns to begin with: velocities as they are, and the others as they were."""
         others = self.body.step_equations.others(np.concatenate([self.positions, self.velocities]), self.parameters)
         return np.concatenate([self.velocities, others])
 
     def residual(self, z: Array) -> Array:
-        """The right-hand side of A dz = M (v0 + h a - w) and of the other equations."""
+        """Return the right-hand side of A dz = M (v0 + h a - w) and of the other equations."""
         w, others = np.split(z, [self.mass.size])
         velocities, right = self._evaluate(self.state(w), others)
         return np.concatenate([self.mass * (self.velocities - w + (velocities - w)), right])
 
     def factorise(self, state: Array, others: Array) -> Solve:
-        """A solver for A there."""
+        """Return a solver for A at this state."""
         equations = self.body.step_equations
         entries = equations.entries(state, others, self.controls, self.parameters, self.step_s)
         return equations.pattern.factorise(entries)
 
     def factorise_at(self, z: Array) -> Solve:
-        """A solver for A where the unknowns z lead to."""
+        """Return a solver for A where the unknowns z lead to."""
         w, others = np.split(z, [self.mass.size])
         return self.factorise(self.state(w), others)
 
     def factorise_for_descent(self, z: Array, residual: Array) -> tuple[Solve, bool]:
-        """A solver whose correction at z leads downhill, and whether it is A's."""
+        """Return a solver whose correction at z leads downhill, and whether it is A's."""
         equations: Any = self.body.step_equations
         given = self.state(z), self.controls, self.parameters, self.step_s
         entries = equations.symmetric_entries(*given)
@@ -375,14 +379,14 @@ class _Step:
         return equations.pattern.factorise(entries), False
 
     def nearly_factorise_at(self, z: Array) -> Solve:
-        """`factorise_at`, but for what makes A a little unsymmetric."""
+        """Factorise as `factorise_at` does, but for what makes A a little unsymmetric."""
         w, others = np.split(z, [self.mass.size])
         equations = self.body.step_equations
         entries = equations.entries(self.state(w), others, self.controls, self.parameters, self.step_s)
         return equations.pattern.factorise_nearly(entries)
 
     def adjoint(self, end: Array, gradients: Array) -> Array:
-        """M A^-T g for gradients [K, 3 V] by the new velocities; zero for pinned vertices."""
+        """Return M A^-T g for gradients [K, 3 V] by the new velocities; zero for pinned vertices."""
         equations = self.body.step_equations
         solve = self.factorise(end, equations.others(end, self.parameters))
         right = np.zeros((equations.pattern.size, len(gradients)))
@@ -395,7 +399,7 @@ class _Step:
 def _distinct_steps(
     body: Body, states: Any, controls: Any, parameters: Any, dt_s: Any, step: int, fraction: float
 ) -> tuple[list[_Step], NDArray[np.int64]]:
-    """The steps that differ, and the one that each row takes."""
+    """Return the steps that differ, and the one that each row takes."""
     x, p, dt = states.numpy(), parameters.numpy(), dt_s.numpy()[:, step : step + 1] * fraction
     rows = len(x)
     u = controls.numpy()[:, step]
@@ -409,7 +413,7 @@ def _distinct_steps(
 
 
 def _solve(step: _Step) -> Array:
-    """The velocities [3 V] at the end of a step."""
+    """Return the velocities [3 V] at the end of a step."""
     if isinstance(step.body.step_equations, DescentEquations):
         return _descend(step)
     z, count = step.start(), step.mass.size
@@ -452,19 +456,19 @@ def _solve(step: _Step) -> Array:
 
 
 def _without_secants(correction: Array, past: list[Array], count: int) -> Array:
-    """What Broyden's updates of the factor by all corrections before the last one leave of a correction."""
+    """Return what Broyden's updates of the factor by all corrections before the last one leave of a correction."""
     for one, following in pairwise(past):
         correction = correction + _share(correction, one, count) * following
     return correction
 
 
 def _share(correction: Array, one: Array, count: int) -> float:
-    """How much of a correction goes along another one, by the velocities."""
+    """Return how much of a correction goes along another one, by the velocities."""
     return np.einsum("i,i", correction[:count], one[:count]).item() / np.einsum("i,i", one[:count], one[:count]).item()
 
 
 def _descend(step: _Step) -> Array:
-    """`_solve` of `DescentEquations`: what it finds is stable."""
+    """Solve as `_solve` does, for `DescentEquations`: what it finds is stable."""
     z = step.start()
     scale = float(np.abs(z).max()) + float(np.ptp(step.body.rest_m, axis=0).max()) / step.step_s
     tolerance, rounding = _TOLERANCE * scale, 1e3 * _TOLERANCE * scale
@@ -493,7 +497,7 @@ def _descend(step: _Step) -> Array:
 
 
 def _last_factor(step: _Step) -> Solve:
-    """The factor that the last step of this length ended with; at first that at rest under no control."""
+    """Return the factor that the last step of this length ended with; at first that at rest under no control."""
     equations: Any = step.body.step_equations
     if (key := _key(step)) not in _kept_factors(step):
         rest = np.concatenate([step.body.rest_m.ravel(), np.zeros_like(step.velocities)])

@@ -16,35 +16,35 @@ from vid2phys.types import Array, Camera
 
 
 def project(camera: Camera, points_camera: Array) -> Array:
-    """Pixels [..., 2] of points [..., 3] in camera axes [m]; NaN where the camera cannot see."""
+    """Return the pixels [..., 2] of points [..., 3] in camera axes [m]; NaN where the camera cannot see."""
     return bearings_to_pixels(camera, to_bearings(points_camera))
 
 
 def to_bearings(points_camera: Array) -> Array:
-    """Bearings [..., 2] of points [..., 3] in camera axes [m]; NaN behind the camera."""
+    """Return the bearings [..., 2] of points [..., 3] in camera axes [m]; NaN behind the camera."""
     points = np.asarray(points_camera, dtype=float)
     depth = np.where(points[..., 2:] > 0.0, points[..., 2:], np.nan)
     return points[..., :2] / depth
 
 
 def bearings_to_pixels(camera: Camera, bearings: Array) -> Array:
-    """Pixels of bearings through the camera's whole distortion model, [..., 2] -> [..., 2]."""
+    """Return the pixels of bearings through the camera's whole distortion model, [..., 2] -> [..., 2]."""
     return distort(camera, bearings) @ camera.K[:2, :2].T + camera.K[:2, 2]
 
 
 def pixels_to_bearings(camera: Camera, pixels: Array) -> Array:
-    """Bearings of pixels, the inverse of `bearings_to_pixels` to rounding, [..., 2] -> [..., 2]."""
+    """Return the bearings of pixels, the inverse of `bearings_to_pixels` to rounding, [..., 2] -> [..., 2]."""
     centred = np.asarray(pixels, dtype=float) - camera.K[:2, 2]
     return undistort(camera, centred @ np.linalg.inv(camera.K[:2, :2]).T)
 
 
 def bearing_jacobian_to_pixels(camera: Camera, bearings: Array) -> Array:
-    """d pixel / d bearing, [..., 2] -> [..., 2, 2]."""
+    """Return d pixel / d bearing, [..., 2] -> [..., 2, 2]."""
     return camera.K[:2, :2] @ distortion_jacobian(camera, bearings)
 
 
 def observe(system: System, states: Array, points_body: Array, camera_to_world: Array) -> tuple[Array, Array, Array]:
-    """Bearings of a body's keypoints and their derivatives.
+    """Return the bearings of a body's keypoints and their derivatives.
 
     states: [..., N]. points_body: [K, 3] m. camera_to_world: [4, 4]. Returns bearings [..., K, 2], their Jacobian
     with respect to the tangent of the state [..., K, 2, D], and depths [..., K] in m (not positive: behind the camera,

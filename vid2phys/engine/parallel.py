@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Networks and matrices on one thread: ones as small as ours, on as few images as tracking reads at once, are
+    """Run networks and matrices on one thread: ones as small as ours, on as few images as tracking reads at once, are
     slower on two.
 
     As a decorator, too. On two cores the sample is tracked at 26 instead of 15 frames a second; threads of BLAS that
@@ -37,7 +37,8 @@ def one_thread() -> Iterator[None]:
 
 
 def side_by_side(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """What a function makes of items, in their order, in threads; at most as many items as threads are taken ahead.
+    """Yield what a function makes of items, in their order, in threads; at most as many items as threads are taken
+    ahead.
 
     For functions that spend their time in compiled loops, which other threads do not wait for; a network in them runs
     on one thread.
@@ -56,6 +57,6 @@ def side_by_side(function: Callable[[_Item], _Result], items: Iterable[_Item]) -
 
 
 def _threads_allowed() -> int:
-    """OMP_NUM_THREADS where it is set, as a batch sets it for clips that share the cores; else one a core."""
+    """Return OMP_NUM_THREADS where it is set, as a batch sets it for clips that share the cores; else one a core."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1

@@ -48,12 +48,12 @@ class PoseEstimate:
 
     @property
     def rotation(self) -> Array:
-        """Rotation of the pose, [..., 3, 3]."""
+        """Return the rotation of the pose, [..., 3, 3]."""
         return self.pose.rotation
 
     @property
     def translation(self) -> Array:
-        """Translation of the pose, [..., 3] m."""
+        """Return the translation of the pose, [..., 3] m."""
         return self.pose.translation
 
     def __getitem__(self, index: object) -> PoseEstimate:

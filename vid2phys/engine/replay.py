@@ -27,7 +27,7 @@ _known: WeakKeyDictionary[System, OrderedDict[tuple[Any, ...], int | Replay]] = 
 def replay_of(
     system: System, shapes: tuple[_Shape, ...], *, integrator: Integrator, substeps: int, device: str, gradient: bool
 ) -> Replay | None:
-    """What replays rollouts of these shapes (see `Replay`), None where launching is the better way.
+    """Return an object that replays rollouts of these shapes (see `Replay`), None where launching is the better way.
 
     gradient: whether derivatives are asked for. For one thread: what others launch meanwhile would be recorded, too.
     """

@@ -48,7 +48,7 @@ def simulate(
     device: str = "cpu",
     precision: Precision = "double",
 ) -> Array:
-    """States at the ends of all intervals, controls held over each.
+    """Return the states at the ends of all intervals, controls held over each.
 
     initial_states: [B, N]. controls: [B, S, M]. parameters: [P] or [B, P] in SI. dt_s: length of an interval [s], or
     one for each, [S] or [B, S]. Every interval is integrated in `substeps` equal steps by `integrator` (None: the
@@ -93,7 +93,8 @@ def rollout(
     device: str = "cpu",
     precision: Precision = "double",
 ) -> torch.Tensor:
-    """`simulate` on tensors, with gradients for initial states, controls and parameters (reverse mode, first order).
+    """Simulate as `simulate` does, on tensors, with gradients for initial states, controls and parameters (reverse
+    mode, first order).
 
     Up to 64 MB of substeps are kept for the backward pass; beyond that the states returned are its checkpoints, and it
     makes the substeps of one interval at a time again. Computes in `precision` on `device` and returns float64 there.
@@ -123,7 +124,7 @@ def linearize(
     substeps: int = 4,
     device: str = "cpu",
 ) -> Linearization:
-    """Exact derivatives of one interval from each of T states.
+    """Return the exact derivatives of one interval from each of T states.
 
     states: [T, N]. controls: [T, M]. parameters: [P]. dt_s: [T]. Each state is repeated D times and row i of its copies
     is seeded with output i, so that all rows of all Jacobians come out of one backward pass: for states of at most some

@@ -21,7 +21,8 @@ def run_interval(
     substeps: int,
     fresh: Iterator[Any] | None = None,
 ) -> Any:
-    """Warp arrays in, the states after interval `step` out, a fresh array a substep: a tape may record it.
+    """Run one interval: Warp arrays in, the states after interval `step` out, a fresh array a substep: a tape may
+    record it.
 
     fresh: where those arrays [B, N] come from, if not made here.
     """

@@ -86,7 +86,7 @@ class CompiledIntervals(Protocol):
 
     @property
     def integrators(self) -> tuple[Integrator, ...]:
-        """Those that have such loops."""
+        """Return the integrators that have such loops."""
         ...
 
     def forward(
@@ -106,7 +106,7 @@ class CompiledIntervals(Protocol):
         substeps: int,
         precision: Precision,
     ) -> tuple[Array, Array, Array]:
-        """Gradients by initial states, controls and parameters (shapes as given) from those by all states."""
+        """Return gradients by initial states, controls and parameters (shapes as given) from those by all states."""
         ...
 
 
@@ -131,7 +131,7 @@ class System(ABC):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the commands may offer for this system. A system declares its own."""
+        """Return what the commands may offer for this system. A system declares its own."""
         return Capabilities()
 
     def with_input(self, kind: InputKind) -> Self:

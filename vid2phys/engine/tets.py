@@ -1,4 +1,7 @@
-"""Tetrahedral meshes: a box to start from, volumes, and what no simulation can use."""
+"""Tetrahedral meshes: a box to start from, volumes, and checks of meshes that no simulation can use.
+
+Limits: only boxes are made here; other shapes come from files.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ _FLAT = 1e-9  # volumes below this share of the cube of the longest edge are fla
 
 
 def box_tets(size_m: tuple[float, float, float], cells: tuple[int, int, int]) -> tuple[Array, Indices]:
-    """Vertices [V, 3] m and tets [T, 4] of a box from the origin to `size_m`, six tets a cell (Kuhn's subdivision).
+    """Return vertices [V, 3] m and tets [T, 4] of a box from the origin to `size_m`, six tets a cell (Kuhn's
+    subdivision).
 
     The tets of a cell share its diagonal; neighbouring cells fit whatever their numbers.
     """
@@ -35,13 +39,13 @@ def box_tets(size_m: tuple[float, float, float], cells: tuple[int, int, int]) ->
 
 
 def tet_volumes(vertices: Array, tets: Indices) -> Array:
-    """Signed volumes [..., T] m^3 of tets [T, 4] with vertices [..., V, 3]."""
+    """Return the signed volumes [..., T] m^3 of tets [T, 4] with vertices [..., V, 3]."""
     corners = vertices[..., tets, :]
     return np.asarray(np.linalg.det(corners[..., 1:, :] - corners[..., :1, :]) / 6.0)
 
 
 def check_volume(tets: Indices) -> None:
-    """Raises InputError for a surface mesh, or what is no mesh of tets at all."""
+    """Raise InputError for a surface mesh, or what is no mesh of tets at all."""
     if tets.ndim == 2 and tets.shape[1] == 3:
         raise InputError(
             "a surface mesh (triangles)",
@@ -53,7 +57,7 @@ def check_volume(tets: Indices) -> None:
 
 
 def check_tets(vertices: Array, tets: Indices) -> None:
-    """Raises InputError for flat or inverted tets at rest."""
+    """Raise InputError for flat or inverted tets at rest."""
     corners, volumes = vertices[tets], tet_volumes(vertices, tets)
     longest = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max(axis=(1, 2))
     flat = np.abs(volumes) <= _FLAT * longest**3
@@ -72,14 +76,14 @@ def check_tets(vertices: Array, tets: Indices) -> None:
 
 
 def boundary_faces(tets: Indices) -> Indices:
-    """Faces [F, 3] that one tet alone has, counter-clockwise seen from outside."""
+    """Return the faces [F, 3] that one tet alone has, counter-clockwise seen from outside."""
     faces = tets[:, [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]].reshape(-1, 3)
     _, first, count = np.unique(np.sort(faces, axis=1), axis=0, return_index=True, return_counts=True)
     return np.asarray(faces[np.sort(first[count == 1])])
 
 
 def shape_gradients(vertices: Array, tets: Indices) -> Array:
-    """Gradients [T, 4, 3] 1/m of the barycentric coordinates of each tet at rest."""
+    """Return the gradients [T, 4, 3] 1/m of the barycentric coordinates of each tet at rest."""
     corners = vertices[tets]
     inner = np.linalg.inv(np.swapaxes(corners[:, 1:] - corners[:, :1], 1, 2))
     return np.concatenate([-inner.sum(axis=1, keepdims=True), inner], axis=1)

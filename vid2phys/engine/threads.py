@@ -8,7 +8,9 @@ from typing import Any
 
 
 def blas_on_one_thread() -> AbstractContextManager[Any]:
-    """While it lasts. On a busy machine waiting for threads costs ten times the work, and they spin when they wait."""
+    """Run BLAS on one thread while the context lasts. On a busy machine waiting for threads costs ten times the work,
+    and they spin when they wait.
+    """
     return _thread_pools().limit(limits=1, user_api="blas")
 
 

@@ -41,7 +41,7 @@ def make_view(
     fill: float = FILL,
     roll_rad: float = 0.0,
 ) -> View:
-    """The view that looks along `center_bearing` with gravity pointing down in the image.
+    """Return the view that looks along `center_bearing` with gravity pointing down in the image.
 
     center_bearing: [2] direction x/z, y/z in camera axes. angular_radius: of the object's bounding sphere, rad
     (arcsin of radius over distance). fill: share of the view its diameter takes. roll_rad: turn of the image
@@ -73,7 +73,7 @@ def _orthogonal(vector: Array, unit: Array) -> Array:
 
 
 def resample(frame: NDArray[np.uint8], camera: Camera, view: View) -> NDArray[np.uint8]:
-    """What the view sees of a frame, [H, W, 3] -> [size, size, 3] uint8.
+    """Return what the view sees of a frame, [H, W, 3] -> [size, size, 3] uint8.
 
     Bilinear; where the frame has more than one pixel per view pixel, n x n rays per view pixel are averaged (an area
     filter). Outside the frame the edge is repeated; `in_frame` says which points that concerns.
@@ -89,7 +89,7 @@ def resample(frame: NDArray[np.uint8], camera: Camera, view: View) -> NDArray[np
 
 
 def _source_grid(camera: Camera, view: View, factor: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Frame pixels under factor x factor rays of each view pixel, u and v [size * factor, size * factor].
+    """Return the frame pixels under factor x factor rays of each view pixel, u and v [size * factor, size * factor].
 
     Without supersampling each ray goes through the distortion model; with it the corners of the view pixels do, and the
     rays inside a pixel are interpolated between them (to about a thousandth of a frame pixel).
@@ -107,7 +107,7 @@ def _source_grid(camera: Camera, view: View, factor: int) -> tuple[NDArray[Any],
 
 
 def _source_pixels(camera: Camera, view: View, pixels: Array) -> Array:
-    """Frame pixels under view pixels, [..., 2] -> [..., 2].
+    """Return the frame pixels under view pixels, [..., 2] -> [..., 2].
 
     Beyond the field of the distortion model the pinhole's direction is taken: outside the frame on the right side.
     """
@@ -120,7 +120,9 @@ def _source_pixels(camera: Camera, view: View, pixels: Array) -> Array:
 
 
 def _supersample(camera: Camera, view: View) -> int:
-    """Rays per view pixel and axis so that neighbouring rays are at most one frame pixel apart at the centre."""
+    """Return the rays per view pixel and axis so that neighbouring rays are at most one frame pixel apart at the
+    centre.
+    """
     middle = np.full(2, 0.5 * (view.size - 1))
     step = _source_pixels(camera, view, middle + np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     scale = float(np.linalg.norm(step[1:] - step[0], axis=-1).max())
@@ -128,7 +130,7 @@ def _supersample(camera: Camera, view: View) -> int:
 
 
 def view_to_bearings(view: View, pixels: Array) -> tuple[Array, Array]:
-    """Bearings in camera axes of view pixels, and their derivative.
+    """Return the bearings in camera axes of view pixels, and their derivative.
 
     pixels: [..., 2] px. Returns bearings [..., 2] and d bearing / d pixel [..., 2, 2].
     """
@@ -148,12 +150,12 @@ def bearings_to_view(view: View, bearings: Array) -> Array:
 
 
 def map_covariance(jacobian: Array, covariance: Array) -> Array:
-    """Covariance after a linear map, J C J^T, both [..., 2, 2]."""
+    """Return the covariance after a linear map, J C J^T, both [..., 2, 2]."""
     return jacobian @ covariance @ np.swapaxes(jacobian, -1, -2)
 
 
 def in_frame(camera: Camera, bearings: Array) -> NDArray[np.bool_]:
-    """Whether bearings fall on the frame, [..., 2] -> [...]; the image spans [-0.5, width - 0.5]."""
+    """Return whether bearings fall on the frame, [..., 2] -> [...]; the image spans [-0.5, width - 0.5]."""
     pixels = bearings_to_pixels(camera, np.asarray(bearings, dtype=float))
     limits = np.array([camera.width, camera.height]) - 0.5
     return np.all((pixels >= -0.5) & (pixels <= limits), axis=-1)

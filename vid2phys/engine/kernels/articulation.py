@@ -90,13 +90,13 @@ class Cotangent:
 
 @wp.func
 def spatial(angular: wp.vec3d, linear: wp.vec3d) -> wp.spatial_vectord:
-    """Two halves."""
+    """Return the spatial vector of two halves."""
     return wp.spatial_vectord(angular[0], angular[1], angular[2], linear[0], linear[1], linear[2])
 
 
 @wp.func
 def motion_cross(a: wp.spatial_vectord, b: wp.spatial_vectord) -> wp.spatial_vectord:
-    """How fast motion b turns when it is carried along by a."""
+    """Return how fast motion b turns when it is carried along by a."""
     w = wp.spatial_top(a)
     angular = wp.cross(w, wp.spatial_top(b))
     return spatial(angular, wp.cross(w, wp.spatial_bottom(b)) + wp.cross(wp.spatial_bottom(a), wp.spatial_top(b)))
@@ -104,7 +104,7 @@ def motion_cross(a: wp.spatial_vectord, b: wp.spatial_vectord) -> wp.spatial_vec
 
 @wp.func
 def force_cross(a: wp.spatial_vectord, f: wp.spatial_vectord) -> wp.spatial_vectord:
-    """How fast force f turns when it is carried along by a."""
+    """Return how fast force f turns when it is carried along by a."""
     w = wp.spatial_top(a)
     moment = wp.cross(w, wp.spatial_top(f)) + wp.cross(wp.spatial_bottom(a), wp.spatial_bottom(f))
     return spatial(moment, wp.cross(w, wp.spatial_bottom(f)))
@@ -112,7 +112,7 @@ def force_cross(a: wp.spatial_vectord, f: wp.spatial_vectord) -> wp.spatial_vect
 
 @wp.func
 def momentum(link: Link, motion: wp.spatial_vectord) -> wp.spatial_vectord:
-    """The link's spatial inertia times a motion."""
+    """Return the link's spatial inertia times a motion."""
     w = wp.spatial_top(motion)
     linear = link.mass * (wp.spatial_bottom(motion) + wp.cross(w, link.com))
     return spatial(link.inertia * w + wp.cross(link.com, linear), linear)
@@ -120,27 +120,27 @@ def momentum(link: Link, motion: wp.spatial_vectord) -> wp.spatial_vectord:
 
 @wp.func
 def link_force(link: Link, acceleration: wp.spatial_vectord) -> wp.spatial_vectord:
-    """Force that moves the link so: I A + V x* I V."""
+    """Return the force that moves the link so: I A + V x* I V."""
     return momentum(link, acceleration) + force_cross(link.velocity, momentum(link, link.velocity))
 
 
 @wp.func
 def total_momentum(link: Link, motion: wp.spatial_vectord) -> wp.spatial_vectord:
-    """The spatial inertia of the link and all beyond it times a motion."""
+    """Return the spatial inertia of the link and all beyond it times a motion."""
     w, v = wp.spatial_top(motion), wp.spatial_bottom(motion)
     return spatial(link.about_origin * w + wp.cross(link.moment, v), link.total_mass * v + wp.cross(w, link.moment))
 
 
 @wp.func
 def about(mass: wp.float64, com: wp.vec3d, inertia: wp.mat33d) -> wp.mat33d:
-    """The inertia about the origin."""
+    """Return the inertia about the origin."""
     eye = wp.identity(n=3, dtype=wp.float64)
     return inertia + mass * (wp.dot(com, com) * eye - wp.outer(com, com))
 
 
 @wp.func
 def axis_rotation(axis: wp.vec3d, angle: wp.float64) -> wp.mat33d:
-    """The matrix that turns by `angle` about a unit vector."""
+    """Return the matrix that rotates by `angle` about a unit vector."""
     s, c = wp.sin(angle), wp.cos(angle)
     eye = wp.identity(n=3, dtype=wp.float64)
     return c * eye + s * wp.skew(axis) + (wp.float64(1.0) - c) * wp.outer(axis, axis)
@@ -148,19 +148,19 @@ def axis_rotation(axis: wp.vec3d, angle: wp.float64) -> wp.mat33d:
 
 @wp.func
 def read_vec3(a: wp.array3d(dtype=wp.float64), row: int, stage: int, start: int) -> wp.vec3d:
-    """Three neighbours."""
+    """Read three adjacent entries."""
     return wp.vec3d(a[row, stage, start], a[row, stage, start + 1], a[row, stage, start + 2])
 
 
 @wp.func
 def read_quat(a: wp.array3d(dtype=wp.float64), row: int, stage: int) -> wp.vec4d:
-    """The orientation of a free base."""
+    """Read the orientation of a free base."""
     return wp.vec4d(a[row, stage, 3], a[row, stage, 4], a[row, stage, 5], a[row, stage, 6])
 
 
 @wp.func
 def rotation_of(q: wp.vec4d) -> wp.mat33d:
-    """Body to world."""
+    """Return the rotation from body to world."""
     one = wp.float64(1.0)
     x, y = quat_rotate(q, wp.vec3d(one, ZERO, ZERO)), quat_rotate(q, wp.vec3d(ZERO, one, ZERO))
     z = wp.cross(x, y)
@@ -169,7 +169,7 @@ def rotation_of(q: wp.vec4d) -> wp.mat33d:
 
 @wp.func
 def put_inertia(link: Link, mass: wp.float64, com: wp.vec3d, per_mass: wp.mat33d) -> Link:
-    """The link with its inertia in world axes; com and inertia in link axes."""
+    """Store the link with its inertia in world axes; com and inertia in link axes."""
     link.mass = mass
     link.com = link.position + link.rotation * com
     link.inertia = mass * (link.rotation * per_mass * wp.transpose(link.rotation))
@@ -178,7 +178,7 @@ def put_inertia(link: Link, mass: wp.float64, com: wp.vec3d, per_mass: wp.mat33d
 
 @wp.func
 def link_mass(tree: Tree, parameters: wp.array2d(dtype=wp.float64), given: int, i: int) -> wp.float64:
-    """Mass of link i [kg]."""
+    """Return the mass of link i [kg]."""
     mass = ZERO
     if tree.mass_column[i] >= 0:
         mass = parameters[given, tree.mass_column[i]]
@@ -195,7 +195,7 @@ def place_links(
     stage: int,
     links: wp.array2d(dtype=Link),
 ):
-    """Outwards: where the links are, how they move, and their accelerations when no joint rate changes."""
+    """Work outwards: place the links, how they move, and their accelerations when no joint rate changes."""
     root = Link()
     root.rotation = wp.identity(n=3, dtype=wp.float64)
     if tree.base > 0:
@@ -227,7 +227,7 @@ def place_links(
 
 @wp.func
 def limit_stiffness(tree: Tree, q: wp.float64, i: int) -> wp.float64:
-    """Stiffness of the stop that joint i is beyond, 0 between the stops."""
+    """Return the stiffness of the stop that joint i is beyond, 0 between the stops."""
     stiffness = ZERO
     if q < tree.lower[i] or q > tree.upper[i]:
         stiffness = tree.limit_stiffness[i]
@@ -238,7 +238,7 @@ def limit_stiffness(tree: Tree, q: wp.float64, i: int) -> wp.float64:
 def passive_torque(
     tree: Tree, parameters: wp.array2d(dtype=wp.float64), given: int, q: wp.float64, rate: wp.float64, i: int
 ) -> wp.float64:
-    """Spring, damping, friction and stops of joint i [N m or N]."""
+    """Return the torque of spring, damping, friction and stops of joint i [N m or N]."""
     column = 1 + tree.group[i]
     spring = parameters[given, column] * (q - tree.spring_reference[i])
     damping = parameters[given, column + tree.groups] * rate
@@ -294,7 +294,7 @@ def factorise(tree: Tree, memo: wp.array3d(dtype=wp.float64), row: int, stage: i
 
 @wp.func
 def base_axis(root: Link, d: int) -> wp.spatial_vectord:
-    """Motion of the free base's dof d: along a world axis, then about a body axis."""
+    """Return the motion of the free base's dof d: along a world axis, then about a body axis."""
     motion = wp.spatial_vectord()
     if d < 3:
         motion[3 + d] = wp.float64(1.0)
@@ -316,7 +316,7 @@ def accelerate(
     stage: int,
     links: wp.array2d(dtype=Link),
 ):
-    """Accelerations of the stage's state, and the factor of its mass matrix, into memo."""
+    """Put accelerations of the stage's state, and the factor of its mass matrix, into memo."""
     place_links(tree, memo, parameters, row, given, stage, links)
     joints = tree.links - 1
     dofs = tree.base + joints
@@ -371,7 +371,7 @@ def accelerate(
 
 @wp.func
 def stage_from(tree: Tree, memo: wp.array3d(dtype=wp.float64), row: int, rates: int, h: wp.float64, stage: int):
-    """State of a stage: the first one's plus h times the rates at stage `rates`."""
+    """Return the state of a stage: the first one's plus h times the rates at stage `rates`."""
     joints = tree.links - 1
     dofs = tree.base + joints
     nq = tree.configuration
@@ -390,14 +390,16 @@ def stage_from(tree: Tree, memo: wp.array3d(dtype=wp.float64), row: int, rates: 
 
 @wp.func
 def load_state(tree: Tree, states: wp.array2d(dtype=wp.float64), row: int, memo: wp.array3d(dtype=wp.float64)):
-    """The state into the first stage."""
+    """Load the state into the first stage."""
     for k in range(states.shape[1]):
         memo[row, 0, k] = states[row, k]
 
 
 @wp.func
 def turned_quat(tree: Tree, memo: wp.array3d(dtype=wp.float64), row: int, h: wp.float64, stages: int) -> wp.vec4d:
-    """The base's quaternion after a step, not yet normalised: of RK4 (4 stages), or with the next rate (1 stage)."""
+    """Return the base's quaternion after a step, not yet normalised: of RK4 (4 stages), or with the next rate (1
+    stage).
+    """
     q = read_quat(memo, row, 0)
     nq = tree.configuration
     if stages == 1:
@@ -432,7 +434,7 @@ def step_rk4(
     memo: wp.array3d(dtype=wp.float64),
     next_states: wp.array2d(dtype=wp.float64),
 ):
-    """The classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
+    """Take the classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
     row = wp.tid()
     given = wp.min(row, parameters.shape[0] - 1)
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
@@ -477,7 +479,7 @@ def step_semi_implicit_euler(
     memo: wp.array3d(dtype=wp.float64),
     next_states: wp.array2d(dtype=wp.float64),
 ):
-    """Velocities first, then positions with the new velocities; first order."""
+    """Step velocities first, then positions with the new velocities; first order."""
     row = wp.tid()
     given = wp.min(row, parameters.shape[0] - 1)
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]

@@ -34,14 +34,14 @@ AFTER, RATES, STATE = wp.constant(0), wp.constant(1), wp.constant(2)
 
 @wp.func
 def turning_adjoint(q: wp.vec4d, adjoint: wp.vec4d) -> wp.vec3d:
-    """Adjoint of omega in q * (0, omega) / 2."""
+    """Return the adjoint of omega in q * (0, omega) / 2."""
     u, v = quat_vector(q), quat_vector(adjoint)
     return wp.float64(0.5) * (q[0] * v - adjoint[0] * u - wp.cross(u, v))
 
 
 @wp.func
 def cotangent(link: Link, trial: wp.spatial_vectord) -> Cotangent:
-    """Derivatives of W . F of one link, by its motions and by a rigid displacement of it."""
+    """Return the derivatives of W . F of one link, by its motions and by a rigid displacement of it."""
     c = Cotangent()
     by_acceleration = momentum(link, link.acceleration)
     by_velocity = momentum(link, link.velocity)
@@ -61,14 +61,14 @@ def cotangent(link: Link, trial: wp.spatial_vectord) -> Cotangent:
 def add_mass_adjoint(
     tree: Tree, link: Link, c: Cotangent, given: int, i: int, adj_parameters: wp.array2d(dtype=wp.float64)
 ):
-    """The force is proportional to the mass, since the inertia scales along."""
+    """Add the adjoint of the mass: the force is proportional to the mass, since the inertia scales along."""
     if tree.mass_column[i] >= 0:
         wp.atomic_add(adj_parameters, given, tree.mass_column[i], -wp.dot(c.trial, c.of_trial) / link.mass)
 
 
 @wp.func
 def base_outwards(tree: Tree, memo: wp.array3d(dtype=wp.float64), row: int, stage: int, mu: int, root: Link) -> Link:
-    """The base with its whole acceleration; its virtual velocity goes into `axis`, which a base has no use for."""
+    """Return base with its whole acceleration; its virtual velocity goes into `axis`, which a base has no use for."""
     if tree.base > 0:
         at = tree.configuration + tree.base + tree.links - 1
         turning = wp.cross(wp.spatial_top(root.velocity), wp.spatial_bottom(root.velocity))
@@ -95,7 +95,7 @@ def joint_inwards(
     adj_controls: wp.array3d(dtype=wp.float64),
     adj_parameters: wp.array2d(dtype=wp.float64),
 ):
-    """Adjoints of what joint i - 1 has, and of its parent link's motions."""
+    """Add the adjoints of what joint i - 1 has, and of its parent link's motions."""
     joints = tree.links - 1
     dofs = tree.base + joints
     d, at = tree.base + i - 1, tree.configuration - joints + i - 1
@@ -142,7 +142,7 @@ def base_inwards(
     work: wp.array3d(dtype=wp.float64),
     adj_controls: wp.array3d(dtype=wp.float64),
 ):
-    """Adjoints of a free base's orientation, velocities and disturbances."""
+    """Add the adjoints of a free base's orientation, velocities and disturbances."""
     nq = tree.configuration
     dofs = tree.base + tree.links - 1
     mu = nq + 2 * dofs + tree.row_start[dofs]
@@ -184,7 +184,7 @@ def stage_adjoint(
     adj_controls: wp.array3d(dtype=wp.float64),
     adj_parameters: wp.array2d(dtype=wp.float64),
 ):
-    """From the adjoint of a stage's rates of change to that of its state, the controls and the parameters."""
+    """Go from the adjoint of a stage's rates of change to that of its state, the controls and the parameters."""
     joints = tree.links - 1
     dofs = tree.base + joints
     nq = tree.configuration
@@ -253,7 +253,7 @@ def load_adjoint(
     adj_next: wp.array2d(dtype=wp.float64),
     work: wp.array3d(dtype=wp.float64),
 ):
-    """The adjoint of the state after the step, its quaternion not yet normalised."""
+    """Load the adjoint of the state after the step, its quaternion not yet normalised."""
     for k in range(adj_next.shape[1]):
         work[row, AFTER, k] = adj_next[row, k]
     if tree.base > 0:
@@ -282,7 +282,7 @@ def adjoint_rk4(
     adj_controls: wp.array3d(dtype=wp.float64),
     adj_parameters: wp.array2d(dtype=wp.float64),
 ):
-    """Adds to the adjoints of states, controls and parameters of `step_rk4`."""
+    """Add to the adjoints of states, controls and parameters of `step_rk4`."""
     row = wp.tid()
     given = wp.min(row, parameters.shape[0] - 1)
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
@@ -322,7 +322,7 @@ def adjoint_semi_implicit_euler(
     adj_controls: wp.array3d(dtype=wp.float64),
     adj_parameters: wp.array2d(dtype=wp.float64),
 ):
-    """Adds to the adjoints of states, controls and parameters of `step_semi_implicit_euler`."""
+    """Add to the adjoints of states, controls and parameters of `step_semi_implicit_euler`."""
     row = wp.tid()
     given = wp.min(row, parameters.shape[0] - 1)
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]

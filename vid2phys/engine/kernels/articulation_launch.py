@@ -14,7 +14,7 @@ _STAGES = {"rk4": 4, "semi_implicit_euler": 1}
 
 
 def device_tree(constants: dict[str, Any], device: str) -> Any:
-    """The constants of an instance, as fields of `Tree`, on a device."""
+    """Return the constants of an instance, as fields of `Tree`, on a device."""
     tree = Tree()
     for name, value in constants.items():
         if not isinstance(value, int):
@@ -36,7 +36,7 @@ class Scratch:
         self.memo = self.new_memo(4)
 
     def new_memo(self, stages: int) -> Any:
-        """What an adjoint needs to know of its step: the stages' states, accelerations and factors."""
+        """Return what an adjoint needs to know of its step: the stages' states, accelerations and factors."""
         return wp.empty((self.memo_shape[0], stages, self.memo_shape[2]), dtype=wp.float64, device=self.device)
 
 
@@ -52,7 +52,7 @@ def launch(
     fraction: float,
     integrator: str,
 ) -> None:
-    """One step; see `System.launch_step`."""
+    """Launch one step; see `System.launch_step`."""
     tape = wp._src.context.runtime.tape
     recorded = tape is not None and next_states.requires_grad
     memo = scratch.new_memo(_STAGES[integrator]) if recorded else scratch.memo

@@ -24,7 +24,7 @@ class ContactLaw:
 
 @wp.func
 def contact_force(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d, law: ContactLaw) -> wp.vec3d:
-    """Force [N] on a point `depth` [m] inside a surface with outward unit `normal`; zero outside.
+    """Return the force [N] on a point `depth` [m] inside a surface with outward unit `normal`; zero outside.
 
     velocity: of the point relative to the surface [m/s]. Along the normal max(k_e d - k_d v_n, 0), which never pulls;
     across it min(k_f |v_t|, mu f_n) against v_t.
@@ -45,7 +45,7 @@ def contact_force(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d, law: 
 
 @wp.func
 def slowed_at_touch_down(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d, step_s: wp.float64) -> wp.vec3d:
-    """`velocity`, approaching no faster than what reaches `depth` in one step, for `contact_force`.
+    """Return `velocity`, approaching no faster than what reaches `depth` in one step, for `contact_force`.
 
     A point that touched down within the last step felt the dashpot for a share of it, d / (|v_n| h). With that share
     the dashpot's force starts from zero, and derivatives of the steps know of the time of touch-down; after the first
@@ -57,7 +57,7 @@ def slowed_at_touch_down(depth: wp.float64, velocity: wp.vec3d, normal: wp.vec3d
 
 @wp.func
 def ground_force(position: wp.vec3d, velocity: wp.vec3d, step_s: wp.float64, law: ContactLaw) -> wp.vec3d:
-    """Force [N] of the ground z = 0 on a point at `position` [m] that moves at `velocity` [m/s].
+    """Return the force [N] of the ground z = 0 on a point at `position` [m] that moves at `velocity` [m/s].
 
     Without the share of `slowed_at_touch_down` an implicit step may have no solution: in the air the point falls, on
     the ground it is thrown back.

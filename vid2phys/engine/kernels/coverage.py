@@ -18,7 +18,7 @@ ZERO, HALF, ONE = wp.constant(wp.float64(0.0)), wp.constant(wp.float64(0.5)), wp
 
 @wp.func
 def mean_clamped(first: wp.float64, last: wp.float64) -> wp.float64:
-    """Mean of what runs from first to last in a straight line, clamped to [0, 1]."""
+    """Return the mean of what runs from first to last in a straight line, clamped to [0, 1]."""
     low, high = wp.min(first, last), wp.max(first, last)
     if high <= ZERO:
         return ZERO
@@ -33,7 +33,9 @@ def mean_clamped(first: wp.float64, last: wp.float64) -> wp.float64:
 
 @wp.func
 def edge_area(a: wp.vec3d, b: wp.vec3d, x: wp.float64, y: wp.float64) -> wp.float64:
-    """Integral of x dy along the edge a, b within the rows of the pixel [x, x + 1] x [y, y + 1], x clamped to it."""
+    """Return the integral of x dy along the edge a, b within the rows of the pixel [x, x + 1] x [y, y + 1], x clamped
+    to it.
+    """
     if a[1] == b[1]:
         return ZERO
     first, last = wp.clamp(a[1], y, y + ONE), wp.clamp(b[1], y, y + ONE)
@@ -45,13 +47,13 @@ def edge_area(a: wp.vec3d, b: wp.vec3d, x: wp.float64, y: wp.float64) -> wp.floa
 
 @wp.func
 def area_in_pixel(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, x: wp.float64, y: wp.float64) -> wp.float64:
-    """Area of a triangle within a pixel, with the sign of its winding (Green's theorem, edge by edge)."""
+    """Return the area of a triangle within a pixel, with the sign of its winding (Green's theorem, edge by edge)."""
     return edge_area(a, b, x, y) + edge_area(b, c, x, y) + edge_area(c, a, x, y)
 
 
 @wp.func
 def widened(span: wp.vec2d, a: wp.vec3d, b: wp.vec3d, y: wp.float64) -> wp.vec2d:
-    """The columns spanned so far, and those of the edge a, b in the row [y, y + 1]."""
+    """Return the columns spanned so far, and those of the edge a, b in the row [y, y + 1]."""
     if wp.max(a[1], b[1]) < y or wp.min(a[1], b[1]) > y + ONE:
         return span
     first, last = a[0], b[0]
@@ -76,7 +78,7 @@ def fragments(
     area_of: wp.array(dtype=wp.float64),
     nearness_of: wp.array(dtype=wp.float64),
 ) -> None:
-    """One thread an image and face. keep = 0: count the pixels that it may touch in `place` [B * H * W].
+    """Run one thread an image and face. keep = 0: count the pixels that it may touch in `place` [B * H * W].
 
     keep = 1: `place` says where the pixel's next fragment goes (and moves on); write face, area and 1 / z there.
     corners: [B, V] x, y in pixels and z [m]. Faces not wholly before the camera and those without area are left out,
@@ -114,7 +116,9 @@ def fragments(
 
 @wp.func
 def comes_first(near_a: wp.float64, face_a: wp.int32, near_b: wp.float64, face_b: wp.int32) -> bool:
-    """Whether the first of two fragments is in front; of equally near ones, in one plane, that of the earlier face."""
+    """Return whether the first of two fragments is in front; of equally near ones, in one plane, that of the earlier
+    face.
+    """
     tolerance = wp.float64(1.0e-9) * near_b
     return near_a > near_b + tolerance or (near_a >= near_b - tolerance and face_a < face_b)
 
@@ -126,7 +130,7 @@ def sort_fragments(
     area_of: wp.array(dtype=wp.float64),
     nearness_of: wp.array(dtype=wp.float64),
 ) -> None:
-    """One thread a pixel of [B * H * W]: its fragments [start, start + 1) from front to back."""
+    """Run one thread a pixel of [B * H * W]: its fragments [start, start + 1) from front to back."""
     pixel = wp.tid()
     first, end = start[pixel], start[pixel + 1]
     for k in range(first + 1, end):
@@ -156,8 +160,9 @@ def composite(
     image: wp.array2d(dtype=wp.float64),
     coverage: wp.array(dtype=wp.float64),
 ) -> None:
-    """One thread a pixel of [B * H * W]: each of its sorted fragments takes the area that it has, as far as those
-    before it left any. row_of: where in `colors` [R, C] the colour of a fragment is."""
+    """Run one thread a pixel of [B * H * W]: each of its sorted fragments takes the area that it has, as far as those
+    before it left any. row_of: where in `colors` [R, C] the colour of a fragment is.
+    """
     pixel = wp.tid()
     free = wp.float64(1.0)
     for k in range(start[pixel], start[pixel + 1]):
@@ -223,7 +228,7 @@ def composite_adjoint(
     grad_corners: wp.array3d(dtype=wp.float64),
     grad_colors: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """One thread a pixel: gradients for corners [B, V, 2] and colours [R, C] from those of `composite`'s outputs.
+    """Run one thread a pixel: gradients for corners [B, V, 2] and colours [R, C] from those of `composite`'s outputs.
 
     The fragment that fills the pixel takes what is left: its own area does not count, and what those before it gain it
     loses.

@@ -24,7 +24,7 @@ class DoublePendulum:
 
 @wp.func
 def read_pair(a: wp.array2d(dtype=wp.float64), row: int, start: int) -> wp.vec2d:
-    """Two neighbours in a row."""
+    """Read two adjacent entries in a row."""
     return wp.vec2d(a[row, start], a[row, start + 1])
 
 
@@ -32,7 +32,7 @@ def read_pair(a: wp.array2d(dtype=wp.float64), row: int, start: int) -> wp.vec2d
 def read_pendulum(
     parameters: wp.array2d(dtype=wp.float64), controls: wp.array2d(dtype=wp.float64), row: int, step: int
 ) -> DoublePendulum:
-    """Parameters (their only row, or one a row of the batch) and the controls of one interval."""
+    """Read the parameters (their only row, or one a row of the batch) and the controls of one interval."""
     i = wp.min(row, parameters.shape[0] - 1)
     return DoublePendulum(
         read_pair(parameters, i, 0),
@@ -45,7 +45,9 @@ def read_pendulum(
 
 @wp.func
 def acceleration(x: wp.vec2d, v: wp.vec2d, p: DoublePendulum) -> wp.vec2d:
-    """Angular accelerations [rad/s^2]: the two equations of motion, each over its link's length, by Cramer's rule."""
+    """Return the angular accelerations [rad/s^2]: the two equations of motion, each over its link's length, by Cramer's
+    rule.
+    """
     m2, l1, l2 = p.masses[1], p.lengths[0], p.lengths[1]
     both = p.masses[0] + m2
     c, s = wp.cos(x[0] - x[1]), wp.sin(x[0] - x[1])
@@ -75,7 +77,7 @@ def step_rk4(
     fraction: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
+    """Take the classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
     row = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     half, sixth, two = h / wp.float64(2.0), h / wp.float64(6.0), wp.float64(2.0)
@@ -103,7 +105,7 @@ def step_semi_implicit_euler(
     fraction: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Rates first, then angles with the new rates; first order."""
+    """Step rates first, then angles with the new rates; first order."""
     row = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     p = read_pendulum(parameters, controls[row], row, step)

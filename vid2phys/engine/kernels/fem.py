@@ -65,7 +65,7 @@ class Material:
 
 @wp.func
 def linear_moduli(first: wp.float64, second: wp.float64, layout: Layout) -> wp.vec2d:
-    """Lame's mu and lambda, given or from Young's modulus and Poisson's ratio."""
+    """Return Lame's mu and lambda, given or from Young's modulus and Poisson's ratio."""
     if layout.lame == 1:
         return wp.vec2d(first, second)
     one, two = wp.float64(1.0), wp.float64(2.0)
@@ -75,7 +75,8 @@ def linear_moduli(first: wp.float64, second: wp.float64, layout: Layout) -> wp.v
 
 @wp.func
 def read_material(parameters: wp.array2d(dtype=wp.float64), i: int, layout: Layout) -> Material:
-    """Moduli of the energy from those of linear elasticity (Smith et al. 2018, section 3.4): mu 4/3, lambda + 5/6 mu.
+    """Read the moduli of the energy from those of linear elasticity (Smith et al. 2018, section 3.4): mu 4/3, lambda +
+    5/6 mu.
 
     With `nodal` the volumetric part lambda is averaged over nodes and 5/6 mu left to each tet.
     """
@@ -88,14 +89,14 @@ def read_material(parameters: wp.array2d(dtype=wp.float64), i: int, layout: Layo
 
 @wp.func
 def read_vertex(states: wp.array2d(dtype=wp.float64), row: int, start: int, v: int) -> wp.vec3d:
-    """Position (start = 0) or velocity (start = V) of vertex v."""
+    """Read the position (start = 0) or velocity (start = V) of vertex v."""
     k = 3 * (start + v)
     return wp.vec3d(states[row, k], states[row, k + 1], states[row, k + 2])
 
 
 @wp.func
 def gradient(states: wp.array2d(dtype=wp.float64), row: int, start: int, tet: int, mesh: Mesh) -> wp.mat33d:
-    """Deformation gradient (start = 0) or its rate (start = V)."""
+    """Return the deformation gradient (start = 0) or its rate (start = V)."""
     a = read_vertex(states, row, start, mesh.tets[tet, 0])
     return (
         wp.outer(read_vertex(states, row, start, mesh.tets[tet, 1]) - a, mesh.gradients[tet, 1])
@@ -106,21 +107,21 @@ def gradient(states: wp.array2d(dtype=wp.float64), row: int, start: int, tet: in
 
 @wp.func
 def cofactor(f: wp.mat33d) -> wp.mat33d:
-    """d det F / d F."""
+    """Return d det F / d F."""
     a, b, c = f[0], f[1], f[2]
     return wp.matrix_from_rows(wp.cross(b, c), wp.cross(c, a), wp.cross(a, b))
 
 
 @wp.kernel
 def volume_ratios(states: wp.array2d(dtype=wp.float64), mesh: Mesh, ratios: wp.array2d(dtype=wp.float64)) -> None:
-    """J - 1 of every tet."""
+    """Compute J - 1 of every tet."""
     row, tet = wp.tid()
     ratios[row, tet] = wp.determinant(gradient(states, row, 0, tet, mesh)) - wp.float64(1.0)
 
 
 @wp.kernel
 def nodal_ratios(ratios: wp.array2d(dtype=wp.float64), mesh: Mesh, averaged: wp.array2d(dtype=wp.float64)) -> None:
-    """J - 1 averaged over the tets of every vertex, by volume (Bonet & Burton, 1998, eq. 11)."""
+    """Compute J - 1 averaged over the tets of every vertex, by volume (Bonet & Burton, 1998, eq. 11)."""
     row, vertex = wp.tid()
     total = wp.float64(0.0)
     for k in range(mesh.starts[vertex], mesh.starts[vertex + 1]):
@@ -140,7 +141,7 @@ def tet_forces(
     mesh: Mesh,
     forces: wp.array3d(dtype=wp.vec3d),
 ) -> None:
-    """Force on the four corners of every tet, -V P grad N."""
+    """Compute the force on the four corners of every tet, -V P grad N."""
     row, tet = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     m = read_material(parameters, i, layout)
@@ -191,7 +192,7 @@ def step_semi_implicit_euler(
     mesh: Mesh,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Velocities first, then positions with the new velocities; pinned vertices stay where they are, at rest."""
+    """Step velocities first, then positions with the new velocities; pinned vertices stay where they are, at rest."""
     row, vertex = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     count = mesh.free.shape[0]

@@ -59,7 +59,7 @@ class Scene(NamedTuple):
 
 
 def in_blocks(rows):
-    """[T, R] in blocks, flat: tets filled up with zeros, which nothing comes from."""
+    """Return [T, R] in blocks, flattened: tets filled up with zeros, which nothing comes from."""
     count = -(-len(rows) // LANES)
     padded = np.zeros((count * LANES, rows.shape[1]), rows.dtype)
     padded[: len(rows)] = rows
@@ -76,7 +76,7 @@ def _at(a, row, lane):
 
 @inlined
 def _edges(a, r, i):
-    """Edges from corner 0 as columns."""
+    """Return the edges from corner 0 as columns."""
     x, y, z = _at(a, r, i), _at(a, r + 1, i), _at(a, r + 2, i)
     return (
         *(_at(a, r + 3, i) - x, _at(a, r + 6, i) - x, _at(a, r + 9, i) - x),
@@ -95,7 +95,7 @@ def _matrix(a, i):
 
 @inlined
 def _put(a, r, i, h):
-    """Columns of H to corners 1 to 3, minus their sum to corner 0."""
+    """Put the columns of H to corners 1 to 3, minus their sum to corner 0."""
     for axis in range(3):
         a[(r + 3 + axis) * LANES + i] = h[3 * axis]
         a[(r + 6 + axis) * LANES + i] = h[3 * axis + 1]
@@ -204,7 +204,7 @@ def add_adjoint(
 
 @_compiled
 def average_pressure(x, mesh, shared, base, tile, averaged, extra):
-    """extra = base + shared * mean over the corners of J - 1 averaged over nodes; `averaged` [V] is written."""
+    """Compute extra = base + shared * mean over the corners of J - 1 averaged over nodes; `averaged` [V] is written."""
     quarter = (shared - shared) + 0.25
     averaged[:] = 0.0
     blocks = mesh.volumes.shape[0] // LANES
@@ -231,7 +231,7 @@ def average_pressure(x, mesh, shared, base, tile, averaged, extra):
 
 @_compiled
 def average_pressure_adjoint(x, w, mesh, shared, averaged, tile, back):
-    """`back` of `add_adjoint`; returns the gradient of g by `shared`, but for activation."""
+    """Fill `back` of `add_adjoint`; return the gradient of g by `shared`, but for activation."""
     quarter = (shared - shared) + 0.25
     by_averaged = np.zeros_like(averaged)
     by_shared = shared - shared
@@ -260,7 +260,7 @@ def average_pressure_adjoint(x, w, mesh, shared, averaged, tile, back):
 
 @_compiled
 def add_contact(x, v, law, h, forces):
-    """`contact.ground_force` of every vertex."""
+    """Add `contact.ground_force` of every vertex."""
     k_e, k_d, k_f, mu = law
     for k in range(0, x.shape[0], 3):
         push = -k_e * x[k + 2] - k_d * max(v[k + 2], x[k + 2] / h)
@@ -275,7 +275,9 @@ def add_contact(x, v, law, h, forces):
 
 @_compiled
 def add_contact_adjoint(x, v, w, law, h, x_bar, v_bar, sums):
-    """Its adjoint for cotangents w of the forces; gradients by k_e, k_d, k_f, mu are added to `sums`."""
+    """Add the adjoint of `add_contact` for cotangents w of the forces; gradients by k_e, k_d, k_f, mu are added to
+    `sums`.
+    """
     k_e, k_d, k_f, mu = law
     for k in range(0, x.shape[0], 3):
         rate = max(v[k + 2], x[k + 2] / h)
@@ -304,7 +306,8 @@ def add_contact_adjoint(x, v, w, law, h, x_bar, v_bar, sums):
 
 
 def _loops(parallel):
-    """The loops over the substeps of an interval; the chunks that the tets are divided into in turn or on threads.
+    """Return the loops over the substeps of an interval; the chunks that the tets are divided into in turn or on
+    threads.
 
     Each chunk has sums of its own, so that results depend on the number of chunks and never on that of threads.
     """

@@ -47,7 +47,7 @@ def _product(a, b, out, transpose_a):
 
 @_compiled
 def volume_ratios(x, tets, gradients):
-    """J - 1 [T] of tets with vertices x [V, 3]."""
+    """Return J - 1 [T] of tets with vertices x [V, 3]."""
     out, f, c = np.empty(len(tets)), np.empty((3, 3)), np.empty((3, 3))
     for t in range(len(tets)):
         _gradient(x, tets[t], gradients[t], f)

@@ -39,7 +39,7 @@ class Net:
 def read_moved(
     states: wp.array2d(dtype=wp.float64), slopes: wp.array2d(dtype=wp.float64), h: wp.float64, row: int, k: int
 ) -> wp.vec3d:
-    """Three neighbours in a row of states + h slopes."""
+    """Read three adjacent entries in a row of states + h slopes."""
     return wp.vec3d(
         states[row, k] + h * slopes[row, k],
         states[row, k + 1] + h * slopes[row, k + 1],
@@ -56,7 +56,7 @@ def velocity(
     point: int,
     net: Net,
 ) -> wp.vec3d:
-    """Velocity of a point, none where it is pinned."""
+    """Return the velocity of a point, none where it is pinned."""
     return net.free[point] * read_moved(states, slopes, h, row, 3 * (net.free.shape[0] + point))
 
 
@@ -72,7 +72,7 @@ def acceleration(
     point: int,
     net: Net,
 ) -> wp.vec3d:
-    """Acceleration [m/s^2] of a point at states + h slopes, none where it is pinned."""
+    """Return the acceleration [m/s^2] of a point at states + h slopes, none where it is pinned."""
     i = wp.min(row, parameters.shape[0] - 1)
     x = read_moved(states, slopes, h, row, 3 * point)
     v = velocity(states, slopes, h, row, point, net)
@@ -130,7 +130,7 @@ def combine_rk4(
     net: Net,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The classical Runge-Kutta step of fourth order from its four slopes."""
+    """Take the classical Runge-Kutta step of fourth order from its four slopes."""
     row, point = wp.tid()
     sixth, two = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step] / wp.float64(6.0), wp.float64(2.0)
     for axis in range(3):
@@ -151,7 +151,7 @@ def step_semi_implicit_euler(
     net: Net,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Velocities first, then positions with the new velocities; first order."""
+    """Step velocities first, then positions with the new velocities; first order."""
     row, point = wp.tid()
     h, zero = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step], wp.float64(0.0)
     a = acceleration(states, states, zero, controls[row], parameters, row, step, point, net)

@@ -12,7 +12,7 @@ inlined = numba.njit(fastmath=True, error_model="numpy", forceinline=True)
 
 @inlined
 def add(a, b):
-    """A + B."""
+    """Return A + B."""
     return (
         *(a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4]),
         *(a[5] + b[5], a[6] + b[6], a[7] + b[7], a[8] + b[8]),
@@ -21,13 +21,13 @@ def add(a, b):
 
 @inlined
 def scale(s, a):
-    """s A."""
+    """Return s A."""
     return (s * a[0], s * a[1], s * a[2], s * a[3], s * a[4], s * a[5], s * a[6], s * a[7], s * a[8])
 
 
 @inlined
 def add_scaled(a, s, b):
-    """A + s B."""
+    """Return A + s B."""
     return (
         *(a[0] + s * b[0], a[1] + s * b[1], a[2] + s * b[2], a[3] + s * b[3], a[4] + s * b[4]),
         *(a[5] + s * b[5], a[6] + s * b[6], a[7] + s * b[7], a[8] + s * b[8]),
@@ -36,14 +36,14 @@ def add_scaled(a, s, b):
 
 @inlined
 def dot(a, b):
-    """A : B."""
+    """Return A : B."""
     first = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4]
     return first + a[5] * b[5] + a[6] * b[6] + a[7] * b[7] + a[8] * b[8]
 
 
 @inlined
 def times(a, b):
-    """A B."""
+    """Return A B."""
     return (
         a[0] * b[0] + a[1] * b[3] + a[2] * b[6],
         a[0] * b[1] + a[1] * b[4] + a[2] * b[7],
@@ -59,7 +59,7 @@ def times(a, b):
 
 @inlined
 def times_transposed(a, b):
-    """A B^T."""
+    """Return A B^T."""
     return (
         a[0] * b[0] + a[1] * b[1] + a[2] * b[2],
         a[0] * b[3] + a[1] * b[4] + a[2] * b[5],
@@ -75,7 +75,7 @@ def times_transposed(a, b):
 
 @inlined
 def symmetric_product(a, b):
-    """A^T B + B^T A."""
+    """Return A^T B + B^T A."""
     xx = a[0] * b[0] + a[3] * b[3] + a[6] * b[6]
     yy = a[1] * b[1] + a[4] * b[4] + a[7] * b[7]
     zz = a[2] * b[2] + a[5] * b[5] + a[8] * b[8]
@@ -87,7 +87,7 @@ def symmetric_product(a, b):
 
 @inlined
 def cofactor(a):
-    """d det A / d A."""
+    """Return d det A / d A."""
     return (
         a[4] * a[8] - a[5] * a[7],
         a[5] * a[6] - a[3] * a[8],
@@ -103,7 +103,7 @@ def cofactor(a):
 
 @inlined
 def cofactor_derivative(a, b):
-    """Derivative of the cofactor of A along B; symmetric in both."""
+    """Return the derivative of the cofactor of A along B; symmetric in both."""
     return (
         a[4] * b[8] + b[4] * a[8] - a[5] * b[7] - b[5] * a[7],
         a[5] * b[6] + b[5] * a[6] - a[3] * b[8] - b[3] * a[8],

@@ -29,13 +29,13 @@ class Body:
 
 @wp.func
 def read_vec3(a: wp.array2d(dtype=wp.float64), row: int, start: int) -> wp.vec3d:
-    """Three neighbours in a row."""
+    """Read three adjacent entries in a row."""
     return wp.vec3d(a[row, start], a[row, start + 1], a[row, start + 2])
 
 
 @wp.func
 def read_vec4(a: wp.array2d(dtype=wp.float64), row: int, start: int) -> wp.vec4d:
-    """Four neighbours in a row."""
+    """Read four adjacent entries in a row."""
     return wp.vec4d(a[row, start], a[row, start + 1], a[row, start + 2], a[row, start + 3])
 
 
@@ -43,7 +43,9 @@ def read_vec4(a: wp.array2d(dtype=wp.float64), row: int, start: int) -> wp.vec4d
 def actuator_torque(
     u: wp.vec4d, scale: wp.float64, arm: wp.float64, torque_ratio: wp.float64, rotors: wp.float64
 ) -> wp.vec3d:
-    """Torque about the centre of mass, body axes [N m]; `rotors` is 1 when u holds rotor thrusts, 0 for a wrench."""
+    """Return the torque about the centre of mass, body axes [N m]; `rotors` is 1 when u holds rotor thrusts, 0 for a
+    wrench.
+    """
     lever = scale * arm * wp.sqrt(wp.float64(0.5))
     x = lever * (-u[0] - u[1] + u[2] + u[3])
     y = lever * (-u[0] + u[1] + u[2] - u[3])
@@ -59,7 +61,7 @@ def read_body(
     step: int,
     rotors: wp.float64,
 ) -> Body:
-    """Parameters (their only row, or one a row of the batch) and the controls of one interval."""
+    """Read the parameters (their only row, or one a row of the batch) and the controls of one interval."""
     i = wp.min(row, parameters.shape[0] - 1)
     u = read_vec4(controls, step, 0)
     scale = parameters[i, 4]
@@ -77,14 +79,14 @@ def read_body(
 
 @wp.func
 def acceleration(q: wp.vec4d, v: wp.vec3d, body: Body) -> wp.vec3d:
-    """dv/dt in the world [m/s^2]."""
+    """Return dv/dt in the world [m/s^2]."""
     force = quat_rotate(q, wp.vec3d(wp.float64(0.0), wp.float64(0.0), body.thrust)) + body.force_world
     return linear_acceleration(force, v, body.mass, body.drag, body.gravity)
 
 
 @wp.func
 def spin(w: wp.vec3d, body: Body) -> wp.vec3d:
-    """d omega/dt in the body [rad/s^2]."""
+    """Return d omega/dt in the body [rad/s^2]."""
     return angular_acceleration(body.torque, w, body.inertia)
 
 
@@ -111,7 +113,7 @@ def step_rk4(
     rotors: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
+    """Take the classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
     row = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     half, sixth, two = h / wp.float64(2.0), h / wp.float64(6.0), wp.float64(2.0)
@@ -143,7 +145,7 @@ def step_semi_implicit_euler(
     rotors: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Velocities first, then positions with the new velocities; first order."""
+    """Step velocities first, then positions with the new velocities; first order."""
     row = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     body = read_body(parameters, controls[row], row, step, rotors)

@@ -29,7 +29,7 @@ class Pendulum:
 def read_pendulum(
     parameters: wp.array2d(dtype=wp.float64), controls: wp.array2d(dtype=wp.float64), row: int, step: int
 ) -> Pendulum:
-    """Parameters (their only row, or one a row of the batch) and the controls of one interval."""
+    """Read the parameters (their only row, or one a row of the batch) and the controls of one interval."""
     i = wp.min(row, parameters.shape[0] - 1)
     length, mass = parameters[i, 0], parameters[i, 1]
     return Pendulum(
@@ -44,7 +44,7 @@ def read_pendulum(
 
 @wp.func
 def acceleration(angle: wp.float64, rate: wp.float64, p: Pendulum) -> wp.float64:
-    """Angular acceleration [rad/s^2]."""
+    """Return the angular acceleration [rad/s^2]."""
     friction = p.damping * rate + p.friction * wp.tanh(rate / FRICTION_RATE_RAD_S)
     return (p.torque - friction - p.air_drag * rate * wp.abs(rate) - p.weight_moment * wp.sin(angle)) / p.pivot_inertia
 
@@ -59,7 +59,7 @@ def step_rk4(
     fraction: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
+    """Take the classical Runge-Kutta step of fourth order over `fraction` of an interval, controls held."""
     row = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     half, sixth, two = h / wp.float64(2.0), h / wp.float64(6.0), wp.float64(2.0)
@@ -86,7 +86,7 @@ def step_semi_implicit_euler(
     fraction: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The rate first, then the angle with the new rate; first order."""
+    """Step the rate first, then the angle with the new rate; first order."""
     row = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     p = read_pendulum(parameters, controls[row], row, step)

@@ -12,13 +12,13 @@ wp.set_module_options({"enable_backward": False})
 
 @wp.func
 def edge(a: wp.vec3d, b: wp.vec3d, x: wp.float64, y: wp.float64) -> wp.float64:
-    """Twice the signed area of the triangle a, b, (x, y) in pixels."""
+    """Return twice the signed area of the triangle a, b, (x, y) in pixels."""
     return (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0])
 
 
 @wp.func
 def narrow(span: wp.vec2d, a: wp.vec3d, b: wp.vec3d, share: wp.float64, y: wp.float64) -> wp.vec2d:
-    """The part of a span of columns that lies on the inner side of the edge a, b, and a pixel more: rounding."""
+    """Return the part of a span of columns that lies on the inner side of the edge a, b, and a pixel more: rounding."""
     slope = -share * (b[1] - a[1])
     low, high = span[0], span[1]
     if slope != wp.float64(0.0):
@@ -39,7 +39,8 @@ def draw(
     nearness: wp.array2d(dtype=wp.float64),
     face_id: wp.array2d(dtype=wp.int32),
 ) -> None:
-    """First pass: largest 1 / z of each pixel. Second pass: the lowest index of the faces that have it.
+    """Draw in two passes. First pass: largest 1 / z of each pixel. Second pass: the lowest index of the faces that have
+    it.
 
     vertices: x, y in pixels and z [m]. Degenerate faces and those not wholly before the camera are skipped.
     """

@@ -15,11 +15,11 @@ from vid2phys.engine.kernels.runtime import wp
 def linear_acceleration(
     force_world: wp.vec3d, velocity: wp.vec3d, mass: wp.float64, drag: wp.float64, gravity: wp.float64
 ) -> wp.vec3d:
-    """Acceleration [m/s^2] under a force, linear isotropic drag [N s/m] and gravity along -z."""
+    """Return the acceleration [m/s^2] under a force, linear isotropic drag [N s/m] and gravity along -z."""
     return (force_world - drag * velocity) / mass - wp.vec3d(wp.float64(0.0), wp.float64(0.0), gravity)
 
 
 @wp.func
 def angular_acceleration(torque_body: wp.vec3d, omega: wp.vec3d, inertia: wp.vec3d) -> wp.vec3d:
-    """Angular acceleration [rad/s^2]: J^-1 (tau - omega x J omega)."""
+    """Return the angular acceleration [rad/s^2]: J^-1 (tau - omega x J omega)."""
     return wp.cw_div(torque_body - wp.cross(omega, wp.cw_mul(inertia, omega)), inertia)

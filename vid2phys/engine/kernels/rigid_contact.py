@@ -48,7 +48,7 @@ class Pose:
 
 @wp.func
 def read_pose(states: wp.array2d(dtype=wp.float64), row: int, body: int) -> Pose:
-    """One body of a row."""
+    """Read the pose of one body of a row."""
     q = read_vec4(states, row, 13 * body + 3)
     v, w = read_vec3(states, row, 13 * body + 7), read_vec3(states, row, 13 * body + 10)
     return Pose(read_vec3(states, row, 13 * body), q, v, quat_rotate(q, w))
@@ -56,32 +56,34 @@ def read_pose(states: wp.array2d(dtype=wp.float64), row: int, body: int) -> Pose
 
 @wp.func
 def quat_conjugate(q: wp.vec4d) -> wp.vec4d:
-    """The inverse turn."""
+    """Return the inverse rotation."""
     return wp.vec4d(q[0], -q[1], -q[2], -q[3])
 
 
 @wp.func
 def velocity_at(body: Pose, point: wp.vec3d) -> wp.vec3d:
-    """Velocity of the body's matter at a point of the world."""
+    """Return the velocity of the body's matter at a point of the world."""
     return body.v + wp.cross(body.w, point - body.p)
 
 
 @wp.func
 def sphere_surface(y: wp.vec3d, radius: wp.float64) -> wp.vec4d:
-    """Outward normal and signed distance of a point from a sphere at the origin."""
+    """Return the outward normal and signed distance of a point from a sphere at the origin."""
     n = wp.normalize(y)
     return wp.vec4d(n[0], n[1], n[2], wp.length(y) - radius)
 
 
 @wp.func
 def sign_of(x: wp.float64) -> wp.float64:
-    """1 or -1."""
+    """Return 1 or -1."""
     return wp.where(x < wp.float64(0.0), wp.float64(-1.0), wp.float64(1.0))
 
 
 @wp.func
 def box_surface(y: wp.vec3d, half: wp.vec3d) -> wp.vec4d:
-    """Outward normal and signed distance of a point from a box about the origin; inside, of the nearest face."""
+    """Return the outward normal and signed distance of a point from a box about the origin; inside, of the nearest
+    face.
+    """
     zero = wp.float64(0.0)
     x0, x1, x2 = wp.abs(y[0]) - half[0], wp.abs(y[1]) - half[1], wp.abs(y[2]) - half[2]
     s0, s1, s2 = sign_of(y[0]), sign_of(y[1]), sign_of(y[2])
@@ -110,7 +112,7 @@ def touch(
     law: ContactLaw,
     step_s: wp.float64,
 ) -> wp.spatial_vectord:
-    """Force and torque about the centre of `body`, both in the world, of contact i."""
+    """Return the force and torque about the centre of `body`, both in the world, of contact i."""
     kind = contacts.kinds[i, 0]
     mover = read_pose(states, row, contacts.kinds[i, 1])
     radius = contacts.shapes[i, 3]
@@ -146,7 +148,7 @@ def contact_wrenches(
     contacts: Contacts,
     wrenches: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Force and torque about the centre of each body, both in the world, [B, 6 a body]."""
+    """Compute force and torque about the centre of each body, both in the world, [B, 6 a body]."""
     row, body = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     k = 4 * (contacts.first.shape[0] - 1)
@@ -170,7 +172,7 @@ def accelerations(
     body: int,
     has_actions: wp.float64,
 ) -> wp.spatial_vectord:
-    """dv/dt in the world [m/s^2], d omega/dt in the body [rad/s^2]; `has_actions`: 1 if actions come first."""
+    """Return dv/dt in the world [m/s^2], d omega/dt in the body [rad/s^2]; `has_actions`: 1 if actions come first."""
     i, start = wp.min(row, parameters.shape[0] - 1), 6 * body
     q, w = read_vec4(states, row, 13 * body + 3), read_vec3(states, row, 13 * body + 10)
     disturbance = controls.shape[1] - wrenches.shape[1] + start
@@ -210,7 +212,7 @@ def step_semi_implicit_euler(
     has_actions: wp.float64,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Velocities first, then positions with the new velocities; first order."""
+    """Step velocities first, then positions with the new velocities; first order."""
     row, body = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     rates = accelerations(states, wrenches, controls[row], parameters, row, step, body, has_actions)
@@ -247,7 +249,7 @@ def advance(
     fraction: wp.float64,
     ahead: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The states `fraction` of an interval along a slope, quaternions as they come."""
+    """Compute the states `fraction` of an interval along a slope, quaternions as they come."""
     row, i = wp.tid()
     ahead[row, i] = states[row, i] + fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step] * slope[row, i]
 
@@ -260,7 +262,7 @@ def mean_slope_rk4(
     slope_4: wp.array2d(dtype=wp.float64),
     mean: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The slope of a classical Runge-Kutta step of fourth order."""
+    """Compute the slope of a classical Runge-Kutta step of fourth order."""
     row, i = wp.tid()
     two = wp.float64(2.0)
     total = slope_1[row, i] + two * slope_2[row, i] + two * slope_3[row, i] + slope_4[row, i]
@@ -269,7 +271,7 @@ def mean_slope_rk4(
 
 @wp.kernel
 def normalized(states: wp.array2d(dtype=wp.float64), next_states: wp.array2d(dtype=wp.float64)) -> None:
-    """The states with quaternions of unit length."""
+    """Compute the states with quaternions of unit length."""
     row, body = wp.tid()
     p, q = read_vec3(states, row, 13 * body), read_vec4(states, row, 13 * body + 3)
     v, w = read_vec3(states, row, 13 * body + 7), read_vec3(states, row, 13 * body + 10)

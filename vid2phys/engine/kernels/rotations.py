@@ -13,13 +13,13 @@ from vid2phys.engine.kernels.runtime import wp
 
 @wp.func
 def quat_vector(q: wp.vec4d) -> wp.vec3d:
-    """The vector part."""
+    """Return the vector part."""
     return wp.vec3d(q[1], q[2], q[3])
 
 
 @wp.func
 def quat_times_pure(q: wp.vec4d, v: wp.vec3d) -> wp.vec4d:
-    """Hamilton product q * (0, v)."""
+    """Return the Hamilton product q * (0, v)."""
     u = quat_vector(q)
     vector = q[0] * v + wp.cross(u, v)
     return wp.vec4d(-wp.dot(u, v), vector[0], vector[1], vector[2])
@@ -27,7 +27,7 @@ def quat_times_pure(q: wp.vec4d, v: wp.vec3d) -> wp.vec4d:
 
 @wp.func
 def quat_rotate(q: wp.vec4d, v: wp.vec3d) -> wp.vec3d:
-    """Body vector to world; a q that is not of unit length turns like its normalised self."""
+    """Rotate a body vector to the world; a q that is not of unit length rotates like its normalised self."""
     u = quat_vector(q)
     twice = wp.float64(2.0) / wp.dot(q, q)
     return v + twice * (q[0] * wp.cross(u, v) + wp.cross(u, wp.cross(u, v)))

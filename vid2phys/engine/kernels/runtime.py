@@ -13,7 +13,9 @@ __all__ = ["wp"]
 
 @contextmanager
 def _stderr_muted() -> Iterator[None]:
-    """Mute the process's stderr: Warp's native start-up warns there of a missing CUDA driver whatever its log level."""
+    """Return the mute the process's stderr: Warp's native start-up warns there of a missing CUDA driver whatever its
+    log level.
+    """
     saved, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(sink, 2)

@@ -84,7 +84,7 @@ def membrane_forces(
     viscosity: wp.float64,
     activation: wp.float64,
 ) -> CornerForces:
-    """Elastic and viscous forces of one triangle from its edges [m], their rates [m/s] and its unit normal.
+    """Return the elastic and viscous forces of one triangle from its edges [m], their rates [m/s] and its unit normal.
 
     Energy by area at rest: shear / 2 (tr F^T F - 2 J) + stretch / 2 (J - 1 + activation)^2. Viscous stress:
     viscosity F E', E' the rate of Green's strain.
@@ -107,7 +107,7 @@ def membrane_forces(
 
 @wp.func
 def air_force(area_normal: wp.vec3d, wind: wp.vec3d, drag: wp.float64, lift: wp.float64) -> wp.vec3d:
-    """Force [N] of a wind relative to the triangle [m/s]; area_normal is its normal times its area [m^2]."""
+    """Return the force [N] of a wind relative to the triangle [m/s]; area_normal is its normal times its area [m^2]."""
     area = wp.length(area_normal)
     through = wp.dot(area_normal, wind)
     force = drag * wp.abs(through) * wind
@@ -120,7 +120,7 @@ def air_force(area_normal: wp.vec3d, wind: wp.vec3d, drag: wp.float64, lift: wp.
 def store_corners(
     forces: wp.array2d(dtype=wp.vec3d), row: int, triangle: int, on_0: wp.vec3d, on_1: wp.vec3d, on_2: wp.vec3d
 ):
-    """The three slots of a triangle."""
+    """Store the three slots of a triangle."""
     forces[row, 3 * triangle] = on_0
     forces[row, 3 * triangle + 1] = on_1
     forces[row, 3 * triangle + 2] = on_2
@@ -135,7 +135,9 @@ def cloth_triangles(
     triangles: Triangles,
     forces: wp.array2d(dtype=wp.vec3d),
 ) -> None:
-    """Parameters from column 0: shear, stretch and viscosity, drag and lift. Controls from column 0: the wind."""
+    """Compute forces of triangles. Parameters from column 0: shear, stretch and viscosity, drag and lift. Controls from
+    column 0: the wind.
+    """
     row, t = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     corners, size = triangles.corners[t], states.shape[1] // 2
@@ -166,7 +168,7 @@ def cloth_triangles(
 
 @wp.func
 def in_plane(x: wp.vec3d) -> wp.vec3d:
-    """The part in the x-z plane."""
+    """Return the part in the x-z plane."""
     return wp.vec3d(x[0], wp.float64(0.0), x[2])
 
 
@@ -179,7 +181,8 @@ def planar_triangles(
     triangles: Triangles,
     forces: wp.array2d(dtype=wp.vec3d),
 ) -> None:
-    """Triangles of the x-z plane, counter-clockwise about -y. Parameters from column 0: shear, stretch, viscosity.
+    """Compute forces of triangles of the x-z plane, counter-clockwise about -y. Parameters from column 0: shear,
+    stretch, viscosity.
 
     Controls from column 0: the activation of each triangle. A triangle turned inside out has a negative area.
     """
@@ -212,7 +215,9 @@ def hinges(
     start: int,
     forces: wp.array2d(dtype=wp.vec3d),
 ) -> None:
-    """Bending, into the slots from `start`. Parameters from column 5: bending stiffness and bending damping."""
+    """Write the bending forces into the slots from `start`. Parameters from column 5: bending stiffness and bending
+    damping.
+    """
     row, h = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     vertices, size = edges.vertices[h], states.shape[1] // 2
@@ -245,7 +250,7 @@ def hinges(
 
 @wp.func
 def component(controls: wp.array2d(dtype=wp.float64), step: int, column: int) -> wp.float64:
-    """One control, 0 for column -1."""
+    """Return one control, 0 for column -1."""
     value = wp.float64(0.0)
     if column >= 0:
         value = controls[step, column]
@@ -264,7 +269,7 @@ def total_forces(
     forces: wp.array2d(dtype=wp.vec3d),
     total: wp.array2d(dtype=wp.vec3d),
 ) -> None:
-    """Forces on the vertices but for weight: of triangles and hinges, from outside, of the ground z = 0.
+    """Sum the forces on the vertices but for weight: of triangles and hinges, from outside, of the ground z = 0.
 
     A launch of its own: what is not linear in the result of a loop has a wrong adjoint.
     """
@@ -298,7 +303,7 @@ def move_semi_implicit_euler(
     total: wp.array2d(dtype=wp.vec3d),
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Velocities first, then positions with the new velocities; first order."""
+    """Step velocities first, then positions with the new velocities; first order."""
     row, vertex = wp.tid()
     i = wp.min(row, parameters.shape[0] - 1)
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]

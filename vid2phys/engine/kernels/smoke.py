@@ -14,7 +14,7 @@ from vid2phys.engine.kernels.runtime import wp
 
 @wp.func
 def at(fields: wp.array2d(dtype=wp.float64), row: int, field: int, n: int, k: int, i: int) -> wp.float64:
-    """One entry of a field; k and i are at most n beyond the grid."""
+    """Return one entry of a field; k and i are at most n beyond the grid."""
     return fields[row, (field * n + (k + n) % n) * n + (i + n) % n]
 
 
@@ -22,7 +22,7 @@ def at(fields: wp.array2d(dtype=wp.float64), row: int, field: int, n: int, k: in
 def interpolated(
     fields: wp.array2d(dtype=wp.float64), row: int, field: int, n: int, z: wp.float64, x: wp.float64
 ) -> wp.float64:
-    """Bilinear in the entries about the place (z, x), counted in entries from entry (0, 0)."""
+    """Return the bilinear interpolation in the entries about the place (z, x), counted in entries from entry (0, 0)."""
     size = wp.float64(n)
     z_in, x_in = z - size * wp.floor(z / size), x - size * wp.floor(x / size)
     # clamped for z_in = n, which rounding can make, and for what is not finite, which has to show and not to crash
@@ -53,7 +53,7 @@ def accelerate(
     n: int,
     velocities: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Viscosity, buoyancy and the body force over `fraction` of an interval: states to velocities [B, 2 n^2]."""
+    """Apply viscosity, buoyancy and the body force over `fraction` of an interval: states to velocities [B, 2 n^2]."""
     row, k, i = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     p = wp.min(row, parameters.shape[0] - 1)
@@ -76,7 +76,7 @@ def advect_velocity(
     n: int,
     moved: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Carry `velocities` along those of the states: each face takes what was upstream of it."""
+    """Compute the carry `velocities` along those of the states: each face takes what was upstream of it."""
     row, k, i = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     cells = h / parameters[wp.min(row, parameters.shape[0] - 1), 0]
@@ -102,7 +102,7 @@ def advect_density(
     n: int,
     next_states: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """Carry the states' density along the new velocities and write both."""
+    """Compute the carry the states' density along the new velocities and write both."""
     row, k, i = wp.tid()
     h = fraction * dt_s[wp.min(row, dt_s.shape[0] - 1), step]
     p = wp.min(row, parameters.shape[0] - 1)
@@ -118,7 +118,7 @@ def advect_density(
 
 @wp.kernel
 def divergence(velocities: wp.array2d(dtype=wp.float64), n: int, out: wp.array2d(dtype=wp.float64)) -> None:
-    """Flow out of each cell, [B, 2 n^2] m/s -> [B, n^2] m/s (the divergence times the cell size)."""
+    """Compute the flow out of each cell, [B, 2 n^2] m/s -> [B, n^2] m/s (the divergence times the cell size)."""
     row, k, i = wp.tid()
     sideways = at(velocities, row, 0, n, k, i + 1) - at(velocities, row, 0, n, k, i)
     out[row, k * n + i] = sideways + at(velocities, row, 1, n, k + 1, i) - at(velocities, row, 1, n, k, i)
@@ -131,7 +131,7 @@ def relax(
     n: int,
     out: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """One Jacobi iteration of Poisson's equation, laplacian(pressure) = outflow."""
+    """Do one Jacobi iteration of Poisson's equation, laplacian(pressure) = outflow."""
     row, k, i = wp.tid()
     change = laplacian(pressure, row, 0, n, k, i) - outflow[row, k * n + i]
     out[row, k * n + i] = pressure[row, k * n + i] + wp.float64(0.25) * change
@@ -144,7 +144,7 @@ def subtract_gradient(
     n: int,
     out: wp.array2d(dtype=wp.float64),
 ) -> None:
-    """The velocities less the pressure's gradient, [B, 2 n^2]."""
+    """Subtract the pressure's gradient from the velocities, [B, 2 n^2]."""
     row, k, i = wp.tid()
     here = pressure[row, k * n + i]
     out[row, k * n + i] = velocities[row, k * n + i] - (here - at(pressure, row, 0, n, k, i - 1))

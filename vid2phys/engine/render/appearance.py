@@ -77,12 +77,12 @@ class MovingAppearance:
             self._texture_exponent = [dr.exp(x) for x in self._small(appearance, "texture_brightness")]
 
     def brdf(self, face: Any, place: Any) -> Brdf:
-        """The reflection of faces, UInt32, at barycentric places, Point2f."""
+        """Return the reflection of faces, UInt32, at barycentric places, Point2f."""
         roughness, metallic = (self._gather(name, 1, face) for name in ("face_roughness", "face_metallic"))
         return Brdf(self.mi, self.dr, self.color(face, place), roughness[0], metallic[0], self.specular)
 
     def color(self, face: Any, place: Any) -> Any:
-        """The base colour of faces, UInt32, at places (the weights of their second and third corners), Color3f."""
+        """Return base colour of faces, UInt32, at places (the weights of their second and third corners), Color3f."""
         color = self.mi.Color3f(*self._gather("face_color", 3, face))
         if self._texture is None:
             return color

@@ -25,7 +25,7 @@ class Brdf:
     specular: Any
 
     def eval(self, wi: Any, wo: Any) -> Any:
-        """BRDF times the cosine of `wo`, Color3f; differentiable in every value."""
+        """Return the BRDF times the cosine of `wo`, Color3f; differentiable in every value."""
         mi, dr = self.mi, self.dr
         above = (wi.z > 0) & (wo.z > 0)
         half = dr.normalize(wi + wo)
@@ -36,7 +36,7 @@ class Brdf:
         return dr.select(above, spec + diffuse, mi.Color3f(0.0))
 
     def pdf(self, wi: Any, wo: Any) -> Any:
-        """Density of `sample` in solid angle."""
+        """Return the density of `sample` in solid angle."""
         dr = self.dr
         half = dr.normalize(wi + wo)
         spec = self._distribution().pdf(wi, half) / (4.0 * dr.maximum(dr.dot(wo, half), 1e-6))
@@ -45,7 +45,7 @@ class Brdf:
         return dr.select((wi.z > 0) & (wo.z > 0), density, 0.0)
 
     def sample(self, wi: Any, choice: Any, uniform: Any) -> Any:
-        """A direction `wo` drawn from the two lobes; it moves with the roughness."""
+        """Return a direction `wo` drawn from the two lobes; it moves with the roughness."""
         mi, dr = self.mi, self.dr
         half, _ = self._distribution().sample(wi, uniform)
         reflected = 2.0 * dr.dot(wi, half) * mi.Vector3f(half) - wi

@@ -59,7 +59,7 @@ def draw(
     *,
     one_sided: NDArray[np.bool_] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Images of B bodies and how much of each pixel they cover, with gradients for vertices and colours.
+    """Draw images of B bodies and how much of each pixel they cover, with gradients for vertices and colours.
 
     vertices_camera: [B, V, 3] m in camera axes. faces: [F, 3]. colors: [B, F, C], linear light, or what says it of
     each piece of a face. K: [B, 3, 3] px, no skew. one_sided: [F] faces that are not seen from behind (`closed`; None:
@@ -84,7 +84,7 @@ def draw(
 
 
 def closed(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which faces [F] belong to a closed surface and so are never seen from behind.
+    """Return which faces [F] belong to a closed surface and so are never seen from behind.
 
     vertices: [V, 3]; equal ones count as one. A surface is closed if each of its edges has two faces that run along it
     in opposite directions.
@@ -105,7 +105,7 @@ def closed(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[n
 
 
 def normals_of(vertices: Tensor, faces: NDArray[np.int64]) -> Tensor:
-    """Unit normals of faces, [B, V, 3] -> [B, F, 3]; those of faces without area are short."""
+    """Return the unit normals of faces, [B, V, 3] -> [B, F, 3]; those of faces without area are short."""
     a, b, c = (vertices[:, faces[:, k]] for k in range(3))
     normals = torch.linalg.cross(b - a, c - a)
     return normals / normals.norm(dim=-1, keepdim=True).clamp(min=1e-30)
@@ -129,7 +129,7 @@ class _PixelFragments:
     def of(
         corners: Tensor, faces: NDArray[np.int64], one_sided: NDArray[np.bool_], width: int, height: int
     ) -> _PixelFragments:
-        """Of corners [B, V, 3]: x, y in pixels from the image's corner, z in m."""
+        """Return the fragments of corners [B, V, 3]: x, y in pixels from the image's corner, z in m."""
         from vid2phys.engine.kernels import coverage as kernels
 
         wp, batch, on = kernels.wp, len(corners), corners.device
@@ -161,7 +161,7 @@ class _PixelFragments:
 
     @property
     def middles(self) -> Tensor:
-        """Of the pixels of the fragments, [n, 2] px from the image's corner."""
+        """Return the middles of the pixels of the fragments, [n, 2] px from the image's corner."""
         counts = self.start.diff()
         pixel = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
         pixel = pixel if len(pixel) else torch.zeros_like(self.image)

@@ -38,7 +38,9 @@ class LlvmInfo:
 
 @cache
 def find_llvm() -> LlvmInfo | None:
-    """The newest usable libLLVM of this machine, None when there is none. `DRJIT_LIBLLVM_PATH` is believed first."""
+    """Return the newest usable libLLVM of this machine, None when there is none. `DRJIT_LIBLLVM_PATH` is believed
+    first.
+    """
     given = os.environ.get("DRJIT_LIBLLVM_PATH")
     if given:
         info = _inspect(Path(given))
@@ -53,7 +55,7 @@ def find_llvm() -> LlvmInfo | None:
 
 
 def lacks_atomic() -> bool:
-    """Whether Dr.Jit cannot be loaded for want of libatomic, which bare Linux systems leave out."""
+    """Return whether Dr.Jit cannot be loaded for want of libatomic, which bare Linux systems leave out."""
     try:
         ctypes.CDLL("libatomic.so.1")
     except OSError:
@@ -73,7 +75,7 @@ def _surely_old(name: str) -> bool:
 
 
 def _inspect(path: Path) -> LlvmInfo | None:
-    """Version of the library, None when it is too old, broken or of another architecture."""
+    """Return the version of the library, None when it is too old, broken or of another architecture."""
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_LAZY)
         get_version = library.LLVMGetVersion

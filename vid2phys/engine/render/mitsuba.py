@@ -42,7 +42,9 @@ class Image:
 
 @cache
 def load_mitsuba() -> tuple[Any, Any]:
-    """The modules (mitsuba, drjit), on one thread so that sums have one order. Raises MissingDependencyError."""
+    """Load and return the modules (mitsuba, drjit), on one thread so that sums have one order. Raises
+    MissingDependencyError.
+    """
     llvm = find_llvm()
     if llvm is None:
         raise MissingDependencyError(
@@ -89,7 +91,7 @@ class Renderer:
         seed: int,
         directions: Sequence[Appearance] = (),
     ) -> Image:
-        """One image from `view_from_body` [4, 4] (OpenCV axes, m) through `K` [3, 3] (centres at integers).
+        """Render one image from `view_from_body` [4, 4] (OpenCV axes, m) through `K` [3, 3] (centres at integers).
 
         directions: P changes of the appearance (face_color ... ambient as differences; environment,
         environment_from_body and face_metallic are not differentiated); tangents[p] is the derivative along the p-th.
@@ -107,7 +109,7 @@ class Renderer:
             return self._shade(camera, hits, seed, appearance, directions)
 
     def pose(self, vertices: Array) -> None:
-        """Moves the mesh's vertices [V, 3] m, faces as they are; nothing is compiled again."""
+        """Move the mesh's vertices [V, 3] m, faces as they are; nothing is compiled again."""
         scaled = np.ascontiguousarray(vertices / self.radius_m, np.float32).ravel()
         self._parameters["body.vertex_positions"] = self.mi.Float(scaled)
         self._parameters.update()
@@ -144,7 +146,7 @@ class Renderer:
         )
 
     def _radiance(self, rays: Any, random: Any, values: MovingAppearance) -> Any:
-        """Reflected radiance towards the camera of one sample a lane, Color3f."""
+        """Return the reflected radiance towards the camera of one sample a lane, Color3f."""
         mi, dr = self.mi, self.dr
         with dr.suspend_grad():
             si = self._scene.ray_intersect(rays)
@@ -168,7 +170,7 @@ class Renderer:
         return dr.select(visible, value * intensity / squared, 0.0)
 
     def _environment_light(self, si: Any, wi: Any, brdf: Brdf, random: Any, values: MovingAppearance) -> Any:
-        """Two samples, one of the environment and one of the BRDF, balance heuristic (Veach 1997).
+        """Return the light of two samples, one of the environment and one of the BRDF, balance heuristic (Veach 1997).
 
         The BRDF's samples move with its roughness: their derivative is far less noisy than one by likelihood ratios.
         """
@@ -193,7 +195,7 @@ class Renderer:
         return total + dr.select(density > 1e-6, brdf.eval(wi, wo) * arriving / dr.maximum(density, 1e-6), 0.0)
 
     def _sky(self, si: Any, direction: Any) -> tuple[Any, Any]:
-        """Radiance of the environment along `direction`, and the density of sampling it."""
+        """Return the radiance of the environment along `direction`, and the density of sampling it."""
         mi, dr = self.mi, self.dr
         count = dr.width(direction)
         miss, ds = dr.zeros(mi.SurfaceInteraction3f, count), dr.zeros(mi.DirectionSample3f, count)
@@ -208,7 +210,9 @@ class Renderer:
         return image
 
     def _rays(self, camera: tuple[Any, Any, Any], lanes: Any, seed: int) -> tuple[Any, Any]:
-        """Camera rays of these lanes and the random numbers that follow; the same for a lane whatever the others."""
+        """Return the camera rays of these lanes and the random numbers that follow; the same for a lane whatever the
+        others.
+        """
         mi, dr = self.mi, self.dr
         rotation, origin, (fx, fy, cx, cy) = camera
         # Of size 1: for more, Dr.Jit adds to a lane's stream its place among the others.

@@ -41,28 +41,30 @@ class Raster:
 
     @property
     def depth(self) -> Array:
-        """Along the optical axis [m], [h, w], infinite where nothing is."""
+        """Return the depth along the optical axis [m], [h, w], infinite where nothing is."""
         with np.errstate(divide="ignore"):
             return self._whole(1.0 / self.nearness, np.inf)
 
     @property
     def face_id(self) -> NDArray[np.int32]:
-        """The face seen, [h, w], -1 where nothing is."""
+        """Return the face seen, [h, w], -1 where nothing is."""
         return self._whole(self.faces_seen, -1)
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """Where anything is seen, [h, w]."""
+        """Return where anything is seen, [h, w]."""
         return self._whole(self.faces_seen >= 0, False)
 
     @property
     def barycentric(self) -> Array:
-        """Perspective-correct weights of the corners of the face at the point seen, [h, w, 3]; zero for none."""
+        """Return the perspective-correct weights of the corners of the face at the point seen, [h, w, 3]; zero for
+        none.
+        """
         return self._whole(_barycentric(self), 0.0)
 
     @property
     def barycentric_seen(self) -> Array:
-        """`barycentric` of the pixels of `window` alone."""
+        """Return `barycentric` of the pixels of `window` alone."""
         return _barycentric(self)
 
     @property
@@ -77,12 +79,12 @@ class Raster:
 
     @property
     def image_window(self) -> tuple[slice, slice]:
-        """Rows and columns of the image that `window` fills."""
+        """Return the rows and columns of the image that `window` fills."""
         rows, columns = (slice(part.start // self.supersample, part.stop // self.supersample) for part in self.window)
         return rows, columns
 
     def averaged(self, values: Array) -> Array:
-        """Means over the pixels of `image_window` of values [window, C], and the coverage: [h, w, C + 1].
+        """Return the means over the pixels of `image_window` of values [window, C], and the coverage: [h, w, C + 1].
 
         Values are averaged over what is covered and are zero where nothing is.
         """
@@ -93,7 +95,7 @@ class Raster:
         return mean
 
     def _image(self, values: Array) -> Array:
-        """`averaged` in the whole image, [H, W, C + 1]."""
+        """Return `averaged` in the whole image, [H, W, C + 1]."""
         mean, s = self.averaged(values), self.supersample
         image = np.zeros((self.shape[0] // s, self.shape[1] // s, mean.shape[-1]))
         image[self.image_window] = mean
@@ -109,7 +111,9 @@ def rasterize(
 
 
 def rasterize_camera(vertices_camera: Array, faces: NDArray[np.int64], camera: Camera, supersample: int = 1) -> Raster:
-    """`rasterize` for a calibrated camera: vertices go through its distortion, into an image of its size."""
+    """Rasterise as `rasterize` does for a calibrated camera: vertices go through its distortion, into an image of its
+    size.
+    """
     vertices, faces = np.asarray(vertices_camera, dtype=float), np.asarray(faces, dtype=np.int64).reshape(-1, 3)
     # pixel u of the image is covered by supersample pixels whose centres lie symmetrically about it
     pixels = supersample * project(camera, vertices) + 0.5 * (supersample - 1)
@@ -122,7 +126,7 @@ def rasterize_camera(vertices_camera: Array, faces: NDArray[np.int64], camera: C
 
 
 def shade(raster: Raster, mesh: Mesh, part_colors: Array, light_dir: Array) -> NDArray[np.float32]:
-    """The image [H, W, 4]: linear RGB, not multiplied by the coverage that is its fourth channel.
+    """Return the image [H, W, 4]: linear RGB, not multiplied by the coverage that is its fourth channel.
 
     mesh: the one whose faces were drawn. part_colors: [number of parts, 3] in [0, 1]. light_dir: direction in camera
     axes in which the light travels. Lambert with an ambient share, faces lit from whichever side is seen.
@@ -132,13 +136,15 @@ def shade(raster: Raster, mesh: Mesh, part_colors: Array, light_dir: Array) -> N
 
 
 def lambert(raster: Raster, light_dir: Array) -> Array:
-    """Brightness of the faces [F] under light travelling along light_dir [3], camera axes, with an ambient share."""
+    """Return the brightness of the faces [F] under light travelling along light_dir [3], camera axes, with an ambient
+    share.
+    """
     light = np.asarray(light_dir, dtype=float) / np.linalg.norm(light_dir)
     return _AMBIENT + (1.0 - _AMBIENT) * np.abs(raster.normals @ light)
 
 
 def _window(corners: Array, faces: NDArray[np.int64], shape: tuple[int, int], supersample: int) -> tuple[slice, slice]:
-    """Rows and columns that hold all faces before the camera, in whole pixels of the image; maybe empty."""
+    """Return the rows and columns that hold all faces before the camera, in whole pixels of the image; maybe empty."""
     drawn = faces[(corners[faces, 2] > _NEAR_M).all(axis=1)]
     if not len(drawn):
         return slice(0, 0), slice(0, 0)
@@ -152,7 +158,7 @@ def _window(corners: Array, faces: NDArray[np.int64], shape: tuple[int, int], su
 
 
 def _draw(corners: Array, faces: NDArray[np.int64], window: tuple[slice, slice]) -> tuple[Array, NDArray[np.int32]]:
-    """1 / z and the face seen (-1: none) of the pixels in a window."""
+    """Draw 1 / z and the face seen (-1: none) of the pixels in a window."""
     rows, columns = window
     shape = (rows.stop - rows.start, columns.stop - columns.start)
     if 0 in shape:
@@ -171,7 +177,7 @@ def _draw(corners: Array, faces: NDArray[np.int64], window: tuple[slice, slice])
 
 
 def _barycentric(raster: Raster) -> Array:
-    """Perspective-correct weights [window, 3]."""
+    """Return the perspective-correct weights [window, 3]."""
     rows, columns = np.nonzero(raster.faces_seen >= 0)
     a, b, c = np.moveaxis(raster.corners[raster.faces[raster.faces_seen[rows, columns]]], 1, 0)
     offset = np.array([raster.window[1].start, raster.window[0].start], dtype=float)
@@ -188,7 +194,7 @@ def _barycentric(raster: Raster) -> Array:
 
 
 def face_normals(vertices: Array, faces: NDArray[np.int64]) -> Array:
-    """Unit normals of triangles, vertices [V, 3] and faces [F, 3] -> [F, 3]; zero of those without area."""
+    """Return the unit normals of triangles, vertices [V, 3] and faces [F, 3] -> [F, 3]; zero of those without area."""
     a, b, c = vertices[faces[:, 0]], vertices[faces[:, 1]], vertices[faces[:, 2]]
     normals = np.cross(b - a, c - a)
     return np.asarray(normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-30))

@@ -1,4 +1,7 @@
-"""Colours that vary over faces, for the differentiable rasteriser: of vertices, or by a mesh's texture."""
+"""Colours that vary over faces, for the differentiable rasteriser: of vertices, or by a mesh's texture.
+
+Limits: a texture is averaged over one length for all images, so distant bodies flicker or near ones blur.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from vid2phys.types import Mesh
 
 
 def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> FragmentColors:
-    """Linear light of vertices, [V, C] for all images or [B, V, C], interpolated over faces [F, 3]."""
+    """Return the linear light of vertices, [V, C] for all images or [B, V, C], interpolated over faces [F, 3]."""
     corners = torch.from_numpy(np.asarray(faces, dtype=np.int64))
 
     def colors_of(fragments: Fragments) -> Tensor:
@@ -25,7 +28,7 @@ def interpolated(colors: Tensor, faces: NDArray[np.int64]) -> FragmentColors:
 
 
 def textured(mesh: Mesh, texel_m: float = 0.0) -> FragmentColors:
-    """Linear light [n, 3] of a mesh's texture, bilinear between texels.
+    """Return the linear light [n, 3] of a mesh's texture, bilinear between texels.
 
     texel_m: length over which its images are averaged first (0: as they are). About a pixel's, or colours flicker.
     """

@@ -34,7 +34,9 @@ class DeviceTexture:
         self._corner_color = mi.Float(np.ascontiguousarray(mesh.texture.corner_color, np.float32).ravel())
 
     def at(self, face: Any, place: Any) -> Any:
-        """Linear colour of faces, UInt32, at places (the weights of their second and third corners), Color3f."""
+        """Return the linear colour of faces, UInt32, at places (the weights of their second and third corners),
+        Color3f.
+        """
         mi, dr = self._mi, self._dr
         weights = [1.0 - place.x - place.y, place.x, place.y]
         u, v = (self._interpolated(self._uv, 2, i, face, weights) for i in range(2))
@@ -56,14 +58,14 @@ class DeviceTexture:
         return dr.clip(total, _DARKEST, _BRIGHTEST)
 
     def _interpolated(self, buffer: Any, channels: int, channel: int, face: Any, weights: list[Any]) -> Any:
-        """A value given at the corners of faces, [F, 3, channels]."""
+        """Return a value given at the corners of faces, [F, 3, channels]."""
         mi, dr = self._mi, self._dr
         values = [dr.gather(mi.Float, buffer, (face * 3 + k) * channels + channel) for k in range(3)]
         return sum((w * value for w, value in zip(weights[1:], values[1:], strict=True)), weights[0] * values[0])
 
 
 def _wrapped(mi: Any, dr: Any, index: Any, size: Any) -> Any:
-    """An index of a texel, a whole Float, into 0 .. size - 1 of an image that repeats, UInt32."""
+    """Return an index of a texel, a whole Float, into 0 .. size - 1 of an image that repeats, UInt32."""
     extent = mi.Float(size)
     inside = index - dr.floor(index / extent) * extent
     return mi.UInt32(dr.clip(inside, 0.0, extent - 1.0))

@@ -96,7 +96,8 @@ class JointTree(System):
         )
 
     def parameters(self) -> Parameters:
-        """Gravity; stiffness, damping and dry friction of every joint or group of joints; the mass of every link.
+        """Return the gravity; stiffness, damping and dry friction of every joint or group of joints; the mass of every
+        link.
 
         Defaults are the robot's. A link's inertia scales with its mass.
         """
@@ -206,7 +207,9 @@ class JointTree(System):
         return np.zeros((*states.shape[:-1], 3)), quat
 
     def links_of(self, points_body: Array) -> NDArray[np.int64]:
-        """The link [K] whose surface is nearest to each of the points [K, 3] m, given in the base's axes at rest."""
+        """Return the link [K] whose surface is nearest to each of the points [K, 3] m, given in the base's axes at
+        rest.
+        """
         from trimesh import Trimesh, proximity
 
         mesh = self.robot.mesh
@@ -221,7 +224,7 @@ class JointTree(System):
         return self.keypoints_on(states, points_body, self._remembered_links(points_body))
 
     def keypoints_on(self, states: Array, points_body: Array, links: NDArray[np.int64]) -> Array:
-        """`keypoints` of points [K, 3] m in the base's axes at rest that are carried by the links [K]."""
+        """Return `keypoints` of points [K, 3] m in the base's axes at rest that are carried by the links [K]."""
         turned, placed = self.frames(states)
         return (
             np.einsum("...kij,kj->...ki", turned[..., links, :, :], self._in_links(points_body, links))
@@ -295,11 +298,11 @@ class JointTree(System):
 
     @property
     def _revolute(self) -> NDArray[np.bool_]:
-        """[L], whether a link's joint is revolute; False for the base."""
+        """Return [L], whether a link's joint is revolute; False for the base."""
         return np.array([False, *(kind == "revolute" for kind in self.robot.joint_types)])
 
     def ancestry(self) -> NDArray[np.bool_]:
-        """[L, L], whether joint of link j moves link i."""
+        """Return [L, L], whether joint of link j moves link i."""
         moves = np.eye(len(self.robot.parents), dtype=bool)
         for i in range(1, len(moves)):
             moves[i] |= moves[self.robot.parents[i]]
@@ -307,13 +310,13 @@ class JointTree(System):
         return moves
 
     def _masses(self, parameters: Array) -> Array:
-        """Mass of every link [L] for one vector of parameters."""
+        """Return the mass of every link [L] for one vector of parameters."""
         masses = np.zeros(len(self.robot.masses))
         masses[self._heavy] = parameters[1 + 3 * len(self.group_names) :]
         return masses
 
     def frames(self, states: Array) -> tuple[Array, Array]:
-        """Rotation [..., L, 3, 3] and position [..., L, 3] of every link in the world."""
+        """Return the rotation [..., L, 3, 3] and position [..., L, 3] of every link in the world."""
         states, robot = np.asarray(states, dtype=float), self.robot
         first = self._configuration - len(robot.joint_names)
         base, quat = self.body_pose(states)
@@ -333,21 +336,21 @@ class JointTree(System):
         return turned, placed
 
     def drawn_state(self) -> Array:
-        """The state in which the file draws the robot."""
+        """Return the state in which the file draws the robot."""
         return self._standing(self.robot.reference)
 
     def _standing(self, joints: Array) -> Array:
-        """The state with these joint coordinates, a free base at the origin and nothing that moves."""
+        """Return the state with these joint coordinates, a free base at the origin and nothing that moves."""
         base = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0] if self._base else []
         return np.concatenate([base, joints, np.zeros(self._base + len(joints))])
 
     def _in_links(self, points_body: Array, links: NDArray[np.int64]) -> Array:
-        """Points at rest, base's axes, in the axes of the links that carry them."""
+        """Return the points at rest, base's axes, in the axes of the links that carry them."""
         turned, placed = self.frames(self.drawn_state())
         return np.einsum("kji,kj->ki", turned[links], np.asarray(points_body, dtype=float) - placed[links])
 
     def _remembered_links(self, points: Array) -> NDArray[np.int64]:
-        """`links_of`, remembered for the few sets of points that were asked for last."""
+        """Return `links_of`, remembered for the few sets of points that were asked for last."""
         points = np.asarray(points, dtype=float)
         for known, links in self._carried:
             if np.array_equal(known, points):
@@ -357,12 +360,12 @@ class JointTree(System):
         return links
 
     def _mass_matrix(self, masses: Array) -> Array:
-        """Mass matrix [V, V] at rest for link masses [L]."""
+        """Return the mass matrix [V, V] at rest for link masses [L]."""
         armature = np.concatenate([np.zeros(self._base), self.robot.armature])
         return np.tensordot(masses, self._matrix_per_mass, 1) + np.diag(armature)
 
     def _rest_matrices(self) -> Array:
-        """The mass matrix at rest that each link gives per kilogram, [L, V, V]."""
+        """Return the mass matrix at rest that each link gives per kilogram, [L, V, V]."""
         robot = self.robot
         turned, placed = self.frames(self.drawn_state())
         coms = placed + np.einsum("lij,lj->li", turned, robot.coms)
@@ -382,12 +385,12 @@ class JointTree(System):
         return np.asarray(np.einsum("lia,lib->lab", linear, linear) + turning)
 
     def _inertia_per_mass(self) -> Array:
-        """[L, 3, 3] m^2, zero for links without mass."""
+        """Return [L, 3, 3] m^2, zero for links without mass."""
         masses = self.robot.masses
         return self.robot.inertias / np.where(masses > 0.0, masses, 1.0)[:, None, None]
 
     def _constants(self) -> dict[str, Any]:
-        """The fields of the kernels' `Tree`, in NumPy."""
+        """Return the fields of the kernels' `Tree`, in NumPy."""
         robot, count, base = self.robot, len(self.robot.joint_names), self._base
         per_joint = {
             "group": self._group,
@@ -425,6 +428,6 @@ class JointTree(System):
 
 
 def _largest_eigenvalue(inverse: NDArray[Any], diagonal: Array) -> float:
-    """Largest eigenvalue of M^-1 diag(d), by the symmetric matrix it is similar to; d >= 0."""
+    """Return the largest eigenvalue of M^-1 diag(d), by the symmetric matrix it is similar to; d >= 0."""
     root = np.sqrt(np.maximum(diagonal, 0.0))
     return float(np.linalg.eigvalsh(root[:, None] * inverse * root).max())

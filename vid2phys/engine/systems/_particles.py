@@ -66,18 +66,18 @@ class ParticleSystem(FlatSystem):
         self._places: dict[bytes, tuple[Indices, Array]] = {}
 
     def state(self, positions_m: Array, velocities_m_s: Array | float = 0.0) -> Array:
-        """Flat states [..., 6 V] of positions and velocities [..., V, 3]."""
+        """Return the flat states [..., 6 V] of positions and velocities [..., V, 3]."""
         x = np.asarray(positions_m, dtype=float)
         v = np.broadcast_to(np.asarray(velocities_m_s, dtype=float), x.shape)
         return np.concatenate([x.reshape(*x.shape[:-2], -1), v.reshape(*x.shape[:-2], -1)], axis=-1)
 
     def positions(self, states: Array) -> Array:
-        """Positions of the vertices [..., V, 3] m."""
+        """Return the positions of the vertices [..., V, 3] m."""
         states = np.asarray(states, dtype=float)
         return states[..., : self.rest_m.size].reshape(*states.shape[:-1], -1, 3)
 
     def velocities(self, states: Array) -> Array:
-        """Velocities of the vertices [..., V, 3] m/s."""
+        """Return the velocities of the vertices [..., V, 3] m/s."""
         states = np.asarray(states, dtype=float)
         return states[..., self.rest_m.size :].reshape(*states.shape[:-1], -1, 3)
 
@@ -122,7 +122,9 @@ class ParticleSystem(FlatSystem):
         return np.zeros(len(self.control_names))
 
     def place(self, points: Array) -> tuple[Indices, Array]:
-        """Vertices [K, C] that carry points [K, 3], and their weights: `embed`, remembered for the sets used last."""
+        """Return the vertices [K, C] that carry points [K, 3], and their weights: `embed`, remembered for the sets used
+        last.
+        """
         points = np.ascontiguousarray(points, dtype=float)
         key = points.tobytes()
         if key not in self._places:
@@ -133,17 +135,18 @@ class ParticleSystem(FlatSystem):
 
 
 def own_surface(rest_m: Array, triangles: Indices, name: str) -> Mesh:
-    """The mesh of a body whose surface are these triangles [F, 3] of its vertices."""
+    """Return the mesh of a body whose surface are these triangles [F, 3] of its vertices."""
     return Mesh(rest_m, triangles, np.zeros(len(triangles), dtype=np.int64), name=name)
 
 
 def gravity_parameter() -> Parameter:
-    """Gravity of the scene, along -z."""
+    """Return the gravity of the scene, along -z."""
     return Parameter("gravity", "m/s^2", 9.81, 0.0, 30.0)
 
 
 def embed(points: Array, vertices: Array, elements: Indices) -> tuple[Indices, Array]:
-    """Vertices [K, C] and barycentric weights [K, C] (sum 1) of points [K, 3] in their nearest elements [T, C].
+    """Return the vertices [K, C] and barycentric weights [K, C] (sum 1) of points [K, 3] in their nearest elements [T,
+    C].
 
     Nearest of the elements whose centroids are nearest, by the distance to the point with its weights clipped.
     """

@@ -42,12 +42,12 @@ class PlanarPendulum(FlatSystem):
 
 
 def turned_about_y(angles: Array, points: Array) -> Array:
-    """Points [K, 3] turned about +y by each of the angles [...], [..., K, 3]."""
+    """Return the points [K, 3] rotated about +y by each of the angles [...], [..., K, 3]."""
     cos, sin = np.cos(angles)[..., None], np.sin(angles)[..., None]
     x, y, z = np.moveaxis(np.asarray(points, dtype=float), -1, 0)
     return np.stack([cos * x + sin * z, np.broadcast_to(y, np.shape(cos * x)), cos * z - sin * x], axis=-1)
 
 
 def turning_velocity(arms: Array) -> Array:
-    """Velocity [..., 3] of arms [..., 3] m that turn about +y at 1 rad/s: e_y x arm."""
+    """Return the velocity [..., 3] of arms [..., 3] m that turn about +y at 1 rad/s: e_y x arm."""
     return np.stack([arms[..., 2], np.zeros_like(arms[..., 1]), -arms[..., 0]], axis=-1)

@@ -77,7 +77,7 @@ class RigidBodies(System):
         return basis
 
     def split(self, states: Array) -> Array:
-        """One row a body, [..., N] -> [..., number of bodies, 13]."""
+        """Return one row a body, [..., N] -> [..., number of bodies, 13]."""
         return _split(states, 13)
 
     def body_pose(self, states: Array) -> tuple[Array, Array]:
@@ -115,22 +115,22 @@ class RigidBodies(System):
         return self.keypoints(state, mesh_vertices)
 
     def in_body(self, points: Array) -> Array:
-        """Points [K, 3] m given in axes of their own, in the first body's."""
+        """Return the points [K, 3] m given in axes of their own, in the first body's."""
         return (np.asarray(points, dtype=float) - self.origin) @ self.axes
 
 
 def state_names(count: int) -> tuple[str, ...]:
-    """Names of the states; those of several bodies have the body's number before the unit."""
+    """Return the names of the states; those of several bodies have the body's number before the unit."""
     return _numbered(_STATE, count)
 
 
 def tangent_names(count: int) -> tuple[str, ...]:
-    """Names of the tangents, as `state_names`."""
+    """Return the names of the tangents, as `state_names`."""
     return _numbered((*_STATE[:3], *_ROTATION, *_STATE[7:]), count)
 
 
 def suffixes(count: int) -> tuple[str, ...]:
-    """What a name ends with for each body: nothing for a single one, else its number."""
+    """Return what a name ends with for each body: nothing for a single one, else its number."""
     return ("",) if count == 1 else tuple(f"_{i}" for i in range(count))
 
 

@@ -38,11 +38,11 @@ class Shape(ABC):
 
     @abstractmethod
     def faces(self) -> list[tuple[Array, Array]]:
-        """What the body can lie on: the outward normal [3] of each face and the points [k, 3] m that touch then."""
+        """Return faces that the body can lie on: the outward normal [3] of each and the points [k, 3] m that touch."""
 
     @property
     def reach(self) -> float:
-        """Largest distance of any part from the centre [m]."""
+        """Return the largest distance of any part from the centre [m]."""
         return float(np.linalg.norm(self.points, axis=1).max()) + self.radius
 
 
@@ -100,7 +100,7 @@ class Points(Shape):
 
     @classmethod
     def of_mesh(cls, mesh: Mesh, most: int | None = None) -> Points:
-        """A body by the vertices of its mesh, wherever the mesh has its origin and however it is turned.
+        """Return a body by the vertices of its mesh, wherever the mesh has its origin and however it is turned.
 
         The body's frame is the mesh's, moved to the centre of mass and turned by as little as makes its axes principal
         ones; keypoints and meshes stay in the axes of the mesh. most: touch with the corners of the convex hull only
@@ -131,7 +131,7 @@ class Points(Shape):
 
 
 def _convex_hull(points: Array) -> Any:
-    """The hull as a trimesh."""
+    """Return the hull as a trimesh."""
     import trimesh
     from scipy.spatial import QhullError
 
@@ -151,7 +151,7 @@ def _convex_hull(points: Array) -> Any:
 
 
 def _principal_axes(inertia: Array, rounding: float) -> Array:
-    """Principal axes [3, 3] (columns, right-handed), turned by as little as can be."""
+    """Return the principal axes [3, 3] (columns, right-handed), turned by as little as can be."""
     if np.abs(inertia - np.diag(np.diagonal(inertia))).max() <= rounding:
         return np.eye(3)
     found = np.linalg.eigh(inertia)[1]
@@ -160,7 +160,7 @@ def _principal_axes(inertia: Array, rounding: float) -> Array:
 
 
 def _outermost(points: Array, most: int) -> Array:
-    """Corners of the convex hull, `most` at most: each the farthest from those before it."""
+    """Return the corners of the convex hull, `most` at most: each the farthest from those before it."""
     hull = _convex_hull(points)
     sharp = hull.vertex_defects > min(_SHARP, 0.4 * np.pi / len(hull.vertices))  # 4 pi is what all share
     corners = np.asarray(hull.vertices[sharp], dtype=float)

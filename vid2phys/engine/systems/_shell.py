@@ -38,7 +38,7 @@ class Triangles:
     areas: Array
 
     def vertex_areas(self, count: int) -> Array:
-        """A third of the area of every triangle of each of `count` vertices, [V] m^2."""
+        """Return a third of the area of every triangle of each of `count` vertices, [V] m^2."""
         return np.asarray(np.bincount(self.corners.ravel(), np.repeat(self.areas / 3.0, 3), count), dtype=float)
 
 
@@ -59,7 +59,9 @@ class Hinges:
 
 
 def triangles_at_rest(vertices: Array, corners: Indices) -> Triangles:
-    """Shape at rest of triangles [T, 3]. Raises InputError for what is no triangle, and for one without area."""
+    """Return the shape at rest of triangles [T, 3]. Raises InputError for what is no triangle, and for one without
+    area.
+    """
     if corners.ndim != 2 or corners.shape[1] != 3:
         raise InputError(f"elements of shape {corners.shape}", "triangles [T, 3]", "give the faces of a surface mesh")
     edge_1, edge_2 = (
@@ -83,7 +85,7 @@ def triangles_at_rest(vertices: Array, corners: Indices) -> Triangles:
 
 
 def hinges_at_rest(vertices: Array, triangles: Triangles) -> Hinges:
-    """The edges of two triangles. Raises InputError for an edge of more."""
+    """Return the edges of two triangles. Raises InputError for an edge of more."""
     corners = triangles.corners
     directed = np.concatenate([corners[:, [i, (i + 1) % 3]] for i in range(3)])
     wings = np.concatenate([corners[:, (i + 2) % 3] for i in range(3)])
@@ -106,7 +108,9 @@ def hinges_at_rest(vertices: Array, triangles: Triangles) -> Hinges:
 
 
 def bend(corners: Array) -> tuple[Array, Array]:
-    """Angles [H] rad of hinges [H, 4, 3] m and their gradients [H, 4, 3] 1/m, as the kernel `shell.hinges` has them."""
+    """Return the angles [H] rad of hinges [H, 4, 3] m and their gradients [H, 4, 3] 1/m, as the kernel `shell.hinges`
+    has them.
+    """
     x0, x1, x2, x3 = np.moveaxis(corners, 1, 0)
     edge = x3 - x2
     length = np.linalg.norm(edge, axis=1, keepdims=True)
@@ -120,7 +124,7 @@ def bend(corners: Array) -> tuple[Array, Array]:
 
 
 def slots_by_vertex(corners: list[Indices], count: int) -> tuple[Indices, Indices]:
-    """Where each of `count` vertices finds its forces among those of elements [E, C] stored one after the other.
+    """Return where each of `count` vertices finds its forces among those of elements [E, C] stored one after the other.
 
     Returns first [V + 1] and slots: those of vertex i are slots[first[i] : first[i + 1]].
     """
@@ -130,7 +134,7 @@ def slots_by_vertex(corners: list[Indices], count: int) -> tuple[Indices, Indice
 
 
 def membrane_rates(triangles: Triangles, masses: Array, shear: float, stretch: float, viscosity: float) -> Array:
-    """Bounds on frequency squared [1/s^2] and damping rate [1/s] of a membrane at rest.
+    """Return the bounds on frequency squared [1/s^2] and damping rate [1/s] of a membrane at rest.
 
     The largest eigenvalue of any triangle alone, its corners having their share of the masses [V] kg by area, bounds
     that of the assembly.
@@ -152,7 +156,7 @@ def membrane_rates(triangles: Triangles, masses: Array, shear: float, stretch: f
 
 
 def bending_rates(hinges: Hinges, masses: Array, stiffness: float, damping: float) -> Array:
-    """As `membrane_rates`, of the hinges, every vertex sharing its mass equally among them."""
+    """Return the rates of the hinges as `membrane_rates` does, every vertex sharing its mass equally among them."""
     if not len(hinges.vertices):
         return np.zeros(2)
     share = (masses / np.maximum(np.bincount(hinges.vertices.ravel(), minlength=len(masses)), 1))[hinges.vertices]
@@ -161,7 +165,9 @@ def bending_rates(hinges: Hinges, masses: Array, stiffness: float, damping: floa
 
 
 def longest_step(frequency_squared: float, rate: float) -> float:
-    """Longest step [s], with a margin, of semi-implicit Euler: h^2 frequency^2 + 2 h rate = 4, damping explicit."""
+    """Return the longest step [s], with a margin, of semi-implicit Euler: h^2 frequency^2 + 2 h rate = 4, damping
+    explicit.
+    """
     root = np.sqrt(rate**2 + 4.0 * frequency_squared)
     return float(_MARGIN * 4.0 / (rate + root)) if root > 0.0 else float("inf")
 
@@ -190,11 +196,11 @@ class TriangleBody(ParticleSystem):
         self._on_device: dict[str, dict[str, Any]] = {}
 
     def parameters(self) -> Parameters:
-        """The documented defaults, or the values that the body was made with."""
+        """Return the documented defaults, or the values that the body was made with."""
         return self._parameters
 
     def masses(self, parameters: Array) -> Array:
-        """Mass of every vertex [V] kg for one vector of parameters [P]."""
+        """Return the mass of every vertex [V] kg for one vector of parameters [P]."""
         values, start = np.asarray(parameters, dtype=float), self._columns["mass"]
         if self.per_vertex_mass:
             return values[start : start + len(self.rest_m)]
@@ -203,7 +209,7 @@ class TriangleBody(ParticleSystem):
     def _set_parameters(
         self, first: tuple[Parameter, ...], last: tuple[Parameter, ...], values: dict[str, float]
     ) -> None:
-        """The kernels of the elements read `first`; gravity, contact and mass follow, then `last`."""
+        """Set parameters: kernels of the elements read `first`; gravity, contact and mass follow, then `last`."""
         items = [*first, gravity_parameter()]
         self._columns = {"gravity": len(first), "contact": len(items) if self.ground else -1}
         if self.ground:
@@ -229,11 +235,13 @@ class TriangleBody(ParticleSystem):
         self._parameters = Parameters(tuple(items)).with_values(values, source="default")
 
     def _values(self, parameters: Array) -> dict[str, float]:
-        """Values by name, of one vector [P]."""
+        """Return the values by name, of one vector [P]."""
         return dict(zip(self._parameters.names, np.asarray(parameters, dtype=float).tolist(), strict=True))
 
     def _rates(self, parameters: Array) -> Array:
-        """Bounds on frequency squared [1/s^2] and damping rate [1/s] of membrane and ground, for one vector [P]."""
+        """Return the bounds on frequency squared [1/s^2] and damping rate [1/s] of membrane and ground, for one vector
+        [P].
+        """
         p, masses = self._values(parameters), self.masses(parameters)
         rates = membrane_rates(self.triangles, masses, p["shear_stiffness"], p["area_stiffness"], p["damping"])
         if self.ground:
@@ -243,7 +251,7 @@ class TriangleBody(ParticleSystem):
     def _tables(
         self, device: Any, hinges: Hinges, axes: Array, load_columns: tuple[int, int, int], angle_column: int = -1
     ) -> dict[str, Any]:
-        """Warp's tables of triangles, hinges and points (`kernels/shell.py`), made once a device.
+        """Return Warp's tables of triangles, hinges and points (`kernels/shell.py`), made once a device.
 
         axes: [3], 1 for those along which free vertices move. load_columns: the controls that hold the force's
         components, -1 for none. angle_column: where the parameters hold the angles at rest, -1 for nowhere.

@@ -123,7 +123,7 @@ class ClothStepEquations:
         elastic: bool = True,
         asymmetric: bool = True,
     ) -> Array:
-        """elastic, asymmetric: whether exact, see `kernels/shell_matrix.py`."""
+        """Assemble the matrices. elastic, asymmetric: whether exact, see `kernels/shell_matrix.py`."""
         from vid2phys.engine.kernels.fem_matrix import add_contact
         from vid2phys.engine.kernels.shell_matrix import add_hinges, add_triangles
 

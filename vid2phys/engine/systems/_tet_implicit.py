@@ -84,12 +84,12 @@ class TetStepEquations:
         return entries
 
     def _impedances(self, parameters: Array) -> Array:
-        """c of every vertex [Pa s/m], see `kernels/fem_matrix.py`."""
+        """Return c of every vertex [Pa s/m], see `kernels/fem_matrix.py`."""
         density = self._body.masses(parameters) / self._body.nodal_volumes
         return np.sqrt(self._body.lame(parameters)[1] * density)
 
     def _averaged_ratios(self, x: Array) -> Array:
-        """J - 1 averaged over the tets of every vertex, by volume."""
+        """Return J - 1 averaged over the tets of every vertex, by volume."""
         from vid2phys.engine.kernels import fem_matrix
 
         body = self._body

@@ -102,7 +102,7 @@ class TetBody(ParticleSystem):
         )
 
     def parameters(self) -> Parameters:
-        """Defaults of a block of soft foam rubber, or the ones that the body was made with."""
+        """Return the defaults of a block of soft foam rubber, or the ones that the body was made with."""
         items = [
             Parameter("young_modulus", "Pa", 1e5, 1.0, 1e12, "log"),
             Parameter("poisson_ratio", "1", 0.3, 0.0, 0.4999),
@@ -188,11 +188,11 @@ class TetBody(ParticleSystem):
 
     @cached_property
     def step_equations(self) -> TetStepEquations:
-        """What implicit steps solve."""
+        """Return the equations that implicit steps solve."""
         return TetStepEquations(self)
 
     def lame(self, parameters: Array) -> tuple[float, float]:
-        """Lame's moduli mu, lambda [Pa] of linear elasticity for one vector of parameters [P]."""
+        """Return Lame's moduli mu, lambda [Pa] of linear elasticity for one vector of parameters [P]."""
         first, second = (float(value) for value in np.asarray(parameters, dtype=float)[:2])
         if self.moduli == "lame":
             return first, second
@@ -200,14 +200,14 @@ class TetBody(ParticleSystem):
         return mu, 2.0 * mu * second / (1.0 - 2.0 * second)
 
     def masses(self, parameters: Array) -> Array:
-        """Mass of every vertex [V] kg for one vector of parameters [P]."""
+        """Return the mass of every vertex [V] kg for one vector of parameters [P]."""
         values = np.asarray(parameters, dtype=float)
         if self.per_vertex_mass:
             return values[-len(self.rest_m) :]
         return np.asarray(values[-1] * self.nodal_volumes)
 
     def layout(self) -> dict[str, int]:
-        """Where parameters begin and which options hold, as the kernels want it (`fem.Layout`)."""
+        """Return where parameters begin and which options hold, as the kernels want it (`fem.Layout`)."""
         contact = 4 if self.ground else -1
         muscle = 8 if self.ground else 4
         groups = len(self.action_names) - 3
@@ -221,7 +221,9 @@ class TetBody(ParticleSystem):
         }
 
     def corners_of_vertices(self) -> tuple[Indices, Indices]:
-        """starts [V + 1], slots [4 T]: the corners 4 tet + corner of vertex v are slots[starts[v] : starts[v + 1]]."""
+        """Return starts [V + 1], slots [4 T]: the corners 4 tet + corner of vertex v are slots[starts[v] : starts[v +
+        1]].
+        """
         flat = self.elements.ravel()
         counts = np.bincount(flat, minlength=len(self.rest_m))
         return np.concatenate([[0], np.cumsum(counts)]), np.argsort(flat, kind="stable")
@@ -262,7 +264,7 @@ def _shares(load_vertices: Indices | tuple[int, ...] | None, count: int) -> Arra
 
 
 def _muscles(muscles: Indices | None, count: int) -> Indices:
-    """The muscle of each tet, [T], -1 for none."""
+    """Return the muscle of each tet, [T], -1 for none."""
     if muscles is None:
         return np.full(count, -1, dtype=np.int64)
     groups = np.asarray(muscles, dtype=np.int64)

@@ -34,12 +34,12 @@ class Tets(Protocol):
 
     @property
     def moduli(self) -> str:
-        """Which moduli the parameters are: "young" or "lame"."""
+        """Return which moduli the parameters are: "young" or "lame"."""
         ...
 
     @property
     def locking(self) -> str:
-        """How pressure is averaged: "none" or "nodal"."""
+        """Return how pressure is averaged: "none" or "nodal"."""
         ...
 
     def positions(self, states: Array) -> Array:
@@ -177,7 +177,7 @@ class TetIntervals:
         return self._meshes[precision]
 
     def scene(self, values: Array, control: Array, h: float, real: Any) -> Any:
-        """`fem_cpu.Scene` of one vector of parameters and of controls."""
+        """Return the `fem_cpu.Scene` of one vector of parameters and of controls."""
         from vid2phys.engine.kernels import fem_cpu
 
         body = self._body
@@ -201,7 +201,7 @@ class TetIntervals:
         )
 
     def _moduli(self, values: Array) -> tuple[float, float, float]:
-        """mu, lambda of each tet, lambda averaged over nodes, of the energy (`fem.read_material`)."""
+        """Return mu and lambda of each tet, lambda averaged over nodes, of the energy (`fem.read_material`)."""
         mu, lam = self._body.lame(values)
         shared = lam if self._body.locking == "nodal" else 0.0
         return 4.0 / 3.0 * mu, lam - shared + 5.0 / 6.0 * mu, shared
@@ -259,7 +259,7 @@ class TetIntervals:
         return np.array([(mu * by_mu + lam * by_lam) / young, slope * by_lam - mu / (1.0 + poisson) * by_mu])
 
     def _loop(self, name: Literal["forward", "backward"], precision: Precision, rows: int) -> Callable[..., None]:
-        """A loop of `fem_cpu`: chunks in turn if small or if rows have the threads, else as `_Pace` says."""
+        """Return a loop of `fem_cpu`: chunks in turn if small or if rows have the threads, else as `_Pace` says."""
         import numba
 
         from vid2phys.engine.kernels.fem_cpu import LOOPS
@@ -283,5 +283,5 @@ class TetIntervals:
 
 
 def _of(rows: Array, row: int) -> Array:
-    """This row, or the only one."""
+    """Return this row, or the only one."""
     return np.asarray(rows[min(row, len(rows) - 1)])

@@ -83,7 +83,7 @@ class Articulated(JointTree):
 
 
 def from_file(path: str | Path, units: str = "m") -> Articulated:
-    """A robot by its URDF or MJCF file, on the base that the file gives it."""
+    """Return a robot by its URDF or MJCF file, on the base that the file gives it."""
     if units != "m":
         raise UsageError(f"a robot in '{units}'", "m: URDF and MJCF are in SI", "scale its meshes in the file")
     return Articulated(path)

@@ -180,17 +180,17 @@ class Cloth(TriangleBody):
 
     @cached_property
     def step_equations(self) -> ClothStepEquations:
-        """What implicit steps solve."""
+        """Return the equations that implicit steps solve."""
         return ClothStepEquations(self)
 
     def rest_angles(self, parameters: Array) -> Array:
-        """Angle of every hinge at rest [H] rad for one vector of parameters [P]."""
+        """Return the angle of every hinge at rest [H] rad for one vector of parameters [P]."""
         if not self.per_edge_rest_angle:
             return self.hinges.angles
         return np.asarray(parameters[self._columns["last"] :], dtype=float)
 
     def contact_law(self, parameters: Array) -> Array | None:
-        """k_e, k_d, k_f and mu of one vector of parameters [P], None without ground."""
+        """Return k_e, k_d, k_f and mu of one vector of parameters [P], None without ground."""
         start = self._columns["contact"]
         return np.array(parameters[start : start + 4], dtype=float) if self.ground else None
 
@@ -211,7 +211,7 @@ class Cloth(TriangleBody):
 
 
 def from_file(path: str | Path, units: str = "m") -> Cloth:
-    """A sheet by a triangle mesh (OBJ, STL, PLY ...), free to fall on the ground."""
+    """Return a sheet by a triangle mesh (OBJ, STL, PLY ...), free to fall on the ground."""
     from vid2phys.io.mesh import load_mesh
 
     mesh = load_mesh(path, units, units_flag="--body-units")
@@ -221,7 +221,8 @@ def from_file(path: str | Path, units: str = "m") -> Cloth:
 def sheet(
     width_m: float = 1.0, height_m: float = 1.0, columns: int = 2, rows: int = 2, bottom_m: float = 0.0
 ) -> tuple[Array, Indices]:
-    """Vertices [V, 3] m and triangles [T, 3] of a rectangle in the x-z plane, counter-clockwise seen from -y.
+    """Return the vertices [V, 3] m and triangles [T, 3] of a rectangle in the x-z plane, counter-clockwise seen from
+    -y.
 
     A vertex more than `columns` and `rows` along x and z; rows of vertices from `bottom_m` upwards, middle at x = 0.
     The diagonals of neighbouring cells are turned against each other.

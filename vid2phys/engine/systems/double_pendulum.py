@@ -64,7 +64,7 @@ class DoublePendulum(PlanarPendulum):
         self.control_groups = ("pivot_torque", "elbow_torque", "torque", "torque")
 
     def parameters(self) -> Parameters:
-        """Defaults of no particular pendulum: masses of 1 kg, rod 2 of 1 m, no damping."""
+        """Return the defaults of no particular pendulum: masses of 1 kg, rod 2 of 1 m, no damping."""
         return Parameters(
             (
                 Parameter("length_1", "m", self.elbow, 1e-3, 100.0, "log"),
@@ -126,7 +126,9 @@ class DoublePendulum(PlanarPendulum):
         return np.concatenate([rng.uniform(-np.pi, np.pi, (n, 2)), rng.normal(0.0, 3.0, (n, 2))], axis=-1)
 
     def _arms(self, states: Array, points_body: Array) -> tuple[Array, Array]:
-        """What of each point turns with rod 1 and with rod 2, both [..., K, 3] in the world; they add up to it."""
+        """Return what of each point rotates with rod 1 and with rod 2, both [..., K, 3] in the world; they add up to
+        it.
+        """
         states, points = np.asarray(states, dtype=float), np.asarray(points_body, dtype=float)
         elbow = np.array([0.0, 0.0, -self.elbow])
         below = (points[:, 2] < -self.elbow)[:, None]

@@ -77,7 +77,8 @@ class Gear(TetBody):
 
 
 def ring_tets(around: int, layers: int, radii_m: tuple[float, float, float], width_m: float) -> tuple[Array, Indices]:
-    """Vertices [V, 3] m and tets [T, 4] of a toothed ring about the y axis, six tets a cell, sector by sector.
+    """Return the vertices [V, 3] m and tets [T, 4] of a toothed ring about the y axis, six tets a cell, sector by
+    sector.
 
     around: cells round it, four a tooth (a coarser ring has none). layers: cells from inside out. radii_m: inner, at
     the teeth's roots, at their tips. Angles count from -z towards +x.

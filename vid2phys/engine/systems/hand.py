@@ -40,12 +40,12 @@ class Hand(JointTree):
 
 
 def finger_joints(body: HandBody, finger: int) -> tuple[str, ...]:
-    """Names of a finger's joints, from the palm outwards."""
+    """Return the names of a finger's joints, from the palm outwards."""
     return tuple(f"finger{finger}_{joint}" for joint in range(len(body.phalanges_m[finger])))
 
 
 def hand_mjcf(body: HandBody) -> str:
-    """The hand as an MJCF file."""
+    """Return the hand as an MJCF file."""
     sides = " ".join(f"{0.5 * side:.9g}" for side in body.palm_m)
     fingers = "".join(_finger(body, finger) for finger in range(len(body.phalanges_m)))
     joint = f'axis="0 1 0" stiffness="{body.stiffness}" damping="{body.damping}"'
@@ -56,7 +56,7 @@ def hand_mjcf(body: HandBody) -> str:
 
 
 def _finger(body: HandBody, finger: int) -> str:
-    """Nested bodies, one a phalanx; a capsule's round ends reach over its joints."""
+    """Return the nested bodies, one a phalanx; a capsule's round ends reach over its joints."""
     half = 0.5 * body.directions_rad[finger]
     position = " ".join(f"{x:.9g}" for x in body.knuckles_m[finger])
     place = f'pos="{position}" quat="{np.cos(half):.12g} 0 0 {np.sin(half):.12g}"'

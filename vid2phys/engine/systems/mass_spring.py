@@ -96,7 +96,7 @@ class MassSpring(FlatSystem):
         self._nets: dict[str, Any] = {}
 
     def parameters(self) -> Parameters:
-        """Defaults of no particular net: 100 N/m, lightly damped, rest lengths of the shape at rest."""
+        """Return the defaults of no particular net: 100 N/m, lightly damped, rest lengths of the shape at rest."""
         springs = range(len(self.springs))
         if self.per_spring:
             names = [(f"stiffness_{s}", f"rest_length_{s}", f"damping_{s}") for s in springs]
@@ -208,14 +208,16 @@ class MassSpring(FlatSystem):
         return np.zeros(len(self.control_names))
 
     def _mass_names(self) -> tuple[str, ...]:
-        """The parameter with the mass of each free point."""
+        """Return the parameter with the mass of each free point."""
         return tuple(f"mass_{i}" if self.masses.ndim else "mass" for i in self.free)
 
     def _positions(self, states: Array) -> Array:
         return states[..., : self.points.size].reshape(*states.shape[:-1], *self.points.shape)
 
     def _shares(self, points_body: Array) -> Array:
-        """How much of each point's way [K, V] is in that of every mass point: 1 - t and t at the ends of a spring."""
+        """Return how much of each point's way [K, V] is in that of every mass point: 1 - t and t at the ends of a
+        spring.
+        """
         points = np.asarray(points_body, dtype=float)
         start, along = self.points[self.springs[:, 0]], np.diff(self.points[self.springs], axis=1)[:, 0]
         t = np.einsum("ksi,si->ks", points[:, None] - start, along) / self.rest_lengths**2
@@ -227,7 +229,7 @@ class MassSpring(FlatSystem):
         return shares
 
     def _net(self, device: Any) -> Any:
-        """The graph in the memory of a device, made once."""
+        """Return the graph in the memory of a device, made once."""
         if str(device) not in self._nets:
             self._nets[str(device)] = self._make_net(device)
         return self._nets[str(device)]
@@ -264,7 +266,7 @@ def _lengths(points: Array, springs: Any) -> Array:
 
 
 def _indices(values: Any, what: str, columns: int) -> Any:
-    """Indices [..., columns] as an array of integers. Raises InputError for what is none."""
+    """Return the indices [..., columns] as an array of integers. Raises InputError for what is none."""
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros((0, columns), dtype=np.int64)
@@ -277,7 +279,7 @@ def _indices(values: Any, what: str, columns: int) -> Any:
 
 
 def _check_net(points: Array, springs: Any, pinned: Any, masses: Array) -> None:
-    """Raises InputError for a graph that cannot be simulated, UsageError for masses and pins that leave nothing."""
+    """Raise InputError for a graph that cannot be simulated, UsageError for masses and pins that leave nothing."""
     if points.ndim != 2 or points.shape[1] != 3 or not points.size or not np.isfinite(points).all():
         raise InputError(f"points of shape {points.shape}", "[V, 3] finite numbers in m", "give x, y, z of each point")
     count = len(points)

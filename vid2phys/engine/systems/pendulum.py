@@ -60,7 +60,7 @@ class Pendulum(PlanarPendulum):
         self.control_groups = ("pivot_torque", "torque")
 
     def parameters(self) -> Parameters:
-        """Defaults of no particular pendulum: a frictionless point mass of 1 kg at 1 m."""
+        """Return the defaults of no particular pendulum: a frictionless point mass of 1 kg at 1 m."""
         return Parameters(
             (
                 Parameter("length", "m", 1.0, 1e-3, 100.0, "log"),

@@ -91,7 +91,7 @@ class Quadrotor(RigidBodies):
         return Quadrotor("rotors" if kind == "rotors" else "wrench")
 
     def parameters(self) -> Parameters:
-        """Defaults of a Crazyflie 2.x.
+        """Return the defaults of a Crazyflie 2.x.
 
         Mass, inertia and arm: `cf2x.urdf` of gym-pybullet-drones (Panerati et al., IROS 2021), after Foerster, "System
         identification of the Crazyflie 2.0" (ETH Zurich, 2015). Drag torque per thrust: Crazyflie firmware.
@@ -159,7 +159,7 @@ class Quadrotor(RigidBodies):
         return controls
 
     def allocation(self, parameters: Array) -> Array:
-        """Matrix [4, 4] from actuators to collective thrust (N) and body torques (N m)."""
+        """Return the matrix [4, 4] from actuators to collective thrust (N) and body torques (N m)."""
         p = dict(zip(self.parameters().names, np.asarray(parameters, float), strict=True))
         if self.input == "wrench":
             return np.diag([p["thrust_scale"], 1.0, 1.0, 1.0])

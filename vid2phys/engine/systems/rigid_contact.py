@@ -134,7 +134,7 @@ class RigidContact(RigidBodies):
         return RigidContact((Sphere(float(np.linalg.norm(mesh.vertices, axis=1).max())),), planes=())
 
     def parameters(self) -> Parameters:
-        """Defaults: contact and density of RISP's cube (`constants.RISP_CUBE`); inertia of uniform density."""
+        """Return defaults: contact and density of RISP's cube (`constants.RISP_CUBE`); inertia of uniform density."""
         items = []
         for shape, end in zip(self.bodies, suffixes(self.count), strict=True):
             mass = RISP_CUBE.density_kg_m3 * shape.volume
@@ -154,7 +154,8 @@ class RigidContact(RigidBodies):
         return defaults.with_values(self._values, source="default")
 
     def restitution(self, parameters: Array, *, points: int = 1, body: int = 0) -> float:
-        """Rebound over approach speed of a central impact on a plane with `points` points at once, gravity neglected.
+        """Return the rebound over approach speed of a central impact on a plane with `points` points at once, gravity
+        neglected.
 
         With m x'' = -k x - c x', zeta = c / (2 sqrt(k m)) and contact until the force is zero (before the spring is
         at rest: nothing pulls), e = exp(-2 zeta acos(zeta) / sqrt(1 - zeta^2)) (Schwager and Poeschel, Granular Matter
@@ -269,7 +270,7 @@ class RigidContact(RigidBodies):
         return dict(zip(self.parameters().names, np.asarray(parameters, dtype=float), strict=True))
 
     def _table_on(self, device: Any) -> Any:
-        """The table of contacts as Warp arrays, kept for each device."""
+        """Return the table of contacts as Warp arrays, kept for each device."""
         from vid2phys.engine.kernels import rigid_contact as kernels
 
         if str(device) not in self._on_device:
@@ -283,7 +284,7 @@ class RigidContact(RigidBodies):
 
 
 def from_file(path: str | Path, units: str = "m") -> RigidContact:
-    """A body of uniform density by the triangle mesh of its surface (OBJ, STL, PLY ...), on the ground.
+    """Return a body of uniform density by the triangle mesh of its surface (OBJ, STL, PLY ...), on the ground.
 
     Its state is that of its centre of mass and principal axes; it starts as its file has it, lifted onto the ground.
     It touches with the corners of its convex hull, 256 of them at most (`Points.of_mesh`). Mass and contact are those
@@ -300,7 +301,7 @@ def from_file(path: str | Path, units: str = "m") -> RigidContact:
 
 
 def _unit_planes(planes: Sequence[Sequence[float]]) -> Array:
-    """Planes [number, 4] with normals of unit length."""
+    """Return the planes [number, 4] with normals of unit length."""
     rows = np.array([np.asarray(plane, dtype=float) for plane in planes]) if len(planes) else np.zeros((0, 4))
     lengths = np.linalg.norm(rows[:, :3], axis=1, keepdims=True)
     if rows.shape[1] != 4 or not np.isfinite(rows).all() or (lengths == 0.0).any():
@@ -309,7 +310,7 @@ def _unit_planes(planes: Sequence[Sequence[float]]) -> Array:
 
 
 def _contact_table(bodies: tuple[Shape, ...], planes: Array) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """`kinds`, `shapes` and `first` of `kernels/rigid_contact.py`."""
+    """Return `kinds`, `shapes` and `first` of `kernels/rigid_contact.py`."""
     contacts = []
     for a, shape in enumerate(bodies):
         for plane in planes:
@@ -327,7 +328,7 @@ def _contact_table(bodies: tuple[Shape, ...], planes: Array) -> tuple[NDArray[An
 
 
 def _between(bodies: tuple[Shape, ...], a: int, b: int) -> list[tuple[int, int, int, Array, float, Array]]:
-    """Contacts of two bodies: (kind, whose point, whose surface, point, radius, surface)."""
+    """Return the contacts of two bodies: (kind, whose point, whose surface, point, radius, surface)."""
     pairs = [(mover, other) for mover, other in ((a, b), (b, a)) if _surface(bodies[other]) is not None]
     if not pairs:
         raise UsageError(f"bodies {b} and {a} are both meshes", "balls and boxes but for one", "replace one by a Box")
@@ -341,7 +342,7 @@ def _between(bodies: tuple[Shape, ...], a: int, b: int) -> list[tuple[int, int, 
 
 
 def _surface(shape: Shape) -> tuple[int, Array] | None:
-    """Kind and numbers of a shape with a signed distance."""
+    """Return the kind and numbers of a shape with a signed distance."""
     if isinstance(shape, Sphere):
         return _SPHERE, np.array([shape.radius, 0.0, 0.0, 0.0])
     if isinstance(shape, Box):
@@ -350,7 +351,9 @@ def _surface(shape: Shape) -> tuple[int, Array] | None:
 
 
 def _face_matrices(shape: Shape) -> tuple[Array, Array]:
-    """Sums of J^T J over the points of each face, along its normal and across it, [F, 6, 6]; J [3, 6] of a point."""
+    """Return the sums of J^T J over the points of each face, along its normal and across it, [F, 6, 6]; J [3, 6] of a
+    point.
+    """
     along, across = [], []
     for normal, points in shape.faces():
         jacobian = np.concatenate([np.broadcast_to(np.eye(3), (len(points), 3, 3)), -geometry.skew(points)], axis=-1)

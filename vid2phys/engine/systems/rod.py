@@ -80,7 +80,7 @@ class Rod(TetBody):
         )
 
     def load_n(self, young_modulus: float) -> float:
-        """The force [N] that moves the middle across by about an eighth of the rod's length, but for its weight."""
+        """Return force [N] that moves the middle across by about an eighth of the rod's length, but for its weight."""
         return RISP_ROD.load_share * young_modulus * self.size_m[1] * self.size_m[2]
 
     def sample_state(self, rng: np.random.Generator, n: int) -> Array:

@@ -83,7 +83,7 @@ class Smoke(FlatSystem):
         self._image = np.flip(np.arange(2 * cells**2, 3 * cells**2).reshape(cells, cells), axis=0).copy()
 
     def parameters(self) -> Parameters:
-        """Defaults of no particular smoke: cells of 10 cm, and nothing but what the grid itself smooths."""
+        """Return the defaults of no particular smoke: cells of 10 cm, and nothing but what the grid itself smooths."""
         return Parameters(
             (
                 Parameter("cell_size", "m", 0.1, 1e-6, 1e4, "log"),
@@ -176,7 +176,9 @@ class Smoke(FlatSystem):
         return np.array(mesh_vertices, dtype=float)
 
     def density_image(self, states: Any) -> Any:
-        """Density as an image, highest row first, [..., N] -> [..., n, n]; of NumPy, or of PyTorch with gradients."""
+        """Return the density as an image, highest row first, [..., N] -> [..., n, n]; of NumPy, or of PyTorch with
+        gradients.
+        """
         return states[..., self._image]
 
     def rest_state(self) -> Array:
@@ -213,7 +215,7 @@ class Smoke(FlatSystem):
 
 
 def _divergence_free(velocities: Array) -> Array:
-    """The nearest velocities [B, 2, n, n] without divergence: in Fourier space, what is along the gradient goes."""
+    """Return nearest velocities [B, 2, n, n] without divergence: in Fourier space, what is along the gradient goes."""
     n = velocities.shape[-1]
     along_x = np.exp(2j * np.pi * np.fft.rfftfreq(n)) - 1.0
     along_z = np.exp(2j * np.pi * np.fft.fftfreq(n))[:, None] - 1.0

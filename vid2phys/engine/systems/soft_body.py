@@ -116,7 +116,7 @@ class SoftBody(TetBody):
 
 
 def from_file(path: str | Path, units: str = "m") -> SoftBody:
-    """A body by a mesh of tets (.msh, .vtk, .vtu, .mesh ...), free to fall on the ground.
+    """Return a body by a mesh of tets (.msh, .vtk, .vtu, .mesh ...), free to fall on the ground.
 
     A closed surface (OBJ, STL, PLY ...) is filled with tets if pytetwild is installed (pip install 'vid2phys[volume]').
     The ground is about as stiff as the tets: with the mean edge h and mass m of a vertex, k_e = E h at the default E;

@@ -147,7 +147,8 @@ class Walker(TriangleBody):
 def two_legged(
     cells_wide: int, cells_tall: int, leg_cells_wide: int, leg_cells_tall: int, cell_m: float
 ) -> tuple[Array, Indices]:
-    """Vertices [V, 3] m and triangles [T, 3] of a rectangle of square cells without what is between its two legs.
+    """Return the vertices [V, 3] m and triangles [T, 3] of a rectangle of square cells without what is between its two
+    legs.
 
     In the x-z plane, on z = 0, the middle at x = 0.
     """
@@ -160,7 +161,7 @@ def two_legged(
 
 
 def _check_plane(vertices: Array, triangles: Indices) -> None:
-    """Raises InputError for vertices out of the x-z plane, and for a triangle that is clockwise seen from -y."""
+    """Raise InputError for vertices out of the x-z plane, and for a triangle that is clockwise seen from -y."""
     spread, size = np.ptp(vertices[:, 1]), np.ptp(vertices, axis=0).max()
     if spread > 1e-9 * size:
         raise InputError(f"vertices between which y differs by {spread:.3g} m", "one plane of x and z", "turn the mesh")

@@ -1,4 +1,7 @@
-"""The contract of a head: its network, its loss, and the state and error of RISP's equations."""
+"""The contract of a head: its network, its loss, and the state and error of RISP's equations.
+
+Limits: a head sees one image at a time.
+"""
 
 from __future__ import annotations
 
