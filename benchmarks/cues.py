@@ -37,7 +37,7 @@ from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.model_lookup import find_model
 from vid2phys.risp.renders.viewpoints import tilt_spread
 from vid2phys.tracking.cues import available
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import track
 from vid2phys.types import Camera, Clip, Mesh, PoseLog
@@ -88,7 +88,7 @@ class Case:
             self.model.radius_m,
             tilt_std_rad=self.tilt_std_rad,
             mesh=self.mesh,
-            paint=Paint.of(self.mesh, self.model.rotations, self.model.center),
+            texture=SurfaceTexture.of(self.mesh, self.model.rotations, self.model.center),
             without=without,
         )
         return found, 1e3 * (time.process_time() - began) / len(self.clip.times_s)

@@ -26,11 +26,11 @@ from vid2phys.solvers.rendering import Scene, Views, fit_light
 from vid2phys.tracking.articulated.detector import Window
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack, track_configurations
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.network import detect, direction_and_size
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.hypotheses import TEMPERATURES, Evidence, relabelled
-from vid2phys.tracking.single_image import Lone, settled_alone
+from vid2phys.tracking.single_image import TexturedBody, refine_single_images
 from vid2phys.tracking.symmetry_evidence import symmetry_evidence
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import TrackingInputs, corrected, label
@@ -135,16 +135,16 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     camera, mesh, times = experiment.camera, experiment.mesh, experiment.plan.times_s[experiment.shown]
     calibration, frames = Calibration.from_dict(model.calibration), list(footage.frames)
     seen = detect(model, camera, frames, *places(experiment, seed), calibration, hypotheses=_HYPOTHESES)
-    paint = Paint.of(mesh, model.rotations, model.center)
-    painted = np.zeros((*seen.poses.cost.shape, len(model.rotations)))
-    if paint is not None:
-        painted = paint.evidence(seen, frames, camera)
+    texture = SurfaceTexture.of(mesh, model.rotations, model.center)
+    textured = np.zeros((*seen.poses.cost.shape, len(model.rotations)))
+    if texture is not None:
+        textured = texture.evidence(seen, frames, camera)
     enough = seen.poses.inliers[:, 0].sum(axis=-1) >= _LEAST_POINTS
     good = enough & (seen.quality[:, 0] >= calibration.min_quality)
     if not good.any():
         raise InputError("the network read the body in no frame", "a network that knows it", "train it longer")
     read, indices = seen.select(good), np.flatnonzero(good)
-    nats = painted[good]
+    nats = textured[good]
     if not model.shape.exact and indices[0] == 0:  # the first state is known
         nats[0] += _known_nats(_known_rotation(experiment, 0), read.poses.rotation[0], model.rotations)
     evidence = [Evidence("texture", nats, TEMPERATURES.texture)]
@@ -154,9 +154,11 @@ def pose_track(experiment: Experiment, footage: Footage, model: Model, seed: int
     clip = footage.clip(times)
     store = FrameStore(clip.frames, clip.width, clip.height)
     found = _in_known_branch(experiment, corrected(found, store, inputs), model)
-    if paint is None:
+    if texture is None:
         return found
-    return settled_alone(store, camera, Lone.of(mesh, paint, model.rotations, model.center), found, calibration)
+    return refine_single_images(
+        store, camera, TexturedBody.of(mesh, texture, model.rotations, model.center), found, calibration
+    )
 
 
 def _known_nats(known: Array, rotation: Array, rotations: Array) -> Array:

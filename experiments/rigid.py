@@ -141,16 +141,18 @@ class RigidAdapter(BodyAdapter):
         from vid2phys.tracking.ambiguous_poses import resolve
         from vid2phys.tracking.contour_refinement import LEAST_PX
         from vid2phys.tracking.cues.creases import Solid
-        from vid2phys.tracking.cues.texture import Paint
+        from vid2phys.tracking.cues.texture import SurfaceTexture
         from vid2phys.tracking.detectors.network import detect
         from vid2phys.tracking.hypotheses import front_evidence, scored
-        from vid2phys.tracking.single_image import Lone
+        from vid2phys.tracking.single_image import TexturedBody
         from vid2phys.tracking.symmetry_evidence import symmetry_evidence
 
         calibration, shape = Calibration.from_dict(model.calibration), model.shape
         front = None if shape.front is None else shape.points_body[shape.front]
-        paint, solid = Paint.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
-        single_images = None if paint is None or not edges else Lone.of(self.mesh, paint, shape.rotations, shape.center)
+        texture, solid = SurfaceTexture.of(self.mesh, shape.rotations, shape.center), Solid.of(self.mesh)
+        single_images = (
+            None if texture is None or not edges else TexturedBody.of(self.mesh, texture, shape.rotations, shape.center)
+        )
 
         def estimate_one(camera: Camera, image: Any, center: Array, radius: float) -> Array:
             seen = detect(model, camera, [image], center[None], np.array([radius]), calibration)
@@ -164,15 +166,15 @@ class RigidAdapter(BodyAdapter):
                     found_pose = contour.pose
                     seen = replace(seen, poses=known_pose(found_pose[None, None]))
             found = front_evidence(seen.front_logprob, seen.views, seen.poses, shape.rotations, front, shape.center)
-            if paint is not None:
-                found = found + paint.evidence(seen, [image], camera)
+            if texture is not None:
+                found = found + texture.evidence(seen, [image], camera)
             if edges:
                 found = found + scored(symmetry_evidence([image], [0], seen, camera, solid, shape))
             rotation = shape.rotations[int(np.argmax(found[0, 0]))].T
             pose = make_transform(found_pose.rotation, found_pose.translation)
             pose = pose @ make_transform(rotation, shape.center - rotation @ shape.center)
             refined = (
-                single_images.settle(image, camera, Pose(pose[:3, :3], pose[:3, 3]))
+                single_images.refine(image, camera, Pose(pose[:3, :3], pose[:3, 3]))
                 if single_images is not None and large
                 else None
             )

@@ -68,7 +68,7 @@ def test_a_cue_that_is_off_is_not_asked(name: str, inputs: dict[str, Any], monke
 def test_texture_off_means_no_texture(inputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _forbid(monkeypatch, "texture")
     texture = object()  # is never looked at
-    assert track(**inputs, paint=texture, without=("texture",)).tracked.all()
+    assert track(**inputs, texture=texture, without=("texture",)).tracked.all()
 
 
 def test_names_are_listed_and_unknown_ones_refused(inputs: dict[str, Any]) -> None:

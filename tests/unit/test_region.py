@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import entr
 
-from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
+from tests.unit.test_ambiguous_poses import CAMERA, SOLID, TRUTH, photograph
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.tracking.cues.region import DEFAULTS, Region
 from vid2phys.tracking.cues.silhouette import Drawing, draw

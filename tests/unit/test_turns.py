@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.unit.test_twins import CAMERA, SOLID, TRUTH, photograph
+from tests.unit.test_ambiguous_poses import CAMERA, SOLID, TRUTH, photograph
 from vid2phys.engine.pnp import known_pose
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.networks.model import Shape

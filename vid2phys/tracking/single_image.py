@@ -1,9 +1,11 @@
-"""A painted body in one image that has no other beside it: its pose by shape and paint together.
+"""Estimate the pose of a textured body in a single image, by shape and texture together.
 
-A network reads the shape, up to turns that look alike, and paint that is compared at a pose some degrees off may take a
-wrong turn for the right one. So each of the likeliest turns of a reading is fitted to the paint, then to the edges;
-where none explains much, all orientations are tried (`detectors.texture_search`). Of all that is found the pose is
-taken that explains shape and paint best. A second of one core.
+The network detects the shape up to its symmetry. The texture, compared at a pose that is some degrees off, may favour a
+wrong symmetry element. So each of the most likely elements is fitted to the texture, then to the contour. Where no
+element explains much, all orientations are tried (`detectors.texture_search`). The pose that explains shape and texture
+best counts.
+
+Limits: frames that have no other within a quarter of a second; a second of one core for each.
 """
 
 from __future__ import annotations
@@ -22,98 +24,108 @@ from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.contour_refinement import LEAST_PX
 from vid2phys.tracking.cues.contour import Contour, fit_contour
 from vid2phys.tracking.cues.creases import Solid
-from vid2phys.tracking.cues.texture import Paint, Shown, soft_view
+from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.cues.texture_patches import Patches
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
-from vid2phys.tracking.detectors.texture_search import search as paint_search
-from vid2phys.tracking.texture_refinement import PaintedBody
+from vid2phys.tracking.detectors.texture_search import search as texture_search
+from vid2phys.tracking.texture_refinement import TextureRefiner
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Mesh
 
-_ALONE_S = 0.25  # a frame that has no other so near
+_SINGLE_S = 0.25  # distance in time from which on a frame is a single image
 _VIEW_PX = 96
-_TURNS = 6  # that are fitted, at most
-_OVERCONFIDENT = 15.0  # by how much nats of the shape are too many beside those of the paint
-_LEAST_SHARE = 0.25  # of the paint: what explains less shows none
-_LITTLE = 0.4  # of the paint: what explains less is sought in all orientations
+_ELEMENTS = 6  # largest number of symmetry elements that are fitted
+_OVERCONFIDENT = 15.0  # temperature of the shape's nats beside those of the texture
+_LEAST_SHARE = 0.25  # least share of the texture that a pose explains
+_LITTLE = 0.4  # share of the texture below which all orientations are tried
 
 
-def settled_alone(frames: Indexed, camera: Camera, lone: Lone, track: Track, calibration: Calibration) -> Track:
-    """The track with the poses of frames that have no other beside them settled by shape and paint."""
+def refine_single_images(
+    frames: Indexed, camera: Camera, body: TexturedBody, track: Track, calibration: Calibration
+) -> Track:
+    """Return the track with the poses of single images refined by shape and texture."""
     seen, times, known = track.observation, track.observation.times_s, track.tracked
     bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
     pose = track.poses.pose.copy()
     for i in np.flatnonzero(known):
-        alone = (np.abs(times[known] - times[i]) < _ALONE_S).sum() == 1
-        if not alone or in_frame_diameter(camera, *lone.place(pose.translation[i])) < LEAST_PX:
+        single = (np.abs(times[known] - times[i]) < _SINGLE_S).sum() == 1
+        if not single or in_frame_diameter(camera, *body.place(pose.translation[i])) < LEAST_PX:
             continue
-        told = lone.settle(frames[int(i)], camera, pose[i])
-        if told is None:
+        refined = body.refine(frames[int(i)], camera, pose[i])
+        if refined is None:
             continue
-        pose[i] = told.pose
-        bearings[i] = project_points(told.pose, seen.points_body)
+        pose[i] = refined.pose
+        bearings[i] = project_points(refined.pose, seen.points_body)
         visible[i] = in_frame(camera, bearings[i])
-        std = np.sqrt(np.diag(told.covariance)) * calibration.contour_scale
-        basis[i] = pose_modes(told.pose, seen.points_body) * std
+        std = np.sqrt(np.diag(refined.covariance)) * calibration.contour_scale
+        basis[i] = pose_modes(refined.pose, seen.points_body) * std
     observation = replace(seen, bearings=bearings, shared_basis=basis, visible=visible)
     poses = replace(track.poses, pose=pose)
     return replace(track, observation=observation, poses=poses).clocked()
 
 
 @dataclass(frozen=True)
-class Lone:
-    """A painted body with the turns under which its shape looks the same: rotations [G, 3, 3] about center [3] m."""
+class TexturedBody:
+    """A textured body and the symmetry group of its shape: rotations [G, 3, 3] about center [3] m."""
 
     mesh: Mesh
     solid: Solid
-    paint: Paint
+    texture: SurfaceTexture
     patches: Patches
     rotations: Array
     center: Array
 
     @staticmethod
-    def of(mesh: Mesh, paint: Paint, rotations: Array, center: Array) -> Lone:
-        """Of a mesh with its paint under these turns."""
-        return Lone(mesh, Solid.of(mesh), paint, Patches(mesh), rotations, center)
+    def of(mesh: Mesh, texture: SurfaceTexture, rotations: Array, center: Array) -> TexturedBody:
+        """Return the body of a mesh with its texture and symmetry group."""
+        return TexturedBody(mesh, Solid.of(mesh), texture, Patches(mesh), rotations, center)
 
-    def settle(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> Contour | None:
-        """The pose camera_from_body that explains a frame [H, W, 3] best, near the given one up to a turn unless its
-        paint is nowhere near; None where that is the given one."""
+    def refine(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> Contour | None:
+        """Return the pose camera_from_body that explains a frame [H, W, 3] best; None where that is the given pose.
+
+        The pose is near the given one, up to the symmetry, unless that explains little of the texture.
+        """
         return self._search(frame, camera, pose).fit
 
     def share(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> float:
-        """How much of what a frame shows the paint explains at that pose, at most 1: whether the body is there."""
+        """Return the share of a frame that the texture explains at a pose, at most 1."""
         return self._search(frame, camera, pose).share
 
     def _search(self, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> _Search:
         search = _Search(self, frame, camera, pose)
         search.clear()
         pose = search.pose
-        for turn in np.argsort(-search.turn_nats(), kind="stable")[:_TURNS]:
-            turned = pose.rotation @ self.rotations[turn].T
-            search.begin(Pose(turned, pose.translation + (pose.rotation - turned) @ self.center))
+        for element in np.argsort(-search.element_nats(), kind="stable")[:_ELEMENTS]:
+            rotation = pose.rotation @ self.rotations[element].T
+            search.begin(Pose(rotation, pose.translation + (pose.rotation - rotation) @ self.center))
         if search.share < _LITTLE:
             search.anywhere()
         search.clear()
         return search
 
     def place(self, translation: Array) -> tuple[Array, Array]:
-        """Bearing [2] and angular radius [rad] of the body's bounding sphere."""
+        """Return bearing [2] and angular radius [rad] of the body's bounding sphere."""
         return direction_and_size(translation, self.mesh.radius_m)
 
     @property
-    def outline(self) -> Solid:
+    def silhouette(self) -> Solid:
         """The body without creases."""
         return self.solid.without_creases()
 
 
 class _Search:
-    """The best pose so far of a body in one image. nats: how well it explains shape and paint. share: of the paint
-    that it explains. fit: None for the pose that was read."""
+    """The best pose so far of a body in one image.
 
-    def __init__(self, body: Lone, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> None:
+    Attributes:
+        pose: camera_from_body.
+        nats: log-likelihood of shape and texture.
+        share: share of the texture that the pose explains.
+        fit: None for the pose that was detected.
+    """
+
+    def __init__(self, body: TexturedBody, frame: NDArray[np.uint8], camera: Camera, pose: Pose) -> None:
         self._body, self._frame, self._camera = body, frame, camera
-        self._read = PoseScorer(frame, camera, body.solid, pose, ROUGH_PRIOR)
+        self._scorer = PoseScorer(frame, camera, body.solid, pose, ROUGH_PRIOR)
         bearing, radius = body.place(pose.translation)
         self._view = make_view(camera, bearing, float(radius), _VIEW_PX)
         self._image = soft_view(frame, camera, self._view)
@@ -121,18 +133,18 @@ class _Search:
         self.fit: Contour | None = None
         self.nats, self.share = self._explained(pose)
 
-    def turn_nats(self) -> Array:
-        """How likely the paint makes each turn of the pose, [G] nats."""
-        return self._body.paint.element_nats(self._shown(self.pose))
+    def element_nats(self) -> Array:
+        """Return the log-likelihood of each symmetry element by the texture, [G] nats."""
+        return self._body.texture.element_nats(self._shown(self.pose))
 
     def clear(self) -> None:
-        """Goes on by the outline alone: lines of the paint may have been taken for creases."""
-        self._take(self.pose, self._body.outline)
+        """Fit the silhouette alone, since lines of the texture may have been taken for creases."""
+        self._take(self.pose, self._body.silhouette)
 
     def begin(self, pose: Pose) -> None:
-        """Looks about a pose, and where the paint says that the body is, seen from there."""
+        """Fit edges from a pose, then the texture, then edges again."""
         self._take(pose, self._body.solid)
-        body = PaintedBody([self._frame], self._camera, self._body.paint, self._body.patches)
+        body = TextureRefiner([self._frame], self._camera, self._body.texture, self._body.patches)
         fit = body.fit(0, pose)
         if fit is None:
             return
@@ -142,9 +154,9 @@ class _Search:
             self._take(other.pose, self._body.solid)
 
     def anywhere(self) -> None:
-        """Looks for the paint in all orientations at its place."""
-        bearings = project_points(self.pose, self._body.paint.points)
-        for pose in paint_search(self._frame, self._camera, self._body.paint, bearings):
+        """Try all orientations at the place of the pose."""
+        bearings = project_points(self.pose, self._body.texture.points)
+        for pose in texture_search(self._frame, self._camera, self._body.texture, bearings):
             self.begin(pose)
 
     def _take(self, pose: Pose, solid: Solid) -> None:
@@ -157,8 +169,8 @@ class _Search:
             self.nats, self.share = nats, share
 
     def _explained(self, pose: Pose) -> tuple[float, float]:
-        share, of_paint = self._shown(pose).explained(self._body.paint.colors[0])
-        return self._read.explained(pose) / _OVERCONFIDENT + of_paint, share
+        share, by_texture = self._shown(pose).explained(self._body.texture.colors[0])
+        return self._scorer.explained(pose) / _OVERCONFIDENT + by_texture, share
 
     def _shown(self, pose: Pose) -> Shown:
-        return self._body.paint.shown(self._view, self._image, pose)
+        return self._body.texture.shown(self._view, self._image, pose)

@@ -1,10 +1,12 @@
-"""A painted body's poses through a clip, by its paint: every frame from its own reading and from its neighbours'.
+"""Refine the poses of a textured body through a clip by its texture.
 
-What a network is unsure of in one frame, its paint shows, given a pose that is nearly right: the frame's own, or that
-of the frame before or after. Pieces of the paint say it most closely and through whatever covers half of the body
-(`cues.texture_patches`); where there are too few of them, or the pose is too far off, all colours at once
-(`cues.texture_fit`). Where nothing explains a reading, all orientations are tried at its place
-(`detectors.texture_search`). The fit that explains most of the image is kept.
+The texture decides what the network is unsure of, given a pose that is nearly right: that of the frame, or that of the
+frame before or after. Patches of the texture are the most accurate, also where something covers half of the body
+(`cues.texture_patches`). Where too few of them agree, or the pose is too far off, all colours are fitted at once
+(`cues.texture_fit`). Where nothing explains a detection, all orientations are tried at its place
+(`detectors.texture_search`). The fit that explains most of the image counts.
+
+Limits: a texture of known colours, up to light and white balance.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from vid2phys.engine.virtual_camera import in_frame
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.tracking.background import Indexed
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.cues.texture_fit import fit_texture, mirrored
 from vid2phys.tracking.cues.texture_patches import Patches
 from vid2phys.tracking.detectors.texture_search import search
@@ -28,16 +30,16 @@ from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import viterbi_path
 from vid2phys.types import Array, Camera, Mesh
 
-_LEAST_PIECES = 0.25  # share of the pieces that agree on a pose that is believed
-_ON_PIECES = 0.5  # of the frames that are explained: a body so often known by pieces is known by nothing else
-_LEAST_SCORE = 0.25  # of a fit of all colours that is believed,
-_LEAST_SHARE = 0.6  # and of the clip's median
-_PIECES_NATS = 20.0  # that all pieces together say of two poses of one frame
-_BETTER = 0.03  # by which a neighbour's score has to be, to be worth a second fit
-_ASKED = 5  # frames
-_NEXT_S = 1.0  # frames further apart are no neighbours
-_OVERCONFIDENT = 100.0  # the covariance that all colours state is smaller by this
-_POINT_SHARE = 0.003  # of the body's size: what points that lie where a pose puts them err by on their own
+_LEAST_PIECES = 0.25  # least share of the patches that agree on a pose
+_ON_PIECES = 0.5  # share of the explained frames: from there on patches alone count
+_LEAST_SCORE = 0.25  # least score of a fit of all colours,
+_LEAST_SHARE = 0.6  # and least share of the clip's median
+_PIECES_NATS = 20.0  # difference of two poses of one frame if all patches agree on one
+_BETTER = 0.03  # by which the score of an adjacent frame has to be larger, for a second fit
+_EVERY = 5  # frames, between detections that are fitted too
+_NEXT_S = 1.0  # frames further apart are not adjacent
+_OVERCONFIDENT = 100.0  # temperature of the information of all colours
+_POINT_SHARE = 0.003  # error of a single keypoint, as a share of the body's size
 _STD_FLOOR = np.array([0.03, 0.03, 0.03, 1e-3, 1e-3, 6e-3])  # in modes
 
 
@@ -59,29 +61,29 @@ class Fit:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What fits of a frame are compared by."""
+        """The order of fits of a frame."""
         return self.by_pieces, self.score
 
 
 @dataclass(frozen=True)
-class PaintedBody:
-    """A painted body in the frames of one clip."""
+class TextureRefiner:
+    """A textured body in the frames of one clip."""
 
     frames: Indexed
     camera: Camera
-    paint: Paint
+    texture: SurfaceTexture
     patches: Patches
 
     def fit(self, i: int, pose: Pose) -> Fit | None:
-        """The pose in frame i near a known one, by pieces; by all colours where pieces do not say."""
+        """Return the pose in frame i near a known one, by patches; by all colours where patches do not agree."""
         frame = self.frames[i]
         by_pieces = self._by_pieces(frame, pose)
         if by_pieces is not None:
             return by_pieces
-        by_colours = fit_texture(frame, self.camera, self.paint, pose)
+        by_colours = fit_texture(frame, self.camera, self.texture, pose)
         if by_colours is None:
             return None
-        nearer = self._by_pieces(frame, by_colours.pose)  # which do not reach as far
+        nearer = self._by_pieces(frame, by_colours.pose)  # patches have a shorter reach than colours
         return nearer or Fit(by_colours.pose, by_colours.information / _OVERCONFIDENT, by_colours.score, False)
 
     def _by_pieces(self, frame: NDArray[np.uint8], pose: Pose) -> Fit | None:
@@ -91,51 +93,50 @@ class PaintedBody:
         return Fit(found.pose, found.information, found.share, True)
 
     def mirrored(self, i: int, fit: Fit) -> Fit | None:
-        """The fit from the pose that looks almost the same on the side that faces the camera."""
-        return self.fit(i, mirrored(self.paint, fit.pose))
+        """Return the fit from the mirrored pose, which looks almost the same on the side that faces the camera."""
+        return self.fit(i, mirrored(self.texture, fit.pose))
 
     def other(self, i: int, fit: Fit) -> Fit:
-        """The same by pieces alone; the fit itself where it is the only one."""
-        found = self._by_pieces(self.frames[i], mirrored(self.paint, fit.pose))
+        """Return the mirrored pose by patches alone; the fit itself where there is no other."""
+        found = self._by_pieces(self.frames[i], mirrored(self.texture, fit.pose))
         return found or fit
 
     def searched(self, i: int, bearings: Array) -> Fit | None:
-        """The best fit from any orientation at the place where the body's points [K, 2] were read."""
+        """Return the best fit of all orientations at the place where keypoints [K, 2] were detected."""
         best: Fit | None = None
-        for pose in search(self.frames[i], self.camera, self.paint, bearings):
+        for pose in search(self.frames[i], self.camera, self.texture, bearings):
             best = _better(best, self.fit(i, pose))
             if best is not None and best.by_pieces:
                 break
         return best
 
 
-def painted(
+def refine_texture(
     frames: Indexed,
     camera: Camera,
     mesh: Mesh,
-    paint: Paint,
+    texture: SurfaceTexture,
     track: Track,
     calibration: Calibration,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Track, NDArray[np.bool_]]:
-    """The track with poses and readings of all frames moved to where the paint of the mesh says the body is.
+    """Return the track with the poses that the texture gives, and which frames [T] the texture explains.
 
-    Frames that were lost are found where a neighbour's pose explains them. Also which frames [T] the paint explains:
-    the others are as they were read.
+    A frame that was lost is found where the pose of an adjacent frame explains it. Frames that the texture does not
+    explain stay as they were.
     """
-    body, count = PaintedBody(frames, camera, paint, Patches(mesh)), len(track.tracked)
+    body, count = TextureRefiner(frames, camera, texture, Patches(mesh)), len(track.tracked)
     fits: list[Fit | None] = [None] * count
     for way, order in enumerate((range(count), range(count - 1, -1, -1))):
-        told = None if progress is None else _half(progress, way)
-        _pass(body, track, fits, order, told)
-    _settle_mirrored(body, track.observation.times_s, fits)
+        _pass(body, track, fits, order, None if progress is None else _half(progress, way))
+    _resolve_mirrored(body, track.observation.times_s, fits)
     least = _least(fits)
     believed = {i: fit for i, fit in enumerate(fits) if fit is not None and fit.rank >= least}
     return _moved(track, camera, believed, calibration), np.isin(np.arange(count), list(believed))
 
 
-def _settle_mirrored(body: PaintedBody, times_s: Array, fits: list[Fit | None]) -> None:
-    """Of a flat side tilted this way and that, what goes on through the frames and shows more pieces in all of them."""
+def _resolve_mirrored(body: TextureRefiner, times_s: Array, fits: list[Fit | None]) -> None:
+    """Choose between mirrored poses of a flat side by continuity and by the patches of all frames."""
     known = [i for i, fit in enumerate(fits) if fit is not None and fit.by_pieces]
     if not known:
         return
@@ -147,7 +148,7 @@ def _settle_mirrored(body: PaintedBody, times_s: Array, fits: list[Fit | None]) 
 
 
 def _least(fits: list[Fit | None]) -> tuple[bool, float]:
-    """The rank from which on fits are believed."""
+    """Return the least rank of a fit that counts."""
     pieces = sum(fit is not None and fit.by_pieces for fit in fits)
     scores = [fit.score for fit in fits if fit is not None and not fit.by_pieces]
     explained = pieces + sum(score >= _LEAST_SCORE for score in scores)
@@ -161,16 +162,16 @@ def _half(progress: Callable[[float], None], way: int) -> Callable[[float], None
 
 
 def _pass(
-    body: PaintedBody,
+    body: TextureRefiner,
     track: Track,
     fits: list[Fit | None],
     order: Iterable[int],
     progress: Callable[[float], None] | None,
 ) -> None:
-    """Fits all frames in an order, each from the best of: its fit so far, its reading, the fit of the frame before.
+    """Fit all frames in an order, each from its fit so far, from its detection, or from the frame before.
 
-    While the body goes on as before, as well explained, its own reading is asked now and then only, and never where
-    pieces tell.
+    While the motion continues as well explained as before, the detection of a frame is fitted only now and then, and
+    never where patches agree.
     """
     times, last = track.observation.times_s, -1
     for done, i in enumerate(order):
@@ -185,23 +186,23 @@ def _pass(
 
 
 def _is_better(before: Fit | None, now: Fit) -> bool:
-    """Whether the frame before is so much better explained that its pose may explain this one better, too."""
+    """Return whether the frame before is explained so much better that its pose may suit this frame, too."""
     if before is None or now.by_pieces:
         return False
     return before.by_pieces or before.score >= now.score + _BETTER
 
 
-def _best_fit(body: PaintedBody, track: Track, i: int, now: Fit | None, before: Fit | None) -> Fit | None:
-    """The best fit of frame i: that of now, or from the pose before, or, at first, from its own reading."""
+def _best_fit(body: TextureRefiner, track: Track, i: int, now: Fit | None, before: Fit | None) -> Fit | None:
+    """Return the best fit of frame i: the present one, from the pose before, or, at first, from the detection."""
     best = now if before is None else _better(now, body.fit(i, before.pose))
     if now is not None or not track.tracked[i] or (best is not None and best.by_pieces):
         return best
-    if before is not None and best is not None and best.score > before.score - _BETTER and i % _ASKED != 0:
+    if before is not None and best is not None and best.score > before.score - _BETTER and i % _EVERY != 0:
         return best
     best = _better(best, body.fit(i, track.poses.pose[i]))
     if best is not None and not best.by_pieces:
         best = _better(best, body.mirrored(i, best))
-    if i % _ASKED == 0 and (best is None or best.rank < (False, _LEAST_SCORE)):
+    if i % _EVERY == 0 and (best is None or best.rank < (False, _LEAST_SCORE)):
         best = _better(best, body.searched(i, track.observation.bearings[i]))
     return best
 
@@ -217,7 +218,7 @@ def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Cali
     pose, pose_covariance, inliers = poses.pose.copy(), poses.covariance.copy(), poses.inliers.copy()
     for i, fit in fits.items():
         modes = pose_modes(fit.pose, seen.points_body)
-        bearings[i] = project_points(fit.pose, seen.points_body)  # readings may be far from it
+        bearings[i] = project_points(fit.pose, seen.points_body)  # detections may be far from it
         visible[i] = in_frame(camera, bearings[i])
         covariance[i] = np.eye(2) * (_POINT_SHARE * float(np.ptp(bearings[i], axis=0).max())) ** 2
         if not tracked[i]:

@@ -42,10 +42,10 @@ from vid2phys.tracking.hypotheses import (
     scored,
     tilt_evidence,
 )
-from vid2phys.tracking.single_image import Lone, settled_alone
+from vid2phys.tracking.single_image import TexturedBody, refine_single_images
 from vid2phys.tracking.support import supported
 from vid2phys.tracking.symmetry_evidence import symmetry_evidence
-from vid2phys.tracking.texture_refinement import painted as refine_texture
+from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Clip, Mesh
 
@@ -104,10 +104,10 @@ class TrackingInputs:
         *,
         calibration: Calibration | None = None,
         without: tuple[str, ...] = (),
-        paint: SurfaceTexture | None = None,
+        texture: SurfaceTexture | None = None,
         **given: Any,
     ) -> TrackingInputs:
-        """Return the inputs with the model's error model and without some cues; paint: the texture.
+        """Return the inputs with the model's error model and without some cues; texture: the texture.
 
         Raises:
             UsageError: for an unknown cue.
@@ -115,7 +115,7 @@ class TrackingInputs:
         if calibration is None:
             calibration = Calibration.from_dict(getattr(model, "calibration", None))
         cues = ActiveCues.without(without)
-        texture = paint if "texture" in cues else None
+        texture = texture if "texture" in cues else None
         return TrackingInputs(camera=camera, model=model, calibration=calibration, texture=texture, cues=cues, **given)
 
 
@@ -169,7 +169,7 @@ def candidates(
         radius_m: radius of the bounding sphere about the body's origin, m.
         frames: of the clip, where the caller has them.
         progress: receives the share of frames done.
-        **options: of `TrackingInputs.of`: calibration, tilt_std_rad, mesh, paint, without, config.
+        **options: of `TrackingInputs.of`: calibration, tilt_std_rad, mesh, texture, without, config.
 
     Raises:
         UsageError: for an unknown cue.
@@ -179,7 +179,7 @@ def candidates(
     mesh, texture, times_s = inputs.mesh, inputs.texture, clip.times_s
     frames = FrameStore(clip.frames, clip.width, clip.height) if frames is None else frames
     detector = ObjectDetector(model, camera, frames.background, radius_m, inputs.calibration)
-    body = None if texture is None or mesh is None else Lone.of(mesh, texture, model.rotations, model.center)
+    body = None if texture is None or mesh is None else TexturedBody.of(mesh, texture, model.rotations, model.center)
     if body is not None and len(frames) == 1:
         single = _track_single_image(detector, frames, times_s, body, inputs)
         if single is not None:
@@ -197,7 +197,7 @@ def candidates(
     if mesh is None:
         return found.clocked()
     found = corrected(found, frames, inputs, _part(progress, 0.9, 1.0))
-    return found if body is None else settled_alone(frames, camera, body, found, inputs.calibration)
+    return found if body is None else refine_single_images(frames, camera, body, found, inputs.calibration)
 
 
 def _second_pass(
@@ -231,7 +231,7 @@ def _second_pass(
 
 
 def _track_single_image(
-    detector: ObjectDetector, frames: FrameStore, times_s: Array, body: Lone, inputs: TrackingInputs
+    detector: ObjectDetector, frames: FrameStore, times_s: Array, body: TexturedBody, inputs: TrackingInputs
 ) -> Track | None:
     """Track a textured object in a clip of one frame; return None where its texture is not seen."""
     seen = textured_detection(detector, frames[0], body)
@@ -240,7 +240,7 @@ def _track_single_image(
     nats = inputs.texture.evidence(seen, [frames[0]], inputs.camera)
     evidence = [Evidence("texture", nats, TEMPERATURES.texture)]
     found = label(times_s, np.zeros(1, dtype=np.int64), seen, evidence, inputs)
-    return settled_alone(frames, inputs.camera, body, found.clocked(), inputs.calibration)
+    return refine_single_images(frames, inputs.camera, body, found.clocked(), inputs.calibration)
 
 
 def corrected(found: Track, frames: FrameStore, inputs: TrackingInputs, progress: Report | None = None) -> Track:

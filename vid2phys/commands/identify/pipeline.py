@@ -97,7 +97,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
     """Track the pose of a rigid body through a clip. Raises InputError when it is found in no frame."""
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking import tracker
-    from vid2phys.tracking.cues.texture import Paint
+    from vid2phys.tracking.cues.texture import SurfaceTexture
 
     model = inputs.network
     switched: dict[str, Any] = {"without": without} if without else {}
@@ -105,7 +105,7 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
         *(inputs.clip, inputs.camera, model, model.radius_m),
         tilt_std_rad=tilt_spread(inputs.system),
         mesh=inputs.mesh,
-        paint=Paint.of(inputs.mesh, model.rotations, model.center),
+        texture=SurfaceTexture.of(inputs.mesh, model.rotations, model.center),
         progress=lambda share: progress("tracking", round(100 * share), 100),
         **switched,
     )

@@ -276,6 +276,3 @@ def _soft(
         total[i] = weight.sum()
         out[i] = weight @ color[rows] / total[i]
     return out, np.clip(total / np.quantile(total, 0.75), 0.0, 1.0)
-
-
-Paint = SurfaceTexture  # the name that commands use

@@ -12,13 +12,13 @@ import numpy as np
 
 from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.tracking.detectors.search import ObjectDetector, plausible
-from vid2phys.tracking.single_image import Lone
+from vid2phys.tracking.single_image import TexturedBody
 
 _FINALISTS = 6
 _LEAST_SHARE = 0.4  # of the texture's variation that must be explained, as in nine of ten held-out images of a cube
 
 
-def textured_detection(detector: ObjectDetector, frame: Image, body: Lone) -> Detections | None:
+def textured_detection(detector: ObjectDetector, frame: Image, body: TexturedBody) -> Detections | None:
     """Return the most likely detection in a frame [H, W, 3] that the texture explains; None without any."""
     seen = detector.finalists(frame, _FINALISTS)
     if seen is None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.painted_mesh import painted_cube
-from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
+from tests.unit.test_texture import BLOCKS, CAMERA, PLACE, cast
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.cues.texture_fit import fit_texture, mirrored
 
-PAINT = Paint.of(painted_cube(BLOCKS), octahedral(), np.zeros(3))
+PAINT = SurfaceTexture.of(painted_cube(BLOCKS), octahedral(), np.zeros(3))
 WRONG = np.array([0.10, -0.08, 0.06, 0.008, -0.006, 0.03])
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from tests.unit.test_twins import CAMERA, PRIOR, SOLID, TRUTH, photograph
+from tests.unit.test_ambiguous_poses import CAMERA, PRIOR, SOLID, TRUTH, photograph
 from vid2phys.engine.pnp import known_pose
 from vid2phys.geometry import Pose, matrix_from_rotvec, quat_from_matrix, rotvec_from_quat
 from vid2phys.tracking.ambiguous_poses import PoseScorer

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from tests.unit.test_lone import LONE, START
-from tests.unit.test_paint import CAMERA, GROUP, PLACE
-from tests.unit.test_paint import cast as drawn
+from tests.unit.test_single_image import LONE, START
+from tests.unit.test_texture import CAMERA, GROUP, PLACE
+from tests.unit.test_texture import cast as drawn
 from vid2phys.engine.pnp import known_pose
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import Pose

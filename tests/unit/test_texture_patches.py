@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.painted_mesh import painted_cube, plain_cube
-from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
-from tests.unit.test_paint_fit import WRONG
+from tests.unit.test_texture import BLOCKS, CAMERA, PLACE, cast
+from tests.unit.test_texture_fit import WRONG
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.tracking.cues.texture_patches import Patches
 

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from tests.painted_mesh import painted_cube, plain_cube
-from tests.unit.test_paint import BLOCKS, CAMERA, GROUP, PLACE, cast
+from tests.unit.test_texture import BLOCKS, CAMERA, GROUP, PLACE, cast
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.first_pass import FrameStore
-from vid2phys.tracking.single_image import Lone, settled_alone
+from vid2phys.tracking.single_image import TexturedBody, refine_single_images
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array
 
-PAINT = Paint.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
-LONE = None if PAINT is None else Lone.of(painted_cube(BLOCKS), PAINT, GROUP, np.zeros(3))
+PAINT = SurfaceTexture.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
+LONE = None if PAINT is None else TexturedBody.of(painted_cube(BLOCKS), PAINT, GROUP, np.zeros(3))
 POINTS = np.array([[x, y, z] for x in (-0.05, 0.05) for y in (-0.05, 0.05) for z in (-0.05, 0.05)])
 START = matrix_from_rotvec(np.array([0.6, 0.5, -0.4]))
 
@@ -35,7 +35,7 @@ def test_shape_and_paint_find_pose_and_label(label: int, tilt: float) -> None:
     assert LONE is not None
     frame = cast(START, np.random.default_rng(label), False)
     read = Pose(START, PLACE).retract(np.array([tilt, -0.5 * tilt, 0.05, 0.004, 0.003, 0.03]))
-    found = LONE.settle(frame, CAMERA, Pose(read.rotation @ GROUP[label], read.translation))
+    found = LONE.refine(frame, CAMERA, Pose(read.rotation @ GROUP[label], read.translation))
     assert found is not None
     assert _off_deg(found.pose.rotation, START) < 1.0
     assert np.linalg.norm(found.pose.translation - PLACE) < 0.004
@@ -45,8 +45,8 @@ def test_where_no_paint_is_seen_the_reading_stays() -> None:
     assert LONE is not None
     rng = np.random.default_rng(0)
     grey = np.full((CAMERA.height, CAMERA.width, 3), 120.0) + rng.normal(0.0, 4.0, (CAMERA.height, CAMERA.width, 3))
-    assert LONE.settle(np.clip(grey, 0, 255).astype(np.uint8), CAMERA, Pose(START, PLACE)) is None
-    assert Paint.of(plain_cube(), GROUP, np.zeros(3)) is None
+    assert LONE.refine(np.clip(grey, 0, 255).astype(np.uint8), CAMERA, Pose(START, PLACE)) is None
+    assert SurfaceTexture.of(plain_cube(), GROUP, np.zeros(3)) is None
 
 
 def test_frames_that_others_are_beside_stay() -> None:
@@ -59,7 +59,7 @@ def test_frames_that_others_are_beside_stay() -> None:
     track = replace(track, observation=replace(track.observation, visible=visible))
     image = cast(START, np.random.default_rng(1), False)
     frames = FrameStore(ArrayFrames(np.stack([image] * 3)), CAMERA.width, CAMERA.height)
-    told = settled_alone(frames, CAMERA, LONE, track, Calibration())
+    told = refine_single_images(frames, CAMERA, LONE, track, Calibration())
     np.testing.assert_array_equal(told.poses.rotation[:2], track.poses.rotation[:2])
     assert _off_deg(told.poses.rotation[2], START) < 1.0
     places = project_points(told.poses.pose[2], POINTS)

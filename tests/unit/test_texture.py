@@ -10,7 +10,7 @@ from vid2phys.engine.pnp import PoseEstimate, known_pose
 from vid2phys.engine.virtual_camera import make_view
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.risp.shape.rotation_groups import octahedral
-from vid2phys.tracking.cues.texture import Paint
+from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.detectors.network import Detections
 from vid2phys.types import Array, Camera
 
@@ -59,7 +59,7 @@ def test_colours_find_the_orientation_under_any_label(seed: int, finger: bool) -
     rng = np.random.default_rng(seed)
     rotation = matrix_from_rotvec(rng.normal(size=3))
     label = int(rng.integers(24))
-    paint = Paint.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
+    paint = SurfaceTexture.of(painted_cube(BLOCKS), GROUP, np.zeros(3))
     assert paint is not None
     poses = known_pose(Pose((rotation @ GROUP[label])[None, None], PLACE[None, None]))
     nats = paint.evidence(_seen(poses), [cast(rotation, rng, finger)], CAMERA)[0, 0]
@@ -68,8 +68,8 @@ def test_colours_find_the_orientation_under_any_label(seed: int, finger: bool) -
 
 
 def test_a_plain_body_says_nothing() -> None:
-    assert Paint.of(plain_cube(), GROUP, np.zeros(3)) is None
-    paint = Paint.of(painted_cube(np.full((6, 2, 2, 3), 90)), GROUP, np.zeros(3))
+    assert SurfaceTexture.of(plain_cube(), GROUP, np.zeros(3)) is None
+    paint = SurfaceTexture.of(painted_cube(np.full((6, 2, 2, 3), 90)), GROUP, np.zeros(3))
     assert paint is not None
     poses = known_pose(Pose(np.eye(3)[None, None], PLACE[None, None]))
     nats = paint.evidence(_seen(poses), [cast(np.eye(3), np.random.default_rng(0), False)], CAMERA)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tests.painted_mesh import painted_cube
-from tests.unit.test_paint import BLOCKS, CAMERA, PLACE, cast
-from tests.unit.test_paint_fit import PAINT
+from tests.unit.test_texture import BLOCKS, CAMERA, PLACE, cast
+from tests.unit.test_texture_fit import PAINT
 from vid2phys.engine.pose_geometry import project_points
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.first_pass import FrameStore
-from vid2phys.tracking.texture_refinement import painted
+from vid2phys.tracking.texture_refinement import refine_texture
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.tracker import TrackingInputs, corrected
 
@@ -41,7 +41,7 @@ def test_colours_mend_find_and_lose_frames() -> None:
     )
     frames = FrameStore(ArrayFrames(np.stack(images)), CAMERA.width, CAMERA.height)
     read = replace(track, observation=observation)
-    found, explained = painted(frames, CAMERA, painted_cube(BLOCKS), PAINT, read, Calibration())
+    found, explained = refine_texture(frames, CAMERA, painted_cube(BLOCKS), PAINT, read, Calibration())
     np.testing.assert_array_equal(explained, [True] * 5 + [False])
     np.testing.assert_array_equal(found.poses.rotation[5], read.poses.rotation[5])
     unused: Any = None
