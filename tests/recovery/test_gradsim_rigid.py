@@ -83,4 +83,4 @@ def test_of_a_falling_body_the_mass_does_not_show() -> None:
     fit = by_newton(filmed, np.zeros((0, 1)))
     assert not fit.estimates[0].identifiable
     assert fit.estimates[0].ci95 == (0.0, np.inf)
-    assert any("not determined" in line for line in fit.said)
+    assert any("not determined" in line for line in fit.reported)

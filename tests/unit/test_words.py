@@ -34,7 +34,7 @@ WORDS = {
     r"twins?": "ambiguous poses",
     r"outlined|outlines?|outlining": "contour, silhouette",
     r"painted|paints?|painting": "textured, texture, vertex colours",
-    r"textured_body": "single image",
+    r"lone": "single image",
     r"look(?:s|ed|ing)?[ _]again": "re-initialise",
     r"posed": "articulated, modal",
     r"beliefs?": "priors and bounds",
