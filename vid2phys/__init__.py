@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vid2phys.api import (
+        CalibrateConfig,
+        EvaluateConfig,
         Evaluation,
+        FitRecordingConfig,
+        IdentifyConfig,
         Outcome,
         Run,
+        SimulateConfig,
+        TrainConfig,
         batch,
         calibrate,
         evaluate,
@@ -21,9 +27,15 @@ if TYPE_CHECKING:
     from vid2phys.errors import Vid2PhysError
 
 __all__ = [
+    "CalibrateConfig",
+    "EvaluateConfig",
     "Evaluation",
+    "FitRecordingConfig",
+    "IdentifyConfig",
     "Outcome",
     "Run",
+    "SimulateConfig",
+    "TrainConfig",
     "Vid2PhysError",
     "batch",
     "calibrate",

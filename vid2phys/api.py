@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from vid2phys.commands import evaluate as _evaluate
 from vid2phys.commands.batch import Outcome, batch
 from vid2phys.commands.calibrate import calibrate
+from vid2phys.commands.configs import CalibrateConfig, EvaluateConfig, FitRecordingConfig, SimulateConfig, TrainConfig
 from vid2phys.commands.fit_recording import fit_recording
+from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.identify.pipeline import identify as _identify
 from vid2phys.commands.simulate import simulate
 from vid2phys.commands.train_risp import train_risp
@@ -36,9 +38,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 __all__ = [
+    "CalibrateConfig",
+    "EvaluateConfig",
     "Evaluation",
+    "FitRecordingConfig",
+    "IdentifyConfig",
     "Outcome",
     "Run",
+    "SimulateConfig",
+    "TrainConfig",
     "batch",
     "calibrate",
     "evaluate",

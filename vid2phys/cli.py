@@ -26,7 +26,7 @@ from vid2phys.commands.configs import (
     SimulateConfig,
     TrainConfig,
 )
-from vid2phys.commands.flags import asking
+from vid2phys.commands.flags import all_systems, asking
 from vid2phys.commands.identify.config import IdentifyConfig
 from vid2phys.commands.retired import RetiredName
 from vid2phys.commands.system_choice import DEFAULT_SYSTEM, has_own_mesh
@@ -256,7 +256,9 @@ def fit_recording(config: FitRecordingConfig, json_: JsonOption = False) -> None
 
 @app.command()
 def systems(
-    name: Annotated[str | None, typer.Argument(help="One system (default: all).", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One system (default: all).", show_default=False, autocompletion=all_systems)
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """List the physical systems: parameters, units, domains, states, actions, limits."""

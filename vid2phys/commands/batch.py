@@ -26,7 +26,7 @@ from typing import Any
 from vid2phys.commands.batch_workers import Ended, Job, on_ray, on_this_machine
 from vid2phys.commands.config import as_yaml, checked, shortened
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.options import is_path, kinds
+from vid2phys.commands.options import field_types, is_path
 from vid2phys.commands.progress import Progress, silent
 from vid2phys.errors import InputError, UsageError, Vid2PhysError
 from vid2phys.io.files import exclusive_lock, is_pattern, read_text, write_text
@@ -36,7 +36,6 @@ from vid2phys.io.yaml_files import read_yaml
 _WHAT = "a YAML file with `clips`, and `defaults` for all of them"
 _OUR_OWN = ("jobs", "summary.json", "summary.csv")
 _NAME = re.compile(r"\w[\w.-]{0,99}")
-_OUR_OWN_OPTIONS = ("out",)
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,9 @@ def _options(path: Path, where: str, given: object, *extra: str) -> dict[str, An
     if not isinstance(given, dict):
         raise InputError(f"{where} of '{path}' is {shortened(given)}", "options by name")
     where = f"{where} of '{path}'"
-    for name in _OUR_OWN_OPTIONS:
-        if name in given:
-            raise InputError(f"{where} has the unknown option '{name}'", "no folder of a clip: --out is of the batch")
-    return checked(where, given, IdentifyConfig, extra=extra)
+    if "out" in given:
+        raise InputError(f"{where} has the unknown option 'out'", "no folder of a clip: --out is of the batch")
+    return checked(where, given, IdentifyConfig, extra=extra, without=("out",))
 
 
 def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
@@ -154,7 +152,7 @@ def _job(path: Path, number: int, options: dict[str, Any], out: Path) -> Job:
     if not _NAME.fullmatch(name) or name in _OUR_OWN:
         raise InputError(f"clip {number} of '{path}' has the name '{name}'", "letters, digits, dots and dashes",
                          "give it a `name` that can be a folder's")  # fmt: skip
-    for key in kinds(IdentifyConfig):
+    for key in field_types(IdentifyConfig):
         if is_path(IdentifyConfig, key) and isinstance(options.get(key), Path):
             relative = Path(str(options[key]).replace("{stem}", stem))
             options[key] = (path.parent / relative.expanduser()).absolute()

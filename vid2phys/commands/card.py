@@ -21,7 +21,7 @@ def card(
     work: str | Path | None = None,
     quiet: bool = False,
 ) -> Path:
-    """Write card.md and its images into the folder `model` and returns the card.
+    """Write card.md and its images into the folder `model` and return the card.
 
     mesh: that it was trained for; none for a body on a known base (a hand, a rod, or the robot in the file `body`).
     work: folder of the training, whose renders for calibration are shown (default: runs/train-risp/NAME); they are

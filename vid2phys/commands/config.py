@@ -10,13 +10,15 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
-from vid2phys.commands.options import Options, by_flag, is_path, kinds
-from vid2phys.commands.retired import renamed
+from vid2phys.commands.options import Options, by_flag, field_types, is_path
+from vid2phys.commands.retired import renamed, upgraded
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
 from vid2phys.io.yaml_files import read_yaml
+
+_EXPECTED = {"path_type": "a path", "missing": "one number more"}  # in place of the library's words
 
 
 def write_config(path: Path, options: Options) -> None:
@@ -50,29 +52,41 @@ def read_config(path: Path, kind: type[Options]) -> dict[str, Any]:
         raise InputError(f"{path} was written by '{written_by}'", f"a config of '{kind.command}'")
     if kind.command == "simulate" and "hold" not in data:  # an old file: the system hovered then
         data["hold"] = "actions" not in data
-    return checked(f"'{path}'", data, kind)
+    return upgraded(kind.command, checked(f"'{path}'", data, kind))
 
 
 def checked(
-    where: str, given: Mapping[Any, Any], kind: type[Options], *, extra: tuple[str, ...] = ()
+    where: str,
+    given: Mapping[Any, Any],
+    kind: type[Options],
+    *,
+    extra: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """Return options out of a file by field, of the types of the fields.
 
-    extra: names of texts that the file may hold beside options. Raises InputError that names the option at fault.
+    extra: names of texts that the file may hold beside options. without: names of options that it may not hold.
+    Raises InputError that names the option at fault.
     """
     from pydantic import TypeAdapter, ValidationError
 
-    allowed, flagged = kinds(kind) | dict.fromkeys(extra, str), by_flag(kind)
+    allowed, flagged = field_types(kind) | dict.fromkeys(extra, str), by_flag(kind)
+    for name in without:
+        allowed.pop(name)
     found: dict[str, Any] = {}
     for written, value in renamed(kind.command, {str(name): value for name, value in given.items()}).items():
         name = written if written in allowed else flagged.get(written.replace("-", "_"), written.replace("-", "_"))
         if name not in allowed:
             got = f"{where} has the unknown option {shortened(written)}"
             raise InputError(got, f"some of {', '.join(sorted(allowed))}")
+        if value is None and get_origin(allowed[name]) in (dict, tuple):
+            found[name] = {} if get_origin(allowed[name]) is dict else ()
+            continue
         try:
             found[name] = TypeAdapter(allowed[name]).validate_python(_listed(value, allowed[name]))
         except ValidationError as error:
-            expected = error.errors()[0]["msg"].removeprefix("Input should be ")
+            first = error.errors()[0]
+            expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
             raise InputError(f"'{name}' of {where} is {shortened(value)}", expected, "correct it") from None
     return found
 

@@ -32,6 +32,14 @@ class MeshOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FilmedBodyOptions(MeshOptions):
+    """The body in a clip or an image: its mesh, and the system that moves it."""
+
+    system: str = DEFAULT_SYSTEM
+    """Physical system that a camera follows; `vid2phys systems` states which."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ValueOptions(Options):
     """Known values of parameters, in SI. `set_values` wins over the file."""
 
@@ -114,15 +122,19 @@ class FitRecordingConfig(BodyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlConfig(ValueOptions, CameraOptions, MeshOptions):
+class TargetOptions(Options):
+    """Where the body is to be."""
+
+    target: Path
+    """Image of the body where it is to be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlConfig(ValueOptions, CameraOptions, FilmedBodyOptions, TargetOptions):
     """What a user asks of `vid2phys control`. The mesh is None for a system on a known base, which has its own."""
 
     command: ClassVar[str] = "control"
 
-    target: Path
-    """Image of the body where it is to be."""
-    system: str = DEFAULT_SYSTEM
-    """Physical system that a camera follows; `vid2phys systems` states which."""
     initial: dict[str, float] = field(default_factory=dict, metadata=_INITIAL)
     """A state at the start, name=SI value (default: at rest)."""
     limits: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_LIMIT)
@@ -158,10 +170,8 @@ class LogOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateConfig(LogOptions):
-    """What a user asks of `vid2phys evaluate`."""
-
-    command: ClassVar[str] = "evaluate"
+class ComparedOptions(Options):
+    """What is compared."""
 
     run: Path | None = field(default=None, metadata={"argument": True})
     """Run folder (default: the newest)."""
@@ -169,6 +179,14 @@ class EvaluateConfig(LogOptions):
     """Log of the true poses: Motive, Vicon, C3D, TUM, EuRoC, CSV."""
     align: str = "time"
     """What to align: time, marker (and time), world (all)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig(LogOptions, ComparedOptions):
+    """What a user asks of `vid2phys evaluate`."""
+
+    command: ClassVar[str] = "evaluate"
+
     plots: bool = field(default=True, metadata={"flags": ""})
     """Draw evaluation.png."""
 
@@ -210,7 +228,7 @@ class CalibrateConfig(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(MeshOptions):
+class TrainConfig(FilmedBodyOptions):
     """What a user asks of `vid2phys train-risp`.
 
     A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own.
@@ -218,8 +236,6 @@ class TrainConfig(MeshOptions):
 
     command: ClassVar[str] = "train-risp"
 
-    system: str = DEFAULT_SYSTEM
-    """Physical system that a camera follows; `vid2phys systems` states which."""
     body: Path | None = None
     """Robot (URDF, MJCF) of --system articulated, on a fixed base."""
     out: Path | None = None

@@ -78,7 +78,7 @@ def control(config: ControlConfig, progress: Progress = silent) -> tuple[Control
         if not (np.isfinite(value) and value > 0.0):
             raise UsageError(f"--{name} {value:g}", "a positive number", f"for example --{name} 1")
     progress("reading inputs")
-    inputs = read_inputs(_as_filmed(config), _read_image)
+    inputs = read_inputs(_identify_config(config), _read_image)
     lower, upper = _limits(inputs.system, config.limits)
     progress("estimating the target")
     aimed = read_target(inputs)
@@ -92,7 +92,7 @@ def control(config: ControlConfig, progress: Progress = silent) -> tuple[Control
     return found, folder
 
 
-def _as_filmed(config: ControlConfig) -> IdentifyConfig:
+def _identify_config(config: ControlConfig) -> IdentifyConfig:
     """Return the config by which `identify` reads body, system, camera and the image, as a clip of one frame."""
     if config.camera is None:
         raise UsageError("no camera given", "--camera", "see `vid2phys control --help`")

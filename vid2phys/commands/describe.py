@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 
@@ -51,7 +52,7 @@ def describe(name: str) -> dict[str, Any]:
             "excited_by": dict(can.excited_by),
         },
         "integrators": list(system.integrators),
-        "body": " ".join((inspect.getdoc(reader) or "").split("\n\n")[0].split()) if reader else "",
+        "body": _what_it_reads(reader) if reader else "",
         "limits": limits.removeprefix("Limits:").strip().replace("`", ""),
     }
 
@@ -66,3 +67,9 @@ def summarise(names: list[str], most: int = 16) -> str:
         patterns[pattern] = patterns.get(pattern, 0) + 1
     texts = [name if count == 1 else f"{name} ({count})" for name, count in patterns.items()]
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def _what_it_reads(reader: Callable[..., Any]) -> str:
+    """Return the first sentence of a reader's docstring, without its verb."""
+    text = " ".join((inspect.getdoc(reader) or "").split("\n\n")[0].split()).removeprefix("Return ")
+    return text[:1].upper() + text[1:]

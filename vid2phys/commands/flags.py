@@ -11,13 +11,13 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-from vid2phys.commands.options import Options, built, docs, flags, kinds, required
+from vid2phys.commands.options import Options, built, field_types, flag_names, help_texts, required
 from vid2phys.errors import UsageError
 
 C = TypeVar("C", bound=Options)
 Needs = Callable[[dict[str, Any]], tuple[str, ...]]
-_REPEAT = Annotated[Path | None, typer.Option("--config", help="Repeat the run of this config.yaml.")]
-_FILE = "config_file"
+_ConfigOption = Annotated[Path | None, typer.Option("--config", help="Repeat the run of this config.yaml.")]
+_CONFIG = "config_file"
 
 
 def asking(
@@ -33,18 +33,19 @@ def asking(
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         asked = [_parameter(options, field) for field in fields(options) if _is_asked(field)]
         context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        repeat = inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, annotation=_REPEAT, default=None)
+        repeat = inspect.Parameter(_CONFIG, inspect.Parameter.KEYWORD_ONLY, annotation=_ConfigOption, default=None)
         rest = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
 
         def run(*, context: typer.Context, **given: Any) -> None:
             of_function = {p.name: given.pop(p.name) for p in own}
-            path = given.pop(_FILE, None)
+            path = given.pop(_CONFIG, None)
             values = {field.name: _value(options, field, given) for field in fields(options) if _is_asked(field)}
+            chosen = {name: value for name, value in values.items() if _is_given(context, name)}
             if path is not None:
-                values = _repeated(context, options, values, path)
-            for name in required(options) if needs is None else needs(values):
-                _require(options, name, values)
-            function(built(options, values), **of_function)
+                chosen = _of_file(options, path, chosen) | chosen
+            for name in required(options) if needs is None else needs(values | chosen):
+                _require(options, name, values | chosen)
+            function(built(options, chosen), **of_function)
 
         signature = inspect.Signature([context, *asked, *([repeat] if repeats else []), *rest])
         run.__signature__ = signature  # type: ignore[attr-defined]
@@ -91,20 +92,21 @@ def pairs(flag: str, between: str, example: str, items: list[str] | None) -> dic
 
 
 def _is_asked(field: Field[Any]) -> bool:
-    return bool(field.metadata.get("argument") or flags(field))
+    return bool(field.metadata.get("argument") or flag_names(field))
 
 
 def _parameter(options: type[Options], field: Field[Any]) -> inspect.Parameter:
     """Return the parameter of the command line for a field."""
-    text, kind = docs(options)[field.name], kinds(options)[field.name]
+    text, kind = help_texts(options)[field.name], field_types(options)[field.name]
+    text += " (required)" if field.name in required(options) else ""
     complete = None
     if field.name == "system":
-        complete = _all_systems if field.metadata.get("argument") else _filmed_systems
+        complete = all_systems if field.metadata.get("argument") else _filmed_systems
     info: Any
     if field.metadata.get("argument"):
         info = typer.Argument(help=text, show_default=False, autocompletion=complete)
     else:
-        info = typer.Option(*flags(field), help=text, autocompletion=complete)
+        info = typer.Option(*flag_names(field), help=text, autocompletion=complete)
     asked: Any
     default: Any
     if kind == tuple[str, ...]:
@@ -129,11 +131,11 @@ def _of_each(kind: Any) -> type | None:
 
 def _value(options: type[Options], field: Field[Any], given: dict[str, Any]) -> Any:
     """Return the value of a field from the text of its flag."""
-    kind, value = kinds(options)[field.name], given[field.name]
+    kind, value = field_types(options)[field.name], given[field.name]
     if kind == tuple[str, ...]:
         return tuple(name.strip() for name in value.split(",") if name.strip())
     if get_origin(kind) is dict:
-        flag, example = flags(field)[0], field.metadata["example"]
+        flag, example = flag_names(field)[0], field.metadata["example"]
         if "pair" in field.metadata:
             return pairs(flag, field.metadata["pair"], example, value)
         return assignments(flag, example, value)
@@ -143,36 +145,36 @@ def _value(options: type[Options], field: Field[Any], given: dict[str, Any]) -> 
     return several[0] if len(several) == 1 and get_origin(kind) is not tuple else several or None
 
 
-def _repeated(context: typer.Context, options: type[Options], values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the options of a config file, with those given on the command line over them.
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _of_file(options: type[Options], path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a config file that those of the command line, `chosen`, do not replace.
 
     A repeated run gets a folder of its own.
     """
     from vid2phys.commands.config import read_config
 
-    def is_given(name: str) -> bool:
-        source = context.get_parameter_source(name)
-        return source is not None and source.name == "COMMANDLINE"
-
-    replaced = {f.metadata["replaces"] for f in fields(options) if "replaces" in f.metadata and is_given(f.name)}
-    kept = {
-        name: value
-        for name, value in read_config(path, options).items()
-        if name != "out" and name not in replaced and not is_given(name)
-    }
-    return values | kept
+    replaced = {f.metadata["replaces"] for f in fields(options) if "replaces" in f.metadata and f.name in chosen}
+    return {name: value for name, value in read_config(path, options).items() if name != "out" and name not in replaced}
 
 
 def _require(options: type[Options], name: str, values: dict[str, Any]) -> None:
     """Raise UsageError for a value that is missing."""
-    if values.get(name) is not None:
+    if values.get(name) not in (None, (), ""):
         return
-    field = options.__dataclass_fields__[name]
-    expected = f"a {name.upper()}" if field.metadata.get("argument") else flags(field)[0]
-    raise UsageError(f"no {name} given", expected, f"see `vid2phys {options.command} --help`")
+    field, several = options.__dataclass_fields__[name], get_origin(field_types(options)[name]) is tuple
+    expected = flag_names(field)[0] if flag_names(field) else ""
+    if field.metadata.get("argument"):
+        expected = name.upper() if several else f"a {name.upper()}"
+    remedy = "`vid2phys systems` lists them" if name == "system" else f"see `vid2phys {options.command} --help`"
+    raise UsageError(f"no {name} given", expected, remedy)
 
 
-def _all_systems(incomplete: str) -> list[str]:
+def all_systems(incomplete: str) -> list[str]:
     """Return names of systems, for the shell to complete."""
     from vid2phys.commands.describe import systems_like
 

@@ -14,10 +14,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache, wraps
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from vid2phys.commands.retired import renamed, upgraded
+from vid2phys.errors import UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,27 +33,27 @@ class Options:
     command: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        for name, kind in kinds(type(self)).items():
-            object.__setattr__(self, name, _fitting(getattr(self, name), kind))
+        for name, kind in field_types(type(self)).items():
+            object.__setattr__(self, name, _converted(name, getattr(self, name), kind))
 
 
-def kinds(options: type[Options]) -> dict[str, Any]:
+def field_types(options: type[Options]) -> dict[str, Any]:
     """Return the types of the fields by name."""
     hints = get_type_hints(options)
     return {field.name: hints[field.name] for field in fields(options)}
 
 
-def docs(options: type[Options]) -> dict[str, str]:
+def help_texts(options: type[Options]) -> dict[str, str]:
     """Return the docstrings under the fields by name, those of base classes too."""
     found: dict[str, str] = {}
     for base in reversed(options.__mro__):
         if issubclass(base, Options):
-            found |= _docs_of_file(inspect.getfile(base)).get(base.__name__, {})
+            found |= _help_texts_of_file(inspect.getfile(base)).get(base.__name__, {})
     return found
 
 
 @cache
-def _docs_of_file(path: str) -> dict[str, dict[str, str]]:
+def _help_texts_of_file(path: str) -> dict[str, dict[str, str]]:
     """Return the docstrings under the fields of all classes in a Python file."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
@@ -66,7 +68,7 @@ def _docs_of_file(path: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def flags(field: Field[Any]) -> tuple[str, ...]:
+def flag_names(field: Field[Any]) -> tuple[str, ...]:
     """Return the names of an option on the command line; none for what only Python callers may ask for."""
     given = field.metadata.get("flags")
     if given is not None:
@@ -80,7 +82,7 @@ def by_flag(options: type[Options]) -> dict[str, str]:
     """Return the field's name by the name of its first flag: files may use both."""
     named = {}
     for field in fields(options):
-        for flag in flags(field):
+        for flag in flag_names(field):
             named[flag.partition("/")[0].removeprefix("--").replace("-", "_")] = field.name
     return named
 
@@ -90,19 +92,19 @@ def required(options: type[Options]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(options) if f.default is MISSING and f.default_factory is MISSING)
 
 
-def holds(kind: Any, what: type) -> bool:
+def mentions(kind: Any, what: type) -> bool:
     """Return whether a type is this one, or a union or tuple of it."""
-    return kind is what or any(holds(part, what) for part in get_args(kind))
+    return kind is what or any(mentions(part, what) for part in get_args(kind))
 
 
 def is_path(options: type[Options], name: str) -> bool:
     """Return whether a field holds paths."""
-    return holds(kinds(options).get(name), Path)
+    return mentions(field_types(options).get(name), Path)
 
 
 def built(options: type[C], given: Mapping[str, Any]) -> C:
     """Return the options with these values by field, those of earlier releases in their place."""
-    return options(**upgraded(options.command, given))
+    return options(**upgraded(options.command, renamed(options.command, given)))
 
 
 def taking(options: type[Options], *positional: str) -> Callable[[Callable[P, R]], Callable[..., R]]:
@@ -117,26 +119,34 @@ def taking(options: type[Options], *positional: str) -> Callable[[Callable[P, R]
         names = [*positional, *(field.name for field in fields(options) if field.name not in positional)]
         last = max((i for i, name in enumerate(positional) if name in required(options)), default=-1)
         asked = [
-            _parameter(options, name, by_position=i < len(positional), must=i <= last) for i, name in enumerate(names)
+            _keyword_parameter(options, name, by_position=i < len(positional), must=i <= last)
+            for i, name in enumerate(names)
         ]
         signature = own.replace(parameters=[*asked, *rest])
 
         @wraps(function)
         def call(*given: Any, **keywords: Any) -> R:
-            if given and isinstance(given[0], options):
-                return function(*given, **keywords)
             of_function = {p.name: keywords.pop(p.name) for p in rest if p.name in keywords}
-            bound = signature.bind(*given, **renamed(options.command, keywords)).arguments
+            config = given[0] if given else keywords.get("config")
+            if isinstance(config, options) and len(given) + len(keywords) == 1:
+                return function(config, **of_function)  # type: ignore[arg-type]
+            try:
+                bound = signature.bind(*given, **renamed(options.command, keywords)).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
             return function(built(options, bound), **of_function)  # type: ignore[arg-type]
 
         call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = f"{inspect.getdoc(function)}\n\nOptions:\n" + "\n".join(
+            f"    {name}: {text}" for name in names for text in (help_texts(options)[name],)
+        )
         return call
 
     return decorate
 
 
-def _parameter(options: type[Options], name: str, *, by_position: bool, must: bool) -> inspect.Parameter:
-    """Return the parameter of a function for a field. must: without a default, as one that comes after it has none."""
+def _keyword_parameter(options: type[Options], name: str, *, by_position: bool, must: bool) -> inspect.Parameter:
+    """Return the parameter of a function for a field. must: leave the default out: a required parameter follows."""
     field = options.__dataclass_fields__[name]
     default = field.default if field.default_factory is MISSING else field.default_factory()
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if by_position else inspect.Parameter.KEYWORD_ONLY
@@ -144,15 +154,33 @@ def _parameter(options: type[Options], name: str, *, by_position: bool, must: bo
     return inspect.Parameter(name, kind, default=default, annotation=field.type)
 
 
-def _fitting(value: Any, kind: Any) -> Any:
-    """Return a value as its field has it."""
-    origin, optional = get_origin(kind), holds(kind, type(None))
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    """Return a value converted to the type of its field: text to a path, a list to a tuple, None to empty.
+
+    Raises UsageError for other values than numbers by name, where the field holds these.
+    """
+    origin, optional = get_origin(kind), mentions(kind, type(None))
+    of_paths = mentions(kind, Path) and not mentions(kind, str)
+    if isinstance(value, str) and not value and optional:
+        return None
     if value is None and not optional:
         return {} if origin is dict else () if origin is tuple else value
+    if origin is dict:
+        return _numbers_by_name(name, value, pairs=get_origin(get_args(kind)[1]) is tuple)
     if isinstance(value, list | tuple):
-        return tuple(_fitting(each, kind) for each in value)
-    if isinstance(value, str) and holds(kind, Path) and not holds(kind, str):
-        return Path(value)
-    if isinstance(value, Mapping) and origin is dict:
-        return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+        return tuple(_converted(name, each, kind) if not of_paths else Path(each) for each in value)
+    if of_paths and isinstance(value, str | Path):
+        return (Path(value),) if origin is tuple else Path(value)
     return value
+
+
+def _numbers_by_name(name: str, value: Any, *, pairs: bool) -> dict[str, Any]:
+    """Return numbers, or pairs of numbers, by name. Raises UsageError for others."""
+    found: dict[str, Any] = {}
+    for key, given in value.items() if isinstance(value, Mapping) else [("", value)]:
+        numbers = tuple(given) if pairs and isinstance(given, list | tuple) else (given,)
+        real = all(isinstance(each, Real) and not isinstance(each, bool) for each in numbers)
+        if not key or not real or len(numbers) != 1 + pairs:
+            raise UsageError(f"{name} {value!r}"[:200], "pairs of numbers by name" if pairs else "numbers by name")
+        found[str(key)] = numbers if pairs else given
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from vid2phys.errors import UsageError
 
 RENAMED: dict[str, dict[str, str]] = {"calibrate": {"pictures": "images"}}  # command -> old name -> new name
 _WERE_UNDRAWN = ("shading", "texture")  # what `--without` of a loss of images named
+_LOSSES_OF_IMAGES = ("pixel", "perceptual", "risp_image")  # of that release; asking the losses would import torch
 
 
 class RetiredName(FutureWarning):
@@ -33,18 +35,18 @@ def renamed(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgraded(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a call under their present names, and with their present meaning."""
-    found = renamed(command, given)
-    return _without_to_undrawn(found) if command == "identify" else found
+    """Return the options of a call or of a file, all that it names, with their present meaning."""
+    found = dict(given)
+    return _without_to_undrawn(found) if command == "identify" and "undrawn" not in found else found
 
 
 def _without_to_undrawn(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options of identify with what a loss of images leaves out under `undrawn`.
 
-    `without` named it before `without` switched cues of tracking off.
+    `without` named it before `without` switched cues of tracking off. Files and calls of today name `undrawn`.
     """
     names = given.get("without") or ()
-    if given.get("undrawn") or given.get("loss") not in ("pixel", "perceptual", "risp_image") or isinstance(names, str):
+    if given.get("loss") not in _LOSSES_OF_IMAGES or isinstance(names, str):
         return given
     undrawn = tuple(name for name in names if name in _WERE_UNDRAWN)
     if not undrawn:
@@ -54,4 +56,7 @@ def _without_to_undrawn(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _notify(text: str) -> None:
-    warnings.warn(text, RetiredName, stacklevel=4)
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("vid2phys"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, RetiredName, stacklevel=level)

@@ -99,14 +99,14 @@ def train_articulated(
     score = training_score(options, data, seconds, {"fine": fine.history})
     _save(model, body, out, score)  # usable already, should calibration be interrupted
     began = time.monotonic()
-    held_out = calibration_configurations(body, work / CALIBRATION, options.seed, progress)
-    model = _calibrated(Model.load(out), body, held_out, options, progress)
+    clips = calibration_configurations(body, work / CALIBRATION, options.seed, progress)
+    model = _calibrated(Model.load(out), body, clips, options, progress)
     score["seconds"]["calibration"] = round(time.monotonic() - began, 1)
     assert model.calibration is not None
     score["validation"]["calibration"] = model.calibration["normalised"]
     _save(model, body, out, score)
     model = Model.load(out)
-    make_card(out, EvaluatedModel(model, body.mesh, body), held_out, options.seed, progress, given=options.given)
+    make_card(out, EvaluatedModel(model, body.mesh, body), clips, options.seed, progress, given=options.given)
     return model
 
 

@@ -1,4 +1,4 @@
-"""What a user asks of `vid2phys identify`: one frozen dataclass, checked before anything is read.
+"""What a user asks of `vid2phys identify`: one frozen dataclass. `check` finds contradictions before anything is read.
 
 Command line, YAML files and keyword arguments are built from it (see `vid2phys.commands.options`). This file imports
 nothing heavy.
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vid2phys.commands.configs import MeshOptions, ValueOptions
+from vid2phys.commands.configs import FilmedBodyOptions, ValueOptions
 from vid2phys.commands.options import Options
-from vid2phys.commands.system_choice import DEFAULT_SYSTEM, takes_actions
+from vid2phys.commands.system_choice import takes_actions
 from vid2phys.errors import UsageError, unknown_name
 
 Paths = Path | tuple[Path, ...]
@@ -100,13 +100,10 @@ class OutputOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, MeshOptions):
+class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, FilmedBodyOptions):
     """What a user asks of `vid2phys identify`. A system on a known base (a hand, a rod) has a mesh of its own."""
 
     command: ClassVar[str] = "identify"
-
-    system: str = DEFAULT_SYSTEM
-    """Physical system that a camera follows; `vid2phys systems` states which."""
 
     @property
     def clips(self) -> tuple[Path, ...]:
@@ -124,6 +121,8 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         Raises UsageError for other numbers of cameras, poses, actions or parts than of clips.
         """
         clips = self.clips
+        if not clips:
+            raise UsageError("no clip given", "a CLIP", "see `vid2phys identify --help`")
         own: list[dict[str, Any]] = [{"clip": clip} for clip in clips]
         for name in PER_CLIP:
             given = getattr(self, name)

@@ -62,8 +62,8 @@ class Initialised:
 def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progress = silent) -> Initialised | None:
     """Fit a first time, choose the hypothesis, refine by pixels and fit again. Return None for a clip that was lost.
 
-    refine: align the mesh to the pixels; not where the user gave keypoints, nor for a textured mesh, whose track is
-    aligned to its colours already.
+    refine: align the mesh to the pixels. This has no effect where the user gave keypoints, or on a textured mesh,
+    whose track is aligned to its colours already.
     """
     from vid2phys.solvers import smoothing
     from vid2phys.solvers.initialise import first_inputs, rigid_states
@@ -129,17 +129,17 @@ def _tried(
     tried: dict[int, tuple[Problem, Smoothed]] = {}
     unrefined = False
     for g in _open_hypotheses(evidence, known_torques=inputs.actions is not None):
-        taken, states = _in_hypothesis(inputs, problem, first.point.states, g)
+        chosen, states = _in_hypothesis(inputs, problem, first.point.states, g)
         if stage is not None:
             progress("aligning to the pixels")
-            refined = _refined(inputs, stage, taken, states[first.layout.knots.frame_knot])
-            taken = taken if refined is None else replace(taken, observation=refined)
+            refined = _refined(inputs, stage, chosen, states[first.layout.knots.frame_knot])
+            chosen = chosen if refined is None else replace(chosen, observation=refined)
             unrefined |= refined is None
         progress("fitting again")
         best = next(iter(tried.values()), None)  # evidences compare only under the same hyperparameters
         hyperparameters = first.hyperparameters if best is None else best[1].hyperparameters
         rounds = 0 if best else smoothing.ROUNDS
-        tried[g] = (taken, smoothing.fit(taken, states, hyperparameters=hyperparameters, rounds=rounds))
+        tried[g] = (chosen, smoothing.fit(chosen, states, hyperparameters=hyperparameters, rounds=rounds))
     return tried, unrefined
 
 

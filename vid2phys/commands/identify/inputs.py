@@ -124,7 +124,7 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
         if len(clip.times_s) < LEAST_FRAMES:
             raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
         if actions is not None:
-            require_cover(actions, clip, _one(config.actions))
+            require_cover(actions, clip, _single_path(config.actions))
         return filmed
 
     filmed, notes = listen(read)
@@ -135,7 +135,10 @@ def with_camera(config: IdentifyConfig, clip: Clip) -> Filmed:
     """Read the camera of a clip and its pose. Raises InputError."""
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
 
-    path, of_pose = _one(config.camera), None if config.camera_pose is None else _one(config.camera_pose)
+    path, of_pose = (
+        _single_path(config.camera),
+        None if config.camera_pose is None else _single_path(config.camera_pose),
+    )
     camera = load_camera(path, of_pose, size=(clip.width, clip.height))
     pose = require_pose(camera, of_pose or path)
     require_resolution(camera, clip, path)
@@ -149,7 +152,7 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
 
     if config.actions is None:
         return None
-    path = _one(config.actions)
+    path = _single_path(config.actions)
     return load_actions(path) if config.mesh is not None else read_actions(system, path, None)[1]
 
 
@@ -164,7 +167,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     assert config.mesh is not None  # `require_mesh` checks it
     path, units, move = config.mesh, config.mesh_units, config.mesh_move
     given = _given_values(config)
-    actions = None if config.actions is None else load_actions(_one(config.actions))
+    actions = None if config.actions is None else load_actions(_single_path(config.actions))
     whole, warned = listen(lambda: load_mesh(path, units, move=move))
     system = filmed_system(config.system, whole, actions, config.fit)
     properties, warned_of_mass = listen(lambda: mass_properties(whole))
@@ -212,7 +215,7 @@ def _priors_and_bounds(config: IdentifyConfig) -> Priors:
     return Priors(*both)
 
 
-def _one(path: Path | tuple[Path, ...] | None) -> Path:
+def _single_path(path: Path | tuple[Path, ...] | None) -> Path:
     """Return the path of a single clip's config."""
     assert isinstance(path, Path)
     return path

@@ -139,12 +139,12 @@ def result_of(
         "frames_used": len(result.trajectory.times_s) - result.observation.frames_lost,
         "frames_lost": result.observation.frames_lost,
     }
-    data = result_to_json(result, _input_files(asked, inputs), fit, files, asked.seed)
+    data = result_to_json(result, _inputs_of(asked, inputs), fit, files, asked.seed)
     data["diagnostics"].pop("residual_px", None)
     return data
 
 
-def _input_files(asked: IdentifyConfig, inputs: Inputs) -> dict[str, Any]:
+def _inputs_of(asked: IdentifyConfig, inputs: Inputs) -> dict[str, Any]:
     """Return the inputs as result.json names them: files as paths, the rest as they are."""
     files = {name: getattr(asked, name) for name in _FILES if getattr(asked, name) is not None}
     files |= {"model": None if inputs.model is None else inputs.model.folder}
@@ -177,7 +177,7 @@ def _write_several(
             | {name: data[name] for name in ("status", "message", "diagnostics", "fit", "files")}
         )
     data = result_of(result, several[0], configs[0], seconds, {"config": "config.yaml"})
-    data["inputs"] |= {"clip": data["inputs"]["clip"], "clips": [str(config.clip) for config in configs]}
+    data["inputs"] |= {"clips": [str(config.clip) for config in configs]}
     data["fit"] |= {name: sum(part["fit"][name] for part in parts) for name in ("frames_used", "frames_lost")}
     data["clips"] = parts
     validate_result(data)

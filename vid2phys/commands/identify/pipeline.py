@@ -78,8 +78,8 @@ def track_all(
 
     if config.observation is not None:
         (inputs,) = several
-        given = config.observation, config.body_points
-        tracked, notes = given_track(*given, inputs.clip, inputs.camera, inputs.mesh)
+        points = config.body_points
+        tracked, notes = given_track(config.observation, points, inputs.clip, inputs.camera, inputs.mesh)
         return [replace(inputs, warnings=(*inputs.warnings, *notes))], [tracked]
     tracks = [track(one, config.without, of_clip(g, len(several), progress)) for g, one in enumerate(several)]
     return list(several), tracks
