@@ -69,8 +69,6 @@ AGAINST_THE_ORDER = {
     ("tracking.cues.contour", "tracking.refine"),
     ("tracking.cues.texture", "tracking.detectors.network"),
     ("tracking.cues.texture_patches", "tracking.detectors.network"),
-    ("tracking.detectors.search", "tracking.background"),
-    ("tracking.detectors.texture", "tracking.single_image"),
     ("solvers.gradient", "solvers.losses"),
     ("solvers.input_estimation", "solvers.losses"),
 }

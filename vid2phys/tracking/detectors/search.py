@@ -18,13 +18,13 @@ from vid2phys.engine.observe import pixels_to_bearings
 from vid2phys.engine.pnp import PoseEstimate
 from vid2phys.engine.virtual_camera import View, bearings_to_view
 from vid2phys.error_model import Calibration
-from vid2phys.tracking.background import Background
 from vid2phys.tracking.detectors import proposers
 from vid2phys.tracking.detectors.network import Detections, Image, detect, direction_and_size
 from vid2phys.types import Array, Camera
 
 if TYPE_CHECKING:
     from vid2phys.risp.networks.model import Model
+    from vid2phys.tracking.background import Background
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,15 @@ Limits: the search takes some seconds.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.tracking.detectors.search import ObjectDetector, plausible
-from vid2phys.tracking.single_image import TexturedBody
+
+if TYPE_CHECKING:
+    from vid2phys.tracking.single_image import TexturedBody
 
 _FINALISTS = 6
 _LEAST_SHARE = 0.4  # of the texture's variation that must be explained, as in nine of ten held-out images of a cube
