@@ -21,7 +21,7 @@ from experiments.method_inputs import observation_of, scene_of, views_of
 from vid2phys.errors import Vid2PhysError
 from vid2phys.risp.networks.model import Model
 from vid2phys.risp.networks.state_model import StateModel
-from vid2phys.solvers import gradient, losses, prediction, rollout_fit
+from vid2phys.solvers import configurations, gradient, losses, prediction, rollout_fit
 from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.cramer_rao import cramer_rao, noisy
 from vid2phys.solvers.losses import Evidence
@@ -82,8 +82,10 @@ def _values(case: Case, method: str, network: Network) -> Array:
     if method in LOSSES:
         return _by_descent(case, LOSSES[method], network)
     problem = case.experiment.plan.problem(case.start, seen_in(case, network), pose_of(case))
+    problem = replace(problem, body=case.experiment.articulated)
     if isinstance(network, Model):
-        return by_newton(case.experiment, labelled_by_motion(case.experiment, problem, network.permutation), "keypoint")
+        symmetry = network.permutation, network.rotations, network.center
+        return by_newton(case.experiment, labelled_by_motion(case.experiment, problem, *symmetry), "keypoint")
     return by_newton(case.experiment, problem, "state")
 
 
@@ -97,12 +99,21 @@ def seen_in(case: Case, network: Network) -> Observation:
     return observation_of(case.experiment, case.footage, network, case.seed)
 
 
-def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[np.int64]) -> Problem:
+def labelled_by_motion(
+    experiment: Experiment, problem: Problem, order: NDArray[np.int64], rotations: Array, center: Array
+) -> Problem:
     """Return the problem with the points of each frame named as the motion has them that agrees best, of those that a
     fit begins with.
 
     Frames far apart show a body whose shape is alike in several orientations in any of them: which it is, only a motion
-    says, or a texture that may be mistaken. order: [G, K], the names that its points may have.
+    says, or a texture that may be mistaken.
+
+    Args:
+        experiment: what is filmed.
+        problem: a rigid body's.
+        order: [G, K] the names that its points may have.
+        rotations: [G, 3, 3] the symmetry elements to which these belong.
+        center: [3] m, the centre of the symmetry.
     """
     plan, seen = experiment.plan, problem.observation
     if len(order) == 1:
@@ -110,12 +121,14 @@ def labelled_by_motion(experiment: Experiment, problem: Problem, order: NDArray[
     steps = np.linspace(-plan.reach, plan.reach, plan.looked_at)[:, None]
     values = problem.parameters.free_vector() + steps * plan.unknown.units(problem.parameters)
     predicted = prediction.bearings(problem, problem.parameters, rollout_fit.motions(problem, plan.initial)(values))
+    found, shown = configurations.image_points(problem)
     off = np.full((len(values), len(seen.times_s), len(order)), np.inf)
     for g, names in enumerate(order):
-        away = np.linalg.norm(seen.bearings[:, names] - predicted, axis=-1)
-        off[..., g] = np.where(seen.visible[:, names], away, 0.0).sum(axis=-1)
-    best = off.min(axis=-1).sum(axis=-1).argmin()
-    return replace(problem, observation=named(seen, order[off[best].argmin(axis=-1)]))
+        away = np.linalg.norm(found[:, names] - predicted, axis=-1)
+        off[..., g] = np.where(shown[:, names], away, 0.0).sum(axis=-1)
+    chosen = off[off.min(axis=-1).sum(axis=-1).argmin()].argmin(axis=-1)
+    rotation = np.swapaxes(rotations[chosen], -1, -2)
+    return replace(problem, observation=named(seen, order[chosen], rotation, center))
 
 
 def by_newton(experiment: Experiment, problem: Problem, loss: str) -> Array:

@@ -114,9 +114,8 @@ def _spread(experiment: Experiment, seen: Observation) -> Observation:
         return seen
     places = nearest(len(times), shown)
     hidden = ~np.isin(np.arange(len(times)), shown)
-    visible = seen.visible[places] & ~hidden[:, None]
     clock = np.interp(times, times[shown], seen.error_clock_s)
-    return replace(seen[places], times_s=times, visible=visible, error_clock_s=clock)
+    return replace(seen[places], times_s=times, error_clock_s=clock).without(hidden)
 
 
 def configuration_track(
@@ -189,6 +188,6 @@ def _in_known_branch(experiment: Experiment, found: Track, model: Model) -> Trac
     translation = poses.translation + (poses.rotation - rotation) @ model.center
     return replace(
         found,
-        observation=relabelled(found.observation, model.permutation[nearest]),
+        observation=relabelled(found.observation, model.permutation[nearest], rotations[nearest], model.center),
         poses=replace(poses, pose=Pose(rotation, translation)),
     )

@@ -221,6 +221,17 @@ class Pose:
         away = sideways / np.linalg.norm(self.translation, axis=-1, keepdims=True)
         return np.concatenate([rotation, away, np.broadcast_to(growth, (*rotation.shape[:-1], 1))], axis=-1)
 
+    def moved_along_sight(self, factors: Array) -> Pose:
+        """Return the pose with its translation times `factors` [3], seen from the same side.
+
+        The rotation against the line from the origin to the body stays.
+        """
+        translation = self.translation * factors
+        a, b = (v / np.linalg.norm(v, axis=-1, keepdims=True) for v in (self.translation, translation))
+        across = skew(np.cross(a, b))
+        smallest = np.eye(3) + across + across @ across / (1.0 + (a * b).sum(axis=-1))[..., None, None]
+        return Pose(smallest @ self.rotation, translation)
+
     @staticmethod
     def join(parts: Sequence[Pose]) -> Pose:
         """Return batches as one, along the first axis."""

@@ -1,7 +1,8 @@
 """Define the types that every package shares: frozen, SI units, shapes in the field docs.
 
 Conventions: world z is up; quaternions are wxyz and body-to-world; camera axes are OpenCV's (x right, y down, z
-forward); pixel centres are at integers, so the image spans [-0.5, width - 0.5]. The module imports nothing of vid2phys.
+forward); pixel centres are at integers, so the image spans [-0.5, width - 0.5]. Of vid2phys the module imports
+`geometry` alone.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from vid2phys.geometry import Pose
 
 Array = NDArray[np.float64]
 Transform = Literal["identity", "log"]
@@ -267,16 +270,20 @@ class PoseLog:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """Where K keypoints of the body were detected, with an error model.
+class KeypointMeasurement:
+    """Where K keypoints of the body were detected in T frames, with an error model.
 
-    times_s: [T] s. bearings: [T, K, 2] normalised image coordinates x/z, y/z in camera axes, distortion removed.
-    covariance: [T, K, 2, 2] of errors that are independent between points and frames. shared_basis: [T, K, 2, R], the
-    error that all points of a frame share, one column a mode, scaled so that its coefficients have unit variance.
-    correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process in the time error_clock_s [T],
-    times_s by default (`error_clock`). visible: [T, K] bool; what is False carries no information (outside the frame,
-    covered, frame lost). points_body: [K, 3] m, the keypoints in body axes. swing_scale: [], relative error of the
-    amplitude of a whole clip's motion, over what the errors of its frames amount to.
+    Attributes:
+        times_s: [T] s.
+        bearings: [T, K, 2] normalised image coordinates x/z, y/z in camera axes, distortion removed.
+        covariance: [T, K, 2, 2] of errors that are independent between points and frames.
+        shared_basis: [T, K, 2, R] the error that all points of a frame share, one column a mode. Its coefficients have
+            unit variance.
+        correlation_time_s: [R] of the coefficients, a first-order Gauss-Markov process in the time error_clock_s.
+        visible: [T, K] bool; what is False carries no information (outside the frame, covered, frame lost).
+        points_body: [K, 3] m, the keypoints in body axes.
+        error_clock_s: [T] clock by which errors forget (`error_clock`), times_s by default.
+        swing_scale: [] relative error of the amplitude of a whole clip's motion, over that of the errors of its frames.
     """
 
     times_s: Array
@@ -293,15 +300,140 @@ class Observation:
         if not len(self.error_clock_s):
             object.__setattr__(self, "error_clock_s", self.times_s)
 
+
+@dataclass(frozen=True)
+class ConfigurationMeasurement:
+    """Configurations of a body that were measured in T frames, such as by its contour, with an error model.
+
+    Errors are local coordinates: the six of `geometry.Pose.retract` for a pose, differences of coordinates otherwise.
+
+    Attributes:
+        configuration: poses camera_from_body [T] of a rigid body, else coordinates [T, D] (joint angles, amplitudes).
+        covariance: [T, D, D] of errors that are independent between frames.
+        shared_basis: [T, D, R] effect of the R error processes of the clip, of unit variance. They are those of the
+            keypoints' `shared_basis`: both kinds err alike while the body has one appearance.
+        correlation_time_s: [R] of the processes, in the time error_clock_s of the observation.
+        measured: [T] bool; other frames hold harmless numbers.
+        source: what measured them, such as "contour".
+    """
+
+    configuration: Pose | Array
+    covariance: Array
+    shared_basis: Array
+    correlation_time_s: Array
+    measured: NDArray[np.bool_]
+    source: str
+
+    def __getitem__(self, frames: slice | NDArray[np.int64]) -> ConfigurationMeasurement:
+        """Return the measurements of some of the frames."""
+        per_frame = ("configuration", "covariance", "shared_basis", "measured")
+        return replace(self, **{name: getattr(self, name)[frames] for name in per_frame})
+
+    def of_nothing(self, frames: int) -> ConfigurationMeasurement:
+        """Return a clip of so many frames of this body, with no configuration measured."""
+        size, processes = self.shared_basis.shape[-2:]
+        configuration: Pose | Array = np.zeros((frames, size))
+        if isinstance(self.configuration, Pose):
+            configuration = Pose(np.tile(np.eye(3), (frames, 1, 1)), np.tile([0.0, 0.0, 1.0], (frames, 1)))
+        return ConfigurationMeasurement(
+            configuration,
+            np.tile(np.eye(size), (frames, 1, 1)),
+            np.zeros((frames, size, processes)),
+            np.zeros(processes),
+            np.zeros(frames, dtype=bool),
+            "",
+        )
+
+    @property
+    def pose(self) -> Pose:
+        """Return the poses of a rigid body, [T]. Raises TypeError for other bodies."""
+        if not isinstance(self.configuration, Pose):
+            raise TypeError("coordinates are no poses")
+        return self.configuration
+
+
+@dataclass(frozen=True)
+class Observation(KeypointMeasurement):
+    """What the estimator gets of a clip's frames: keypoints, and for some frames a configuration that replaces them.
+
+    Attributes:
+        configuration: measured configurations; None where there are none. A measured configuration was found with the
+            keypoints of its frame, so that these do not count beside it (`used`).
+    """
+
+    configuration: ConfigurationMeasurement | None = None
+
     def __getitem__(self, frames: slice | NDArray[np.int64]) -> Observation:
         """Return the measurements of some of the frames."""
         per_frame = ("times_s", "bearings", "covariance", "shared_basis", "visible", "error_clock_s")
-        return replace(self, **{name: getattr(self, name)[frames] for name in per_frame})
+        part = None if self.configuration is None else self.configuration[frames]
+        return replace(self, **{name: getattr(self, name)[frames] for name in per_frame}, configuration=part)
+
+    def with_configurations(self, frames: NDArray[np.int64], found: ConfigurationMeasurement) -> Observation:
+        """Return the observation with other configurations [n] in n of the frames.
+
+        Where earlier measurements of other frames stay, the longest correlation times count, and `source` names all.
+        """
+        before = self.configuration
+        if before is None:
+            before = found.of_nothing(len(self.times_s))
+        rows = ("covariance", "shared_basis", "measured")
+        changed = {name: _with_rows(getattr(before, name), frames, getattr(found, name)) for name in rows}
+        at, new = before.configuration, found.configuration
+        if isinstance(at, Pose):
+            at = at.copy()
+            at[frames] = found.pose
+        elif not isinstance(new, Pose):
+            at = _with_rows(at, frames, new)
+        lasting, source = found.correlation_time_s, found.source
+        if np.delete(before.measured, frames).any():
+            lasting = np.maximum(lasting, before.correlation_time_s)
+            source = ", ".join(dict.fromkeys([*before.source.split(", "), source]))
+        after = ConfigurationMeasurement(configuration=at, correlation_time_s=lasting, source=source, **changed)
+        return replace(self, configuration=after)
+
+    def without(self, lost: NDArray[np.bool_]) -> Observation:
+        """Return the observation with nothing seen in the frames that `lost` [T] names."""
+        part = self.configuration
+        if part is not None:
+            part = replace(part, measured=part.measured & ~lost)
+        return replace(self, visible=self.visible & ~lost[:, None], configuration=part)
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Return whether a configuration was measured, [T]."""
+        return np.zeros(len(self.times_s), dtype=bool) if self.configuration is None else self.configuration.measured
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Return whether a keypoint counts, [T, K]: it is visible, and no configuration was measured."""
+        return np.asarray(self.visible & ~self.measured[:, None])
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Return whether a frame shows the body, [T]: by a keypoint or a measured configuration."""
+        return np.asarray(self.visible.any(axis=1) | self.measured)
+
+    @property
+    def process_time_s(self) -> Array:
+        """Return the correlation times [R] of the error processes: the longest of the kinds that count."""
+        if self.configuration is None or not self.measured.any():
+            return self.correlation_time_s
+        if not self.used.any():
+            return self.configuration.correlation_time_s
+        return np.asarray(np.maximum(self.correlation_time_s, self.configuration.correlation_time_s))
 
     @property
     def frames_lost(self) -> int:
-        """Return the number of frames in which no point was detected."""
-        return int((~self.visible.any(axis=1)).sum())
+        """Return the number of frames that do not show the body."""
+        return int((~self.seen).sum())
+
+
+def _with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of an array [T, ...] with other values [n, ...] in rows [n]."""
+    out = into.copy()
+    out[rows] = values
+    return out
 
 
 class Status(Enum):

@@ -18,6 +18,7 @@ from vid2phys.io.array_clip import ArrayFrames
 from vid2phys.tracking.cues.background_image import backdrop
 from vid2phys.tracking.cues.photometric import Alignment, Stage, align, stage_of
 from vid2phys.tracking.hypotheses import relabelled
+from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.photometric_evidence import branch_evidence
 from vid2phys.tracking.photometric_refinement import refined
 from vid2phys.tracking.uncertainty.alignment_errors import RefinementErrors, fit
@@ -82,7 +83,13 @@ def test_relabelled_points_belong_to_the_turned_body(element: int) -> None:
     basis = pose_modes(Pose(scene.rotation, scene.translation), POINTS)
     seen = Observation(np.arange(3.0), bearings, covariance, basis, np.ones(6), np.ones((3, 8), bool), POINTS)
     turned = project_points(Pose(scene.rotation @ ROTATIONS[element].T, scene.translation), POINTS)
-    np.testing.assert_allclose(relabelled(seen, PERMUTATION[element]).bearings, turned, atol=1e-12)
+    pose = Pose(scene.rotation, scene.translation)
+    seen = with_poses(seen, np.arange(3), pose, np.full((3, 6), 0.01), np.ones(6), "contour")
+    other = relabelled(seen, PERMUTATION[element], ROTATIONS[element], np.zeros(3))
+    assert other.configuration is not None
+    np.testing.assert_allclose(other.bearings, turned, atol=1e-12)
+    np.testing.assert_allclose(project_points(other.configuration.pose, POINTS), turned, atol=1e-12)
+    np.testing.assert_allclose(other.configuration.shared_basis, seen.configuration.shared_basis, atol=1e-8)
 
 
 def stage(mesh: Mesh, clip: Clip, scene: Scene) -> Stage:
@@ -168,10 +175,13 @@ def test_refining_takes_the_bias_off_readings() -> None:
     )  # fmt: skip
     better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, Pose(scene.rotation, farther))
     assert better is not None
+    assert better.configuration is not None
     before = np.linalg.norm(seen.bearings - exact, axis=-1).mean()
-    after = np.linalg.norm(better.bearings - exact, axis=-1).mean()
+    after = np.linalg.norm(project_points(better.configuration.pose, POINTS) - exact, axis=-1).mean()
     assert after < 0.2 * before
-    assert (np.abs(better.shared_basis) <= 1.01 * np.abs(seen.shared_basis)).mean() > 0.95, "and is surer of them"
+    np.testing.assert_array_equal(better.bearings, seen.bearings, "keypoints stay as detected")
+    std = np.diagonal(better.configuration.shared_basis, axis1=1, axis2=2)
+    assert (std <= 1.01 * np.array([0.02, 0.02, 0.02, 1e-3, 1e-3, 0.03])).mean() > 0.95, "and is surer of them"
 
 
 def test_a_large_body_aligns_in_a_smaller_image() -> None:
@@ -204,7 +214,8 @@ def test_between_aligned_frames_readings_are_only_as_sure_as_errors_are_correlat
         )  # fmt: skip
         better = refined(clip, stage(mesh, clip, scene), Calibration(), seen, Pose(scene.rotation, scene.translation))
         assert better is not None
-        left[correlation_s] = np.linalg.norm(better.shared_basis, axis=(1, 2)) / np.linalg.norm(basis, axis=(1, 2))
+        assert better.configuration is not None
+        left[correlation_s] = np.diagonal(better.configuration.shared_basis, axis1=1, axis2=2) / std
     assert (left[0.001][::4] < 0.7).all(), "aligned frames"
     np.testing.assert_allclose(left[0.001][2::4], 1.0, rtol=1e-6)
     assert (left[100.0][2::4] < 0.7).all()

@@ -15,7 +15,7 @@ from vid2phys.tracking.articulated.contour_refinement import (
     smoothed,
 )
 from vid2phys.tracking.articulated.detector import ConfigurationDetections, configuration_modes
-from vid2phys.tracking.articulated.tracker import FrameFits, _observe
+from vid2phys.tracking.articulated.tracker import FrameFits, _observe, _shared_std
 from vid2phys.tracking.uncertainty.articulated import first_calibration
 from vid2phys.types import Array
 
@@ -52,7 +52,7 @@ def test_frames_that_are_asked_for_are_moved_to_their_edges(name: str) -> None:
 
 
 def test_observations_follow_the_edges_and_state_what_they_tell_together() -> None:
-    """Errors of bearings that the observation states are the configurations' covariance, scaled, through the body."""
+    """The observation has the configuration with its covariance, scaled, and the keypoints as they were detected."""
     body, camera = body_and_camera("rod")
     here, size = window(camera, body), len(body.rest)
     rng = np.random.default_rng(6)
@@ -73,16 +73,23 @@ def test_observations_follow_the_edges_and_state_what_they_tell_together() -> No
     read = replace(read, inliers=there)
     fits = FrameFits(seen, read, better, np.ones(1), np.array([True]))
     observed = _observe(np.zeros(1), body, here, fits, calibration)
-    np.testing.assert_allclose(observed.bearings, here.project(body.points(better.configuration)))
-    basis = observed.shared_basis.reshape(2 * count, -1)[:, :size]
-    through = configuration_modes(body, here, better.configuration).reshape(2 * count, -1)[:, :size]
+    assert observed.configuration is not None
+    np.testing.assert_allclose(observed.bearings, bearings)
+    np.testing.assert_array_equal(observed.configuration.configuration, better.configuration)
     columns = np.linalg.cholesky(mixed @ mixed.T) * scale
-    np.testing.assert_allclose(basis @ basis.T, through @ columns @ columns.T @ through.T, rtol=1e-9, atol=1e-18)
+    np.testing.assert_allclose(observed.configuration.shared_basis[0], np.hstack([columns, np.zeros((size, 2))]))
+    modes = configuration_modes(body, here, better.configuration).reshape(2 * count, -1)
+    shift = _shared_std(here, np.ones(1), calibration)[0, size:]
+    total = 1e-8 * np.eye(2 * count) + modes[:, size:] * shift**2 @ modes[:, size:].T
+    information = modes[:, :size].T @ np.linalg.solve(total, modes[:, :size]) + np.diag((3.0 * body.prior_std) ** -2.0)
+    own = observed.configuration.covariance[0]
+    np.testing.assert_allclose(own @ information, np.eye(size), atol=1e-4, err_msg="the information of the keypoints")
     longer = [0.5, *(0.2,) * (size + 1)]
-    np.testing.assert_allclose(observed.correlation_time_s, longer, err_msg="the longer of both, the shift as it was")
+    np.testing.assert_allclose(observed.process_time_s, longer, err_msg="the longer of both, the shift as it was")
     nowhere = replace(better, moved=np.array([False]))
     stays = _observe(np.zeros(1), body, here, replace(fits, refined=nowhere), calibration)
-    np.testing.assert_allclose(stays.correlation_time_s, 0.2)
+    assert not stays.measured.any()
+    np.testing.assert_allclose(stays.process_time_s, 0.2)
     np.testing.assert_allclose(better.errors(calibration)[0], columns)
     np.testing.assert_allclose(nowhere.errors(calibration)[0] * scale, columns, err_msg="without edges not scaled")
 

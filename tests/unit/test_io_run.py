@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.io import files, run
 from vid2phys.io.photographs import photograph_names, photographs
-from vid2phys.types import Estimate, Observation, Result, Status, Trajectory
+from vid2phys.types import ConfigurationMeasurement, Estimate, Observation, Result, Status, Trajectory
 
 STATE_NAMES = (
     "position_x_m",
@@ -158,6 +159,35 @@ def test_trajectory_round_trip(tmp_path: Path) -> None:
     assert after.covariance is None
     with pytest.raises(InputError, match="not a trajectory"):
         run.load_trajectory(files.require_file(__file__, "this file"))
+
+
+def measured(configuration: Pose | np.ndarray) -> ConfigurationMeasurement:
+    size = 6 if isinstance(configuration, Pose) else configuration.shape[1]
+    covariance, basis = np.tile(np.eye(size), (4, 1, 1)), np.ones((4, size, 6))
+    return ConfigurationMeasurement(configuration, covariance, basis, np.full(6, 0.2), np.arange(4) > 1, "contour")
+
+
+@pytest.mark.parametrize("configuration", [Pose(np.tile(np.eye(3), (4, 1, 1)), np.ones((4, 3))), np.ones((4, 2))])
+def test_measured_configurations_round_trip(tmp_path: Path, configuration: Pose | np.ndarray) -> None:
+    before = dataclasses.replace(observation(), configuration=measured(configuration))
+    run.save_observation(before, tmp_path / "o.npz")
+    after = run.load_observation(tmp_path / "o.npz")
+    assert before.configuration is not None
+    assert after.configuration is not None
+    assert after.configuration.source == "contour"
+    np.testing.assert_array_equal(after.measured, before.measured)
+    np.testing.assert_array_equal(after.configuration.covariance, before.configuration.covariance)
+    if isinstance(configuration, Pose):
+        np.testing.assert_array_equal(after.configuration.pose.translation, configuration.translation)
+    else:
+        np.testing.assert_array_equal(after.configuration.configuration, configuration)
+    with np.load(tmp_path / "o.npz") as data:
+        arrays = dict(data)
+    np.savez(tmp_path / "o.npz", **{**arrays, "measured_covariance": np.full((4, 3, 3), 1.0)})
+    with pytest.raises(InputError, match="shape"):
+        run.load_observation(tmp_path / "o.npz")
+    np.savez(tmp_path / "o.npz", **{n: a for n, a in arrays.items() if not n.startswith("measured_")})
+    assert run.load_observation(tmp_path / "o.npz").configuration is None, "as earlier versions wrote it"
 
 
 def test_observation_round_trip(tmp_path: Path) -> None:

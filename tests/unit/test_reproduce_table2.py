@@ -27,8 +27,9 @@ from vid2phys.engine.systems.quadrotor import Quadrotor
 from vid2phys.errors import SimulationError
 from vid2phys.solvers import losses, rollout_fit
 from vid2phys.solvers.clip_residuals import ClipResiduals
-from vid2phys.solvers.cramer_rao import cramer_rao, error_covariance, noisy
+from vid2phys.solvers.cramer_rao import cramer_rao, noisy
 from vid2phys.solvers.losses import Evidence
+from vid2phys.solvers.measurements import Errors
 from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Actions, Array, Observation
@@ -136,7 +137,7 @@ def test_errors_are_drawn_from_the_covariance_that_bounds_are_computed_from() ->
     states = np.tile(problem.system.rest_state(), (3, 1))
     truth, rng = bearings(problem, problem.parameters, states), np.random.default_rng(0)
     drawn = np.stack([(noisy(problem, states, rng).observation.bearings - truth).ravel() for _ in range(4000)])
-    stated = error_covariance(problem.observation)
+    stated = Errors.of(problem.observation).of_clip()
     assert np.abs(drawn.T @ drawn / len(drawn) - stated).max() < 0.07 * stated.max()
     assert stated[1, 3] == pytest.approx(4e-6)  # two points of a frame
     assert stated[1, 5] == pytest.approx(4e-6 * np.exp(-0.4))  # and the next one, along y
@@ -262,14 +263,14 @@ def test_a_clip_as_a_whole_is_weighed_by_its_covariance() -> None:
     off = np.random.default_rng(0).normal(scale=1e-3, size=(3, 2, 2))
     seen = replace(problem.observation, bearings=bearings(problem, problem.parameters, states) + off)
     read = replace(problem, observation=seen)
-    whole = ClipResiduals(read, np.ones((3, 2)))
-    inverse = np.linalg.inv(error_covariance(seen))
+    whole = ClipResiduals(read, np.ones((3, 4)))
+    inverse = np.linalg.inv(Errors.of(seen).of_clip())
     assert float(whole.value(torch.from_numpy(states))) == pytest.approx(0.5 * off.ravel() @ inverse @ off.ravel())
     wild = off.copy()
     wild[1, 0] += 0.3
     misread = replace(problem, observation=replace(seen, bearings=bearings(problem, problem.parameters, states) + wild))
     assert float(ClipResiduals.about(misread, states).value(torch.from_numpy(states))) < 20.0
-    assert float(ClipResiduals(misread, np.ones((3, 2))).value(torch.from_numpy(states))) > 1e4
+    assert float(ClipResiduals(misread, np.ones((3, 4))).value(torch.from_numpy(states))) > 1e4
 
 
 def test_many_motions_are_judged_at_once_as_one_by_one() -> None:
@@ -277,7 +278,7 @@ def test_many_motions_are_judged_at_once_as_one_by_one() -> None:
     rng = np.random.default_rng(1)
     motions = np.tile(problem.system.rest_state(), (4, 3, 1))
     motions[..., :7] += rng.normal(scale=0.02, size=(4, 3, 7))
-    for judge in (losses.get("keypoint", problem), ClipResiduals(problem, np.ones((3, 2)))):
+    for judge in (losses.get("keypoint", problem), ClipResiduals(problem, np.ones((3, 4)))):
         many = torch.from_numpy(motions)
         np.testing.assert_allclose(judge.batched_residuals(many), torch.stack([judge.residuals(m) for m in many]))
         np.testing.assert_allclose(judge.values(many), torch.stack([judge.value(m) for m in many]), rtol=1e-12)
@@ -293,6 +294,7 @@ def test_frames_far_apart_are_named_as_the_motion_has_them(tmp_path: Path) -> No
     points = np.ptp(experiment.mesh.vertices, axis=0) * corners + experiment.mesh.vertices.mean(axis=0)
     turned = np.einsum("gij,kj->gki", experiment.alike[:, :3, :3], points) + experiment.alike[:, None, :3, 3]
     order = np.linalg.norm(turned[:, :, None] - points, axis=-1).argmin(axis=-1)
+    rotations = experiment.alike[:, :3, :3]
     nothing = sight(plan.times_s, points=points)
     shown = np.zeros(nothing.visible.shape, dtype=bool)
     shown[[0, 8, 18]] = True
@@ -301,9 +303,11 @@ def test_frames_far_apart_are_named_as_the_motion_has_them(tmp_path: Path) -> No
     mixed = np.stack([each[order[(5 * i + 3) % 24]] for i, each in enumerate(seen)])
     assert np.abs(mixed - seen)[shown].max() > 0.01
     start = plan.problem(np.array([5.7]), replace(truth.observation, bearings=mixed), pose)
-    named = labelled_by_motion(experiment, start, order).observation
+    named = labelled_by_motion(experiment, start, order, rotations, np.zeros(3)).observation
     np.testing.assert_allclose(named.bearings[shown], seen[shown], atol=1e-12)
     np.testing.assert_array_equal(named.visible, shown)
     found = by_newton(experiment, replace(start, observation=named), "keypoint")
     assert found == pytest.approx([6.0], abs=1e-3)
-    assert labelled_by_motion(experiment, start, order[:1]) is start, "no other orientation is like it"
+    assert labelled_by_motion(experiment, start, order[:1], rotations[:1], np.zeros(3)) is start, (
+        "no other orientation is like it"
+    )

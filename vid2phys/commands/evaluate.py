@@ -149,7 +149,7 @@ def load_run(folder: Path) -> RunPoses:
         std = np.sqrt(np.diagonal(trajectory.covariance, axis1=1, axis2=2))[:, :6]
     tracked = None
     if (folder / "observation.npz").is_file():
-        tracked = float(load_observation(folder / "observation.npz").visible.any(axis=1).mean())
+        tracked = float(load_observation(folder / "observation.npz").seen.mean())
     inputs = _inputs(folder, result)
     return RunPoses(
         PoseLog(trajectory.times_s, positions, quats, folder.name),

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.io.files import atomic_path, read_text, require_file, write_text
 from vid2phys.io.table import numbers, require_increasing, split_csv
-from vid2phys.types import Array, Observation, Trajectory
+from vid2phys.types import Array, ConfigurationMeasurement, Observation, Trajectory
 
 _A_TRAJECTORY = "a trajectory CSV written by vid2phys (time_s, states, std_..., control_...)"
 _MOST_BYTES = 2e9  # ten minutes at 60 frames a second take a tenth of it
 _AN_OBSERVATION = "an observation.npz written by vid2phys"
+_KEYPOINTS = (
+    *("times_s", "bearings", "covariance", "shared_basis", "correlation_time_s", "visible", "points_body"),
+    *("error_clock_s", "swing_scale"),
+)
+_MEASURED = ("covariance", "shared_basis", "correlation_time_s", "measured", "source")
 _ROTATION_NAMES = ("rotation_x_rad", "rotation_y_rad", "rotation_z_rad")
 
 
@@ -68,9 +75,18 @@ def load_trajectory(path: str | Path) -> Trajectory:
 
 
 def save_observation(observation: Observation, path: str | Path) -> None:
-    """Write all arrays of an observation to an npz file."""
+    """Write all arrays of an observation to an npz file; those of measured configurations begin with `measured_`."""
+    measured = observation.configuration
+    arrays = {name: getattr(observation, name) for name in _KEYPOINTS}
+    if measured is not None:
+        arrays |= {f"measured_{name}": getattr(measured, name) for name in _MEASURED}
+        pose = measured.configuration
+        if isinstance(pose, Pose):
+            arrays |= {"measured_rotation": pose.rotation, "measured_translation": pose.translation}
+        else:
+            arrays["measured_coordinates"] = pose
     with atomic_path(path) as temporary, temporary.open("wb") as stream:
-        np.savez_compressed(stream, **{item.name: getattr(observation, item.name) for item in fields(observation)})
+        np.savez_compressed(stream, **arrays)
 
 
 def load_observation(path: str | Path) -> Observation:
@@ -86,10 +102,11 @@ def load_observation(path: str | Path) -> Observation:
         if size > _MOST_BYTES:
             raise InputError(f"'{path}' unpacks to {size / 1e9:.0f} GB", f"at most {_MOST_BYTES / 1e9:.0f} GB")
         with np.load(path, allow_pickle=False) as data:
-            arrays = {item.name: data[item.name] for item in fields(Observation) if item.name in data.files}
+            arrays = {name: data[name] for name in data.files}
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # files of another kind come as bytes
             raise TypeError
-        observation = Observation(**arrays)
+        keypoints = {name: arrays[name] for name in _KEYPOINTS if name in arrays}
+        observation = Observation(**keypoints, configuration=_measured(arrays))
     except (
         *(KeyError, ValueError, TypeError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
         *(SyntaxError, tokenize.TokenError),  # of NumPy's headers, which are Python
@@ -97,6 +114,46 @@ def load_observation(path: str | Path) -> Observation:
         raise InputError(f"'{path}' cannot be read", _AN_OBSERVATION, "run identify again") from None
     _check_observation(observation, path)
     return observation
+
+
+def _measured(arrays: dict[str, NDArray[Any]]) -> ConfigurationMeasurement | None:
+    """Return the measured configurations of a file; None where it has none, as files of earlier versions."""
+    if "measured_source" not in arrays:
+        return None
+    values = {name: arrays[f"measured_{name}"] for name in _MEASURED if name != "source"}
+    at: Pose | Array
+    if "measured_coordinates" in arrays:
+        at = arrays["measured_coordinates"]
+    else:
+        at = Pose(arrays["measured_rotation"], arrays["measured_translation"])
+    return ConfigurationMeasurement(configuration=at, source=str(arrays["measured_source"]), **values)
+
+
+def _check_measured(measured: ConfigurationMeasurement, frames: int, modes: tuple[int, ...], path: Path) -> None:
+    """Raise InputError for configurations that do not fit the keypoints, or are not finite."""
+    size, at = measured.covariance.shape[-1:], measured.configuration
+    found = {"measured_" + name: getattr(measured, name) for name in _MEASURED if name != "source"}
+    shapes: dict[str, tuple[int, ...]] = {
+        "measured_covariance": (frames, *size, *size),
+        "measured_shared_basis": (frames, *size, *modes),
+        "measured_correlation_time_s": modes,
+        "measured_measured": (frames,),
+    }
+    if isinstance(at, Pose):
+        found |= {"measured_rotation": at.rotation, "measured_translation": at.translation}
+        shapes |= {"measured_rotation": (frames, 3, 3), "measured_translation": (frames, 3)}
+    else:
+        found["measured_coordinates"] = at
+        shapes["measured_coordinates"] = (frames, *size)
+    for name, shape in shapes.items():
+        _check_array(name, found[name], shape, "b" if name == "measured_measured" else "f", path)
+        if name != "measured_correlation_time_s" and not np.isfinite(found[name][measured.measured]).all():
+            raise InputError(f"'{path}' has '{name}' that is not finite", _AN_OBSERVATION)
+
+
+def _check_array(name: str, array: NDArray[Any], shape: tuple[int, ...], kind: str, path: Path) -> None:
+    if array.shape != shape or array.dtype.kind != kind:
+        raise InputError(f"'{name}' of '{path}' is {array.dtype} {list(array.shape)}", f"shape {list(shape)}")
 
 
 def _check_observation(seen: Observation, path: Path) -> None:
@@ -114,9 +171,9 @@ def _check_observation(seen: Observation, path: Path) -> None:
         "swing_scale": (),
     }
     for name, shape in shapes.items():
-        array = getattr(seen, name)
-        if array.shape != shape or array.dtype.kind not in ("b" if name == "visible" else "f"):
-            raise InputError(f"'{name}' of '{path}' is {array.dtype} {list(array.shape)}", f"shape {list(shape)}")
+        _check_array(name, getattr(seen, name), shape, "b" if name == "visible" else "f", path)
+    if seen.configuration is not None:
+        _check_measured(seen.configuration, frames, modes, path)
     read = (seen.bearings[seen.visible], seen.covariance[seen.visible], seen.points_body, seen.times_s)
     if not all(np.isfinite(array).all() for array in read) or (np.diff(seen.times_s) <= 0.0).any():
-        raise InputError(f"'{path}' has readings that are not finite, or times that do not increase", _AN_OBSERVATION)
+        raise InputError(f"'{path}' has keypoints that are not finite, or times that do not increase", _AN_OBSERVATION)

@@ -40,7 +40,7 @@ def trajectory_chart(result: Result, system: System) -> Chart:
             for angle, name in zip(_roll_pitch_yaw(quats), ("roll", "pitch", "yaw"), strict=True)
         ]
         panels = [Panel(tuple(place), "position (m)"), Panel(tuple(rotation), "rotation (deg)")]
-    return _over_time("Trajectory", panels, times, np.asarray(~result.observation.visible.any(axis=1)))
+    return _over_time("Trajectory", panels, times, ~result.observation.seen)
 
 
 def _joint_panels(result: Result, system: JointTree) -> list[Panel]:

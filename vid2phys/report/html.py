@@ -52,13 +52,13 @@ def write_report(
     charts = [trajectory_chart(result, system)]
     if result.actions is not None:
         charts.append(actions_chart(result.actions, result.actions_std))
-    if result.observation.visible.any():
+    if result.observation.seen.any():
         charts.append(residual_chart(result, system, camera))
     charts = [chart.thinned(_MOST_POINTS) for chart in charts]
     joint = [] if result.posterior is None else [posterior_chart(result.posterior, result.priors)]
     drawn = {chart.title: Markup(svg_text(draw(chart))) for chart in charts + joint}  # texts are escaped  # nosec
     sentences, facts = split_diagnostics(result.diagnostics)
-    lost = np.flatnonzero(~result.observation.visible.any(axis=1))
+    lost = np.flatnonzero(~result.observation.seen)
     page = environment.get_template("report.html.j2").render(
         title=title,
         result=result,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.types import Array, Camera, Mesh, Observation, Parameter, Parameters
 
 _HALF_TURN = float(np.pi)
@@ -55,13 +55,16 @@ def observation_as_fitted(observation: Observation, parameters: dict[str, float]
     """Return the observation for the fitted camera and the fitted scale of the body."""
     if not set(NAMES) <= set(parameters):
         return observation
-    focal = parameters["focal"]
+    focal, scale, part = parameters["focal"], parameters["scale"], observation.configuration
+    if part is not None and isinstance(part.configuration, Pose):
+        part = replace(part, configuration=part.pose.moved_along_sight(scale * np.array([1.0, 1.0, focal])))
     return replace(
         observation,
+        configuration=part,
         bearings=observation.bearings / focal,
         covariance=observation.covariance / focal**2,
         shared_basis=observation.shared_basis / focal,
-        points_body=parameters["scale"] * observation.points_body,
+        points_body=scale * observation.points_body,
     )
 
 

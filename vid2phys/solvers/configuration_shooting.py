@@ -3,8 +3,8 @@
 Purpose: the unknowns are the configuration at the first frame, its rates, and the parameters. These are twice as many
 numbers as the configuration has coordinates, however many vertices the body has.
 
-Method: least squares (`least_squares`) on robust whitened bearings, over a horizon that grows from a tenth of the clip
-to all of it. Derivatives are differences, whose rollouts are one batch. The last descents take the clip as a whole
+Method: least squares (`least_squares`) on robust whitened measurements, over a horizon that grows from a tenth of the
+clip to all of it. Derivatives are differences, whose rollouts are one batch. The last descents take the clip as a whole
 (`clip_residuals`): lasting errors count once, and faster motion is told apart from them. Single frames alone leave
 several optima alike.
 
@@ -21,9 +21,10 @@ import numpy as np
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import camera_parameters, least_squares, prediction
+from vid2phys.solvers import camera_parameters, least_squares
 from vid2phys.solvers.clip_residuals import ClipResiduals
 from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
+from vid2phys.solvers.measurements import Errors, residuals
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.shooting import FINE_STEP_S, solved, whitening
@@ -70,7 +71,8 @@ class _Setup:
     body: ArticulatedBody
     knots: Knots
     controls: Array  # [T - 1, M]
-    roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
+    roots: Array  # [F, N, N], whitening of a frame's measurements
+    count: Array  # [F] numbers that were measured, at least 1
     substeps: int
     scale: Array  # [U] of a unit of the unknowns: configuration, rates, parameters in solver coordinates
     whole: ClipResiduals | None = None  # residuals of the clip as a whole, None for single frames
@@ -171,20 +173,22 @@ def states_at_frames(problem: Problem, body: ArticulatedBody, unknowns: Array) -
 def _setup(problem: Problem, body: ArticulatedBody) -> _Setup:
     if problem.actions is None:
         raise UsageError("no actions", "what drives the body", "give --actions")
+    problem = replace(problem, body=body)
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     free = len(problem.parameters.free_indices)
     scale = np.concatenate([body.prior_std, _RATE * body.prior_std, np.ones(free)])
     controls, substeps = rollout_controls(problem, knots), stable_substeps(problem, knots)
-    return _Setup(problem, body, knots, controls, whitening(problem), substeps, scale)
+    count = np.maximum(Errors.of(problem.observation).used.sum(axis=1), 1.0)
+    return _Setup(problem, body, knots, controls, whitening(problem), count, substeps, scale)
 
 
 def _as_a_whole(setup: _Setup, unknowns: Array) -> _Setup:
     """Return the setup with residuals of the clip as a whole, weighted by the motion of the unknowns [U]."""
     problem, seen = setup.problem, setup.problem.observation
-    every = int(np.ceil(2.0 * seen.visible.sum() / _MOST_NUMBERS))
+    every = int(np.ceil(Errors.of(seen).used.sum() / _MOST_NUMBERS))
     counted = np.arange(len(seen.times_s)) % max(1, every) == 0
     parameters = problem.parameters.fitted_at(unknowns[2 * len(setup.body.rest) :])
-    thinned = replace(seen, visible=seen.visible & counted[:, None])
+    thinned = seen.without(~counted)
     states = _rollouts(setup, unknowns[None], len(seen.times_s))[0][setup.knots.frame_knot]
     whole = ClipResiduals.about(replace(problem, parameters=parameters, observation=thinned), states)
     return replace(setup, whole=whole)
@@ -214,19 +218,17 @@ def _rollouts(setup: _Setup, unknowns: Array, frames: int) -> Array:
 
 
 def _white(setup: _Setup, unknowns: Array, states: Array, frames: int) -> Array:
-    """Return whitened predicted minus measured bearings [B, F, 2 K], or [B, 1, R] of a clip as a whole.
+    """Return whitened predicted minus measured numbers [B, F, N], or [B, 1, R] of a clip as a whole.
 
     unknowns: [B, U]. states: [B, T, N], theirs at the knots.
     """
     problem, size = setup.problem, 2 * len(setup.body.rest)
-    seen, at_frames = problem.observation, states[:, setup.knots.frame_knot[:frames]]
+    at_frames = states[:, setup.knots.frame_knot[:frames]]
     fitted = [problem.parameters.fitted_at(row[size:]) for row in unknowns]
-    bearings = np.stack([prediction.bearings(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)])
+    off = np.stack([residuals(problem, p, each) for p, each in zip(fitted, at_frames, strict=True)])
     if setup.whole is not None:
-        return setup.whole.whitened(bearings)[:, None]
-    residual = (bearings - seen.bearings[:frames]) * seen.visible[:frames, :, None]
-    flat = np.nan_to_num(residual.reshape(len(states), frames, -1), nan=1.0)
-    return np.einsum("fij,bfj->bfi", setup.roots[:frames], flat)
+        return setup.whole.whitened(off)[:, None]
+    return np.einsum("fij,bfj->bfi", setup.roots[:frames], np.nan_to_num(off, nan=1.0))
 
 
 def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
@@ -236,7 +238,7 @@ def _weights(setup: _Setup, white: Array, frames: int) -> tuple[Array, float]:
     """
     if setup.whole is not None:
         return np.ones(1), 0.5 * float((white**2).sum())
-    count = np.maximum(2.0 * setup.problem.observation.visible[:frames].sum(axis=1), 1.0)
+    count = setup.count[:frames]
     share = (white**2).sum(axis=-1) / count
     return student_weights(share), student_cost(share, count)
 
@@ -293,9 +295,7 @@ def _linearized(setup: _Setup, unknowns: Array, share: float) -> _Part:
     gradient = np.einsum("ufi,fi,f->u", slope, white[0], weights) + off
     information = np.einsum("ufi,f,vfi->uv", slope, weights, slope, optimize=True) + np.diag(prior)
     squares = float((weights[:, None] * white[0] ** 2).sum())
-    count = 2.0 * float(setup.problem.observation.visible[:frames].sum())
-    if setup.whole is not None:
-        count = float(white.shape[-1])
+    count = float(setup.count[:frames].sum() if setup.whole is None else white.shape[-1])
     cost += 0.5 * float((off**2).sum())
     return _Part(cost, gradient, information, states[0], (states[1:] - states[:1]) / _STEP, squares, count)
 

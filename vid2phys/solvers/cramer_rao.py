@@ -1,8 +1,8 @@
 """The Cramer-Rao bound: the least covariance that unbiased estimates can have under an observation's error model.
 
-Method: errors are those that an `Observation` states. Each point has its own error, and all points of a frame share
-others, which are correlated from frame to frame (a Gauss-Markov process by the observation's clock). The bound is the
-inverse of the information of the whole clip.
+Method: errors are those that an `Observation` states. Each measurement has its own error, and all measurements of a
+frame share others, which are correlated from frame to frame (a Gauss-Markov process by the observation's clock). The
+bound is the inverse of the information of the whole clip.
 
 Limits: dense covariance, for clips of a few thousand numbers. Fits that weight correlated frames less do not reach it
 (`shooting.whitening`).
@@ -14,10 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from vid2phys.solvers import configurations
+from vid2phys.solvers.measurements import Errors, residuals
 from vid2phys.solvers.prediction import bearings
 from vid2phys.solvers.problem import Problem
 from vid2phys.solvers.rollout_fit import Motions
-from vid2phys.types import Array, Observation
+from vid2phys.types import Array
 
 _STEP = 1e-3  # of differences, in units of the unknowns
 
@@ -29,10 +31,11 @@ def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> 
     """
     steps = _STEP * np.diag(units)
     states = roll(np.concatenate([values + steps, values - steps]))
-    seen = bearings(problem, problem.parameters, states).reshape(2, len(values), -1)
-    slopes = ((seen[0] - seen[1]) / (2.0 * _STEP)).T  # [2 F K, U]
-    kept = np.repeat(problem.observation.visible.ravel(), 2)
-    root = np.linalg.cholesky(error_covariance(problem.observation)[np.ix_(kept, kept)])
+    off = residuals(problem, problem.parameters, states).reshape(2, len(values), -1)
+    slopes = ((off[0] - off[1]) / (2.0 * _STEP)).T  # [F N, U]
+    errors = Errors.of(problem.observation)
+    kept = errors.used.ravel()
+    root = np.linalg.cholesky(errors.of_clip()[np.ix_(kept, kept)])
     white = np.linalg.solve(root, slopes[kept])
     sizes, rotation = np.linalg.eigh(white.T @ white)
     if sizes.min() <= 1e-12 * max(float(sizes.max()), 1e-30):
@@ -41,22 +44,8 @@ def cramer_rao(problem: Problem, roll: Motions, values: Array, units: Array) -> 
     return np.asarray(covariance * np.outer(units, units))
 
 
-def error_covariance(seen: Observation) -> Array:
-    """Return the covariance of all bearings of a clip, [2 F K, 2 F K]."""
-    frames, points = seen.visible.shape
-    apart = np.abs(seen.error_clock_s[:, None] - seen.error_clock_s[None, :])
-    together = np.exp(-apart[..., None] / np.maximum(seen.correlation_time_s, 1e-9))  # [F, F, R]
-    basis = seen.shared_basis.reshape(frames, 2 * points, -1)
-    total = np.einsum("fir,fgr,gjr->figj", basis, together, basis, optimize=True)
-    rows = np.arange(frames)
-    for k in range(points):
-        block = slice(2 * k, 2 * k + 2)
-        total[rows, block, rows, block] += seen.covariance[:, k]
-    return np.asarray(total.reshape(2 * frames * points, 2 * frames * points))
-
-
 def noisy(problem: Problem, states: Array, rng: np.random.Generator) -> Problem:
-    """Return the problem with bearings along states [F, N] and errors drawn from its observation's error model."""
+    """Return the problem measured along states [F, N], with errors drawn from its observation's error model."""
     seen = problem.observation
     frames, points = seen.visible.shape
     modes = seen.shared_basis.shape[-1]
@@ -64,8 +53,13 @@ def noisy(problem: Problem, states: Array, rng: np.random.Generator) -> Problem:
     shared[0] = rng.normal(size=modes)
     for f in range(1, frames):
         step = seen.error_clock_s[f] - seen.error_clock_s[f - 1]
-        keep = np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9))
+        keep = np.exp(-step / np.maximum(seen.process_time_s, 1e-9))
         shared[f] = keep * shared[f - 1] + np.sqrt(1.0 - keep**2) * rng.normal(size=modes)
+    measured = seen.configuration
+    if measured is not None:
+        own = np.linalg.cholesky(measured.covariance) @ rng.normal(size=(*measured.covariance.shape[:2], 1))
+        errors = (own + measured.shared_basis @ shared[..., None])[..., 0]
+        measured = configurations.measured_at(problem, states, errors)
     own = (np.linalg.cholesky(seen.covariance) @ rng.normal(size=(frames, points, 2, 1)))[..., 0]
     drawn = bearings(problem, problem.parameters, states) + np.einsum("fkir,fr->fki", seen.shared_basis, shared) + own
-    return replace(problem, observation=replace(seen, bearings=drawn))
+    return replace(problem, observation=replace(seen, bearings=drawn, configuration=measured))

@@ -78,8 +78,8 @@ def maximize_evidence(
         return -value, -gradient
 
     bounds = [(value - _REACH, value + _REACH) for value in start]
-    # points that were placed by a pose (contour refinement), and errors that the trajectory absorbs (a bias of depth),
-    # leave no residual: their scales are never below the calibrated ones
+    # measured configurations, and errors that the trajectory absorbs (a bias of depth), leave hardly any residual:
+    # their scales are never below the calibrated ones
     for k in (-2, -1):
         bounds[k] = (min(0.0, start[k]), max(bounds[k][1], 0.0))
     options = {"maxiter": _ITERATIONS, "ftol": 1e-6}
@@ -152,7 +152,7 @@ def _input_gradients(
 
 def _shared_gradient(layout: Layout, shared: Array, blocks: Array, below: Array, scale: float) -> float:
     steps, total = layout.error_step_s, 0.0
-    for j, tau in enumerate(layout.problem.observation.correlation_time_s):
+    for j, tau in enumerate(layout.problem.observation.process_time_s):
         moments = _Moments.of(shared[:, [j]], blocks, below, np.array([layout.shared.start + j]))
 
         def gain(factors: Array, moments: _Moments = moments, tau: float = float(tau)) -> float:
@@ -170,7 +170,7 @@ def parameter_null(layout: Layout, normal: Normal, factor: arrow.Factor) -> arro
 
 
 def _theta_gain(linear: Linear, chain: Array, theta: Array, across: Array, covariance: Array) -> float:
-    """Return the part of the parameters in the expected cost of keypoints after the step (-chain, -theta).
+    """Return the part of the parameters in the expected cost of measurements after the step (-chain, -theta).
 
     across: [T, n, P] covariance of the chain with theta. covariance: [P, P].
     """

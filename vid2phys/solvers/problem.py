@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.signal import lfilter
 
+from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import UsageError
 from vid2phys.solvers import camera_parameters
@@ -26,7 +27,8 @@ class Problem:
     parameters: those with `free=True` are unknown. priors: name -> (mean, standard deviation) in solver coordinates;
     every solver takes them from `prior`.
     actions: recorded ones, or None when they are unknown and fitted. nuisance: free parameters that were not asked for.
-    max_step_s: frames further apart than this get knots between them.
+    max_step_s: frames further apart than this get knots between them. body: of an articulated or modal body, of which
+    coordinates were measured; None for a rigid one.
     """
 
     system: System
@@ -37,6 +39,7 @@ class Problem:
     priors: dict[str, tuple[float, float]] = field(default_factory=dict)
     nuisance: tuple[str, ...] = ()
     max_step_s: float = 0.036
+    body: ArticulatedBody | None = None
 
     def prior(self, names: Sequence[str], values: Array) -> tuple[Array, Array]:
         """Return how far unknowns are from their priors, in standard deviations [P], and the priors' precisions [P].

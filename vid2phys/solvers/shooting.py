@@ -16,8 +16,9 @@ import numpy as np
 
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
-from vid2phys.solvers import arrow, camera_parameters, least_squares, prediction
+from vid2phys.solvers import arrow, camera_parameters, least_squares
 from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
+from vid2phys.solvers.measurements import Errors, linear_residuals
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
 from vid2phys.solvers.solution import Solution, innovations
@@ -34,7 +35,8 @@ class _Setup:
     problem: Problem
     knots: Knots
     controls: Array  # [T - 1, M]
-    roots: Array  # [F, 2 K, 2 K], whitening of a frame's bearings
+    roots: Array  # [F, N, N], whitening of a frame's measurements
+    count: Array  # [F] numbers that were measured, at least 1
     substeps: int
 
 
@@ -78,23 +80,20 @@ def solve_clips(problems: Sequence[Problem], states: Sequence[Array], *, iterati
 def _setup(problem: Problem) -> _Setup:
     knots = Knots.of(problem.observation.times_s, min(problem.max_step_s, FINE_STEP_S))
     substeps = stable_substeps(problem, knots, SUBSTEPS)
-    return _Setup(problem, knots, rollout_controls(problem, knots), whitening(problem), substeps)
+    count = np.maximum(Errors.of(problem.observation).used.sum(axis=1), 1.0)
+    return _Setup(problem, knots, rollout_controls(problem, knots), whitening(problem), count, substeps)
 
 
 def whitening(problem: Problem) -> Array:
-    """Return roots W of the inverse covariance of each frame's bearings, [F, 2 K, 2 K].
+    """Return roots W of the inverse covariance of each frame's measurements (`measurements`), [F, N, N].
 
     Shared errors count by their correlation in time.
     """
-    seen = problem.observation
-    frames, points = seen.visible.shape
-    step = np.gradient(seen.error_clock_s)[:, None]
-    rho = np.minimum(np.exp(-step / np.maximum(seen.correlation_time_s, 1e-9)), _MOST_ALIKE)
-    basis = seen.shared_basis.reshape(frames, 2 * points, -1) * np.sqrt((1.0 + rho) / (1.0 - rho))[:, None]
-    total = basis @ np.swapaxes(basis, 1, 2)
-    for k in range(points):
-        total[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += seen.covariance[:, k]
-    hidden = np.repeat(~seen.visible, 2, axis=1)
+    errors = Errors.of(problem.observation)
+    step = np.gradient(errors.clock_s)[:, None]
+    rho = np.minimum(np.exp(-step / np.maximum(errors.times_s, 1e-9)), _MOST_ALIKE)
+    basis = errors.basis * np.sqrt((1.0 + rho) / (1.0 - rho))[:, None]
+    total, hidden = errors.covariance + basis @ np.swapaxes(basis, 1, 2), ~errors.used
     total[hidden] = 0.0
     np.swapaxes(total, 1, 2)[hidden] = 0.0
     total[np.where(hidden)[0], np.where(hidden)[1], np.where(hidden)[1]] = 1.0
@@ -109,11 +108,8 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
     vector = camera_parameters.system_vector(parameters)
     states = simulate(problem.system, initial[None], controls[None], vector, step_s, substeps=setup.substeps)[0]
     at_frames = states[setup.knots.frame_knot[:frames]]
-    seen = problem.observation
-    predicted, by_state, by_view = prediction.linear_bearings(problem, parameters, at_frames)
-    residual = ((predicted - seen.bearings[:frames]) * seen.visible[:frames, :, None]).reshape(frames, -1)
-    white = np.einsum("fij,fj->fi", setup.roots[:frames], residual)
-    count = np.maximum(2.0 * seen.visible[:frames].sum(1), 1.0)
+    residual, by_state, by_camera = linear_residuals(problem, parameters, at_frames)
+    white, count = np.einsum("fij,fj->fi", setup.roots[:frames], residual), setup.count[:frames]
     share = (white**2).sum(1) / count
     weights, cost = student_weights(share), student_cost(share, count)
     size = len(problem.system.tangent_names) + len(parameters.free_indices)
@@ -121,9 +117,8 @@ def _evaluate(setup: _Setup, initial: Array, parameters: Parameters, frames: int
         cost = cost if np.isfinite(cost) else np.inf
         return _Evaluated(cost, np.zeros(size), np.zeros((size, size)), states, weights)
     sensitivity = _sensitivities(setup, parameters, states[:last], controls, step_s)
-    flat = by_state.reshape(frames, -1, by_state.shape[-1]) @ sensitivity[setup.knots.frame_knot[:frames]]
-    if by_view.shape[-1]:  # the last of the parameters, which do not move the body
-        flat[..., size - by_view.shape[-1] :] += by_view.reshape(frames, -1, by_view.shape[-1])
+    flat = by_state @ sensitivity[setup.knots.frame_knot[:frames]]
+    flat[..., size - by_camera.shape[-1] :] += by_camera  # the last of the parameters, which do not move the body
     whitened = setup.roots[:frames] @ flat
     gradient = np.einsum("fip,fi,f->p", whitened, white, weights)
     information = np.einsum("fip,f,fiq->pq", whitened, weights, whitened, optimize=True)

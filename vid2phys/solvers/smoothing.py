@@ -34,8 +34,8 @@ from vid2phys.solvers.smoothing_model import (
     Normal,
     Unknowns,
     controls_of,
-    keypoint_residuals,
     linearized,
+    measurement_factors,
     moved,
     with_priors,
 )
@@ -55,7 +55,8 @@ class Smoothed:
     """A fit: the mode, the hyperparameters of each piece of the clip, marginal covariances and how it ended.
 
     covariance: [T, D, D] of the states in their tangent space. input_std: [T, M] of the input accelerations.
-    theta_covariance [P, P]; null_directions [*, P]; weights: [F, K] of the keypoints.
+    theta_covariance [P, P]; null_directions [*, P]; weights: [F, K] of the keypoints, or of
+    the measured configuration of the frame.
     """
 
     layout: Layout
@@ -180,7 +181,7 @@ def _chain(piece: Piece, start: Start, number: int) -> Chain:
 
 
 def _judged(chains: Sequence[Chain]) -> tuple[float, list[Array]]:
-    """Return the evidence of all chains, and the weights of each one's keypoints."""
+    """Return the evidence of all chains, and the weights of each one's measurements."""
     evidence, weights = 0.0, []
     for chain in chains:
         linear = linearized(chain.layout, chain.point, chain.hyperparameters)
@@ -215,12 +216,12 @@ def _with_better_hyperparameters(join: Join, chains: list[Chain]) -> list[Chain]
 
 
 def _first_scale(layout: Layout, point: Unknowns) -> float:
-    """Return how much larger than stated the keypoints' errors are at the start, at least 1.
+    """Return how much larger than stated the measurements' errors are at the start, at least 1.
 
     With this scale, robust weights take no error of the start for an outlier. It falls to the true one as the fit
     improves.
     """
-    squared = (keypoint_residuals(layout, point)[0] ** 2).sum(axis=-1)[layout.problem.observation.visible]
+    squared = np.concatenate([factor.distance[factor.used] for factor in measurement_factors(layout, point)])
     return float(np.sqrt(max(1.0, np.median(squared) / _CHI2_MEDIAN))) if len(squared) else 1.0
 
 
@@ -294,7 +295,7 @@ class _Normals:
         self._cache: dict[int, _Evaluated] = {}
 
     def cost(self) -> float:
-        """Return the objective of all chains: Student-t keypoints, the rest quadratic."""
+        """Return the objective of all chains: Student-t measurements, the rest quadratic."""
         return sum(self._at(g).cost for g in range(len(self.chains)))
 
     def factored(self, g: int, damping: float = 0.0) -> tuple[Normal, arrow.Factor]:

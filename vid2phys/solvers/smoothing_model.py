@@ -1,9 +1,9 @@
-"""The normal equations of smoothing: keypoints, dynamics as weighted residuals, process priors.
+"""The normal equations of smoothing: measurements, dynamics as weighted residuals, process priors.
 
 Method: unknowns of a knot are the tangent of the state, unknown input accelerations (band-limited random walks), and
-the network's errors shared by the points of a frame (first-order Gauss-Markov). Unknown and shared by all knots are
-parameters, action delay and motor lag. Together they are a block-tridiagonal matrix with an arrow. Keypoints have
-Student-t weights.
+the errors that all points of a frame share (first-order Gauss-Markov). Unknown and shared by all knots are
+parameters, action delay and motor lag. Together they are a block-tridiagonal matrix with an arrow. Each keypoint and
+each measured configuration has a Student-t weight.
 
 Limits: rigid bodies, whose tangent is a position and a rotation with their rates.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vid2phys.engine.rollout import linearize
-from vid2phys.solvers import arrow, camera_parameters, gauss_markov, prediction
+from vid2phys.solvers import arrow, camera_parameters, configurations, gauss_markov, prediction
 from vid2phys.solvers.least_squares import STUDENT_DOF
 from vid2phys.solvers.problem import DELAY, LAG, Channel, Knots, Problem, effective_actions, input_channels
 from vid2phys.types import Array, Parameters
@@ -106,7 +107,8 @@ class Layout:
 class Linear:
     """Normal equations at a point, without the priors that depend on `Hyperparameters`.
 
-    *_obs: from keypoints, to be divided by point_scale^2; the others as they are. cost_*: half the squared residuals.
+    *_obs: from measurements, to be divided by point_scale^2; the others as they are. cost_*: half the squared
+    residuals.
     """
 
     diagonal_obs: Array
@@ -160,7 +162,7 @@ def controls_of(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array]:
 
 
 def linearized(layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> Linear:
-    """Return residuals and normal equations of keypoints, dynamics and fixed priors at a point."""
+    """Return residuals and normal equations of measurements, dynamics and fixed priors at a point."""
     problem, knots, d = layout.problem, layout.knots, layout.tangent
     steps, size, count = len(knots.times_s), layout.shared.stop, len(point.theta)
     linear = Linear(
@@ -169,9 +171,11 @@ def linearized(layout: Layout, point: Unknowns, hyperparameters: Hyperparameters
         diagonal=np.zeros((steps, size, size)), lower=np.zeros((steps - 1, size, size)),
         arrow=np.zeros((steps, size, count)), corner=np.zeros((count, count)),
         gradient=np.zeros((steps, size)), gradient_theta=np.zeros(count),
-        cost_obs=0.0, cost_student=0.0, cost=0.0, observations=0.0, weights=np.zeros(0),
+        cost_obs=0.0, cost_student=0.0, cost=0.0, observations=0.0,
+        weights=np.ones(problem.observation.visible.shape),
     )  # fmt: skip
-    _add_keypoints(linear, layout, point, hyperparameters)
+    for factor in measurement_factors(layout, point):
+        _add_measurements(linear, layout, factor, hyperparameters.point_scale)
 
     controls, by_theta, by_input = controls_of(layout, point)
     parameters = layout.parameters(point.theta)
@@ -209,44 +213,83 @@ def _step_precision(step_s: Array, tangent: int) -> Array:
     return gauss_markov.white_acceleration_precision(step_s, density=density)
 
 
-def keypoint_residuals(layout: Layout, point: Unknowns) -> tuple[Array, Array, Array, Array]:
-    """Return whitened residuals [F, K, 2] at point_scale 1, and three derivatives.
+@dataclass(frozen=True)
+class Factor:
+    """Measurements of one kind, G a frame, of M numbers each, at a point.
 
-    These are by the tangent, by the shared modes, and by the free camera parameters, which are the last of
-    `parameter_names`.
+    Attributes:
+        residual: [F, G, M] whitened, predicted minus measured, at point_scale 1.
+        by_state: [F, G, M, D] its derivative by the tangent of the state.
+        by_shared: [F, G, M, R] that by the error processes.
+        by_camera: [F, G, M, V] that by the free camera parameters, the last of `Layout.parameter_names`.
+        used: [F, G] which measurements count.
     """
+
+    residual: Array
+    by_state: Array
+    by_shared: Array
+    by_camera: Array
+    used: NDArray[np.bool_]
+
+    @property
+    def distance(self) -> Array:
+        """Return the squared residuals of the measurements [F, G], as of two numbers."""
+        return np.asarray((self.residual**2).sum(axis=-1) * (2.0 / self.residual.shape[-1]))
+
+
+def measurement_factors(layout: Layout, point: Unknowns) -> list[Factor]:
+    """Return the factor of the keypoints, and that of the measured configurations where there are any."""
     problem, seen = layout.problem, layout.problem.observation
-    states, shared = point.states[layout.knots.frame_knot], point.shared[layout.knots.frame_knot]
-    predicted, jacobian, by_view = prediction.linear_bearings(problem, layout.parameters(point.theta), states)
-    residual = predicted + np.einsum("fkir,fr->fki", seen.shared_basis, shared) - seen.bearings
-    root = np.linalg.inv(np.linalg.cholesky(seen.covariance))
-    root = np.where(seen.visible[..., None, None], root, 0.0)
-    residual = np.where(seen.visible[..., None], residual, 0.0)
-    return (root @ residual[..., None])[..., 0], root @ jacobian, root @ seen.shared_basis, root @ by_view
+    states, parameters = point.states[layout.knots.frame_knot], layout.parameters(point.theta)
+    shared = point.shared[layout.knots.frame_knot]
+    factors = []
+    if seen.used.any() or seen.configuration is None:
+        predicted, by_state, by_camera = prediction.linear_bearings(problem, parameters, states)
+        off = predicted - seen.bearings
+        factors.append(_factor(off, by_state, by_camera, (seen.shared_basis, seen.covariance), shared, seen.used))
+    if seen.configuration is not None:
+        measured = seen.configuration
+        step, by_state, by_camera = (each[:, None] for each in configurations.linear(problem, parameters, states))
+        errors = measured.shared_basis[:, None], measured.covariance[:, None]
+        factors.append(_factor(step, by_state, by_camera, errors, shared, measured.measured[:, None]))
+    return factors
 
 
-def _add_keypoints(linear: Linear, layout: Layout, point: Unknowns, hyperparameters: Hyperparameters) -> None:
-    residual, to_state, to_shared, to_view = keypoint_residuals(layout, point)
-    distance = (residual**2).sum(-1) / hyperparameters.point_scale**2
+def _factor(
+    off: Array, by_state: Array, by_camera: Array, errors: tuple[Array, Array], shared: Array, used: NDArray[np.bool_]
+) -> Factor:
+    """Return whitened measurements. errors: effect [F, G, M, R] of the processes, and covariance [F, G, M, M]."""
+    basis, covariance = errors
+    root = np.where(used[..., None, None], np.linalg.inv(np.linalg.cholesky(covariance)), 0.0)
+    residual = np.where(used[..., None], off + (basis @ shared[:, None, :, None])[..., 0], 0.0)
+    white = (root @ residual[..., None])[..., 0]
+    return Factor(white, root @ by_state, root @ basis, root @ by_camera, used)
+
+
+def _add_measurements(linear: Linear, layout: Layout, factor: Factor, point_scale: float) -> None:
+    """Add one kind of measurements, with a Student-t cost: of M numbers as of M / 2 keypoints that agree alike."""
+    residual, to_camera = factor.residual, factor.by_camera
+    pairs = 0.5 * residual.shape[-1]
+    distance = factor.distance / point_scale**2
     weights = (STUDENT_DOF + 2.0) / (STUDENT_DOF + distance)
     jacobian = np.zeros((*residual.shape, linear.gradient.shape[1]))
-    jacobian[..., : layout.tangent] = to_state
-    jacobian[..., layout.shared] = to_shared
+    jacobian[..., : layout.tangent] = factor.by_state
+    jacobian[..., layout.shared] = factor.by_shared
     frames = layout.knots.frame_knot
     weighted = weights[..., None] * residual
     linear.diagonal_obs[frames] += np.einsum("fkim,fk,fkin->fmn", jacobian, weights, jacobian, optimize=True)
     linear.gradient_obs[frames] += np.einsum("fkim,fki->fm", jacobian, weighted)
-    if to_view.shape[-1]:
+    if to_camera.shape[-1]:
         end = len(layout.parameter_names)
-        here = slice(end - to_view.shape[-1], end)
-        linear.arrow_obs[frames, :, here] += np.einsum("fkim,fk,fkip->fmp", jacobian, weights, to_view, optimize=True)
-        linear.corner_obs[here, here] += np.einsum("fkip,fk,fkiq->pq", to_view, weights, to_view, optimize=True)
-        linear.gradient_theta_obs[here] += np.einsum("fkip,fki->p", to_view, weighted)
+        here = slice(end - to_camera.shape[-1], end)
+        linear.arrow_obs[frames, :, here] += np.einsum("fkim,fk,fkip->fmp", jacobian, weights, to_camera, optimize=True)
+        linear.corner_obs[here, here] += np.einsum("fkip,fk,fkiq->pq", to_camera, weights, to_camera, optimize=True)
+        linear.gradient_theta_obs[here] += np.einsum("fkip,fki->p", to_camera, weighted)
     linear.cost_obs += 0.5 * float((weighted * residual).sum())
-    student = np.log1p(distance / STUDENT_DOF) * layout.problem.observation.visible
-    linear.cost_student += 0.5 * (STUDENT_DOF + 2.0) * float(student.sum())
-    linear.observations += 2.0 * float(layout.problem.observation.visible.sum())
-    linear.weights = weights
+    student = np.log1p(distance / STUDENT_DOF) * factor.used
+    linear.cost_student += 0.5 * (STUDENT_DOF + 2.0) * pairs * float(student.sum())
+    linear.observations += 2.0 * pairs * float(factor.used.sum())
+    linear.weights = np.where(factor.used, weights, linear.weights)
 
 
 def _add_theta_priors(linear: Linear, layout: Layout, point: Unknowns) -> None:
@@ -284,7 +327,7 @@ def with_priors(linear: Linear, layout: Layout, point: Unknowns, hyperparameters
         cost += _add_chain(chain, index, point.inputs[:, [j, count + j]], diagonal, lower, gradient)
         logdet += chain.logdet
     error_step_s = layout.error_step_s
-    for j, time_constant in enumerate(layout.problem.observation.correlation_time_s):
+    for j, time_constant in enumerate(layout.problem.observation.process_time_s):
         chain = gauss_markov.first_order(
             error_step_s, std=hyperparameters.shared_scale, time_constant_s=float(time_constant)
         )

@@ -1,8 +1,9 @@
-"""Readings of a tracked clip, corrected by the body's outline (`contour`) and by their neighbours (`neighbours`).
+"""Refine the poses of a tracked clip by the body's contour (`cues.contour`) and by temporal outliers.
 
-Readings are put where keypoints and outline together have the body; of a frame that its neighbours put right, where
-they and the outline have it. What is left is what a frame is off as a whole, as coefficients of the six pose modes.
-Small bodies are left as they are: at 20 pixels outlines add nothing, at 28 they do (`benchmarks/contour`).
+A refined pose is the one that keypoints and contour support together. In a frame that `temporal_outliers` corrects, it
+is the one that adjacent frames and contour support. Its errors are the six local coordinates of a pose.
+
+Limits: small bodies are left as they are. At 20 pixels contours add nothing, at 28 they do (`benchmarks/contour`).
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from scipy.ndimage import median_filter
 
 from vid2phys.engine.parallel import side_by_side
 from vid2phys.engine.pnp import PoseEstimate
-from vid2phys.engine.pose_geometry import covariance_in_modes, pose_modes, project_points
+from vid2phys.engine.pose_geometry import covariance_in_modes
 from vid2phys.error_model import Calibration
+from vid2phys.geometry import Pose
 from vid2phys.tracking.ambiguous_poses import PoseScorer
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues import ALL_CUES, ActiveCues
 from vid2phys.tracking.cues.contour import Contour, fit_contour
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.detectors.network import Image, direction_and_size, in_frame_diameter
+from vid2phys.tracking.measured import shared_std, with_poses
 from vid2phys.tracking.temporal_outliers import TemporalOutliers
 from vid2phys.tracking.track import Track
-from vid2phys.types import Array, Camera, Mesh
+from vid2phys.types import Array, Camera, Mesh, Observation
 
 LEAST_PX = 28.0  # in-frame diameter of the bounding sphere
 _FRAMES_ABOUT = 5
@@ -56,31 +59,30 @@ def refine_contours(
         progress: receives the share of frames done.
 
     Returns:
-        The track with refined poses and keypoints, and how well the poses explain the edges of their frames, [T] nats:
+        The track with refined poses, and how well the poses explain the edges of their frames, [T] nats:
         minus infinity where the body is lost or small.
     """
     seen, poses = track.observation, track.poses
-    bearings, basis = seen.bearings.copy(), seen.shared_basis.copy()
     pose = poses.pose.copy()
     solid = Solid.of(mesh) if "creases" in cues else Solid.of(mesh).without_creases()
     radius_m = mesh.radius_m
-    known = np.flatnonzero(pose.is_finite & seen.visible.any(axis=1))
+    known = np.flatnonzero(pose.is_finite & seen.seen)
     prior = np.zeros((len(pose), 6, 6))
     sizes = in_frame_diameter(camera, *direction_and_size(pose.translation[known], radius_m))
     sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
     large = known[sizes_about >= LEAST_PX].tolist()
-    for i in large:
-        shared = np.diag(_shared_std(basis[i], pose_modes(pose[i], seen.points_body)) ** 2)
-        prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], pose.translation[i]) + shared)
+    shared = np.maximum(shared_std(seen, np.array(large, dtype=np.int64), pose[large]), _STD_FLOOR)
+    for i, std in zip(large, shared, strict=True):
+        prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], pose.translation[i]) + np.diag(std**2))
 
-    def reading(i: int, image: Image) -> PoseScorer:
+    def scorer(i: int, image: Image) -> PoseScorer:
         return PoseScorer(image, camera, solid, poses.pose[i], prior[i], "region" in cues)
 
     def fit(frame: tuple[int, Image]) -> tuple[Contour | None, float]:
         i, image = frame
-        read = reading(*frame)
-        found = fit_contour(image, camera, solid, read.pose, prior=prior[i])
-        return found, read.edge_nats(read.pose if found is None else found.pose)
+        tracked = scorer(*frame)
+        found = fit_contour(image, camera, solid, tracked.pose, prior=prior[i])
+        return found, tracked.edge_nats(tracked.pose if found is None else found.pose)
 
     nats = np.full(len(pose), -np.inf)
     fitted: dict[int, Contour] = {}
@@ -94,19 +96,20 @@ def refine_contours(
         pose[i] = contour.pose
     shown = np.isin(np.arange(len(pose)), large)
     if "temporal_outliers" in cues:
-        fitted.update(TemporalOutliers(frames, seen.times_s, reading, shown, pose, nats, also).correct())
-    for i, contour in fitted.items():
-        # what points of a look are off by on their own lasts as well: left in, it bends poses by many degrees
-        bearings[i] = project_points(contour.pose, seen.points_body)
-        std = np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale
-        basis[i] = pose_modes(pose[i], seen.points_body) * std
-    # outlines mistake the same look for the same thing for longer than the network does
-    correlation_s = np.maximum(seen.correlation_time_s, bool(fitted) * np.array(calibration.contour_correlation_s))
-    better = replace(seen, bearings=bearings, shared_basis=basis, correlation_time_s=correlation_s)
+        fitted.update(TemporalOutliers(frames, seen.times_s, scorer, shown, pose, nats, also).correct())
+    better = _observed(seen, fitted, calibration)
     return replace(track, observation=better, poses=replace(poses, pose=pose)), nats
 
 
-def _shared_std(basis: Array, modes: Array) -> Array:
-    """Standard deviations [6] of a frame's shared error: its basis [K, 2, 6] is the modes times these."""
-    along = np.abs((basis * modes).sum(axis=(0, 1))) / (modes**2).sum(axis=(0, 1))
-    return np.asarray(np.maximum(along, _STD_FLOOR))
+def _observed(seen: Observation, fitted: dict[int, Contour], calibration: Calibration) -> Observation:
+    """Return the observation with the fitted poses of some frames in place of their keypoints.
+
+    The offsets of single keypoints last as long as an appearance does. A fit to them would rotate poses by degrees.
+    """
+    if not fitted:
+        return seen
+    poses = Pose.stack([contour.pose for contour in fitted.values()])
+    std = [np.sqrt(np.diag(contour.covariance)) * calibration.contour_scale for contour in fitted.values()]
+    # a contour is mistaken in the same way for longer than the network is
+    correlation_s = np.maximum(seen.process_time_s, calibration.contour_correlation_s)
+    return with_poses(seen, np.array(list(fitted)), poses, np.array(std), correlation_s, "contour")

@@ -28,7 +28,9 @@ from vid2phys.risp.shape.rotation_groups import composition, offsets
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues import ALL_CUES, ActiveCues, likelihoods
 from vid2phys.tracking.viterbi import viterbi_path
-from vid2phys.types import Array, Camera, Mesh, Observation
+from vid2phys.types import Array, Camera, ConfigurationMeasurement, Mesh, Observation
+
+_STEP = 1e-6  # of differences, in local coordinates of a pose
 
 _SAME_NATS = 1e-6  # evidence that differs by less is equal
 
@@ -248,19 +250,51 @@ def _mixture_weights(probability: Array, place: Array, config: HypothesesConfig)
     return (1.0 - config.noise_share) * weights + config.noise_share / count
 
 
-def relabelled(observation: Observation, order: NDArray[np.int64]) -> Observation:
+def relabelled(observation: Observation, order: NDArray[np.int64], rotation: Array, center: Array) -> Observation:
     """Return the observation under another symmetry element g: point k becomes point order[k] = permutation[g, k].
 
-    The result belongs to the orientations R @ rotations[g]^T.
+    The result belongs to the orientations R @ rotation^T.
+
+    Args:
+        observation: of T frames.
+        order: [K] permutation of the keypoints.
+        rotation: [3, 3] the symmetry element.
+        center: [3] m, the centre of the symmetry.
     """
-    return named(observation, np.broadcast_to(np.argsort(order), observation.visible.shape))
+    frames = len(observation.times_s)
+    names = np.broadcast_to(np.argsort(order), observation.visible.shape)
+    return named(observation, names, np.broadcast_to(rotation, (frames, 3, 3)), center)
 
 
-def named(observation: Observation, names: NDArray[np.int64]) -> Observation:
-    """Return the observation with point names[t, k] of frame t as its point k; names: [T, K]."""
+def named(observation: Observation, names: NDArray[np.int64], rotation: Array, center: Array) -> Observation:
+    """Return the observation with another symmetry element in each frame.
+
+    Args:
+        observation: of T frames.
+        names: [T, K], point names[t, k] of frame t becomes its point k.
+        rotation: [T, 3, 3] the symmetry elements: orientations R become R @ rotation^T.
+        center: [3] m, the centre of the symmetry.
+    """
 
     def ordered(values: NDArray[Any]) -> NDArray[Any]:
         return np.take_along_axis(values, names.reshape(*names.shape, *(1,) * (values.ndim - 2)), axis=1)
 
     changed = {n: ordered(getattr(observation, n)) for n in ("bearings", "covariance", "shared_basis", "visible")}
-    return replace(observation, **changed)
+    part = observation.configuration
+    return replace(observation, **changed, configuration=part and _in_element(part, rotation, center))
+
+
+def _in_element(measured: ConfigurationMeasurement, rotation: Array, center: Array) -> ConfigurationMeasurement:
+    """Return measured poses under symmetry elements [T, 3, 3], with their errors in the new local coordinates."""
+
+    def moved(pose: Pose) -> Pose:
+        after = pose.rotation @ np.swapaxes(rotation, -1, -2)
+        return Pose(after, pose.translation + (pose.rotation - after) @ center)
+
+    pose, columns = moved(measured.pose), []
+    for unit in _STEP * np.eye(6):
+        ahead, behind = (pose.step_to(moved(measured.pose.retract(step))) for step in (unit, -unit))
+        columns.append((ahead - behind) / (2.0 * _STEP))
+    slope = np.stack(columns, axis=-1)
+    covariance = slope @ measured.covariance @ np.swapaxes(slope, -1, -2)
+    return replace(measured, configuration=pose, covariance=covariance, shared_basis=slope @ measured.shared_basis)

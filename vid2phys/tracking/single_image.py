@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vid2phys.engine.pose_geometry import pose_modes, project_points
-from vid2phys.engine.virtual_camera import in_frame, make_view
+from vid2phys.engine.pose_geometry import project_points
+from vid2phys.engine.virtual_camera import make_view
 from vid2phys.error_model import Calibration
 from vid2phys.geometry import Pose
 from vid2phys.tracking.ambiguous_poses import ROUGH_PRIOR, PoseScorer
@@ -28,6 +28,7 @@ from vid2phys.tracking.cues.texture import Shown, SurfaceTexture, soft_view
 from vid2phys.tracking.cues.texture_patches import Patches
 from vid2phys.tracking.detectors.network import direction_and_size, in_frame_diameter
 from vid2phys.tracking.detectors.texture_search import search as texture_search
+from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.texture_refinement import TextureRefiner
 from vid2phys.tracking.track import Track
 from vid2phys.types import Array, Camera, Mesh
@@ -45,8 +46,8 @@ def refine_single_images(
 ) -> Track:
     """Return the track with the poses of single images refined by shape and texture."""
     seen, times, known = track.observation, track.observation.times_s, track.tracked
-    bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
-    pose = track.poses.pose.copy()
+    pose, found = track.poses.pose.copy(), list[int]()
+    std = np.zeros((len(times), 6))
     for i in np.flatnonzero(known):
         single = (np.abs(times[known] - times[i]) < _SINGLE_S).sum() == 1
         if not single or in_frame_diameter(camera, *body.place(pose.translation[i])) < LEAST_PX:
@@ -55,11 +56,10 @@ def refine_single_images(
         if refined is None:
             continue
         pose[i] = refined.pose
-        bearings[i] = project_points(refined.pose, seen.points_body)
-        visible[i] = in_frame(camera, bearings[i])
-        std = np.sqrt(np.diag(refined.covariance)) * calibration.contour_scale
-        basis[i] = pose_modes(refined.pose, seen.points_body) * std
-    observation = replace(seen, bearings=bearings, shared_basis=basis, visible=visible)
+        std[i] = np.sqrt(np.diag(refined.covariance)) * calibration.contour_scale
+        found.append(int(i))
+    frames = np.array(found, dtype=np.int64)
+    observation = with_poses(seen, frames, pose[frames], std[frames], seen.process_time_s, "single image")
     poses = replace(track.poses, pose=pose)
     return replace(track, observation=observation, poses=poses).clocked()
 

@@ -26,6 +26,7 @@ from vid2phys.tracking.cues.texture import SurfaceTexture
 from vid2phys.tracking.cues.texture_fit import fit_texture, mirrored
 from vid2phys.tracking.cues.texture_patches import Patches
 from vid2phys.tracking.detectors.texture_search import search
+from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.track import Track
 from vid2phys.tracking.viterbi import viterbi_path
 from vid2phys.types import Array, Camera, Mesh
@@ -211,30 +212,30 @@ def _better(one: Fit | None, other: Fit | None) -> Fit | None:
     return max((fit for fit in (one, other) if fit is not None), key=lambda fit: fit.rank, default=None)
 
 
+def _own_covariance(pose: Pose, camera: Camera, points_body: Array) -> Array:
+    """Return the covariance [6, 6] of a pose whose keypoints in the image err by `_POINT_SHARE` of the body's size."""
+    bearings = project_points(pose, points_body)
+    variance = (_POINT_SHARE * float(np.ptp(bearings, axis=0).max())) ** 2
+    modes = pose_modes(pose, points_body)[in_frame(camera, bearings)]
+    information = np.einsum("kia,kib->ab", modes, modes) / variance
+    return np.linalg.inv(information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
+
+
 def _moved(track: Track, camera: Camera, fits: dict[int, Fit], calibration: Calibration) -> Track:
     seen, poses = track.observation, track.poses
-    bearings, basis, visible = seen.bearings.copy(), seen.shared_basis.copy(), seen.visible.copy()
-    covariance, tracked, quality = np.array(seen.covariance), track.tracked.copy(), track.quality.copy()
+    tracked, quality = track.tracked.copy(), track.quality.copy()
     pose, pose_covariance, inliers = poses.pose.copy(), poses.covariance.copy(), poses.inliers.copy()
-    for i, fit in fits.items():
-        modes = pose_modes(fit.pose, seen.points_body)
-        bearings[i] = project_points(fit.pose, seen.points_body)  # detections may be far from it
-        visible[i] = in_frame(camera, bearings[i])
-        covariance[i] = np.eye(2) * (_POINT_SHARE * float(np.ptp(bearings[i], axis=0).max())) ** 2
+    std, covariance = np.zeros((len(fits), 6)), np.zeros((len(fits), 6, 6))
+    for row, (i, fit) in enumerate(fits.items()):
         if not tracked[i]:
             inliers[i], quality[i], tracked[i] = True, fit.score, True
         of_colours = np.linalg.inv(fit.information + np.diag((30.0 * _STD_FLOOR) ** -2.0))
-        basis[i] = modes * np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)
+        std[row] = np.sqrt(np.diag(of_colours) + _STD_FLOOR**2)
+        covariance[row] = _own_covariance(fit.pose, camera, seen.points_body)
         pose[i] = fit.pose
-        pose_covariance[i] = 0.0  # all of it is shared by the points
+        pose_covariance[i] = 0.0  # the error processes hold all of the error
+    frames = np.array(list(fits), dtype=np.int64)
     correlation_s = np.maximum(seen.correlation_time_s, calibration.align_correlation_s)
-    observation = replace(
-        seen,
-        bearings=bearings,
-        covariance=covariance,
-        shared_basis=basis,
-        visible=visible,
-        correlation_time_s=correlation_s,
-    )
+    observation = with_poses(seen, frames, pose[frames], std, correlation_s, "texture", covariance)
     poses = replace(poses, pose=pose, covariance=pose_covariance, inliers=inliers)
     return replace(track, observation=observation, poses=poses, tracked=tracked, quality=quality)

@@ -74,14 +74,14 @@ class Track:
         """Return the track with more lost frames, [T]; unsupported: because their image does not support the pose."""
         if not lost.any():
             return self
-        tracked, element, visible = self.tracked & ~lost, self.element.copy(), self.observation.visible.copy()
-        element[lost], visible[lost] = -1, False
+        tracked, element = self.tracked & ~lost, self.element.copy()
+        element[lost] = -1
         pose, covariance = self.poses.pose.copy(), self.poses.covariance.copy()
         for values in (pose.rotation, pose.translation, covariance):
             values[lost] = np.nan
         return replace(
             self,
-            observation=replace(self.observation, visible=visible),
+            observation=self.observation.without(lost),
             poses=replace(self.poses, pose=pose, covariance=covariance),
             tracked=tracked,
             quality=np.where(lost, 0.0, self.quality),

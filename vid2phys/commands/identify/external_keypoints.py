@@ -1,4 +1,4 @@
-"""Keypoints given in place of RISP's readings: of another tracker (CSV), or of an earlier run (observation.npz).
+"""Measurements given in place of RISP: keypoints of another tracker (CSV), or those of an earlier run (npz).
 
 The error model of another tracker is what its file says: a covariance for each point, independent of all others, and an
 error that all points of a frame share, since trackers see a whole body a little wrong and go on doing so. What the file
@@ -146,26 +146,35 @@ def _at_least(seen: Observation, in_pixels: Array) -> Observation:
 
 
 def _track(seen: Observation) -> Track:
-    """A pose of each frame with enough points, joined by continuity: flat sets of points have two."""
-    from vid2phys.engine.pnp import solve_poses
+    """Return the measured poses, and one of each other frame with enough points.
+
+    The latter are joined by continuity: flat sets of points have two poses.
+    """
+    from vid2phys.engine.pnp import known_pose, solve_poses
     from vid2phys.tracking.track import Track
     from vid2phys.tracking.viterbi import viterbi_path
 
-    frames = np.flatnonzero(seen.visible.sum(axis=1) >= _LEAST_POINTS)
-    poses = solve_poses(
-        *(seen.bearings[frames], seen.covariance[frames], seen.points_body), visible=seen.visible[frames], hypotheses=3
-    )
-    sound = np.isfinite(poses.cost[:, 0])
-    frames, poses = frames[sound], poses[sound]
-    if not len(frames):
+    frames = np.flatnonzero(seen.used.sum(axis=1) >= _LEAST_POINTS)
+    tracked, found = seen.measured.copy(), None
+    if len(frames):
+        poses = solve_poses(
+            *(seen.bearings[frames], seen.covariance[frames], seen.points_body), visible=seen.used[frames], hypotheses=3
+        )
+        sound = np.isfinite(poses.cost[:, 0])
+        frames, poses = frames[sound], poses[sound]
+    if len(frames):
+        path = viterbi_path(poses.cost, poses.rotation, seen.times_s[frames])
+        tracked[frames] = True
+        found = _spread(poses[np.arange(len(frames)), path], frames, len(tracked))
+    if not tracked.any():
         raise InputError("no frame's points lie as those of the body do", "the body's points", "check their names")
-    path = viterbi_path(poses.cost, poses.rotation, seen.times_s[frames])
-    chosen = poses[np.arange(len(frames)), path]
-    tracked = np.zeros(len(seen.times_s), dtype=bool)
-    tracked[frames] = True
-    element = np.where(tracked, 0, -1).astype(np.int64)
-    poses = _spread(chosen, frames, len(tracked))
-    return Track(seen, poses, tracked, tracked * 1.0, element, np.zeros(1))
+    if seen.configuration is not None and seen.measured.any():
+        at = np.flatnonzero(seen.measured)
+        measured = replace(known_pose(seen.configuration.pose[at]), inliers=seen.visible[at])
+        found = _spread(measured, at, len(tracked)) if found is None else found.with_rows(at, measured)
+    assert found is not None
+    poses, element = found, np.where(tracked, 0, -1).astype(np.int64)
+    return Track(seen, poses, tracked, tracked.astype(float), element, np.zeros(1))
 
 
 def _spread(poses: PoseEstimate, frames: NDArray[np.int64], count: int) -> PoseEstimate:

@@ -221,7 +221,10 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
     states[:, 10:13] = rotate(rotation, states[:, 10:13])
     states[:, :3] -= rotate(states[:, 3:7], np.broadcast_to(aside, (len(states), 3)))
     states[:, 7:10] -= rotate(states[:, 3:7], np.cross(states[:, 10:13], aside))
-    observation = relabelled(problem.observation, inputs.network.permutation[element])
+    network = inputs.network
+    observation = relabelled(
+        *(problem.observation, network.permutation[element], network.rotations[element], network.center)
+    )
     return replace(problem, observation=observation), states
 
 

@@ -51,7 +51,7 @@ def estimate(
     Clips without a start are left out, and their results state so. With `options.refine` frames are detected again from
     the motion that was found (`reinitialise`).
     """
-    from vid2phys.solvers import configuration_shooting
+    from vid2phys.solvers import configuration_shooting, measurements
 
     body = several[0].body
     assert body is not None
@@ -68,9 +68,9 @@ def estimate(
             again, solutions = reinitialise(shown, [problems[g] for g in begun], [tracks[g] for g in begun], solutions)
             for g, track in zip(begun, again, strict=True):
                 tracks[g], problems[g] = track, replace(problems[g], observation=track.observation)
-        seen = sum(float(problems[g].observation.visible.sum()) for g in begun)
+        seen = sum(float(measurements.Errors.of(problems[g].observation).used.sum()) for g in begun)
         unknowns = sum(len(start) for start in begun.values()) + len(problems[0].parameters.free_names)
-        freedom = max(1.0, 2.0 * seen - unknowns)
+        freedom = max(1.0, seen - unknowns)
         for g, solution in zip(begun, solutions, strict=True):
             results[g] = _result(several[g], problems[g], tracks[g], solution, options.fit, freedom)
     return [results[g] for g in range(len(problems))]
@@ -85,6 +85,7 @@ def _problem(inputs: Inputs, tracked: ConfigurationTrack) -> Problem:
         *(inputs.system, inputs.known.parameters, tracked.observation, inputs.camera_to_world),
         actions=inputs.actions or constant_actions(inputs.system, inputs.known.parameters, hold=True),
         priors=inputs.known.priors,
+        body=inputs.body,
     )
 
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vid2phys.commands.identify.config import PART, IdentifyConfig
 from vid2phys.commands.identify.inputs import Inputs
 from vid2phys.commands.progress import Progress, of_clip, silent
@@ -54,7 +52,7 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
     """Write overlay.mp4 into the run folder."""
     from vid2phys.report.overlay import write_overlay
 
-    lost = np.logical_not(result.observation.visible.any(axis=1))
+    lost = ~result.observation.seen
     camera, mesh = _as_fitted(result, inputs)
     write_overlay(
         folder / "overlay.mp4",

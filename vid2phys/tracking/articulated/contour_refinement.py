@@ -1,9 +1,9 @@
 """Refine the configurations of a tracked clip by the body's edges (`contour`), as `tracking.contour_refinement` for
 rigid bodies.
 
-The error that the keypoints of a frame share is an error of the configuration. Edges and keypoints together replace it.
-Each keypoint's own error and the shift of the frame stay. Where a network is unsure, it bends a body too little; edges
-do not.
+A refined frame has a measured configuration in place of its keypoints, with two errors. What edges and keypoints
+mistake together lasts for many frames. Each keypoint's own error, and the shift that all keypoints of a frame share,
+are independent between frames. Where a network is unsure, it bends a body too little; edges do not.
 
 Limits: frames whose edges are not found keep the configuration of their keypoints.
 """
@@ -20,13 +20,16 @@ from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.contour import downweighted, refine_from
-from vid2phys.tracking.articulated.detector import Window
+from vid2phys.tracking.articulated.detector import Window, configuration_modes
 from vid2phys.tracking.articulated.kinematic_fit import Configurations
 from vid2phys.tracking.articulated.shading import fit_shading
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.detectors.network import Image
-from vid2phys.types import Array
+from vid2phys.tracking.measured import keypoint_information
+from vid2phys.types import Array, ConfigurationMeasurement, Observation
+
+_WEAK_STD = 3.0  # of a coordinate that the keypoints do not show, in those of the body's prior
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,43 @@ def refined_correlation_s(calibration: Calibration, size: int) -> Array:
     """
     detected = np.array(calibration.correlation_time_s[:size])
     return np.maximum(detected, per_coordinate(calibration.contour_correlation_s, size))
+
+
+def with_configurations(
+    seen: Observation,
+    body: ArticulatedBody,
+    window: Window,
+    found: tuple[NDArray[np.int64], Array, Array],
+    shift_std: Array,
+    calibration: Calibration,
+) -> Observation:
+    """Return the observation with measured configurations in some frames.
+
+    Args:
+        seen: keypoints of T frames.
+        body: The body.
+        window: The camera, and its pose.
+        found: Indices of frames [n], their configurations [n, D], and the columns [n, D, D] of their lasting errors.
+        shift_std: [n, 2] standard deviations of the shift that a frame's keypoints share.
+        calibration: Error model.
+    """
+    frames, configuration, columns = found
+    size = configuration.shape[1]
+    modes = configuration_modes(body, window, configuration)
+    information = keypoint_information(modes, seen.covariance[frames], seen.visible[frames])
+    weak = np.append((_WEAK_STD * body.prior_std) ** -2.0, np.zeros(2))
+    shift = np.concatenate([np.zeros((len(frames), size)), shift_std**-2.0], axis=1)
+    covariance = np.asarray(
+        np.linalg.inv(information + np.diag(weak) + shift[..., None] * np.eye(size + 2)), dtype=float
+    )
+    basis = np.concatenate([columns, np.zeros((len(frames), size, 2))], axis=-1)
+    correlation_s = np.array(calibration.correlation_time_s)
+    correlation_s[:size] = refined_correlation_s(calibration, size)
+    measured = np.ones(len(frames), dtype=bool)
+    return seen.with_configurations(
+        frames,
+        ConfigurationMeasurement(configuration, covariance[:, :size, :size], basis, correlation_s, measured, "contour"),
+    )
 
 
 def refine_contours(

@@ -19,14 +19,14 @@ from vid2phys.engine.parallel import side_by_side
 from vid2phys.error_model import Calibration
 from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.contour import image_evidence, log_likelihood, refine_near
-from vid2phys.tracking.articulated.contour_refinement import per_coordinate, smoothed
+from vid2phys.tracking.articulated.contour_refinement import per_coordinate, smoothed, with_configurations
 from vid2phys.tracking.articulated.detector import Window, configuration_modes
 from vid2phys.tracking.articulated.tracker import ConfigurationTrack
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.detectors.network import Image
-from vid2phys.types import Array
+from vid2phys.types import Array, Observation
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,18 @@ def reinitialise_track(
         return track
     some, configurations, covariance = (np.stack(part) for part in zip(*found, strict=True))
     scale = per_coordinate(calibration.contour_scale, configurations.shape[1])
-    bearings = _with_rows(seen.bearings, some, window.project(body.points(configurations)))
-    observation = replace(seen, bearings=bearings, visible=_with_rows(seen.visible, some, True))
-    refitted = replace(
-        track, observation=observation, configurations=_with_rows(track.configurations, some, configurations)
+    covariance = covariance * scale[:, None] * scale
+    columns = np.asarray(np.linalg.cholesky(covariance), dtype=float)
+    # all keypoints count for the error of a frame: the edges of the whole body were fitted
+    shown = replace(seen, visible=_with_rows(seen.visible, some, True))
+    shift = _shift_std(shown, body, window, track.configurations, some)
+    observation = with_configurations(shown, body, window, (some, configurations, columns), shift, calibration)
+    return replace(
+        track,
+        observation=replace(observation, visible=seen.visible),
+        configurations=_with_rows(track.configurations, some, configurations),
+        covariance=_with_rows(track.covariance, some, covariance),
     )
-    return _with_covariance(refitted, body, window, some, covariance * scale[:, None] * scale)
 
 
 def with_averaged_covariance(track: ConfigurationTrack, body: ArticulatedBody, window: Window) -> ConfigurationTrack:
@@ -119,9 +125,21 @@ def with_averaged_covariance(track: ConfigurationTrack, body: ArticulatedBody, w
 
     A fit with each frame's own covariance is more accurate, and too confident.
     """
-    seen = np.flatnonzero(track.tracked)
-    covariance = smoothed(track.covariance[seen], track.observation.times_s[seen])
-    return _with_covariance(track, body, window, seen, covariance)
+    seen, some = track.observation, np.flatnonzero(track.tracked)
+    covariance = smoothed(track.covariance[some], seen.times_s[some])
+    columns, size = np.linalg.cholesky(covariance), covariance.shape[-1]
+    modes = configuration_modes(body, window, track.configurations[some])
+    basis = seen.shared_basis[some]
+    basis[..., :size] = modes[..., :size] @ columns[:, None]
+    measured = seen.configuration
+    if measured is not None:
+        here = measured.measured[some]
+        basis[here] = seen.shared_basis[some][here]  # keypoints keep their errors where configurations have theirs
+        own = measured.shared_basis.copy()
+        own[some[here], :, :size] = columns[here]
+        measured = replace(measured, shared_basis=own)
+    observation = replace(seen, shared_basis=_with_rows(seen.shared_basis, some, basis), configuration=measured)
+    return replace(track, observation=observation, covariance=_with_rows(track.covariance, some, covariance))
 
 
 def _with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any] | bool) -> NDArray[Any]:
@@ -131,13 +149,9 @@ def _with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any]
     return out
 
 
-def _with_covariance(
-    track: ConfigurationTrack, body: ArticulatedBody, window: Window, some: NDArray[np.int64], covariance: Array
-) -> ConfigurationTrack:
-    """Return the track with another covariance [n, D, D] of the configurations of frames [n]."""
-    seen, size = track.observation, covariance.shape[-1]
-    basis = seen.shared_basis[some]
-    modes = configuration_modes(body, window, track.configurations[some])
-    basis[..., :size] = modes[..., :size] @ np.linalg.cholesky(covariance)[:, None]
-    observation = replace(seen, shared_basis=_with_rows(seen.shared_basis, some, basis))
-    return replace(track, observation=observation, covariance=_with_rows(track.covariance, some, covariance))
+def _shift_std(
+    seen: Observation, body: ArticulatedBody, window: Window, configurations: Array, some: NDArray[np.int64]
+) -> Array:
+    """Return the standard deviations [n, 2] of the shift that the keypoints of frames [n] share."""
+    modes = configuration_modes(body, window, configurations[some])[..., -2:]
+    return np.asarray(np.abs((seen.shared_basis[some][..., -2:] * modes).sum((1, 2))) / (modes**2).sum((1, 2)))

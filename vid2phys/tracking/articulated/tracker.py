@@ -23,7 +23,7 @@ from vid2phys.tracking.articulated.config import DEFAULTS, ArticulatedConfig
 from vid2phys.tracking.articulated.contour_refinement import (
     RefinedConfigurations,
     refine_contours,
-    refined_correlation_s,
+    with_configurations,
 )
 from vid2phys.tracking.articulated.detector import (
     ConfigurationDetections,
@@ -46,7 +46,7 @@ class ConfigurationTrack:
     """Configurations of a body on a known base in a clip of T frames.
 
     Attributes:
-        observation: Keypoints with their errors, for the estimator.
+        observation: Keypoints and measured configurations with their errors, for the estimator.
         configurations: [T, D] refined configurations; NaN in lost frames.
         covariance: [T, D, D] of the configurations; NaN in lost frames.
         tracked: [T], False in lost frames.
@@ -191,31 +191,27 @@ def _viterbi_path(
 def _observe(
     times_s: Array, body: ArticulatedBody, window: Window, fits: FrameFits, calibration: Calibration
 ) -> Observation:
-    """Return the keypoints of the refined configurations with their errors.
+    """Return the detected keypoints and the refined configurations, with their errors.
 
-    Lost frames hold placeholder numbers and are not visible. Keypoints of a body that bends are those of its edges and
-    its shading, as for rigid bodies: each detected keypoint's own error would count along the line of sight, which the
-    network does not see.
+    Lost frames hold placeholder numbers; nothing is seen in them.
     """
     seen, refined, tracked = fits.seen, fits.refined, fits.tracked
-    size, correlation_s = refined.configuration.shape[1], np.array(calibration.correlation_time_s)
-    errors, std = refined.errors(calibration), _shared_std(window, fits.quality, calibration)
-    columns = std[:, :, None] * np.eye(std.shape[1])
-    columns[refined.moved, :size, :size] = errors[refined.moved]
-    if refined.moved.any():
-        correlation_s[:size] = refined_correlation_s(calibration, size)
-    modes = configuration_modes(body, window, refined.configuration) @ columns[:, None]
-    projected = window.project(body.points(refined.configuration))
-    bearings = seen.bearings + projected - window.project(body.points(fits.chosen.configuration))
-    if body.bends:
-        bearings[refined.moved] = projected[refined.moved]
-    return Observation(
+    std = _shared_std(window, fits.quality, calibration)
+    modes = configuration_modes(body, window, fits.chosen.configuration) * std[:, None, None]
+    frames = np.flatnonzero(refined.moved & tracked)
+    observation = Observation(
         times_s,
-        np.where(tracked[:, None, None], bearings, 0.0),
+        np.where(tracked[:, None, None], seen.bearings, 0.0),
         np.where(tracked[:, None, None, None], seen.covariance, np.eye(2)),
         np.where(tracked[:, None, None, None], modes, 0.0),
-        correlation_s,
+        np.array(calibration.correlation_time_s),
         tracked[:, None] & fits.chosen.inliers & seen.inside,
         body.points_body,
-        swing_scale=np.array(calibration.swing_scale if refined.moved.any() else 1.0),
+        swing_scale=np.array(calibration.swing_scale if len(frames) else 1.0),
+    )
+    if not len(frames):
+        return observation
+    columns, shift = refined.errors(calibration)[frames], std[frames][:, refined.configuration.shape[1] :]
+    return with_configurations(
+        observation, body, window, (frames, refined.configuration[frames], columns), shift, calibration
     )
