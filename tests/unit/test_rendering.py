@@ -42,7 +42,7 @@ def filmed() -> Filmed:
     """A painted brick that is thrown, in full colour."""
     mesh = painted()
     plain = film("rigid_contact", mesh=mesh)
-    scene = replace(scene_of(plain), paint=textured(mesh), light=2.0 * scene_of(plain).light)
+    scene = replace(scene_of(plain), texture=textured(mesh), light=2.0 * scene_of(plain).light)
     return replace(plain, evidence=replace(plain.evidence, scene=seen(scene, plain.states)))
 
 
@@ -53,7 +53,7 @@ def test_colours_of_the_mesh_are_lit(filmed: Filmed) -> None:
         for shading in (True, False):
             found = fit_light(scene.system, scene.mesh, scene.views, states, texture=texture, shading=shading)
             off[texture, shading] = float(np.square(found.images(states).numpy() - scene.views.images).mean())
-            assert (found.paint is not None) == texture
+            assert (found.texture is not None) == texture
             assert bool((np.abs(found.light[:, 1:]) > 0.0).any()) == shading
     assert off[True, True] < 0.05 * off[False, True]
     assert off[True, True] < 0.7 * off[True, False]
@@ -63,7 +63,7 @@ def test_colours_of_the_mesh_are_lit(filmed: Filmed) -> None:
 def test_light_is_found_again(filmed: Filmed) -> None:
     scene, states = scene_of(filmed), torch.from_numpy(filmed.states)
     found = replace(
-        fit_light(scene.system, scene.mesh, scene.views, states), paint=scene.paint
+        fit_light(scene.system, scene.mesh, scene.views, states), texture=scene.texture
     )  # texels as they were drawn
     assert np.abs(found.images(states).numpy() - scene.views.images).max() < 0.05
 

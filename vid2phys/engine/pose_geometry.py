@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.geometry import Pose, matrix_from_quat, skew
-from vid2phys.types import Array
+from vid2phys.types import Array, Observation
 
 
 @lru_cache(maxsize=4)
@@ -25,6 +25,20 @@ def project_points(pose: Pose, points_body: Array) -> Array:
     """Return the bearings [..., K, 2] of body points [K, 3] m at poses camera_from_body [...]."""
     x = pose.apply(points_body)
     return x[..., :2] / x[..., 2:]
+
+
+def image_points(seen: Observation) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the bearings [T, K, 2] of a rigid body's keypoints, and which of them are known [T, K].
+
+    They are those of the measured poses, in other frames those that were detected.
+    """
+    measured = seen.configuration
+    if measured is None or not isinstance(measured.configuration, Pose):
+        return seen.bearings, seen.visible
+    here = measured.measured[:, None]
+    return np.where(
+        here[..., None], project_points(measured.pose, seen.points_body), seen.bearings
+    ), seen.visible | here
 
 
 def pose_modes(pose: Pose, points_body: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vid2phys.engine.observe import observe
+from vid2phys.engine.pose_geometry import image_points
 from vid2phys.engine.system import System
 from vid2phys.engine.systems._joint_tree import JointTree
 from vid2phys.geometry import Array, matrix_from_quat
@@ -56,7 +57,7 @@ def _joint_panels(result: Result, system: JointTree) -> list[Panel]:
 
 
 def residual_chart(result: Result, system: System, camera: Camera) -> Chart:
-    """Return the distance between detected and fitted keypoints, frame by frame: median and largest."""
+    """Return the distance between measured and fitted keypoints, frame by frame: median and largest."""
     residual, times = residuals_px(result, system, camera), result.trajectory.times_s
     seen = np.asarray(np.isfinite(residual).any(axis=1))
     curves = (
@@ -97,13 +98,16 @@ def posterior_chart(posterior: Posterior, priors: dict[str, tuple[float, float]]
 
 
 def residuals_px(result: Result, system: System, camera: Camera) -> Array:
-    """Return the distance between detected and fitted keypoints, [T, K] px at the image's centre; NaN without any."""
+    """Return the distance between measured and fitted keypoints, [T, K] px at the image's centre; NaN without any.
+
+    Where a pose was measured, its keypoints count as measured.
+    """
     assert camera.camera_to_world is not None
     seen = result.observation
     fitted, _, _ = observe(system, result.trajectory.states, seen.points_body, camera.camera_to_world)
     focal_px = np.sqrt(camera.K[0, 0] * camera.K[1, 1])
-    distance = focal_px * np.linalg.norm(seen.bearings - fitted, axis=-1)
-    return np.where(seen.visible, distance, np.nan)
+    measured, shown = image_points(seen)
+    return np.where(shown, focal_px * np.linalg.norm(measured - fitted, axis=-1), np.nan)
 
 
 def _density(posterior: Posterior, i: int, prior: tuple[float, float] | None) -> Panel:

@@ -25,6 +25,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vid2phys.engine import pose_geometry
 from vid2phys.engine.observe import to_bearings
 from vid2phys.geometry import Pose, invert_transform, matrix_from_rotvec, skew
 from vid2phys.solvers import camera_parameters
@@ -91,16 +92,12 @@ def image_points(problem: Problem) -> tuple[Array, NDArray[np.bool_]]:
 
     They are those of the measured configurations, in the camera without fitted parameters; elsewhere the detected ones.
     """
-    seen = problem.observation
-    if seen.configuration is None:
-        return seen.bearings, seen.visible
-    measured = seen.configuration
-    if isinstance(measured.configuration, Pose):
-        at = measured.pose.apply(seen.points_body)
-    else:
-        assert problem.body is not None
-        to_camera = invert_transform(problem.camera_to_world)
-        at = problem.body.points(measured.configuration) @ to_camera[:3, :3].T + to_camera[:3, 3]
+    seen, measured = problem.observation, problem.observation.configuration
+    if measured is None or isinstance(measured.configuration, Pose):
+        return pose_geometry.image_points(seen)
+    assert problem.body is not None
+    to_camera = invert_transform(problem.camera_to_world)
+    at = problem.body.points(measured.configuration) @ to_camera[:3, :3].T + to_camera[:3, 3]
     here = measured.measured[:, None]
     return np.where(here[..., None], to_bearings(at), seen.bearings), seen.visible | here
 

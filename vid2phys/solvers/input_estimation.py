@@ -63,9 +63,9 @@ class InputProblem:
     def states(self, numbers: Tensor) -> Tensor:
         """Return the states at the frames, [U] -> [F, N]; differentiable. Raises as `simulate`."""
         problem, knots = self.problem, self._knots
-        held = torch.from_numpy(self._held(self._steps(numbers)))
+        effective = torch.from_numpy(self._shares(self._steps(numbers)))
         known = torch.zeros((len(knots.step_s), len(problem.system.control_names)), dtype=torch.float64)
-        actions = held @ self.numbers.actions(numbers)
+        actions = effective @ self.numbers.actions(numbers)
         controls = torch.cat([actions, known[:, actions.shape[1] :]], dim=1)
         start, parameters = torch.from_numpy(self.state[None].copy()), torch.from_numpy(problem.parameters.vector)
         substeps = stable_substeps(problem, knots)
@@ -78,7 +78,7 @@ class InputProblem:
         within = np.clip(numbers, self.numbers.lower, self.numbers.upper)
         actions = self.numbers.actions(torch.from_numpy(within)).numpy()
         controls = np.zeros((len(numbers), len(knots.step_s), len(problem.system.control_names)))
-        controls[..., : actions.shape[-1]] = self._held(actions.shape[-2]) @ actions
+        controls[..., : actions.shape[-1]] = self._shares(actions.shape[-2]) @ actions
         starts = np.broadcast_to(self.state, (len(numbers), *self.state.shape))
         substeps = stable_substeps(problem, knots)
         states = simulate(problem.system, starts, controls, problem.parameters.vector, knots.step_s, substeps=substeps)
@@ -91,7 +91,7 @@ class InputProblem:
     def _steps(self, numbers: Tensor) -> int:
         return int(self.numbers.actions(numbers.detach()).shape[-2])
 
-    def _held(self, steps: int) -> Array:
+    def _shares(self, steps: int) -> Array:
         """Return the share of each action in each of the knots' intervals, [T - 1, S]."""
         times: Array = np.asarray(np.arange(steps) * self.step_s, dtype=float)
         each = Actions(times, np.eye(steps), "other", ("",) * steps, ("",) * steps)

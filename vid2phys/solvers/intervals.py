@@ -126,7 +126,7 @@ def identifiability(
     logarithms of (None: of all). remedies: what else determines a parameter, by name. source: what was fitted.
     """
     lines = []
-    alone: dict[str, list[str]] = {}  # parameters without any information, by remedy
+    undetermined: dict[str, list[str]] = {}  # parameters without any information, by remedy
     crowds: list[list[str]] = []  # directions of many parameters
     for direction in null_directions:
         relative = np.array([_relative(n, d, parameters) for n, d in zip(names, direction, strict=False)])
@@ -134,7 +134,7 @@ def identifiability(
         there = sizes > _INVOLVED * max(sizes.max(initial=0.0), _INVOLVED)
         involved = [(n, r) for n, r, involves in zip(names, relative, there, strict=False) if involves]
         if len(involved) == 1:
-            alone.setdefault(remedies.get(involved[0][0], REMEDY), []).append(involved[0][0])
+            undetermined.setdefault(remedies.get(involved[0][0], REMEDY), []).append(involved[0][0])
         elif len(involved) > _SPELLED_OUT:
             crowds.append([name for name, _ in involved])
         elif involved:
@@ -143,7 +143,7 @@ def identifiability(
         lines.append(
             _crowded([name for name in names if any(name in crowd for crowd in crowds)], len(crowds), remedies)
         )
-    for remedy, several in alone.items():
+    for remedy, several in undetermined.items():
         lines.append(f"{_listed(sorted(several))} not determined by {source}. {remedy}")
     for estimate in found:
         if estimate.source != "fitted":

@@ -28,7 +28,7 @@ Network = TypeVar("Network", bound=nn.Module)
 class NetworkOutputs:
     """A network for V x V images, and what its output means.
 
-    numbers: output of n images to [n, S] numbers. std: the same to [n, S] standard deviations of them. turns: [G, S]
+    numbers: output of n images to [n, S] numbers. std: the same to [n, S] standard deviations of them. orders: [G, S]
     order of the numbers under each symmetry element of the body, the identity first. layers: inputs to feature maps [n,
     C, h, w], from fine to coarse.
     """
@@ -37,7 +37,7 @@ class NetworkOutputs:
     view_size: int
     numbers: Callable[[Tensor], Tensor]
     std: Callable[[Tensor], Tensor]
-    turns: Tensor
+    orders: Tensor
     layers: Callable[[Tensor], list[Tensor]]
 
     def output(self, images: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def of_model(model: Model, dtype: torch.dtype = torch.float32) -> NetworkOutputs
     """Return the outputs of a model: its keypoints in view pixels, [n, 2 K], labelled up to the body's symmetry."""
     network = _in_precision(model.fine, dtype)
     order = torch.from_numpy(model.permutation)
-    turns = (2 * order[..., None] + torch.arange(2)).flatten(1)
+    orders = (2 * order[..., None] + torch.arange(2)).flatten(1)
 
     calibration = Calibration.from_dict(model.calibration)
 
@@ -68,7 +68,7 @@ def of_model(model: Model, dtype: torch.dtype = torch.float32) -> NetworkOutputs
         return (calibration.point_scale**2 * raw + calibration.point_floor_px**2).sqrt().flatten(1)
 
     return NetworkOutputs(
-        network, model.view_size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1).double(), std, turns,
+        network, model.view_size, lambda output: heatmaps.decode(output[:, :-1])[0].flatten(1).double(), std, orders,
         network.pyramid.feature_maps,
     )  # fmt: skip
 

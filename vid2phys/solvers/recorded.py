@@ -204,8 +204,8 @@ def _units(setup: Setup, point: Point, normal: Normal) -> Array:
     What is determined is judged by shares of these: a damping may be a thousandth in SI.
     """
     logarithmic = [p.transform == "log" for p in setup.parameters if p.free] + [False] * len(setup.offsets)
-    size, alone = np.abs(point.theta), 1.0 / np.sqrt(np.maximum(np.diagonal(normal.information), 1e-300))
-    return np.where(np.array(logarithmic, dtype=bool) | (size < _SURE * alone), 1.0, size)
+    size, std = np.abs(point.theta), 1.0 / np.sqrt(np.maximum(np.diagonal(normal.information), 1e-300))
+    return np.where(np.array(logarithmic, dtype=bool) | (size < _SURE * std), 1.0, size)
 
 
 def _start_covariance(setup: Setup, normal: Normal, spread: float) -> Array:

@@ -257,8 +257,8 @@ class _Linear(least_squares.Model[Point]):
         )
         schur, gradient, gains = reduced(damped)
         step = -np.linalg.lstsq(schur, gradient, rcond=None)[0] if len(schur) else np.zeros(0)
-        alone = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
-        moved = alone - np.einsum("glp,p->gl", gains, step)
+        separate = -np.linalg.solve(regular(damped.start_information), normal.start_gradient[..., None])[..., 0]
+        moved = separate - np.einsum("glp,p->gl", gains, step)
         theta = point.theta + step
         theta[: self.setup.fitted] = self.setup.values(theta).free_vector()
         predicted = -0.5 * float(normal.gradient @ (theta - point.theta) + (normal.start_gradient * moved).sum())

@@ -97,15 +97,15 @@ class Views:
 class Scene:
     """A body before its backdrop. light: [parts, 4, 3], linear light of a part's face.
 
-    For the unit normal n (world axes, towards the camera) it is light[0] + n @ light[1:]. paint: a texture that
-    multiplies the light over the faces, or None.
+    For the unit normal n (world axes, towards the camera) it is light[0] + n @ light[1:]. texture: colours that
+    multiply the light over the faces, or None.
     """
 
     system: System
     mesh: Mesh
     views: Views
     light: Array
-    paint: FragmentColors | None = None
+    texture: FragmentColors | None = None
 
     @cached_property
     def _one_sided(self) -> NDArray[np.bool_]:
@@ -149,10 +149,10 @@ class Scene:
 
     def _textured(self, light: Tensor, channels: slice = slice(None)) -> Tensor | FragmentColors:
         """Return the light [n, F, C] of the faces, times these channels of the texture."""
-        paint = self.paint
-        if paint is None:
+        texture = self.texture
+        if texture is None:
             return light
-        return lambda pieces: light[pieces.image, pieces.face] * paint(pieces)[:, channels]
+        return lambda pieces: light[pieces.image, pieces.face] * texture(pieces)[:, channels]
 
     def _drawn(self, vertices: Tensor, colors: Tensor | FragmentColors) -> tuple[Tensor, Tensor]:
         size, K = self.views.size, torch.from_numpy(self.views.K)
@@ -174,11 +174,11 @@ def fit_light(
         vertices, normals = scene._placed(states)
         if texture and mesh.texture is not None:
             pixel_m = float(vertices[..., 2].mean()) / float(views.K[:, 0, 0].mean())
-            scene = replace(scene, paint=textured(mesh, pixel_m))
+            scene = replace(scene, texture=textured(mesh, pixel_m))
         basis = torch.zeros((*normals.shape[:2], parts, 4), dtype=torch.float64)
         terms = torch.cat([torch.ones_like(normals[..., :1]), normals if shading else 0.0 * normals], dim=-1)
         basis[:, torch.arange(len(mesh.faces)), torch.from_numpy(mesh.part)] = terms
-        apart = [slice(None)] if scene.paint is None else [slice(c, c + 1) for c in range(3)]
+        apart = [slice(None)] if scene.texture is None else [slice(c, c + 1) for c in range(3)]
         light = torch.cat([_light_of(scene, vertices, basis, channels) for channels in apart], dim=-1)
     return replace(scene, light=light.numpy())
 
@@ -196,7 +196,7 @@ def _light_of(scene: Scene, vertices: Tensor, basis: Tensor, channels: slice) ->
     squares = rows.T @ rows
     ridge = _RIDGE * squares.diagonal().reshape(parts, 4)[:, :1].clamp(min=1.0).expand(parts, 4).flatten()
     before = torch.zeros((parts, 4, right.shape[-1]), dtype=torch.float64)
-    before[:, 0] = _GREY if scene.paint is None else _WHITE
+    before[:, 0] = _GREY if scene.texture is None else _WHITE
     before = before.flatten(0, 1)
     light = before + torch.linalg.solve(squares + torch.diag(ridge), rows.T @ (right - rows @ before))
     return light.reshape(parts, 4, -1)

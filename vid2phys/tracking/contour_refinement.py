@@ -67,13 +67,10 @@ def refine_contours(
     solid = Solid.of(mesh) if "creases" in cues else Solid.of(mesh).without_creases()
     radius_m = mesh.radius_m
     known = np.flatnonzero(pose.is_finite & seen.seen)
-    prior = np.zeros((len(pose), 6, 6))
     sizes = in_frame_diameter(camera, *direction_and_size(pose.translation[known], radius_m))
     sizes_about = median_filter(sizes, _FRAMES_ABOUT, mode="nearest")  # a frame by itself may put the body far away
     large = known[sizes_about >= LEAST_PX].tolist()
-    shared = np.maximum(shared_std(seen, np.array(large, dtype=np.int64), pose[large]), _STD_FLOOR)
-    for i, std in zip(large, shared, strict=True):
-        prior[i] = np.linalg.inv(covariance_in_modes(poses.covariance[i], pose.translation[i]) + np.diag(std**2))
+    prior = _priors(track, large)
 
     def scorer(i: int, image: Image) -> PoseScorer:
         return PoseScorer(image, camera, solid, poses.pose[i], prior[i], "region" in cues)
@@ -99,6 +96,16 @@ def refine_contours(
         fitted.update(TemporalOutliers(frames, seen.times_s, scorer, shown, pose, nats, also).correct())
     better = _observed(seen, fitted, calibration)
     return replace(track, observation=better, poses=replace(poses, pose=pose)), nats
+
+
+def _priors(track: Track, frames: list[int]) -> Array:
+    """Return the information [T, 6, 6] that the tracker gives of the poses of some frames; zero in the others."""
+    poses, information = track.poses, np.zeros((len(track.tracked), 6, 6))
+    shared = shared_std(track.observation, np.array(frames, dtype=np.int64), poses.pose[frames])
+    for i, std in zip(frames, np.maximum(shared, _STD_FLOOR), strict=True):
+        own = covariance_in_modes(poses.covariance[i], poses.translation[i])
+        information[i] = np.linalg.inv(own + np.diag(std**2))
+    return information
 
 
 def _observed(seen: Observation, fitted: dict[int, Contour], calibration: Calibration) -> Observation:

@@ -18,6 +18,7 @@ from vid2phys.commands.identify.external_doubts import Points, doubts
 from vid2phys.commands.identify.external_errors import LASTS_S, point_error, with_shared_error
 from vid2phys.commands.identify.inputs import LEAST_TRACKED
 from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
 from vid2phys.notes import warning
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _UNDERSTATED = 1.5  # times their stated errors: points that miss every pose by 
 def given_track(
     observation: str | Path, body_points: str | Path | None, clip: Clip, camera: Camera, mesh: Mesh
 ) -> tuple[Track, tuple[str, ...]]:
-    """What was seen of the body by the files given, and notes for a reader of the result. Raises InputError."""
+    """Return the track that the given files state, and notes for a reader of the result. Raises InputError."""
     if body_points is None:
         return _track(_of_earlier_run(observation, clip)), ()
     from vid2phys.io.keypoints import load_keypoints
@@ -55,19 +56,24 @@ def given_track(
 
 
 def to_keypoints(seen: Observation, camera: Camera) -> Keypoints:
-    """What was seen as keypoints of the image, named p0, p1 ..., for other tools and for `given_track`.
+    """Return what was seen as keypoints of the image, named p0, p1 ..., for other tools and for `given_track`.
 
-    A CSV holds one number of the error that a frame's points share: the root mean square of what its modes move.
+    A CSV has no poses: where a pose was measured, it gets the keypoints of this pose. It holds one number of the error
+    that a frame's points share: the root mean square of what its modes move.
     """
     from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+    from vid2phys.engine.pose_geometry import image_points, pose_modes
     from vid2phys.io.keypoints import Keypoints
 
-    to_pixels = bearing_jacobian_to_pixels(camera, seen.bearings)
-    pixels = bearings_to_pixels(camera, seen.bearings)
-    shared = np.sqrt(((to_pixels @ seen.shared_basis) ** 2).mean(axis=(1, 2, 3)))
+    (bearings, visible), basis, measured = image_points(seen), seen.shared_basis.copy(), seen.configuration
+    if measured is not None and isinstance(measured.configuration, Pose):
+        modes = pose_modes(measured.pose, seen.points_body) @ measured.shared_basis[:, None]
+        basis = np.where(measured.measured[:, None, None, None], modes, basis)
+    to_pixels, pixels = bearing_jacobian_to_pixels(camera, bearings), bearings_to_pixels(camera, bearings)
+    shared = np.sqrt(((to_pixels @ basis) ** 2).mean(axis=(1, 2, 3)))
     covariance = to_pixels @ seen.covariance @ np.swapaxes(to_pixels, -1, -2)
     names = tuple(f"p{k}" for k in range(len(seen.points_body)))
-    return Keypoints(names, pixels, covariance, seen.visible & np.isfinite(pixels).all(axis=-1), shared)
+    return Keypoints(names, pixels, covariance, visible & np.isfinite(pixels).all(axis=-1), shared)
 
 
 def _of_earlier_run(path: str | Path, clip: Clip) -> Observation:

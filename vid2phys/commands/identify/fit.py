@@ -229,7 +229,7 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
 
 
 def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
-    """Return the keypoints corrected by the clip's own pixels near states [F, N]; None where pixels cannot."""
+    """Return the observation with poses measured by pixels near states [F, N]; None where pixels cannot."""
     from vid2phys.error_model import Calibration
     from vid2phys.tracking.photometric_refinement import refined
 

@@ -41,7 +41,7 @@ class RispImageLoss(Loss):
     def residuals(self, states: Tensor) -> Tensor:
         """See `Loss.residuals`."""
         found = self._reader.numbers(self._reader.output(self._scene.images(states)))
-        turned = self._numbers[:, self._reader.turns], self._std[:, self._reader.turns]  # [n, G, S]
+        turned = self._numbers[:, self._reader.orders], self._std[:, self._reader.orders]  # [n, G, S]
         white = (found[:, None] - turned[0]) / turned[1]
         nearest = white.detach().square().sum(-1).argmin(-1)
         chosen = white[torch.arange(len(white)), nearest]
