@@ -31,7 +31,7 @@ from vid2phys.geometry import invert_transform, make_transform, matrix_from_quat
 from vid2phys.indices import evenly
 from vid2phys.io.camera import load_camera, require_pose
 from vid2phys.io.mesh import load_mesh
-from vid2phys.io.recordings import load_trajectory
+from vid2phys.io.recordings import load_observation, load_trajectory
 from vid2phys.io.simplify import simplified
 from vid2phys.io.video import read_clip
 from vid2phys.types import Array, Camera, Clip, Mesh
@@ -74,12 +74,12 @@ def of_run(run: Path) -> Seen:
     inputs = json.loads((run / "result.json").read_text())["inputs"]
     clip, camera = read_clip(inputs["clip"]["path"]), load_camera(inputs["camera"]["path"])
     trajectory = load_trajectory(run / "trajectory.csv")
-    visible = np.load(run / "observation.npz")["visible"].any(axis=1)
+    seen = load_observation(run / "observation.npz").seen
     to_camera = invert_transform(require_pose(camera, inputs["camera"]["path"]))
     knots = np.abs(trajectory.times_s - clip.times_s[:, None]).argmin(axis=1)
     states = trajectory.states[knots]
     poses = to_camera @ make_transform(matrix_from_quat(states[:, 3:7]), states[:, :3])
-    poses[~visible] = np.nan
+    poses[~seen] = np.nan
     return Seen(clip, camera, simplified(load_mesh(inputs["mesh"]["path"])), poses)
 
 

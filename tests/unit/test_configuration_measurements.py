@@ -170,6 +170,16 @@ def test_drawn_errors_are_those_that_are_stated() -> None:
     np.testing.assert_allclose(np.std(np.array(drawn), axis=0) / std, 1.0, atol=0.2)
 
 
+def test_coordinates_do_not_count_where_the_camera_is_fitted() -> None:
+    """They were measured with the camera that was given; poses count, since they are relative to the camera."""
+    found = measured().configuration
+    assert found is not None
+    seen = replace(measured(), configuration=replace(found, configuration=np.zeros((FRAMES, 6))))
+    assert problem(seen).observation.measured.all()
+    assert not problem(seen, "focal").observation.measured.any()
+    assert problem(measured(), "focal").observation.measured.all()
+
+
 def test_keypoints_do_not_count_beside_a_measured_configuration() -> None:
     seen = keypoints()
     part = np.array([2, 5])

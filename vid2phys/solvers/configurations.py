@@ -14,7 +14,7 @@ rotation against the line of sight stays.
 
 Limits: the image under another focal length is the same to first order in the body's size over its distance, and to
 second order in its angle off the optical axis. Coordinates of articulated bodies do not depend on the camera
-parameters.
+parameters; a fit of these takes keypoints instead (`Problem`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.signal import lfilter
@@ -12,6 +12,7 @@ from scipy.signal import lfilter
 from vid2phys.engine.movable.body import ArticulatedBody
 from vid2phys.engine.system import System, check_scheme
 from vid2phys.errors import UsageError
+from vid2phys.geometry import Pose
 from vid2phys.solvers import camera_parameters
 from vid2phys.types import Actions, Array, Observation, Parameters
 
@@ -29,6 +30,9 @@ class Problem:
     actions: recorded ones, or None when they are unknown and fitted. nuisance: free parameters that were not asked for.
     max_step_s: frames further apart than this get knots between them. body: of an articulated or modal body, of which
     coordinates were measured; None for a rigid one.
+
+    Coordinates were measured with the camera that was given. With camera parameters the keypoints count instead: where
+    these are in the image is what tells of the camera.
     """
 
     system: System
@@ -40,6 +44,13 @@ class Problem:
     nuisance: tuple[str, ...] = ()
     max_step_s: float = 0.036
     body: ArticulatedBody | None = None
+
+    def __post_init__(self) -> None:
+        measured = self.observation.configuration
+        if measured is None or isinstance(measured.configuration, Pose):
+            return
+        if set(camera_parameters.NAMES) & set(self.parameters.names):
+            object.__setattr__(self, "observation", replace(self.observation, configuration=None))
 
     def prior(self, names: Sequence[str], values: Array) -> tuple[Array, Array]:
         """Return how far unknowns are from their priors, in standard deviations [P], and the priors' precisions [P].
