@@ -67,7 +67,6 @@ MAY_IMPORT_INSIDE = {
 # Imports against that order that exist today. Remove an entry when its import is gone.
 AGAINST_THE_ORDER = {
     ("tracking.cues.contour", "tracking.refine"),
-    ("tracking.cues.texture", "tracking.detectors.network"),
     ("tracking.cues.texture_patches", "tracking.detectors.network"),
     ("solvers.gradient", "solvers.losses"),
     ("solvers.input_estimation", "solvers.losses"),

@@ -22,8 +22,10 @@ from vid2phys.engine.virtual_camera import View, bearings_to_view, resample
 from vid2phys.geometry import Pose
 from vid2phys.risp.shape.surface import surface_points, texture_color
 from vid2phys.tracking.cues import Cue
-from vid2phys.tracking.detectors.network import Detections, Image
 from vid2phys.types import Array, Camera, Mesh
+
+if TYPE_CHECKING:
+    from vid2phys.tracking.detectors.network import Detections, Image
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
