@@ -1,7 +1,7 @@
-"""What a user asks of `vid2phys identify`: one frozen dataclass. `check` finds contradictions before anything is read.
+"""The options of `vid2phys identify`, as one frozen dataclass. `check` finds contradictions before anything is read.
 
-Command line, YAML files and keyword arguments are built from it (see `vid2phys.commands.options`). This file imports
-nothing heavy.
+Command line, YAML files and keyword arguments are built from this class (see `vid2phys.commands.options`). This file
+imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from vid2phys.commands.system_choice import takes_actions
 from vid2phys.errors import UsageError, unknown_name
 
 Paths = Path | tuple[Path, ...]
-"""One for all clips, or one a clip."""
+"""One path for all clips, or one path a clip."""
 PART = ("fps", "stream", "from_s", "to_s")
 PER_CLIP = ("camera", "camera_pose", "actions", *PART)
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
-APPEARANCE = ("shading", "texture")  # what losses of images may leave undrawn
+APPEARANCE = ("shading", "texture")  # parts of the appearance that losses of images may leave out
 _PRIOR = {"flags": "--prior", "pair": "+-", "example": "mass=0.4+-0.05"}
 _BOUNDS = {"pair": "..", "example": "mass=0.1..2"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClipOptions(Options):
-    """The clips, the cameras that filmed them, and what drove the body. Several clips are fitted together.
+    """The clips, the cameras that filmed them, and the actions. Several clips are fitted together.
 
-    All but `clip` are one for all clips, or one a clip.
+    Every field but `clip` holds one value for all clips, or one value a clip.
     """
 
     clip: Paths = field(metadata={"argument": True})
@@ -40,15 +40,15 @@ class ClipOptions(Options):
     camera_pose: Paths | None = None
     """File with camera_to_world; for all clips, or one each."""
     actions: Paths | None = None
-    """CSV of recorded actions; for all clips, or one each. Without it actions are fitted."""
+    """CSV of recorded actions; for all clips, or one each (default: fit the actions)."""
     from_s: float | tuple[float, ...] | None = field(default=None, metadata={"flags": "--from"})
     """Seconds of the clip's clock at which the part to use begins."""
     to_s: float | tuple[float, ...] | None = field(default=None, metadata={"flags": "--to"})
-    """Seconds at which that part ends."""
+    """Seconds of the clip's clock at which the part to use ends."""
     fps: float | tuple[float, ...] | None = None
-    """Frames a second: of images, or instead of what the video states."""
+    """Frames a second of a folder of images, or in place of a video's own."""
     stream: int | tuple[int, ...] | None = None
-    """Which video stream of the file, from 0."""
+    """Index of the video stream in the file, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +58,11 @@ class TrackOptions(Options):
     model: Path | None = None
     """Model folder (default: found by the mesh)."""
     observation: Path | None = None
-    """Keypoints of another tracker (CSV), or observation.npz, in place of RISP."""
+    """Keypoints of another tracker (CSV), or observation.npz, in place of the network."""
     body_points: Path | None = None
     """CSV of the points of --observation: name, x_m, y_m, z_m."""
     without: tuple[str, ...] = ()
-    """Cues that the tracker does without, comma-separated: contour ..."""
+    """Cues to switch off, comma-separated: contour ..."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +72,15 @@ class FitOptions(Options):
     fit: tuple[str, ...] = ()
     """Parameters to fit, comma-separated: mass,drag ..., scale, camera."""
     priors: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_PRIOR)
-    """Of a fitted value, name=MEAN+-STD in SI; repeatable."""
+    """Prior of a fitted parameter, name=MEAN+-STD in SI; repeatable."""
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict, metadata=_BOUNDS)
-    """Of a fitted value, name=LOW..HIGH in SI; repeatable."""
+    """Bounds of a fitted parameter, name=LOW..HIGH in SI; repeatable."""
     method: str = field(default="smoothing", metadata={"flags": "--solver --method"})
     """smoothing, shooting, or as in the papers rmsprop, adam."""
     loss: str = "keypoint"
-    """Of rmsprop and adam: keypoint, state, risp_image, pixel or perceptual."""
+    """Loss of rmsprop and adam: keypoint, state, risp_image, pixel or perceptual."""
     starts: int = 1
-    """Starts of shooting, rmsprop, adam, parameters up to twice off."""
+    """Number of starts of shooting, rmsprop, adam; parameters up to twice off."""
     undrawn: tuple[str, ...] = ()
     """What losses of images do not draw: shading,texture."""
     seed: int = 0
@@ -101,24 +101,24 @@ class OutputOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, FilmedBodyOptions):
-    """What a user asks of `vid2phys identify`. A system on a known base (a hand, a rod) has a mesh of its own."""
+    """The options of `vid2phys identify`. `mesh` is None for a system on a known base (a hand, a rod), with its own."""
 
     command: ClassVar[str] = "identify"
 
     @property
     def clips(self) -> tuple[Path, ...]:
-        """The clips."""
+        """Return the paths of the clips."""
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
 
     @property
     def part(self) -> dict[str, float | int | None]:
-        """The part of a single clip, as `io.video.read_clip` takes it."""
+        """Return the part of a single clip, as `io.video.read_clip` takes it."""
         return {name: getattr(self, name) for name in PART}
 
     def of_each_clip(self) -> tuple[IdentifyConfig, ...]:
-        """Return a config for each clip by itself.
+        """Return a config for each single clip.
 
-        Raises UsageError for other numbers of cameras, poses, actions or parts than of clips.
+        Raises UsageError where the number of cameras, poses, actions or parts is neither 1 nor the number of clips.
         """
         clips = self.clips
         if not clips:

@@ -1,7 +1,10 @@
-"""The fit of a rigid body to its track: initialise by a first fit and the choice of a hypothesis, then estimate.
+"""Fit a rigid body to its track: initialise by a first fit and the choice of a hypothesis, then estimate.
 
-A body that looks alike in several orientations (its symmetry elements) has one hypothesis for each. Pixels, and where
-they leave it open the recorded actions, choose among them. Smoothing comes first whatever the solver.
+A body that looks alike in several orientations (its symmetry elements) has one hypothesis for each. Pixels choose among
+the hypotheses. Where pixels leave the choice open, recorded actions choose. Every fit begins with smoothing; another
+solver starts from its result.
+
+Limits: one clip. `multi_clip` joins the clips of a multi-clip fit.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ if TYPE_CHECKING:
     from vid2phys.tracking.track import Track
     from vid2phys.types import Actions, Array, Observation, Result, Status
 
-CLOSE_NATS = 30.0  # hypotheses this close by their pixels are told apart by recorded actions too
-DOUBTFUL_SHARE = 0.15  # of the frames, in which something else was found
-SURE_QUALITY = 0.5  # detections worse than this may be of something else
-SURE_NATS = 10.0  # a hypothesis that leads by less is named as doubtful
+CLOSE_NATS = 30.0  # recorded actions help to choose between hypotheses whose evidence by pixels differs by less
+DOUBTFUL_SHARE = 0.15  # share of frames without support of the image from which on the result is doubtful
+SURE_QUALITY = 0.5  # detections of a lower quality may be of something else
+SURE_NATS = 10.0  # a warning names a hypothesis that leads by less
 RAN_AWAY = warning(
     "the simulated motion is not the one that was seen (look at the overlay): a rollout from one state runs away from "
     "a real flight within a second or two; use --solver smoothing, a shorter clip, or --starts"
@@ -45,10 +48,10 @@ UNREFINED = warning("the object hardly moved against its background: pixels coul
 
 @dataclass(frozen=True)
 class Initialised:
-    """A clip of which the hypothesis is chosen, the keypoints are refined and all is fitted by smoothing.
+    """A clip with a chosen hypothesis, refined measurements and a fit by smoothing.
 
-    detected: [F, N] states as the network detected them. stage: makes the scene behind the body. evidence: of the
-    hypotheses, the best first. notes: what to tell the user.
+    detected: [F, N] states as the network detected them. stage: returns mesh, camera and background for comparisons by
+    pixels. evidence: log-likelihoods [G] of the hypotheses, the best first, nats. notes: remarks for the user.
     """
 
     problem: Problem
@@ -60,10 +63,10 @@ class Initialised:
 
 
 def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progress = silent) -> Initialised | None:
-    """Fit a first time, choose the hypothesis, refine by pixels and fit again. Return None for a clip that was lost.
+    """Fit a first time, choose the hypothesis, refine by pixels and fit again.
 
     refine: align the mesh to the pixels. This has no effect where the user gave keypoints, or on a textured mesh,
-    whose track is aligned to its colours already.
+    whose track is already aligned to the texture. Returns None for a clip in which the body was lost.
     """
     from vid2phys.solvers import smoothing
     from vid2phys.solvers.initialise import first_inputs, rigid_states
@@ -103,7 +106,7 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
 def estimate(
     inputs: Inputs, tracked: Track, start: Initialised | None, options: FitOptions, progress: Progress = silent
 ) -> Result:
-    """Estimate motion and parameters of a single clip; the status of the result states how that went."""
+    """Estimate motion and parameters of a single clip; the result's status states whether the fit succeeded."""
     from vid2phys.solvers import smoothing
 
     if start is None:
@@ -120,9 +123,9 @@ def estimate(
 def _tried(
     inputs: Inputs, problem: Problem, first: Smoothed, evidence: Array, stage: Stage | None, progress: Progress
 ) -> tuple[dict[int, tuple[Problem, Smoothed]], bool]:
-    """Return the fit of each hypothesis that is worth one, the best first; and whether pixels failed to refine one.
+    """Return the problem and fit of each hypothesis worth a fit, and whether pixels failed to refine one of them.
 
-    stage: None to leave the keypoints as they are.
+    The hypothesis with the best evidence comes first. stage: None leaves the measurements as they are.
     """
     from vid2phys.solvers import smoothing
 
@@ -144,7 +147,7 @@ def _tried(
 
 
 def problem_of(inputs: Inputs, tracked: Track) -> Problem:
-    """Return what is to be fitted to a clip."""
+    """Return the problem that a fit to a clip solves."""
     from vid2phys.solvers.problem import Problem
 
     known, pose = inputs.known, inputs.camera_to_world
@@ -161,14 +164,14 @@ def enough(tracked: Track | ConfigurationTrack) -> bool:
 def _open_hypotheses(evidence: Array, *, known_torques: bool) -> list[int]:
     """Return the hypotheses that are worth a fit, best first.
 
-    That is one, unless recorded torques may decide what pixels leave open.
+    Without recorded torques only the best hypothesis is. With them, those within CLOSE_NATS of the best are, too.
     """
     order = np.argsort(-evidence, kind="stable")
     return [int(g) for g in order if known_torques and evidence[g] > evidence[order[0]] - CLOSE_NATS] or [int(order[0])]
 
 
 def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
-    """Return the hypotheses' evidence [G] with that of the dynamics, where more than one was fitted."""
+    """Return the evidence [G] of the hypotheses, plus the evidence of the dynamics for each fitted hypothesis."""
     evidence, best = evidence.copy(), max(of_dynamics.values())
     for g, value in of_dynamics.items():
         evidence[g] += value - best
@@ -176,7 +179,7 @@ def _with_dynamics(evidence: Array, of_dynamics: dict[int, float]) -> Array:
 
 
 def _stage(inputs: Inputs, tracked: Track, problem: Problem, solution: Solution) -> Stage:
-    """Return mesh, camera and the scene behind the body, from the fitted poses of the tracked frames."""
+    """Return mesh, camera and background, from the fitted poses of the tracked frames."""
     from vid2phys.geometry import Pose
     from vid2phys.tracking.cues.photometric import stage_of
 
@@ -206,7 +209,10 @@ def _in_camera(problem: Problem, states: Array) -> Pose:
 
 
 def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int) -> tuple[Problem, Array]:
-    """Return problem and states [T, N] by a symmetry element: orientations R @ rotations[element]^T; 0 leaves them."""
+    """Return problem and states [T, N] under a symmetry element: orientations R become R @ rotations[element]^T.
+
+    Element 0 is the identity and changes nothing.
+    """
     from vid2phys.geometry import quat_conjugate, quat_from_matrix, quat_multiply, rotate
     from vid2phys.risp.shape.rotation_groups import offsets
     from vid2phys.tracking.hypotheses import relabelled
@@ -214,7 +220,7 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
     if element == 0:
         return problem, states
     rotation = quat_from_matrix(inputs.network.rotations[element])
-    # where the element takes the body's origin
+    # the place to which the element moves the body's origin
     aside = offsets(inputs.network.rotations[element], inputs.network.center)
     states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(rotation))
@@ -229,7 +235,7 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
 
 
 def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
-    """Return the observation with poses measured by pixels near states [F, N]; None where pixels cannot."""
+    """Return the observation with poses measured by pixels near states [F, N]; None where pixels measure none."""
     from vid2phys.error_model import Calibration
     from vid2phys.tracking.photometric_refinement import refined
 
@@ -247,7 +253,11 @@ def conclude(
     *,
     degrees: float | None = None,
 ) -> Result:
-    """Return what a solution means, in words too. degrees: of freedom of the fit (default: of this clip)."""
+    """Return the result of a solution: estimates with intervals, status and notes.
+
+    descent: what `descend` returned, or None. degrees: degrees of freedom of the fit (default:
+    those of this clip).
+    """
     from vid2phys.solvers import intervals
     from vid2phys.solvers.solution import degrees_of_freedom
     from vid2phys.types import Result, Trajectory
@@ -365,7 +375,7 @@ def _diagnostics(
 
 
 def _support_notes(tracked: Track) -> list[str]:
-    """Return a note on the frames in which what was found is probably not the object; many of them are a doubt."""
+    """Return a note on frames that the tracker refused as not the object; many such frames make the note a doubt."""
     refused, frames = len(tracked.unsupported), len(tracked.tracked)
     if not refused:
         return []

@@ -1,6 +1,9 @@
-"""The fit of a body on a known base (joints or modes) to its track of configurations.
+"""Fit a body on a known base (joints or modes) to its track of configurations, by shooting.
 
-Limits: keypoints and shooting only. The base is where the system has it.
+Method: one rollout for each clip is fitted to keypoints and measured configurations
+(`solvers.configuration_shooting`). Frames may then be detected again from the fitted motion (`reinitialise`).
+
+Limits: shooting is the only solver. The system states the pose of the base, which is not estimated.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from vid2phys.types import Array, Result
 
 HELD = "no --actions: nothing but what holds the body at rest is taken to drive it"
-UNFIT = "the motion is not what the system would do"  # how that warning begins
-_WELL = 1.5  # misfit up to which the model explains what was seen
+UNFIT = "the motion is not what the system would do"  # begins the warning of a large misfit
+_WELL = 1.5  # misfit up to which the model explains the measurements
 
 
 def initialise(inputs: Inputs, tracked: ConfigurationTrack) -> Array | None:
@@ -48,8 +51,8 @@ def estimate(
 ) -> list[Result]:
     """Fit one or more clips that share the parameters, each from its own start.
 
-    Clips without a start are left out, and their results state so. With `options.refine` frames are detected again from
-    the motion that was found (`reinitialise`).
+    Clips without a start are left out, and their results state so. With `options.refine`, frames are detected again
+    from the fitted motion (`reinitialise`).
     """
     from vid2phys.solvers import configuration_shooting, measurements
 
@@ -77,7 +80,7 @@ def estimate(
 
 
 def _problem(inputs: Inputs, tracked: ConfigurationTrack) -> Problem:
-    """Return what is to be fitted. Without recorded actions, what holds the body at rest drives it."""
+    """Return the problem that a fit solves. Without recorded actions, constant actions hold the body at rest."""
     from vid2phys.commands.simulation_inputs import constant_actions
     from vid2phys.solvers.problem import Problem
 

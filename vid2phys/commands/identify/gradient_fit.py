@@ -1,6 +1,8 @@
-"""The last step of `identify` when it is not smoothing: a deterministic rollout by any loss, from several starts.
+"""Fit a deterministic rollout by any loss, from several starts: the solvers of `identify` other than smoothing.
 
-Limits: one clip, recorded actions (or a body that flies free), and no parameters of the camera.
+Method: shooting by Levenberg-Marquardt, or its result improved by RMSProp or Adam (`solvers.gradient`).
+
+Limits: one clip, recorded actions (or a body that flies free). RMSProp and Adam fit no parameters of the camera.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from vid2phys.tracking.track import Track
     from vid2phys.types import Array
 
-LEFT = 3.0  # misfit of keypoints from which on the motion is not the one that was seen
-MOST_VIEWS = 24  # of a clip, evenly spread: each is drawn in every iteration
+LEFT = 3.0  # misfit of keypoints above which the fitted motion is not that of the clip
+MOST_VIEWS = 24  # frames of a clip, evenly spread, that every iteration draws
 
 
 def descend(
@@ -44,14 +46,14 @@ def descend(
     options: FitOptions,
     progress: Progress = silent,
 ) -> Descent:
-    """Fit a deterministic rollout, starting from what shooting found, and from parameters drawn about it.
+    """Fit a deterministic rollout, starting from the result of shooting, and from random parameters around it.
 
-    Shooting's Levenberg-Marquardt, by keypoints, comes first: from a state that is only nearly right a whole flight
-    runs away from its images, and steps of fixed length do not bring it back.
+    Shooting by keypoints comes first. From a start that is only nearly right, the rollout of a whole flight runs away
+    from its images. Steps of fixed length do not bring it back.
 
-    stage: makes the scene behind the body, for losses of images. detected: [F, N] states as the network detected them.
-    options: solver, loss, number of starts, seed, and what losses of images leave undrawn.
-    Raises Vid2PhysError where the loss has nothing to go by.
+    stage: returns mesh, camera and background, for losses of images. smoothed: solution of smoothing. detected: [F, N]
+    states as the network detected them. options: solver, loss, number of starts, seed, and parts of the appearance that
+    losses of images leave out. Raises Vid2PhysError where the clip lacks what the loss needs.
     """
     from vid2phys.solvers import gradient, losses
 
@@ -74,7 +76,7 @@ def descend(
 
 
 def keypoint_misfit(problem: Problem, solution: Solution) -> float:
-    """Root mean square of robust normalised residuals of the keypoints along the motion found, 1 where it is right."""
+    """Return the root mean square of the keypoints' robust normalised residuals; it is about 1 for a right motion."""
     import torch
 
     from vid2phys.solvers import camera_parameters, losses
@@ -89,7 +91,7 @@ def keypoint_misfit(problem: Problem, solution: Solution) -> float:
 
 
 def report(attempts: tuple[Attempt, ...]) -> list[dict[str, object]]:
-    """All starts for result.json: values of the free parameters at both ends, loss, iterations, why one failed."""
+    """Return a row of result.json for each start: free parameters at both ends, loss, iterations, cause of failure."""
     rows: list[dict[str, object]] = []
     for attempt in attempts:
         ends = {
@@ -104,7 +106,10 @@ def report(attempts: tuple[Attempt, ...]) -> list[dict[str, object]]:
 
 
 def _shoot(problem: Problem, states: Array, starts: list[Start], progress: Progress) -> Descent:
-    """Levenberg-Marquardt from every start; the best is kept."""
+    """Fit by Levenberg-Marquardt from every start, and return the descent with the least loss.
+
+    Raises SimulationError where no start can be simulated.
+    """
     from vid2phys.solvers import shooting
     from vid2phys.solvers.gradient import Attempt, Descent, Start
 
@@ -138,7 +143,7 @@ def _evidence(
     detected: Array,
     options: FitOptions,
 ) -> Evidence:
-    """Return what the loss asks for."""
+    """Return the evidence that the loss needs: detected states, the network, or the images of the clip."""
     import torch
 
     from vid2phys.solvers import losses
@@ -159,7 +164,10 @@ def _evidence(
 
 
 def _detection_std(inputs: Inputs, tracked: Track, detected: Array) -> Array:
-    """Return standard deviations [F, D] of detected positions (world) and rotations (body); of velocities infinite."""
+    """Return standard deviations [F, D] of detected states: of positions in the world, and of rotations in the body.
+
+    Velocities are not detected; their standard deviations are infinite.
+    """
     from vid2phys.geometry import matrix_from_quat
 
     std = np.full((len(detected), len(inputs.system.tangent_names)), np.inf)
@@ -173,9 +181,9 @@ def _detection_std(inputs: Inputs, tracked: Track, detected: Array) -> Array:
 
 
 def clip_views(inputs: Inputs, stage: Stage, states: Array, tracked: NDArray[np.bool_]) -> Views:
-    """Views of at most MOST_VIEWS of the frames in which the body was found, about where states [F, N] put it.
+    """Return virtual cameras' images of at most MOST_VIEWS tracked frames, centred on the body at states [F, N].
 
-    Raises InputError when the background is known nowhere: then nothing tells the body from what is behind it.
+    Raises InputError when the background is known nowhere: then nothing separates the body from the background.
     """
     from vid2phys.engine.virtual_camera import make_view, resample
     from vid2phys.geometry import invert_transform

@@ -1,6 +1,7 @@
-"""What `identify` reads of a clip: frames, camera, body, system, actions, model and what is known of the parameters.
+"""Read and check the inputs of `identify`: frames, camera, body, system, actions, model and known parameters.
 
-The cheap inputs are read first, so that a wrong option ends at once. Everything is checked here.
+The cheap inputs are read first, so that a wrong option ends at once. All checks that need a file are here; `config`
+checks the options by themselves.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ LEAST_FRAMES = 8
 class Inputs:
     """Everything the user gave, read and checked.
 
-    model: None where keypoints are given in its place. warnings: notes of everything but the clip, which has its own.
-    body: of a system on a known base; None for a rigid body.
+    model: None where the user gave keypoints in place of a model. warnings: notes on all inputs but the clip, which
+    holds its own notes. body: the body of a system on a known base; None for a rigid body.
     """
 
     clip: Clip
@@ -47,18 +48,18 @@ class Inputs:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader of a result is to know of the inputs."""
+        """Return what the reader of a result must know of the inputs."""
         return (*self.known.notes, *self.clip.notes, *self.warnings)
 
     @property
     def network(self) -> Model:
-        """The model, for what cannot do without one."""
+        """Return the model, for code that needs one."""
         assert self.model is not None
         return self.model
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether neither shape nor texture tells the body's symmetry elements apart."""
+        """Return whether neither shape nor texture distinguishes the body's symmetry elements."""
         return self.model is not None and self.model.shape.exact and self.mesh.texture is None
 
 
@@ -89,7 +90,7 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
 
 
 def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
-    """Read the inputs of each clip; mesh, model and what is known of the body are read once. Raises Vid2PhysError."""
+    """Read the inputs of each clip; mesh, model and known parameters are read once. Raises Vid2PhysError."""
     first = read_inputs(configs[0])
     found = [first]
     for config in configs[1:]:
@@ -113,7 +114,7 @@ def require_frames(several: Sequence[Inputs]) -> None:
 
 
 def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
-    """Read camera, pose and the clip, which the actions have to cover. Raises InputError."""
+    """Read camera, pose and clip. Raises InputError, also for actions that do not cover the clip."""
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.io.actions import require_cover
     from vid2phys.io.video import read_clip
@@ -171,7 +172,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     whole, warned = listen(lambda: load_mesh(path, units, move=move))
     system = filmed_system(config.system, whole, actions, config.fit)
     properties, warned_of_mass = listen(lambda: mass_properties(whole))
-    mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw: the mass is that of the whole
+    mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
     known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
     model = None
@@ -202,7 +203,7 @@ def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
 
 
 def _given_values(config: IdentifyConfig) -> dict[str, float]:
-    """Return the known values, those of the file too."""
+    """Return the fixed parameters' values, those of the file too."""
     from vid2phys.commands.fit_parameters import read_parameters
 
     return (read_parameters(config.params) if config.params else {}) | config.set_values

@@ -1,6 +1,9 @@
-"""Several clips of one rigid body in one fit: parameters are shared; camera, actions and trajectory are of each clip.
+"""Fit several clips of one rigid body together: the clips share the parameters.
 
-Every clip is initialised by itself first. Limits: smoothing or shooting, from one start.
+Each clip has its own camera, actions and trajectory. `fit.initialise` initialises each clip by itself before. The
+solvers then fit all clips in one problem.
+
+Limits: smoothing or shooting, from one start.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ def estimate(
     options: FitOptions,
     progress: Progress = silent,
 ) -> list[Result]:
-    """Fit all clips together. A clip in which the body is lost is left out, and its result states so."""
+    """Fit all clips together and return a result for each; the result of a clip without a start has the status lost."""
     from vid2phys.solvers import shooting, smoothing
     from vid2phys.solvers.solution import degrees_of_freedom
 
@@ -56,7 +59,7 @@ def estimate(
 
 
 def joined(results: Sequence[Result]) -> Result:
-    """Return one result for all: parameters and status of the fit, and what is of each clip beside them."""
+    """Return one result for all clips: parameters and status of the fit, and the result of each clip in it."""
     from vid2phys.types import Status
 
     fitted = [one for one in results if one.status is not Status.LOST] or list(results)

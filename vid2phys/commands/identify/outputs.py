@@ -1,4 +1,7 @@
-"""What `identify` leaves: the run folder with trajectory, actions, observation, overlay, report and result.json."""
+"""Write the run folder of `identify`: trajectory, actions, observation, overlay, report and result.json.
+
+A multi-clip run has a folder for each clip, in the form of a single run, and one result.json beside these folders.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ def write(
     seconds: float,
     progress: Progress = silent,
 ) -> None:
-    """Write the run folder; of several clips a folder each, as a fit of it alone would leave it.
+    """Write the run folder; for several clips, write one folder a clip in it.
 
-    seconds: how long the fit took.
+    seconds: duration of the fit.
     """
     if len(several) > 1:
         _write_several(folder, several, configs, result, seconds, progress)
@@ -40,7 +43,7 @@ def write(
 
 
 def with_cameras(result: Result, several: Sequence[Inputs]) -> Result:
-    """Return the result with what was read from the camera file among the diagnostics of each clip."""
+    """Return the result with a description of the camera among the diagnostics of each clip."""
     from vid2phys.io.camera import describe
 
     lines = [{"camera": describe(inputs.camera)} for inputs in several]
@@ -67,7 +70,7 @@ def draw_overlay(folder: Path, result: Result, inputs: Inputs, progress: Progres
 
 
 def _as_fitted(result: Result, inputs: Inputs) -> tuple[Camera, Mesh]:
-    """Return camera and mesh, as the fit has them where it fitted them."""
+    """Return camera and mesh with the fitted values of camera parameters and scale."""
     from vid2phys.solvers.camera_parameters import as_fitted
 
     camera = replace(inputs.camera, camera_to_world=inputs.camera_to_world)
@@ -85,8 +88,8 @@ def write_run(
 ) -> dict[str, Any]:
     """Write trajectory, actions, observation, result.json and the report into the run folder.
 
-    A camera that was fitted is written too. config: where the run's config.yaml is, from the folder. Returns what
-    result.json holds.
+    A fitted camera is written, too. config: path of the run's config.yaml, relative to the folder. Returns the content
+    of result.json.
     """
     from vid2phys.io.actions import save_actions
     from vid2phys.io.camera import save_camera
@@ -128,7 +131,7 @@ def write_run(
 def result_of(
     result: Result, inputs: Inputs, asked: IdentifyConfig, seconds: float, files: dict[str, str]
 ) -> dict[str, Any]:
-    """Return what result.json holds."""
+    """Return the content of result.json."""
     from vid2phys.io.run import result_to_json
 
     fit = {
@@ -160,7 +163,7 @@ def _write_several(
     seconds: float,
     progress: Progress,
 ) -> None:
-    """Write a folder a clip, and result.json of all beside them."""
+    """Write one folder a clip, and beside the folders a result.json of all clips."""
     from vid2phys.io.run import validate_result, write_json
 
     parts = []

@@ -2,12 +2,16 @@
 
     inputs      Inputs          frames, camera, body, system, actions, model (`inputs.py`)
     track       Track           a pose or configuration for each frame, its covariance and evidence (`tracking/`)
-    initialise  Initialised     the hypothesis, refined keypoints and a first motion (`fit.py`, `fit_articulated.py`)
-    estimate    Result          states, parameters, intervals, warnings (the same files, `multi_clip.py` for several)
+    initialise  Initialised     the hypothesis, refined poses and a first motion (`fit.py`, `fit_articulated.py`)
+    estimate    Result          states, parameters, intervals, warnings (the same files; `multi_clip.py` for clips
+                                that are fitted together)
     report      run folder      `outputs.py`
 
-Each step is one function. Rigid bodies, bodies on a known base and several clips take the same steps. `control` and
+Each step is one function. Rigid bodies, bodies on a known base and multi-clip fits take the same steps. `control` and
 the experiments call these functions, too; no other code assembles a tracker or a fit.
+
+Limits: all clips show one body and share its parameters. In this folder `several` holds the inputs of each clip, `g`
+counts clips (in `fit.py` hypotheses), and a missing start means that the body was found in too few frames.
 """
 
 from __future__ import annotations
@@ -35,10 +39,10 @@ if TYPE_CHECKING:
 
 @taking(IdentifyConfig, "clip", "mesh", "camera")
 def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Result, Path]:
-    """Fit a physical system to a clip, or to several of one body, and write a run folder.
+    """Fit a physical system to a clip, or to several clips of one body, and write a run folder.
 
-    The options are those of `IdentifyConfig`: a config, or its fields as arguments. Paths as on the command line.
-    `fit` names the parameters wanted; without `actions` these are estimated, one for each frame interval.
+    The options are those of `IdentifyConfig`: a config, or its fields as arguments. Paths are those of the command
+    line. `fit` names the parameters to estimate. Without `actions`, the actions are estimated for each frame interval.
 
     Returns:
         The result and the run folder. A fit that fails returns a result whose status states the reason.
@@ -73,7 +77,7 @@ def identify(config: IdentifyConfig, progress: Progress = silent) -> tuple[Resul
 def track_all(
     several: Sequence[Inputs], config: IdentifyConfig, progress: Progress = silent
 ) -> tuple[list[Inputs], list[Tracked]]:
-    """Return the track of each clip, and the inputs with notes on keypoints that the user gave."""
+    """Return the inputs, with notes on keypoints that the user gave, and the track of each clip."""
     from vid2phys.commands.identify.external_keypoints import given_track
 
     if config.observation is not None:
@@ -86,15 +90,15 @@ def track_all(
 
 
 def track(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Tracked:
-    """Track the body through a clip. Raises InputError when it is found in no frame.
+    """Track the body through a clip. Raises InputError when the body is found in no frame.
 
-    without: names of cues that the tracker does without (`tracking.cues`).
+    without: names of cues that are switched off (`tracking.cues`).
     """
     return track_pose(inputs, without, progress) if inputs.body is None else track_configuration(inputs, progress)
 
 
 def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Track:
-    """Track the pose of a rigid body through a clip. Raises InputError when it is found in no frame."""
+    """Track the pose of a rigid body through a clip. Raises InputError when the body is found in no frame."""
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking import tracker
     from vid2phys.tracking.cues.texture import SurfaceTexture
@@ -123,7 +127,7 @@ def track_configuration(inputs: Inputs, progress: Progress = silent) -> Configur
 def solve(
     several: Sequence[Inputs], tracks: Sequence[Tracked], options: FitOptions, progress: Progress = silent
 ) -> Result:
-    """Initialise and estimate. Return one result for all clips, with those of each clip in it where there are more."""
+    """Initialise and estimate; return one result, which holds the results of each clip of a multi-clip fit."""
     from vid2phys.commands.identify.multi_clip import joined
 
     shares = [of_clip(g, len(several), progress) for g in range(len(several))]
@@ -136,7 +140,7 @@ def solve(
 
 
 def initialise(inputs: Inputs, tracked: Tracked, options: FitOptions, progress: Progress = silent) -> Start:
-    """Return where the estimate of a clip begins; None for a clip in which the body was found in too few frames."""
+    """Return the start of a clip's estimate; None for a clip in which the body was found in too few frames."""
     from vid2phys.commands.identify import fit, fit_articulated
 
     if inputs.body is not None:
@@ -151,7 +155,7 @@ def estimate(
     options: FitOptions,
     progress: Progress = silent,
 ) -> list[Result]:
-    """Estimate motion and parameters; the parameters in the results of all clips are the same."""
+    """Estimate motion and parameters; return a result for each clip. All results have the same parameters."""
     from vid2phys.commands.identify import fit, fit_articulated, multi_clip
 
     if several[0].body is not None:

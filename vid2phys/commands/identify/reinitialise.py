@@ -1,10 +1,13 @@
-"""Frames of bodies on a known base read again from the motion that was fitted to them, and fitted again.
+"""Re-initialise bodies on a known base: detect frames again from the fitted motion, and fit again.
 
-The network reads frames by themselves, and edges lead to the nearest place: a finger that is taken for the one beside
-it stays there all through a clip, and its stiffness comes out as that of a finger that hardly moves. What the system
-can do under its actions is known. Motions by far other parameters are compared with the images
-(`solvers.configuration_scan`), frames are fitted again from the best motion (`reinitialise_track`), and what is fitted
-to them is kept where the images show it no worse.
+The network sees one frame at a time, and edges lead to the nearest minimum. A finger that is taken for its neighbour
+therefore stays there for the whole clip, and the fit gives it the stiffness of a finger that hardly moves.
+
+Method: the system predicts the motion under its actions. Motions with far different parameters are compared with the
+images (`solvers.configuration_scan`). Frames are fitted again from the best motion (`reinitialise_track`). The new fit
+is kept where it explains the images no worse.
+
+Limits: the scan compares a few frames of each clip.
 """
 
 from __future__ import annotations
@@ -33,14 +36,14 @@ from vid2phys.types import Array
 if TYPE_CHECKING:
     from vid2phys.commands.identify.inputs import Inputs
 
-_LOOKS = (1.0, 0.1)  # how much of the prior is kept: first to be led by the motion, then to be pulled by nothing
-_COMPARED = 12  # frames of a clip
-_CLEARLY = 10.0  # nats by which images have to speak for a motion by far other parameters
+_KEPT_PRIOR = (1.0, 0.1)  # share of the weak prior around the motion that stays in the result of each round
+_COMPARED = 12  # frames of a clip that are compared with a motion
+_CLEARLY = 10.0  # least gain in nats by a motion with far different parameters
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The images of a clip. images: some of them, with what they show of the body."""
+    """The images of a clip. images: some of the frames, with their evidence for configurations."""
 
     frames: Indexed
     window: Window
@@ -49,7 +52,7 @@ class Shown:
 
     @staticmethod
     def of(inputs: Inputs, body: ArticulatedBody) -> Shown:
-        """Of what the user gave."""
+        """Return the images of a clip's inputs."""
         clip, model = inputs.clip, inputs.network
         frames = FrameStore(clip.frames, clip.width, clip.height)
         window = Window.of(inputs.camera, body, model.view_size)
@@ -60,17 +63,20 @@ class Shown:
 
     @property
     def body(self) -> ArticulatedBody:
-        """What is seen."""
+        """Return the body that the images show."""
         return self.images.body
 
     def nats(self, configurations: Array) -> float:
-        """How well configurations [F, D] of all frames explain the images."""
+        """Return the log-likelihood of the compared images at configurations [F, D] of all frames, nats."""
         return self.images.nats(configurations[self.images.indices])
 
     def read_along(
         self, problem: Problem, track: ConfigurationTrack, start: Array, theta: Array, kept: float
     ) -> ConfigurationTrack:
-        """The track read again from the motion of a problem with this start [2 D] and parameters [P]."""
+        """Return the track, detected again from the motion with a start [2 D] and parameters [P].
+
+        kept: share of the weak prior around that motion that stays in the result.
+        """
         states = configuration_shooting.states_at_frames(problem, self.body, np.concatenate([start, theta])[None])[0]
         return reinitialise_track(
             self.frames, self.window, track, self.body, self.body.configurations(states), self.calibration, kept
@@ -83,8 +89,7 @@ def reinitialise(
     tracked: Sequence[ConfigurationTrack],
     fitted: list[ConfigurationSolution],
 ) -> tuple[list[ConfigurationTrack], list[ConfigurationSolution]]:
-    """Tracks and fits of clips of one body after frames were read again; as they were where that is no better."""
-
+    """Return the tracks and fits of clips of one body after re-initialisation; the given ones where none is better."""
     body, tracks, best = shown[0].body, list(tracked), fitted
 
     def judge(clip: int, configurations: Array) -> float:
@@ -94,27 +99,27 @@ def reinitialise(
         return sum(judge(clip, body.configurations(each.states)) for clip, each in enumerate(several))
 
     nats = explained(best)
-    for kept in _LOOKS:
+    for kept in _KEPT_PRIOR:
         starts, theta, least = np.stack([each.start for each in best]), best[0].parameters.free_vector(), nats
         other = other_motion(problems, body, starts, theta, judge, _CLEARLY)
         if other is not None:
             starts, theta, least = other.starts, other.theta, nats + _CLEARLY
-        read = [
+        detected = [
             each.read_along(problem, track, start, theta, kept)
             for each, problem, track, start in zip(shown, problems, tracks, starts, strict=True)
         ]
-        if all(a is b for a, b in zip(read, tracks, strict=True)):
+        if all(a is b for a, b in zip(detected, tracks, strict=True)):
             break
         parameters = problems[0].parameters.fitted_at(theta)
         anew = [
             replace(problem, parameters=parameters, observation=track.observation)
-            for problem, track in zip(problems, read, strict=True)
+            for problem, track in zip(problems, detected, strict=True)
         ]
         with suppress(SimulationError):
             again = configuration_shooting.solve_clips(anew, body, list(starts), shares=(1.0,))
             better = explained(again)
             if better >= least:
-                tracks, best, nats = read, again, better
+                tracks, best, nats = detected, again, better
     if best is fitted:
         return tracks, best
     tracks = [with_averaged_covariance(track, body, each.window) for each, track in zip(shown, tracks, strict=True)]
