@@ -378,13 +378,13 @@ class Observation(KeypointMeasurement):
         if before is None:
             before = found.of_nothing(len(self.times_s))
         rows = ("covariance", "shared_basis", "measured")
-        changed = {name: _with_rows(getattr(before, name), frames, getattr(found, name)) for name in rows}
+        changed = {name: with_rows(getattr(before, name), frames, getattr(found, name)) for name in rows}
         at, new = before.configuration, found.configuration
         if isinstance(at, Pose):
             at = at.copy()
             at[frames] = found.pose
         elif not isinstance(new, Pose):
-            at = _with_rows(at, frames, new)
+            at = with_rows(at, frames, new)
         lasting, source = found.correlation_time_s, found.source
         if np.delete(before.measured, frames).any():
             lasting = np.maximum(lasting, before.correlation_time_s)
@@ -429,7 +429,7 @@ class Observation(KeypointMeasurement):
         return int((~self.seen).sum())
 
 
-def _with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[Any]:
+def with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any] | bool) -> NDArray[Any]:
     """Return a copy of an array [T, ...] with other values [n, ...] in rows [n]."""
     out = into.copy()
     out[rows] = values

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vid2phys.engine.system import Integrator, System
     from vid2phys.types import Actions, Array, Parameters, Trajectory
 
-STABLE_SHARE = 0.5  # of the longest stable step: it holds near rest, and a motion takes the system elsewhere
+_REST_SHARE = 0.5  # of the longest stable step: it holds near rest, and a motion takes the system elsewhere
 COARSE = 0.01  # share of the motion by which halving the step may change it without a note
 _CHECKED_STATES, _CHECKED_STEPS = 100, 20_000  # what is simulated a second time with half the step: a second or two
 _SAME_TIME = 1e-6  # of 1 / rate: times as near as this are one
@@ -131,7 +131,7 @@ def _substeps(inputs: Inputs, interval_s: float) -> int:
     if inputs.step_s is not None and min(inputs.step_s, interval_s) > longest:
         got = f"--step {inputs.step_s:g} s of '{inputs.system.name}'"
         raise UsageError(got, f"at most {longest:.3g} s with {inputs.integrator}", "lower it, or leave it out")
-    step_s = STABLE_SHARE * longest if inputs.step_s is None else inputs.step_s
+    step_s = _REST_SHARE * longest if inputs.step_s is None else inputs.step_s
     return max(1, int(np.ceil(interval_s / step_s - _SAME_TIME)))
 
 

@@ -102,7 +102,8 @@ def load_observation(path: str | Path) -> Observation:
         if size > _MOST_BYTES:
             raise InputError(f"'{path}' unpacks to {size / 1e9:.0f} GB", f"at most {_MOST_BYTES / 1e9:.0f} GB")
         with np.load(path, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in data.files}
+            names = (n for n in data.files if n in _KEYPOINTS or n.startswith("measured_"))
+            arrays = {name: data[name] for name in names}
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):  # files of another kind come as bytes
             raise TypeError
         keypoints = {name: arrays[name] for name in _KEYPOINTS if name in arrays}

@@ -9,6 +9,7 @@ Limits: `scale` enlarges the body's points alone, and leaves its inertia. `focal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from vid2phys.geometry import Pose, matrix_from_rotvec
 from vid2phys.types import Array, Camera, Mesh, Observation, Parameter, Parameters
 
 _HALF_TURN = float(np.pi)
+_STEP = 1e-6  # of differences, in solver coordinates
 SCALE = Parameter("scale", "1", 1.0, 1e-3, 1e3, "log")  # of the body over that of its mesh
 CAMERA = (
     Parameter("focal", "1", 1.0, 0.1, 10.0, "log"),  # length over that of the calibration
@@ -40,6 +42,28 @@ def with_camera_parameters(parameters: Parameters, names: tuple[str, ...]) -> Pa
 def system_vector(parameters: Parameters) -> Array:
     """Return the values in SI [P] that the engine needs: all but the camera parameters."""
     return np.array([p.value for p in parameters if p.name not in NAMES])
+
+
+def values_of(parameters: Parameters) -> dict[str, float]:
+    """Return the values of the camera parameters by name; none where a problem has no camera parameters."""
+    return {p.name: p.value for p in parameters if p.name in NAMES}
+
+
+def camera_slopes(function: Callable[[Parameters], Array], parameters: Parameters, shape: tuple[int, ...]) -> Array:
+    """Return the derivatives [..., V] of a function's values [...] by the V free camera parameters.
+
+    These are central differences in solver coordinates. shape: of the values.
+    """
+    free = [p for p in parameters if p.free and p.name in NAMES]
+    slopes = np.zeros((*shape, len(free)))
+    for j, parameter in enumerate(free):
+        at = parameter.to_free(parameter.value)
+        ahead, behind = (
+            function(parameters.with_values({parameter.name: parameter.from_free(at + step)}))
+            for step in (_STEP, -_STEP)
+        )
+        slopes[..., j] = (ahead - behind) / (2.0 * _STEP)
+    return slopes
 
 
 def camera_pose(camera_to_world: Array, values: dict[str, float]) -> Array:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,13 @@ from vid2phys.engine.rollout import simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import camera_parameters, least_squares
 from vid2phys.solvers.clip_residuals import ClipResiduals
-from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
+from vid2phys.solvers.least_squares import (
+    DenseModel,
+    Settings,
+    minimize,
+    student_cost,
+    student_weights,
+)
 from vid2phys.solvers.measurements import Errors, residuals
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
@@ -342,25 +349,13 @@ class _Clips(least_squares.Problem[_Point]):
         except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
             return np.inf
 
-    def linearize(self, point: _Point) -> _Linear:
+    def linearize(self, point: _Point) -> DenseModel[_Point]:
         """See `least_squares.Problem.linearize`."""
         self.setups, parts = _computed(_stable(self.setups, point), point, self.share)
         off, _ = _prior_of_parameters(self.setups, point)
         cost = sum(part.cost for part in parts) + 0.5 * float(off @ off)
-        return _Linear(self.setups[0], point, cost, _joined(self.setups, point, parts).normal)
-
-
-@dataclass
-class _Linear(least_squares.Model[_Point]):
-    setup: _Setup
-    point: _Point
-    cost: float
-    normal: NormalEquations
-
-    def step(self, damping: float) -> tuple[_Point, float]:
-        """See `least_squares.Model.step`."""
-        step = self.normal.step(damping)
-        return _moved(self.setup, self.point, step), self.normal.gain(step)
+        normal = _joined(self.setups, point, parts).normal
+        return DenseModel(cost, normal, partial(_moved, self.setups[0], point))
 
 
 def _moved(setup: _Setup, point: _Point, step: Array) -> _Point:

@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 from vid2phys.engine import pose_geometry
 from vid2phys.engine.observe import to_bearings
 from vid2phys.geometry import Pose, invert_transform, matrix_from_rotvec, skew
-from vid2phys.solvers import camera_parameters
+from vid2phys.solvers.camera_parameters import camera_pose, camera_slopes, values_of
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, ConfigurationMeasurement, Parameters
 
 AXES = np.vstack([np.zeros(3), np.eye(3)])  # m, points that tell a rigid body's pose: its origin, and one on each axis
-_STEP = 1e-6  # of differences: rad, shares of the distance, solver coordinates
+_STEP = 1e-6  # of differences: rad, and shares of the distance
 
 
 def coordinates(problem: Problem) -> int:
@@ -65,25 +65,19 @@ def linear(problem: Problem, parameters: Parameters, states: Array) -> tuple[Arr
 
     These are by the tangent of the state [F, D, n], and by the free camera parameters in solver coordinates [F, D, V].
     """
-    step = residual(problem, parameters, states)
-    free = [p for p in parameters if p.free and p.name in camera_parameters.NAMES]
-    by_state = np.zeros((*step.shape, len(problem.system.tangent_names)))
-    by_camera = np.zeros((*step.shape, len(free)))
     measured = problem.observation.configuration
-    if measured is None:
-        return step, by_state, by_camera
-    at = np.flatnonzero(measured.measured[: len(states)])
-    scale, focal = _scale_and_focal(parameters)
-    pose, pose_by_state = _linear_poses(problem, parameters, states[at])
-    by_pose = _by_pose(lambda moved: measured.pose[at].step_to(apparent(moved, scale, focal)), pose)
-    by_state[at] = by_pose @ pose_by_state
-    for j, parameter in enumerate(free):
-        value = parameter.to_free(parameter.value)
-        ahead, behind = (
-            residual(problem, parameters.with_values({parameter.name: parameter.from_free(value + h)}), states)
-            for h in (_STEP, -_STEP)
-        )
-        by_camera[..., j] = (ahead - behind) / (2.0 * _STEP)
+    step = np.zeros((len(states), coordinates(problem)))
+    by_state = np.zeros((*step.shape, len(problem.system.tangent_names)))
+    if measured is not None:
+        at = np.flatnonzero(measured.measured[: len(states)])
+        scale, focal = _scale_and_focal(parameters)
+        pose, pose_by_state = _linear_poses(problem, parameters, states[at])
+
+        def step_to(moved: Pose) -> Array:
+            return measured.pose[at].step_to(apparent(moved, scale, focal))
+
+        step[at], by_state[at] = step_to(pose), _by_pose(step_to, pose) @ pose_by_state
+    by_camera = camera_slopes(lambda moved: residual(problem, moved, states), parameters, step.shape)
     return step, by_state, by_camera
 
 
@@ -164,11 +158,10 @@ def _by_pose(function: Callable[[Pose], Array], pose: Pose) -> Array:
 
 
 def _camera_pose(problem: Problem, parameters: Parameters) -> Array:
-    values = {p.name: p.value for p in parameters if p.name in camera_parameters.NAMES}
-    pose = problem.camera_to_world
-    return camera_parameters.camera_pose(pose, values) if values else pose
+    values, pose = values_of(parameters), problem.camera_to_world
+    return camera_pose(pose, values) if values else pose
 
 
 def _scale_and_focal(parameters: Parameters) -> tuple[float, float]:
-    values = {p.name: p.value for p in parameters if p.name in camera_parameters.NAMES}
+    values = values_of(parameters)
     return values.get("scale", 1.0), values.get("focal", 1.0)

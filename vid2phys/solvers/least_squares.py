@@ -194,6 +194,23 @@ class NormalEquations:
         return -float(self.gradient @ step + 0.5 * step @ self.information @ step)
 
 
+@dataclass(frozen=True)
+class DenseModel(Model[Point]):
+    """A problem made linear in unknowns of one block, all of which move freely.
+
+    cost: of the point. normal: the equations about the point. moved: returns the point after a step [U].
+    """
+
+    cost: float
+    normal: NormalEquations
+    moved: Callable[[Array], Point]
+
+    def step(self, damping: float) -> tuple[Point, float]:
+        """See `Model.step`."""
+        step = self.normal.step(damping)
+        return self.moved(step), self.normal.gain(step)
+
+
 def movable(values: Array, gradient: Array, lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Return which unknowns move: all but those at a bound that the descent pushes against.
 

@@ -84,10 +84,7 @@ def linear_residuals(problem: Problem, parameters: Parameters, states: Array) ->
     """
     seen, count = problem.observation, len(states)
     at, by_state, by_camera = prediction.linear_bearings(problem, parameters, states)
-    if configurations.coordinates(problem) == 0:
-        step, *steps = (np.zeros((count, 0, *size)) for size in ((), by_state.shape[-1:], by_camera.shape[-1:]))
-    else:
-        step, *steps = configurations.linear(problem, parameters, states)
+    step, *steps = configurations.linear(problem, parameters, states)
     of_state, of_camera = (
         np.concatenate([slope.reshape(count, at.shape[1] * 2, slope.shape[-1]), more], axis=1)
         for slope, more in zip((by_state, by_camera), steps, strict=True)

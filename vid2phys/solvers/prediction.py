@@ -12,11 +12,9 @@ import numpy as np
 
 from vid2phys.engine.observe import observe, to_bearings
 from vid2phys.geometry import invert_transform
-from vid2phys.solvers.camera_parameters import NAMES, camera_pose
+from vid2phys.solvers.camera_parameters import camera_pose, camera_slopes, values_of
 from vid2phys.solvers.problem import Problem
 from vid2phys.types import Array, Parameters
-
-_STEP = 1e-6  # of differences, in solver coordinates
 
 
 def bearings(problem: Problem, parameters: Parameters, states: Array) -> Array:
@@ -34,15 +32,7 @@ def linear_bearings(problem: Problem, parameters: Parameters, states: Array) -> 
     [..., K, 2, V].
     """
     seen, by_state = _linear(problem, parameters, states)
-    free = [p for p in parameters if p.free and p.name in NAMES]
-    by_camera = np.zeros((*seen.shape, len(free)))
-    for j, parameter in enumerate(free):
-        at = parameter.to_free(parameter.value)
-        ahead, behind = (
-            _linear(problem, parameters.with_values({parameter.name: parameter.from_free(at + step)}), states)[0]
-            for step in (_STEP, -_STEP)
-        )
-        by_camera[..., j] = (ahead - behind) / (2.0 * _STEP)
+    by_camera = camera_slopes(lambda moved: _linear(problem, moved, states)[0], parameters, seen.shape)
     return seen, by_state, by_camera
 
 
@@ -55,5 +45,5 @@ def _linear(problem: Problem, parameters: Parameters, states: Array) -> tuple[Ar
 def _camera(problem: Problem, parameters: Parameters) -> tuple[Array, Array, float]:
     """Return the body's points [K, 3] m, the camera's pose [4, 4], and its focal length over the calibrated one."""
     points, pose = problem.observation.points_body, problem.camera_to_world
-    values = {p.name: p.value for p in parameters if p.name in NAMES}
+    values = values_of(parameters)
     return (values["scale"] * points, camera_pose(pose, values), values["focal"]) if values else (points, pose, 1.0)

@@ -19,7 +19,7 @@ from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import least_squares
 from vid2phys.solvers.least_squares import Minimum, Settings, minimize
 from vid2phys.solvers.recorded_model import (
-    LEAST_FRAMES,
+    LEAST_ROWS,
     Normal,
     Point,
     Recording,
@@ -115,7 +115,7 @@ def _growing(setup: Setup, point: Point, iterations: int, limits: Limits) -> Des
     used, converged = 0, False
     stages = (*((share, _ROUGH, iterations) for share in _SHARES), (1.0, _FINE, _PATIENT * iterations))
     for share, tolerance, most in stages:
-        frames = min(setup.longest, max(LEAST_FRAMES, int(np.ceil(share * setup.longest))))
+        frames = min(setup.longest, max(LEAST_ROWS, int(np.ceil(share * setup.longest))))
         try:
             found = _descend(setup, point, frames, tolerance, most, limits)
         except SimulationError:  # the longer horizon is beyond what the engine can compute from there

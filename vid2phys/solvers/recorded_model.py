@@ -21,7 +21,7 @@ from vid2phys.solvers.least_squares import student_cost, student_weights
 from vid2phys.types import Array, Parameter, Parameters
 
 Indices = NDArray[np.int64]
-LEAST_FRAMES = 5
+LEAST_ROWS = 5
 _STABLE = 0.5  # of the longest stable step of explicit integrators
 _STEP = 1e-4  # of differences by parameters, in solver coordinates over their size
 _SHARE = 0.1  # of differences by starts and offsets, of their scale
@@ -158,8 +158,8 @@ def _check(system: System, recording: Recording, number: int) -> None:
     if np.shape(recording.seen) != shape:
         known = f"see `vid2phys systems {system.name}` for the states"
         raise InputError(f"recording {number} holds an array of shape {np.shape(recording.seen)}", str(shape), known)
-    if frames < LEAST_FRAMES or not (np.diff(recording.times_s) > 0.0).all():
-        raise InputError(f"recording {number} has {frames} frames", f"at least {LEAST_FRAMES}, at increasing times")
+    if frames < LEAST_ROWS or not (np.diff(recording.times_s) > 0.0).all():
+        raise InputError(f"recording {number} has {frames} frames", f"at least {LEAST_ROWS}, at increasing times")
     if recording.controls is not None and len(recording.controls) != frames - 1:
         raise InputError(f"recording {number} has {len(recording.controls)} controls", f"{frames - 1}, one an interval")
 

@@ -11,13 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from vid2phys.engine.rollout import linearize, simulate
 from vid2phys.errors import SimulationError, UsageError
 from vid2phys.solvers import arrow, camera_parameters, least_squares
-from vid2phys.solvers.least_squares import NormalEquations, Settings, minimize, student_cost, student_weights
+from vid2phys.solvers.least_squares import (
+    DenseModel,
+    Settings,
+    minimize,
+    student_cost,
+    student_weights,
+)
 from vid2phys.solvers.measurements import Errors, linear_residuals
 from vid2phys.solvers.multi_clip import Dense
 from vid2phys.solvers.problem import Knots, Problem, rollout_controls, stable_substeps
@@ -171,23 +178,10 @@ class _Clips(least_squares.Problem[_Point]):
         except (SimulationError, UsageError):  # beyond what the engine can compute: a shorter step
             return np.inf
 
-    def linearize(self, point: _Point) -> _Linear:
+    def linearize(self, point: _Point) -> DenseModel[_Point]:
         """See `least_squares.Problem.linearize`."""
         cost, dense, _ = _evaluate_all(self.setups, point, self.share, True)
-        return _Linear(self.setups[0].problem, point, cost, dense.normal)
-
-
-@dataclass
-class _Linear(least_squares.Model[_Point]):
-    problem: Problem
-    point: _Point
-    cost: float
-    normal: NormalEquations
-
-    def step(self, damping: float) -> tuple[_Point, float]:
-        """See `least_squares.Model.step`."""
-        step = self.normal.step(damping)
-        return _moved(self.problem, self.point, step), self.normal.gain(step)
+        return DenseModel(cost, dense.normal, partial(_moved, self.setups[0].problem, point))
 
 
 def _moved(problem: Problem, point: _Point, step: Array) -> _Point:

@@ -31,7 +31,6 @@ from vid2phys.tracking.viterbi import viterbi_path
 from vid2phys.types import Array, Camera, ConfigurationMeasurement, Mesh, Observation
 
 _STEP = 1e-6  # of differences, in local coordinates of a pose
-
 _SAME_NATS = 1e-6  # evidence that differs by less is equal
 
 

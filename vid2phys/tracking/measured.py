@@ -75,14 +75,18 @@ def _own_covariance(seen: Observation, frames: NDArray[np.int64], pose: Pose) ->
     return covariance
 
 
+def std_along(basis: Array, modes: Array) -> Array:
+    """Return the standard deviations [n, D] of errors with basis [n, K, 2, D], which is the modes times these."""
+    return np.asarray(np.abs((basis * modes).sum(axis=(1, 2))) / (modes**2).sum(axis=(1, 2)))
+
+
 def shared_std(seen: Observation, frames: NDArray[np.int64], pose: Pose) -> Array:
     """Return the standard deviations [n, 6] of the error processes of some frames, in the local coordinates of poses.
 
     Keypoints have the basis `pose_modes` times these.
     """
-    modes, basis = pose_modes(pose, seen.points_body), seen.shared_basis[frames]
-    std = np.abs((basis * modes).sum(axis=(1, 2))) / (modes**2).sum(axis=(1, 2))
+    std = std_along(seen.shared_basis[frames], pose_modes(pose, seen.points_body))
     if seen.configuration is not None:
         at = seen.configuration.measured[frames]
         std[at] = np.sqrt((seen.configuration.shared_basis[frames][at] ** 2).sum(axis=-1))
-    return np.asarray(std)
+    return std

@@ -26,8 +26,8 @@ from vid2phys.types import Array, Camera
 _COMMON = 3  # ways in which edges err as a whole: a wider contour, a shift along x, one along y
 
 
-class Movable(Protocol):
-    """A mesh in a configuration of D coordinates."""
+class PlacedMesh(Protocol):
+    """A mesh in a configuration of D coordinates before a camera; `engine.movable.Movable` has no camera."""
 
     def vertices(self) -> Array:
         """Return the vertices [V, 3] in camera axes, m."""
@@ -42,7 +42,7 @@ class Movable(Protocol):
         ...
 
 
-M = TypeVar("M", bound=Movable)
+M = TypeVar("M", bound=PlacedMesh)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _lines(
     frame: NDArray[np.uint8],
     camera: Camera,
     solid: Solid,
-    at: Movable,
+    at: PlacedMesh,
     share: float,
     common_px: float,
     config: ContourConfig,

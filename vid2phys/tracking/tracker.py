@@ -107,7 +107,7 @@ class TrackingInputs:
         texture: SurfaceTexture | None = None,
         **given: Any,
     ) -> TrackingInputs:
-        """Return the inputs with the model's error model and without some cues; texture: the texture.
+        """Return the inputs with the model's error model and without some cues; texture: that of the mesh.
 
         Raises:
             UsageError: for an unknown cue.

@@ -195,11 +195,9 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
     def _check_cues(self) -> None:
         if not self.without:
             return
-        from vid2phys.tracking import cues
+        from vid2phys.tracking.cues import ActiveCues
 
-        for name in self.without:
-            if name not in cues.available():
-                raise unknown_name("cue", name, cues.available())
+        ActiveCues.without(self.without)  # raises for an unknown name
         if self.observation is not None:
             got = f"--without {','.join(self.without)} with --observation, which needs no tracker"
             raise UsageError(got, "one of them", "leave one of them out")

@@ -2,68 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vid2phys.engine.implicit import Evaluate, Pattern, pattern_of_blocks
-from vid2phys.engine.system import Integrator
-from vid2phys.engine.systems._particles import Indices
-from vid2phys.engine.systems._shell import Hinges, Triangles
 from vid2phys.types import Array
 
+if TYPE_CHECKING:
+    from vid2phys.engine.systems.cloth import Cloth
+
 _NONE = np.zeros(0)
-
-
-class Sheet(Protocol):
-    """What the equations ask of a sheet of V vertices; `Cloth` has it, and says what it means."""
-
-    rest_m: Array
-    elements: Indices
-    free: Array
-    triangles: Triangles
-    hinges: Hinges
-
-    def positions(self, states: Array) -> Array:
-        """Return the vertices' positions [..., V, 3] m."""
-        ...
-
-    def velocities(self, states: Array) -> Array:
-        """Return the vertices' velocities [..., V, 3] m/s."""
-        ...
-
-    def masses(self, parameters: Array) -> Array:
-        """Return the mass of every vertex [V] kg for one vector of parameters."""
-        ...
-
-    def rest_angles(self, parameters: Array) -> Array:
-        """Return the angle of every hinge at rest, rad, for one vector of parameters."""
-        ...
-
-    def contact_law(self, parameters: Array) -> Any:
-        """Return the constants of the contact with the ground, None without a ground."""
-        ...
-
-    def launch_step(
-        self,
-        states: Any,
-        controls: Any,
-        parameters: Any,
-        dt_s: Any,
-        next_states: Any,
-        *,
-        step: int,
-        fraction: float,
-        integrator: Integrator,
-    ) -> None:
-        """See `System.launch_step`."""
-        ...
 
 
 class ClothStepEquations:
     """`implicit.StepEquations` of a `Cloth`; velocities are its only unknowns."""
 
-    def __init__(self, cloth: Sheet) -> None:
+    def __init__(self, cloth: Cloth) -> None:
         self._cloth = cloth
         triangles, hinges, points = cloth.elements, cloth.hinges.vertices, np.arange(len(cloth.rest_m))[:, None]
         # blocks of one size: triangles and vertices name their first vertex more than once

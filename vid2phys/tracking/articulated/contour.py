@@ -28,7 +28,7 @@ from vid2phys.types import Array
 
 @dataclass(frozen=True)
 class PlacedBody:
-    """A body in a configuration [D] before a camera, for the edge fit. See `refine.Movable`."""
+    """A body in a configuration [D] before a camera, for the edge fit. See `refine.PlacedMesh`."""
 
     body: ArticulatedBody
     camera_from_base: Array

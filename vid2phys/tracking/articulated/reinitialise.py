@@ -9,7 +9,6 @@ Limits: frames in which the network found no body stay lost.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,8 @@ from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.evidence import Evidence
 from vid2phys.tracking.detectors.network import Image
-from vid2phys.types import Array, Observation
+from vid2phys.tracking.measured import std_along
+from vid2phys.types import Array, Observation, with_rows
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ def reinitialise_track(
     covariance = covariance * scale[:, None] * scale
     columns = np.asarray(np.linalg.cholesky(covariance), dtype=float)
     # all keypoints count for the error of a frame: the edges of the whole body were fitted
-    shown = replace(seen, visible=_with_rows(seen.visible, some, True))
+    shown = replace(seen, visible=with_rows(seen.visible, some, True))
     shift = _shift_std(shown, body, window, track.configurations, some)
     observation = with_configurations(shown, body, window, (some, configurations, columns), shift, calibration)
     return replace(
         track,
         observation=replace(observation, visible=seen.visible),
-        configurations=_with_rows(track.configurations, some, configurations),
-        covariance=_with_rows(track.covariance, some, covariance),
+        configurations=with_rows(track.configurations, some, configurations),
+        covariance=with_rows(track.covariance, some, covariance),
     )
 
 
@@ -138,15 +138,8 @@ def with_averaged_covariance(track: ConfigurationTrack, body: ArticulatedBody, w
         own = measured.shared_basis.copy()
         own[some[here], :, :size] = columns[here]
         measured = replace(measured, shared_basis=own)
-    observation = replace(seen, shared_basis=_with_rows(seen.shared_basis, some, basis), configuration=measured)
-    return replace(track, observation=observation, covariance=_with_rows(track.covariance, some, covariance))
-
-
-def _with_rows(into: NDArray[Any], rows: NDArray[np.int64], values: NDArray[Any] | bool) -> NDArray[Any]:
-    """Return a copy of an array [T, ...] with other values [n, ...] in rows [n]."""
-    out = into.copy()
-    out[rows] = values
-    return out
+    observation = replace(seen, shared_basis=with_rows(seen.shared_basis, some, basis), configuration=measured)
+    return replace(track, observation=observation, covariance=with_rows(track.covariance, some, covariance))
 
 
 def _shift_std(
@@ -154,4 +147,4 @@ def _shift_std(
 ) -> Array:
     """Return the standard deviations [n, 2] of the shift that the keypoints of frames [n] share."""
     modes = configuration_modes(body, window, configurations[some])[..., -2:]
-    return np.asarray(np.abs((seen.shared_basis[some][..., -2:] * modes).sum((1, 2))) / (modes**2).sum((1, 2)))
+    return std_along(seen.shared_basis[some][..., -2:], modes)

@@ -49,7 +49,7 @@ class Contour:
 
 @dataclass(frozen=True)
 class _RigidBody:
-    """A rigid mesh at a pose (see `refine.Movable`)."""
+    """A rigid mesh at a pose (see `refine.PlacedMesh`)."""
 
     mesh: Mesh
     pose: Pose
