@@ -85,7 +85,7 @@ class RigidAdapter(BodyAdapter):
     @cached_property
     def known(self) -> Known:
         """Return the body's symmetry with its colours, up to which poses are scored."""
-        from vid2phys.risp.recipes import body_of
+        from vid2phys.risp.networks.mesh_shape import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
 
         return body_of(self.mesh, find_symmetry(self.mesh))
@@ -93,7 +93,7 @@ class RigidAdapter(BodyAdapter):
     @cached_property
     def shape(self) -> Known:
         """Return keypoints and symmetry of its shape alone, by which keypoints are trained."""
-        from vid2phys.risp.recipes import body_of
+        from vid2phys.risp.networks.mesh_shape import body_of
         from vid2phys.risp.shape.symmetry import find_symmetry
 
         return body_of(self.mesh, find_symmetry(replace(self.mesh, texture=None)))

@@ -10,8 +10,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from vid2phys.geometry import matrix_from_rotvec
+from vid2phys.risp.networks.mesh_shape import body_with_front
 from vid2phys.risp.networks.validate import Body
-from vid2phys.risp.recipes import TrainingData, body_with_front
+from vid2phys.risp.recipes import TrainingData
 from vid2phys.risp.renders.dataset import SHARD_SAMPLES, Settings, shard_path
 from vid2phys.risp.renders.stream import StreamSettings
 from vid2phys.types import Array

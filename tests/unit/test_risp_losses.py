@@ -5,8 +5,9 @@ import torch
 
 from tests.unit.risp_synthetic import square_body
 from vid2phys.risp.networks import heatmaps, losses
+from vid2phys.risp.networks.mesh_shape import body_with_front
 from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork, cell_to_pixel, pixel_to_cell, to_input
-from vid2phys.risp.recipes import body_with_front, gamma_at
+from vid2phys.risp.recipes import gamma_at
 
 
 def logits_at(points_px: torch.Tensor, cells: int = 24) -> torch.Tensor:

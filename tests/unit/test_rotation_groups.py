@@ -10,7 +10,7 @@ import trimesh
 from tests.painted_mesh import painted_cube
 from vid2phys.geometry import matrix_from_rotvec
 from vid2phys.risp.networks import heatmaps, losses
-from vid2phys.risp.recipes import body_of
+from vid2phys.risp.networks.mesh_shape import body_of
 from vid2phys.risp.shape import rotation_groups as groups
 from vid2phys.risp.shape.keypoints import choose_keypoints
 from vid2phys.risp.shape.symmetry import find_symmetry

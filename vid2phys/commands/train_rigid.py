@@ -38,9 +38,9 @@ def train_rigid(
     body: Mesh, system: System, out: Path, work: Path, options: TrainingOptions, progress: TrainingProgress
 ) -> Model | StateModel | None:
     """Train a model of the mesh `body` in folder `out`; `work` is gone on with. None in processes that only help."""
-    from vid2phys.io.mesh import geometry_signature
     from vid2phys.risp.heads.keypoint import KeypointHead
-    from vid2phys.risp.networks.model import Model, Shape
+    from vid2phys.risp.networks.mesh_shape import shape_of
+    from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.network import KeypointNetwork, LocatorNetwork
     from vid2phys.risp.recipes import COARSE_SIZE, PenaltyOptions, TrainingRun, head_of, train_head, train_locator
     from vid2phys.risp.training import distributed
@@ -71,18 +71,7 @@ def train_rigid(
         return None
     assert isinstance(fine.network, KeypointNetwork)
     assert isinstance(coarse.network, LocatorNetwork)
-    known = data.body
-    shape = Shape(
-        system.name,
-        geometry_signature(body),
-        known.points,
-        known.rotations,
-        known.permutation,
-        known.front,
-        body.name,
-        known.center,
-        textured=body.texture is not None,
-    )
+    shape = shape_of(body, system.name, data.body)
     sizes = {"fine": head.size, "coarse": COARSE_SIZE}
     model = Model(shape, fine.network, coarse.network, data.stream.view_size, sizes)
     seconds = {"rendering": rendered - start, "fine": fine.seconds, "coarse": coarse.seconds}
@@ -138,7 +127,8 @@ def training_data(
     ray: str | None = None,
 ) -> TrainingData:
     """Render what is missing and return what the images show. varied, appearances: see `RenderOptions`."""
-    from vid2phys.risp.recipes import TrainingData, body_of
+    from vid2phys.risp.networks.mesh_shape import body_of
+    from vid2phys.risp.recipes import TrainingData
     from vid2phys.risp.renders.stream import StreamSettings
     from vid2phys.risp.shape.symmetry import find_symmetry
 

@@ -20,15 +20,10 @@ from vid2phys.risp.networks.network import LocatorNetwork, to_input
 from vid2phys.risp.networks.validate import Body, LocatorValidation
 from vid2phys.risp.penalties import Penalty
 from vid2phys.risp.renders.stream import ImageStream, Plan, StreamSettings
-from vid2phys.risp.shape.keypoints import choose_keypoints
-from vid2phys.risp.shape.symmetry import Symmetry
 from vid2phys.risp.training import mixed_precision
 from vid2phys.risp.training.train import Batch, Schedule, Trained, TrainingRun, Validate, train_network
-from vid2phys.types import Array, Mesh
 
 COARSE_SIZE = {"width": 12, "features": 24, "depth": 3}
-_FRONT_REACH = 0.3  # least distance of the front point from the axis, of the farthest keypoint's
-_NOSE_COSINE = 0.98
 _GAMMA_FROM = 1.0 / 3.0  # share of the training before which gamma is 0; then gamma rises linearly
 
 
@@ -88,55 +83,6 @@ def paper_schedule(epochs: int = 100, workers: int = 1) -> Schedule:
 def gamma_at(fraction: float, gamma: float) -> float:
     """Return eq. 12's weight at a fraction of the training: 0 for the first third, then rising to `gamma`."""
     return gamma * max(0.0, (fraction - _GAMMA_FROM) / (1.0 - _GAMMA_FROM))
-
-
-def body_of(mesh: Mesh, symmetry: Symmetry) -> Body:
-    """Return the keypoints of a mesh under its symmetry, with a front point unless the symmetry is exact."""
-    keypoints = choose_keypoints(mesh, symmetry)
-    points, center = keypoints.points_body - symmetry.center, symmetry.center
-    if symmetry.exact and symmetry.order > 1:
-        return Body(keypoints.points_body, keypoints.permutation, symmetry.rotations, None, center)
-    known = body_with_front(points, keypoints.permutation, symmetry.rotations, mesh.vertices - center)
-    return replace(known, points=known.points + center, center=center)
-
-
-def body_with_front(points_body: Array, permutation: NDArray[np.int64], rotations: Array, surface: Array) -> Body:
-    """Return the keypoints with a front point at the nose (towards +x), which tells symmetry elements apart.
-
-    Most bodies are mirror images of themselves about the plane through their nose. Only handedness tells a point beside
-    this plane from its mirror image, so that the front point lies in the plane. Where no keypoint lies near the plane,
-    the foremost point of the surface in it is added with its whole orbit.
-
-    Args:
-        points_body: [K, 3] keypoints, m.
-        permutation: [G, K] of the keypoints.
-        rotations: [G, 3, 3] symmetry group about the origin.
-        surface: [N, 3] points of the surface, m.
-    """
-    ahead, distance = _ahead(points_body, rotations)
-    far = distance >= _FRONT_REACH * distance.max()
-    front = int(np.argmax(np.where(far, ahead, -np.inf)))
-    if ahead[front] < _NOSE_COSINE and len(rotations) > 1:
-        nose, reach = _ahead(surface, rotations)
-        reach = np.where(nose > _NOSE_COSINE, reach, -1.0)
-        if reach.max() >= _FRONT_REACH * distance.max():
-            front = len(points_body)
-            orbit = rotations @ surface[int(np.argmax(reach))]
-            rotated = np.einsum("gij,hj->ghi", rotations, orbit)
-            table = np.linalg.norm(rotated[:, :, None] - orbit, axis=-1).argmin(axis=-1)
-            points_body = np.concatenate([points_body, orbit])
-            permutation = np.concatenate([permutation, table + front], axis=1)
-    return Body(points_body, permutation, rotations, front)
-
-
-def _ahead(points: Array, rotations: Array) -> tuple[Array, Array]:
-    """Return the cosines between points off the group's axis and the nose, and their distances from the axis."""
-    aside = points - np.einsum("gij,kj->ki", rotations, points) / len(rotations)
-    if len(rotations) < 2:  # no symmetry
-        aside = points
-    distance = np.linalg.norm(aside, axis=1)
-    nose = next((axis for axis in np.eye(3) if np.linalg.norm(rotations.mean(axis=0) @ axis) < 0.9), np.eye(3)[0])
-    return aside @ nose / np.maximum(distance, 1e-12), distance
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class RotationMotion:
     """Cost of a frame that is passed over, nats."""
     max_jump_nats: float = 20.0
     """Largest cost of a step, nats; the evidence of a single frame is worth less."""
+    log_distance_std: float = 0.04
+    """Standard deviation of the step of a distance's logarithm, where distances are given."""
 
 
 DEFAULTS = RotationMotion()
@@ -54,7 +56,11 @@ class CoordinateMotion:
 
 
 def viterbi_path(
-    cost: Array, states: Array, times_s: Array, motion: RotationMotion | CoordinateMotion = DEFAULTS
+    cost: Array,
+    states: Array,
+    times_s: Array,
+    motion: RotationMotion | CoordinateMotion = DEFAULTS,
+    log_distance: Array | None = None,
 ) -> NDArray[np.int64]:
     """Return the states [N] of the path with the least total cost.
 
@@ -68,12 +74,15 @@ def viterbi_path(
         states: [N, S, 3, 3] rotations, or [N, S, D] coordinates.
         times_s: [N], s.
         motion: model of the motion between frames.
+        log_distance: [N, S] logarithm of the body's distance in each state, which changes little as well; only with
+            rotations.
     """
     cost, times = np.ascontiguousarray(cost, dtype=float), np.asarray(times_s, dtype=float)
     if isinstance(motion, CoordinateMotion):
         points = np.ascontiguousarray(states, dtype=float)
         return _backtracked(*_coordinate_paths(cost, points, times, motion.max_rate, motion.max_jump_nats), points)
-    return _backtracked(*_rotation_paths(cost, quat_from_matrix(states), times, astuple(motion)), states)
+    away = np.zeros_like(cost) if log_distance is None else np.ascontiguousarray(log_distance, dtype=float)
+    return _backtracked(*_rotation_paths(cost, quat_from_matrix(states), away, times, astuple(motion)), states)
 
 
 @_compiled
@@ -122,10 +131,14 @@ def _coordinate_paths(
 
 @_compiled
 def _rotation_paths(
-    cost: Array, quat: Array, times_s: Array, motion: tuple[float, float, float, float, int, float, float]
+    cost: Array,
+    quat: Array,
+    log_distance: Array,
+    times_s: Array,
+    motion: tuple[float, float, float, float, int, float, float, float],
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return the same for orientations quat [N, S, 4]; motion: the fields of `RotationMotion`."""
-    std, rate_std, growth, impact, max_skipped, skip, most = motion
+    std, rate_std, growth, impact, max_skipped, skip, most, away_std = motion
     count, states = cost.shape
     total, origin = np.full(cost.shape, np.inf), np.zeros((count, states, 2), dtype=np.int64)
     rate, variance = np.zeros((count, states, 3)), np.full(cost.shape, rate_std**2)
@@ -143,7 +156,8 @@ def _rotation_paths(
                 for k in range(states):
                     going_on = _rotation_cost(ahead, quat[t, k], spread, std)
                     hit = _rotation_cost(quat[last, s], quat[t, k], (rate_std * span) ** 2, std) + impact
-                    step[s, k], steady[s, k] = min(going_on, hit, most), going_on <= hit
+                    apart = 0.5 * ((log_distance[t, k] - log_distance[last, s]) / away_std) ** 2
+                    step[s, k], steady[s, k] = min(min(going_on, hit) + apart, most), going_on <= hit
             better = _advance(total[last], step, skipped, cost[t], total[t], origin[t], last)
             for k in range(states):
                 if not better[k]:

@@ -22,6 +22,8 @@ PER_CLIP = ("camera", "camera_pose", "actions", *PART)
 SOLVERS = ("smoothing", "shooting", "rmsprop", "adam")
 OF_ANY_LOSS = ("rmsprop", "adam")
 APPEARANCE = ("shading", "texture")  # parts of the appearance that losses of images may leave out
+UNTRAINED = "none"
+"""The `--model` that tracks a body by its silhouette, with nothing trained."""
 _PRIOR = {"flags": "--prior", "pair": "+-", "example": "mass=0.4+-0.05"}
 _BOUNDS = {"pair": "..", "example": "mass=0.1..2"}
 
@@ -56,7 +58,7 @@ class TrackOptions(Options):
     """How the body is found in the frames."""
 
     model: Path | None = None
-    """Model folder (default: found by the mesh)."""
+    """Model folder, or `none` to track by the silhouette (default: a model that fits the mesh, else `none`)."""
     observation: Path | None = None
     """Keypoints of another tracker (CSV), or observation.npz, in place of the network."""
     body_points: Path | None = None
@@ -109,6 +111,11 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
     def clips(self) -> tuple[Path, ...]:
         """Return the paths of the clips."""
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
+
+    @property
+    def is_untrained(self) -> bool:
+        """Return whether the user asked for a tracker without a trained model."""
+        return self.model is not None and str(self.model) == UNTRAINED
 
     @property
     def part(self) -> dict[str, float | int | None]:

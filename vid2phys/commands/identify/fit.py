@@ -74,12 +74,13 @@ def initialise(inputs: Inputs, tracked: Track, *, refine: bool, progress: Progre
     if not enough(tracked):
         return None
     problem = problem_of(inputs, tracked)
-    refine = refine and inputs.model is not None and inputs.mesh.texture is None
+    shape = inputs.shape
+    refine = refine and shape is not None and inputs.mesh.texture is None
     progress("fitting")
     detected = rigid_states(problem, tracked.poses.rotation, tracked.poses.translation)
     first = smoothing.fit(problem, detected, first_inputs(problem, detected), rounds=1)
     evidence, stage = tracked.branch_log_likelihood, None
-    if refine or (len(evidence) > 1 and not inputs.network.shape.exact):
+    if refine or (len(evidence) > 1 and shape is not None and not shape.exact):
         progress("choosing the hypothesis")
         solution = smoothing.solution(first)
         stage = _stage(inputs, tracked, problem, solution)
@@ -192,11 +193,12 @@ def _pixel_evidence(inputs: Inputs, stage: Stage, tracked: Track, problem: Probl
     """Return the log-likelihood [G] of each hypothesis by the clip's pixels at the fitted poses, nats."""
     from vid2phys.tracking.photometric_evidence import branch_evidence
 
-    if len(tracked.branch_log_likelihood) < 2 or inputs.network.shape.exact:
+    shape = inputs.shape
+    if len(tracked.branch_log_likelihood) < 2 or shape is None or shape.exact:
         return np.zeros(len(tracked.branch_log_likelihood))
     frames = np.flatnonzero(tracked.tracked)
     poses = _in_camera(problem, solution.states)[frames]
-    return branch_evidence(inputs.clip, stage, poses, frames, inputs.network.rotations, inputs.network.center)
+    return branch_evidence(inputs.clip, stage, poses, frames, shape.rotations, shape.center)
 
 
 def _in_camera(problem: Problem, states: Array) -> Pose:
@@ -219,28 +221,25 @@ def _in_hypothesis(inputs: Inputs, problem: Problem, states: Array, element: int
 
     if element == 0:
         return problem, states
-    rotation = quat_from_matrix(inputs.network.rotations[element])
+    shape = inputs.shape
+    assert shape is not None  # keypoints that the user gave have one hypothesis
+    rotation = quat_from_matrix(shape.rotations[element])
     # the place to which the element moves the body's origin
-    aside = offsets(inputs.network.rotations[element], inputs.network.center)
+    aside = offsets(shape.rotations[element], shape.center)
     states = states.copy()
     states[:, 3:7] = quat_multiply(states[:, 3:7], quat_conjugate(rotation))
     states[:, 10:13] = rotate(rotation, states[:, 10:13])
     states[:, :3] -= rotate(states[:, 3:7], np.broadcast_to(aside, (len(states), 3)))
     states[:, 7:10] -= rotate(states[:, 3:7], np.cross(states[:, 10:13], aside))
-    network = inputs.network
-    observation = relabelled(
-        *(problem.observation, network.permutation[element], network.rotations[element], network.center)
-    )
+    observation = relabelled(*(problem.observation, shape.permutation[element], shape.rotations[element], shape.center))
     return replace(problem, observation=observation), states
 
 
 def _refined(inputs: Inputs, stage: Stage, problem: Problem, states: Array) -> Observation | None:
     """Return the observation with poses measured by pixels near states [F, N]; None where pixels measure none."""
-    from vid2phys.error_model import Calibration
     from vid2phys.tracking.photometric_refinement import refined
 
-    calibration = Calibration.from_dict(inputs.network.calibration)
-    return refined(inputs.clip, stage, calibration, problem.observation, _in_camera(problem, states))
+    return refined(inputs.clip, stage, inputs.calibration, problem.observation, _in_camera(problem, states))
 
 
 def conclude(
@@ -358,7 +357,7 @@ def _diagnostics(
                 *_support_notes(tracked),
                 *_quality_notes(tracked),
                 *_hypothesis_notes(ratio),
-                *(doubts_of_motion(problem.observation, residual) if inputs.model is None else ()),
+                *(doubts_of_motion(problem.observation, residual) if inputs.shape is None else ()),
                 *misfit,
                 *notes,
             ]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from vid2phys.commands.priors import Priors
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
-    from vid2phys.risp.networks.model import Model
+    from vid2phys.error_model import Calibration
+    from vid2phys.risp.networks.model import Model, Shape
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh
 
 LEAST_TRACKED = 0.5  # of the frames
@@ -31,8 +32,9 @@ LEAST_FRAMES = 8
 class Inputs:
     """Everything the user gave, read and checked.
 
-    model: None where the user gave keypoints in place of a model. warnings: notes on all inputs but the clip, which
-    holds its own notes. body: the body of a system on a known base; None for a rigid body.
+    model: None for a body that is tracked by its silhouette, and where the user gave keypoints. warnings: notes on all
+    inputs but the clip, which holds its own notes. body: the body of a system on a known base; None for a rigid body.
+    untrained: symmetry and keypoints of a rigid body without a model.
     """
 
     clip: Clip
@@ -45,6 +47,7 @@ class Inputs:
     known: Known
     warnings: tuple[str, ...]
     body: ArticulatedBody | None = None
+    untrained: Shape | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -58,9 +61,21 @@ class Inputs:
         return self.model
 
     @property
+    def shape(self) -> Shape | None:
+        """Return the symmetry and the keypoints of the body; None where the user gave keypoints."""
+        return self.untrained if self.model is None else self.model.shape
+
+    @property
+    def calibration(self) -> Calibration:
+        """Return the error model of the tracker."""
+        from vid2phys.error_model import Calibration
+
+        return Calibration.from_dict(None if self.model is None else self.model.calibration)
+
+    @property
     def is_ambiguous(self) -> bool:
         """Return whether neither shape nor texture distinguishes the body's symmetry elements."""
-        return self.model is not None and self.model.shape.exact and self.mesh.texture is None
+        return self.shape is not None and self.shape.exact and self.mesh.texture is None
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,8 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     from vid2phys.io.actions import load_actions
     from vid2phys.io.mesh import load_mesh, mass_properties
     from vid2phys.io.simplify import simplified
-    from vid2phys.risp.networks.model_lookup import find_model
+    from vid2phys.risp.networks.mesh_shape import shape_of
+    from vid2phys.risp.networks.model_lookup import TRAINING_TIME, find_model, fitting_model, train_command
 
     assert config.mesh is not None  # `require_mesh` checks it
     path, units, move = config.mesh, config.mesh_units, config.mesh_move
@@ -175,11 +191,21 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
     known = fixed_parameters(system, properties, given, config.fit, actions, _priors_and_bounds(config))
     filmed = read(config, actions)
-    model = None
-    if config.observation is None:
-        model = find_model(mesh, config.model, system=config.system, mesh_path=path, units=units, move=move)
+    model, untrained = None, None
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
-    return Inputs(filmed.clip, mesh, filmed.camera, filmed.camera_to_world, system, actions, model, known, notes)
+    if config.observation is None:
+        if config.model is None:
+            model = fitting_model(mesh, system=config.system, units=units, move=move)
+        elif not config.is_untrained:
+            model = find_model(mesh, config.model, system=config.system, mesh_path=path, units=units, move=move)
+        if model is None:
+            untrained = shape_of(mesh, system.name)
+        if model is None and config.model is None:
+            command = train_command(mesh, path, config.system, units, move)
+            got = f"no model is trained for '{mesh.name}': it is tracked by its silhouette"
+            notes = (*notes, f"{got}; for more accuracy run `{command}` ({TRAINING_TIME})")
+    clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world
+    return Inputs(clip, mesh, camera, pose, system, actions, model, known, notes, untrained=untrained)
 
 
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:

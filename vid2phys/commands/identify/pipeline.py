@@ -99,6 +99,8 @@ def track(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = si
 
 def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress = silent) -> Track:
     """Track the pose of a rigid body through a clip. Raises InputError when the body is found in no frame."""
+    if inputs.model is None:
+        return track_silhouette(inputs, progress)
     from vid2phys.risp.renders.viewpoints import tilt_spread
     from vid2phys.tracking import tracker
     from vid2phys.tracking.cues.texture import SurfaceTexture
@@ -113,6 +115,15 @@ def track_pose(inputs: Inputs, without: tuple[str, ...] = (), progress: Progress
         progress=lambda share: progress("tracking", round(100 * share), 100),
         **switched,
     )
+
+
+def track_silhouette(inputs: Inputs, progress: Progress = silent) -> Track:
+    """Track the pose of a rigid body by its silhouette, without a trained model. Raises InputError."""
+    from vid2phys.tracking.mesh_tracker import track_mesh
+
+    assert inputs.untrained is not None
+    share = lambda done: progress("tracking", round(100 * done), 100)  # noqa: E731
+    return track_mesh(inputs.clip, inputs.camera, inputs.mesh, inputs.untrained, inputs.calibration, share)
 
 
 def track_configuration(inputs: Inputs, progress: Progress = silent) -> ConfigurationTrack:

@@ -46,25 +46,47 @@ def find_model(
     """
     signature = geometry_signature(mesh)
     command = train_command(mesh, mesh_path, system, units, move)
-    if explicit is not None:
-        folder = Path(explicit)
-        distance, scale = _distance(folder, signature)
-        if distance > SAME_GEOMETRY:
-            _refuse_moved(mesh, [folder], system, units, move)
-            raise InputError(
-                f"the model '{folder}' is for another shape than '{mesh.name}' (off by {distance:.0%} of its size)",
-                f"a model within {SAME_GEOMETRY:.0%}",
-                f"leave --model out, or {_train(command)}",
-            )
-        return Model.load(folder, device).scaled(scale)
-    ranked = sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_search_paths()))
+    if explicit is None:
+        model = fitting_model(mesh, units=units, move=move, system=system, device=device)
+        if model is not None:
+            return model
+        ranked = _ranked(signature)
+        nearest = f" (the nearest, '{ranked[0][2]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
+        raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", _train(command))
+    folder = Path(explicit)
+    distance, scale = _distance(folder, signature)
+    if distance > SAME_GEOMETRY:
+        _refuse_moved(mesh, [folder], system, units, move)
+        raise InputError(
+            f"the model '{folder}' is for another shape than '{mesh.name}' (off by {distance:.0%} of its size)",
+            f"a model within {SAME_GEOMETRY:.0%}",
+            f"leave --model out, or {_train(command)}",
+        )
+    return Model.load(folder, device).scaled(scale)
+
+
+def fitting_model(
+    mesh: Mesh, *, units: str = "m", move: str | None = None, system: str = "quadrotor", device: str = "cpu"
+) -> Model | None:
+    """Return the model of `model_search_paths` that was trained for this shape, scaled to the mesh; None without one.
+
+    Args: as of `find_model`.
+
+    Raises:
+        InputError: A model has this shape in other axes, at another origin or in another unit.
+    """
+    ranked = _ranked(geometry_signature(mesh))
     fitting = [each for each in ranked if each[0] <= SAME_GEOMETRY]
     if fitting:
         _, scale, folder_name = fitting[0] if len(fitting) == 1 else _alike(mesh, fitting)
         return Model.load(folder_name, device).scaled(scale)
     _refuse_moved(mesh, [Path(folder) for _, _, folder in ranked], system, units, move)
-    nearest = f" (the nearest, '{ranked[0][2]}', differs by {ranked[0][0]:.0%} of its size)" if ranked else ""
-    raise InputError(f"no model for the mesh '{mesh.name}'{nearest}", "one trained for this shape", _train(command))
+    return None
+
+
+def _ranked(signature: GeometrySignature) -> list[tuple[float, float, str]]:
+    """Return distance, scale and folder of each known model, the nearest first."""
+    return sorted((*_distance(folder, signature), str(folder)) for folder in model_folders(model_search_paths()))
 
 
 def _alike(mesh: Mesh, fitting: list[tuple[float, float, str]]) -> tuple[float, float, str]:

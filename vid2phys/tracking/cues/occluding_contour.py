@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numba
 import numpy as np
@@ -32,7 +33,8 @@ class OccludingContour:
         pixels: [N, 2] in the frame.
         normals: [N, 2] unit, outward in the frame.
         along: [N, 2] derivative of a pixel along the normal by the bearing.
-        coverage: the drawing through the lens, float32 [h, w] in 0..1.
+        silhouette: the drawing, float32 [h, w], 0 or 1.
+        lens_px: blur of the lens, standard deviation, px of the drawing.
         drawn: [N, 2] the points in the drawing.
         across: [N, 2] one frame pixel along a normal, in pixels of the drawing.
     """
@@ -41,9 +43,17 @@ class OccludingContour:
     pixels: Array
     normals: Array
     along: Array
-    coverage: NDArray[np.float32]
+    silhouette: NDArray[np.float32]
+    lens_px: float
     drawn: Array
     across: Array
+
+    @cached_property
+    def coverage(self) -> NDArray[np.float32]:
+        """The drawing through the lens, float32 [h, w] in 0..1."""
+        import cv2
+
+        return np.asarray(cv2.GaussianBlur(self.silhouette, (0, 0), self.lens_px), dtype=np.float32)
 
     @property
     def size_px(self) -> float:
@@ -75,8 +85,8 @@ def occluding_contour(drawing: Drawing, camera: Camera, config: ContourConfig = 
     normals, steps, along = lines_across(to_pixels, outward)
     across = focal * steps
     zoom = float(np.hypot(across[:, 0], across[:, 1]).mean())
-    coverage = np.asarray(cv2.GaussianBlur(silhouette, (0, 0), config.lens_px * zoom), dtype=np.float32)
-    return OccludingContour(points, pixels[sound], normals, along, coverage, drawn[sound], across)
+    lens_px = config.lens_px * zoom
+    return OccludingContour(points, pixels[sound], normals, along, silhouette, lens_px, drawn[sound], across)
 
 
 @_compiled

@@ -1,0 +1,220 @@
+"""Detect a mesh by its silhouette, with nothing trained: compare the foreground of a frame with drawn silhouettes.
+
+Silhouettes of the mesh in a few thousand orientations are drawn once, all with the same area. A region of the
+foreground is brought to this area and compared with all of them by one matrix product. The best ones are proposed as
+poses, which `silhouette_fit` aligns to the foreground and fits to the edges.
+
+Limits: a region must show most of the body. Silhouettes are drawn from a typical distance, without the frame's own
+perspective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import bearing_jacobian_to_pixels, pixels_to_bearings
+from vid2phys.engine.pose_geometry import rotation_grid
+from vid2phys.geometry import Pose
+from vid2phys.tracking.cues.silhouette import draw_nearness
+from vid2phys.types import Array, Camera, Mesh
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilhouetteConfig:
+    """Settings of `Silhouettes` and `propose_poses`."""
+
+    orientations: int = 4096
+    """Number of drawn orientations, about 15 deg apart."""
+    size: int = 40
+    """Width and height of a drawn silhouette, px."""
+    side: float = 13.0
+    """Square root of the area of a drawn silhouette, px."""
+    distance_radii: float = 10.0
+    """Distance from which silhouettes are drawn, radii of the body."""
+    max_faces: int = 1500
+    """Number of faces beyond which a mesh is simplified for these drawings."""
+    max_regions: int = 3
+    """Largest number of regions of a frame that are tried."""
+    min_area_px: float = 30.0
+    """Least area of a region, px."""
+    scales: tuple[float, ...] = (0.85, 1.0, 1.18)
+    """Sizes of a region that are tried, as factors: shadows add to it, and unseen parts lack."""
+    shifts: tuple[float, ...] = (-0.12, 0.0, 0.12)
+    """Shifts of a region's middle that are tried, as shares of the square root of its area."""
+    proposals: int = 70
+    """Number of poses that are proposed for a region."""
+    apart_rad: float = 0.35
+    """Least rotation between two poses of a region, rad."""
+
+
+DEFAULTS = SilhouetteConfig()
+
+
+@dataclass(frozen=True)
+class Silhouettes:
+    """Drawn silhouettes of a mesh in N orientations, all with the same area.
+
+    Attributes:
+        masks: [N, S * S] silhouettes, float32; each sums to the same.
+        rotations: [N, 3, 3] orientations in the axes of a camera that looks at the body.
+        side: [N] square root of the silhouette's area, bearings at the distance from which it was drawn.
+        offset: [N, 2] middle of the silhouette, bearings.
+        distance_m: distance from which silhouettes were drawn, m.
+    """
+
+    masks: NDArray[np.float32]
+    rotations: Array
+    side: Array
+    offset: Array
+    distance_m: float
+    config: SilhouetteConfig = DEFAULTS
+
+    @staticmethod
+    def of(mesh: Mesh, config: SilhouetteConfig = DEFAULTS) -> Silhouettes:
+        """Draw the silhouettes of a mesh."""
+        import cv2
+
+        rotations = rotation_grid(config.orientations)
+        distance = config.distance_radii * mesh.radius_m
+        vertices, faces = _fewer_faces(mesh, config.max_faces)
+        fine = 3 * config.size
+        masks = np.zeros((len(rotations), config.size, config.size), np.float32)
+        side, offset = np.empty(len(rotations)), np.empty((len(rotations), 2))
+        kept = np.zeros(len(rotations), dtype=bool)
+        focal = 0.45 * fine * config.distance_radii
+        middle = 0.5 * (fine - 1)
+        for n, rotation in enumerate(rotations):
+            placed = vertices @ rotation.T
+            z = placed[:, 2] + distance
+            x, y = (focal * placed[:, k] / z + middle for k in (0, 1))
+            mask = (draw_nearness(x, y, z, faces, fine, fine) > 0.0).astype(np.float32)
+            moments = cv2.moments(mask)
+            if moments["m00"] < 9.0:
+                continue
+            kept[n] = True
+            center = np.array([moments["m10"], moments["m01"]]) / moments["m00"]
+            side_px = np.sqrt(moments["m00"])
+            side[n], offset[n] = side_px / focal, (center - middle) / focal
+            scale = config.side / side_px
+            to_small = np.array(
+                [
+                    [scale, 0.0, 0.5 * (config.size - 1) - scale * center[0]],
+                    [0.0, scale, 0.5 * (config.size - 1) - scale * center[1]],
+                ]
+            )
+            masks[n] = cv2.warpAffine(mask, to_small, (config.size, config.size), flags=cv2.INTER_AREA)
+        masks *= config.side**2 / np.maximum(masks.sum(axis=(1, 2), keepdims=True), 1.0)
+        flat = masks.reshape(len(masks), -1)
+        return Silhouettes(flat[kept], rotations[kept], side[kept], offset[kept], distance, config)
+
+    def pose(self, n: int, camera: Camera, middle_px: Array, side_px: float) -> Pose:
+        """Return the pose of silhouette n with its middle at a pixel [2] and an area of side_px^2."""
+        bearing = pixels_to_bearings(camera, middle_px)
+        per_bearing = np.sqrt(abs(np.linalg.det(bearing_jacobian_to_pixels(camera, bearing))))
+        # the area of a small patch grows by 1 / cos^3 away from the axis
+        grown = (1.0 + bearing @ bearing) ** 0.75
+        nearer = side_px / (per_bearing * grown) / self.side[n]
+        towards = np.append(bearing, 1.0) / np.linalg.norm(np.append(bearing, 1.0))
+        aim = _rotation_to(towards)
+        aside = np.append(-nearer * self.offset[n], 1.0)
+        direction = aim @ (aside / np.linalg.norm(aside))
+        return Pose(aim @ self.rotations[n], direction * self.distance_m / nearer)
+
+
+def propose_poses(silhouettes: Silhouettes, log_ratio: NDArray[np.float32], camera: Camera) -> list[list[Pose]]:
+    """Return for each region of a frame's foreground the poses whose silhouettes resemble it, the most likely first.
+
+    log_ratio: [H, W] log-likelihood ratio of body and scene (`foreground`), nats.
+    """
+    found = regions(log_ratio, silhouettes.config)
+    return [_of_region(silhouettes, log_ratio, camera, middle, side) for middle, side in found]
+
+
+def regions(log_ratio: NDArray[np.float32], config: SilhouetteConfig = DEFAULTS) -> list[tuple[Array, float]]:
+    """Return middles [2] and square roots of the areas of the foreground's regions, px, the most likely first."""
+    import cv2
+
+    mask = (log_ratio > 0.0).astype(np.uint8)
+    found: list[tuple[float, Array, float]] = []
+    for gap in (1, 7):
+        closed = mask if gap == 1 else cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((gap, gap), np.uint8))
+        _, labels, stats, _ = cv2.connectedComponentsWithStats(closed)
+        order = 1 + np.argsort(-stats[1:, cv2.CC_STAT_AREA])[: config.max_regions + 3]
+        for k in order.tolist():
+            left, top, width, height, area = stats[k]
+            if area < config.min_area_px:
+                break
+            part = slice(top, top + height), slice(left, left + width)
+            own = (labels[part] == k) & (mask[part] > 0)
+            evidence = float(log_ratio[part][own].sum())
+            rows, columns = np.nonzero(own)
+            middle = np.array([columns.mean() + left, rows.mean() + top])
+            side = float(np.sqrt(len(rows)))
+            if all(np.linalg.norm(middle - m) > 0.1 * side or abs(s / side - 1.0) > 0.1 for _, m, s in found):
+                found.append((evidence, middle, side))
+    found.sort(key=lambda region: -region[0])
+    return [(middle, side) for _, middle, side in found[: config.max_regions]]
+
+
+def _of_region(
+    silhouettes: Silhouettes, log_ratio: NDArray[np.float32], camera: Camera, middle: Array, side: float
+) -> list[Pose]:
+    config = silhouettes.config
+    crops, places = [], []
+    for scale in config.scales:
+        for dx in config.shifts:
+            for dy in config.shifts:
+                at, size = middle + side * np.array([dx, dy]), side * scale
+                crops.append(_crop(log_ratio, at, size, config))
+                places.append((at, size))
+    # the sum over the region grows with its area: so does the evidence
+    scores = silhouettes.masks @ np.stack(crops, axis=1)
+    scores *= np.array([size**2 for _, size in places]) / config.side**2
+    best = scores.argmax(axis=1)
+    order = np.argsort(-scores[np.arange(len(scores)), best])
+    chosen: list[int] = []
+    for n in order[:1000].tolist():
+        apart = [np.trace(silhouettes.rotations[n].T @ silhouettes.rotations[m]) for m in chosen]
+        if all(trace < 1.0 + 2.0 * np.cos(config.apart_rad) for trace in apart):
+            chosen.append(n)
+        if len(chosen) == config.proposals:
+            break
+    return [silhouettes.pose(n, camera, *places[best[n]]) for n in chosen]
+
+
+def _crop(log_ratio: NDArray[np.float32], middle: Array, side: float, config: SilhouetteConfig) -> NDArray[np.float32]:
+    import cv2
+
+    scale = config.side / side
+    half = 0.5 * (config.size - 1)
+    to_small = np.array([[scale, 0.0, half - scale * middle[0]], [0.0, scale, half - scale * middle[1]]])
+    blur = int(1.0 / scale) | 1  # pixels are averaged before they are skipped
+    even = cv2.blur(log_ratio, (blur, blur)) if blur > 1 else log_ratio
+    small = cv2.warpAffine(even, to_small, (config.size, config.size), flags=cv2.INTER_LINEAR, borderValue=0.0)
+    return np.asarray(small, dtype=np.float32).ravel()
+
+
+def _rotation_to(direction: Array) -> Array:
+    """Return the smallest rotation [3, 3] from the line of sight to a unit direction [3]."""
+    x, y, z = direction
+    return np.array(
+        [
+            [1.0 - x * x / (1.0 + z), -x * y / (1.0 + z), x],
+            [-x * y / (1.0 + z), 1.0 - y * y / (1.0 + z), y],
+            [-x, -y, z],
+        ]
+    )
+
+
+def _fewer_faces(mesh: Mesh, most: int) -> tuple[Array, NDArray[np.int64]]:
+    import warnings
+
+    from vid2phys.io.simplify import simplified
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fewer = simplified(mesh, most)
+    return fewer.vertices, fewer.faces

@@ -1,0 +1,352 @@
+"""Track a mesh through a clip with nothing trained: foreground, silhouettes, tracking in both directions.
+
+Some frames are searched (`detectors.silhouette`). The best of them teach the body's colours (`foreground`), and are
+searched again. From these anchors a few hypotheses are followed to the end of the clip and back to its start. In each
+frame all fits are candidates, under every exact symmetry of the body. A Viterbi path joins them by their evidence and
+by how steadily the body rotates. The path teaches colours and background once more, and frames that it explains badly
+are searched with these.
+
+Limits: the body must be foreground in some frames: it moves before a static camera, or the user points at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+from vid2phys.engine.parallel import one_thread, side_by_side
+from vid2phys.engine.pnp import PoseEstimate
+from vid2phys.error_model import Calibration
+from vid2phys.errors import InputError
+from vid2phys.geometry import Pose
+from vid2phys.indices import evenly
+from vid2phys.risp.networks.model import Shape
+from vid2phys.risp.shape.rotation_groups import offsets
+from vid2phys.tracking.background import Indexed
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.silhouette import draw
+from vid2phys.tracking.detectors.silhouette import Silhouettes
+from vid2phys.tracking.first_pass import FrameStore
+from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.measured import with_poses
+from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
+from vid2phys.tracking.track import Track
+from vid2phys.tracking.viterbi import RotationMotion, viterbi_path
+from vid2phys.types import Array, Camera, Clip, Mesh
+
+Mask = tuple[slice, slice, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshTrackerConfig:
+    """Settings of `MeshTracker`."""
+
+    anchors: int = 10
+    """Number of frames that are searched first."""
+    taught: float = 0.5
+    """Share of these, the best ones, whose colours are learned."""
+    beam: int = 2
+    """Number of hypotheses that are followed."""
+    memory: float = 0.8
+    """Share of its evidence that a hypothesis keeps from frame to frame."""
+    steady_share: float = 0.95
+    """Evidence of a frame, as a share of the frame before, below which the silhouette is aligned first."""
+    searched_share: float = 0.7
+    """Evidence of a frame, as a share of the frames before, below which the whole frame is searched."""
+    stretch: int = 6
+    """Number of frames of which one is searched again."""
+    max_searches: int = 16
+    """Largest number of such searches in each direction."""
+    same: tuple[float, ...] = (0.06, 0.06, 0.06, 0.005, 0.005, 0.03)
+    """Largest distance [6] of fits that are one, in local coordinates of a pose."""
+    candidates: int = 6
+    """Largest number of candidates in a frame."""
+    temperature: float = 10.0
+    """Factor by which a frame states too much evidence."""
+    independent_share: float = 0.5
+    """Share of a fit's standard deviation that differs from frame to frame."""
+    lost_overlap: float = 0.35
+    """Overlap of silhouette and foreground below which a frame is lost."""
+
+
+DEFAULTS = MeshTrackerConfig()
+
+
+def track_mesh(
+    clip: Clip,
+    camera: Camera,
+    mesh: Mesh,
+    shape: Shape,
+    calibration: Calibration,
+    progress: Callable[[float], None] | None = None,
+    config: MeshTrackerConfig = DEFAULTS,
+) -> Track:
+    """Track a mesh through a clip with nothing trained.
+
+    Args:
+        clip: frames and times.
+        camera: of the clip.
+        mesh: of the body.
+        shape: its symmetry, and keypoints as names of places on the body.
+        calibration: error model of contour fits.
+        progress: receives the share of the work that is done.
+        config: settings.
+
+    Raises:
+        InputError: when the body is found in no frame.
+    """
+    frames = FrameStore(clip.frames, clip.width, clip.height)
+    with one_thread():
+        found = MeshTracker(frames, clip.times_s, camera, mesh, shape, progress, config).run()
+    good = np.array([i for i, fit in enumerate(found) if fit is not None and fit.overlap > config.lost_overlap], int)
+    track = Track.of_nothing(clip.times_s, shape.points_body, calibration, np.zeros(len(shape.rotations)))
+    if not len(good):
+        raise InputError(
+            f"no foreground of '{clip.name}' has the shape of the mesh '{mesh.name}' in any of {len(found)} frames",
+            "a body that moves before a static camera",
+            "check the mesh and its unit, or film the body in motion",
+        )
+    fits = [fit for i in good if (fit := found[i]) is not None]
+    poses = Pose.stack([fit.pose for fit in fits])
+    std = np.array([_std(fit, calibration) for fit in fits])
+    rows = np.zeros(len(fits))
+    estimate = PoseEstimate(
+        poses, std[..., None] ** 2 * np.eye(6), rows, rows, np.zeros((len(fits), len(shape.points_body)), dtype=bool)
+    )
+    own = (config.independent_share * std[..., None]) ** 2 * np.eye(6)
+    correlation_s = np.array(calibration.contour_correlation_s)
+    seen = with_poses(track.observation, good, poses, std, correlation_s, "silhouette", own)
+    quality, tracked, element = track.quality.copy(), track.tracked.copy(), track.element.copy()
+    quality[good], tracked[good], element[good] = [fit.overlap for fit in fits], True, 0
+    return replace(
+        track,
+        observation=seen,
+        poses=track.poses.with_rows(good, estimate),
+        tracked=tracked,
+        quality=quality,
+        element=element,
+    ).clocked()
+
+
+def _std(fit: Fit, calibration: Calibration) -> Array:
+    """Return the standard deviations [6] of a fitted pose, in its local coordinates."""
+    if fit.contour is None:
+        return np.array(SilhouetteFitConfig().contour_std)
+    return np.asarray(np.sqrt(np.diag(fit.contour.covariance)) * np.array(calibration.contour_scale))
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A motion that is followed: its last fit, the pose before, and its evidence so far."""
+
+    fit: Fit
+    before: Pose | None
+    evidence: float
+
+    def predictions(self, step: float) -> list[Pose]:
+        """Return poses of the next frame: the motion goes on, or stops. step: frames ahead, as a share of the last."""
+        pose = self.fit.pose
+        if self.before is None:
+            return [pose]
+        return [pose.retract(step * self.before.step_to(pose)), pose]
+
+
+@dataclass
+class MeshTracker:
+    """Track one mesh through the frames of one clip.
+
+    Attributes:
+        frames: of the clip.
+        times_s: [T], s.
+        camera: of the clip.
+        mesh: of the body.
+        shape: symmetry of the body.
+        progress: receives the share of the work that is done.
+        config: settings.
+    """
+
+    frames: Indexed
+    times_s: Array
+    camera: Camera
+    mesh: Mesh
+    shape: Shape
+    progress: Callable[[float], None] | None = None
+    config: MeshTrackerConfig = DEFAULTS
+
+    def run(self) -> list[Fit | None]:
+        """Return the fit of each frame, None where the body is lost."""
+        self.solid = Solid.of(self.mesh)
+        self.silhouettes = Silhouettes.of(self.mesh)
+        self.foreground = Foreground.of(self.frames)
+        found = self._joined(self._followed(self._anchors()))
+        self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
+        self._report(0.5)
+        again = self._searched(self._spread(found))
+        self._report(0.7)
+        return self._joined(self._followed({i: fits for i, fits in again.items() if fits}))
+
+    def _anchors(self) -> dict[int, list[Fit]]:
+        """Return fits of some frames, whose colours are learned."""
+        rows = evenly(len(self.frames), self.config.anchors + 2)[1:-1].tolist()
+        first = self._searched(rows)
+        best = {i: fits[0] for i, fits in first.items() if fits}
+        ranked = sorted(best, key=lambda i: -best[i].overlap)
+        taught = ranked[: max(1, int(self.config.taught * len(ranked)))]
+        self._learn({i: best[i] for i in taught})
+        self._report(0.15)
+        again = self._searched(rows)
+        return {i: fits for i, fits in again.items() if fits}
+
+    def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
+        """Return the fits of a search in each of some frames."""
+        found = side_by_side(lambda i: detect(self.silhouettes, self._seen(i)), rows)
+        return dict(zip(rows, found, strict=True))
+
+    def _seen(self, i: int) -> FrameForeground:
+        frame = self.frames[i]
+        return FrameForeground(frame, self.foreground.log_ratio(frame), self.camera, self.solid)
+
+    def _learn(self, fits: dict[int, Fit]) -> None:
+        shown = {i: mask for i, fit in fits.items() if (mask := self._mask(fit.pose)) is not None}
+        self.foreground = self.foreground.learned(self.frames, shown)
+
+    def _mask(self, pose: Pose) -> Mask | None:
+        """Return the silhouette of a pose in the frame: rows, columns and pixels."""
+        drawing = draw(pose.apply(self.mesh.vertices), self.mesh.faces)
+        if drawing is None:
+            return None
+        import cv2
+
+        mask = (drawing.nearness > 0.0).astype(np.uint8)
+        height, width = mask.shape
+        middle = (np.array([0.5 * width, 0.5 * height]) + drawing.corner) / drawing.focal
+        slope = bearing_jacobian_to_pixels(self.camera, middle) / drawing.focal
+        offset = bearings_to_pixels(self.camera, middle) - slope @ np.array([0.5 * width, 0.5 * height])
+        corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) @ slope.T + offset
+        low = np.clip(np.floor(corners.min(axis=0)), 0, [self.camera.width, self.camera.height]).astype(int)
+        high = np.clip(np.ceil(corners.max(axis=0)), 0, [self.camera.width, self.camera.height]).astype(int)
+        if (high - low).min() < 2:
+            return None
+        shown = cv2.warpAffine(
+            mask, np.column_stack([slope, offset - low]), tuple((high - low).tolist()), flags=cv2.INTER_NEAREST
+        )
+        return slice(low[1], high[1]), slice(low[0], high[0]), shown > 0
+
+    def _followed(self, anchors: dict[int, list[Fit]]) -> list[list[Fit]]:
+        """Return the candidates of each frame, from anchors followed to the end and to the start."""
+        count = len(self.frames)
+        found: list[list[Fit]] = [list(anchors.get(i, ())) for i in range(count)]
+        if not anchors:
+            return found
+        ways = [range(count), range(count - 1, -1, -1)]
+        with ThreadPoolExecutor(2) as pool:
+            for way, fits in zip(ways, pool.map(lambda way: list(self._follow(way, anchors)), ways), strict=True):
+                for i, own in zip(way, fits, strict=True):
+                    found[i] += own
+        return found
+
+    def _follow(self, way: Sequence[int], anchors: dict[int, list[Fit]]) -> Iterator[list[Fit]]:
+        """Yield the fits of each frame in the order of `way`."""
+        config, beam, recent, searches = self.config, list[Hypothesis](), list[float](), 0
+        last = way[0]
+        for i in way:
+            seen = self._seen(i)
+            reached = [each for h in beam if (each := self._advanced(seen, h, i, last)) is not None]
+            best = max((h.fit.nats for h in reached), default=-np.inf)
+            usual = float(np.median(recent[-15:])) if recent else np.inf
+            fresh = list(anchors.get(i, ()))
+            if beam and not fresh and best < config.searched_share * usual and searches < config.max_searches:
+                fresh, searches = detect(self.silhouettes, seen), searches + 1
+            kept = max((h.evidence - h.fit.nats for h in reached), default=0.0)
+            reached += [Hypothesis(fit, None, kept + fit.nats - 1.0) for fit in fresh]
+            beam = self._distinct(reached)
+            if beam:
+                recent.append(beam[0].fit.nats)
+            last = i
+            yield [h.fit for h in beam]
+
+    def _advanced(self, seen: FrameForeground, h: Hypothesis, i: int, last: int) -> Hypothesis | None:
+        """Return a hypothesis in the next frame."""
+        starts = h.predictions(1.0)
+        start = starts[int(np.argmax([seen.judged(pose, None).nats for pose in starts]))]
+        fit = seen.fitted(start)
+        if fit is None or fit.nats < self.config.steady_share * h.fit.nats:
+            pose = seen.aligned(start)
+            other = None if pose is None else seen.fitted(pose)
+            fit = max((each for each in (fit, other) if each is not None), key=lambda each: each.nats, default=None)
+        if fit is None:
+            return None
+        return Hypothesis(fit, h.fit.pose, self.config.memory * h.evidence + fit.nats)
+
+    def _distinct(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """Return the best hypotheses with different poses."""
+        chosen: list[Hypothesis] = []
+        for h in sorted(hypotheses, key=lambda h: -h.evidence):
+            if all(not self._same(h.fit.pose, other.fit.pose) for other in chosen):
+                chosen.append(h)
+            if len(chosen) == self.config.beam:
+                break
+        return chosen
+
+    def _same(self, a: Pose, b: Pose) -> bool:
+        """Return whether two poses are one, up to symmetry."""
+        traces = np.einsum("ij,gij->g", a.rotation.T @ b.rotation, self.shape.rotations)
+        g = int(np.argmax(traces))
+        return bool((np.abs(a.step_to(self._under(b, g))) < np.array(self.config.same)).all())
+
+    def _under(self, pose: Pose, g: int) -> Pose:
+        """Return the pose that looks the same under a symmetry element."""
+        rotation = self.shape.rotations[g]
+        oriented = pose.rotation @ rotation.T
+        return Pose(oriented, pose.translation - oriented @ offsets(rotation, self.shape.center))
+
+    def _spread(self, found: Sequence[Fit | None]) -> list[int]:
+        """Return frames that are searched again: in each stretch of the clip the one that is explained worst."""
+        stretch = self.config.stretch
+        nats = np.array([-np.inf if fit is None else fit.nats for fit in found])
+        return [k + int(np.argmin(nats[k : k + stretch])) for k in range(0, len(found), stretch)]
+
+    def _joined(self, candidates: list[list[Fit]]) -> list[Fit | None]:
+        """Return the fits along the Viterbi path, each under one symmetry element."""
+        rows = [i for i, fits in enumerate(candidates) if fits]
+        out: list[Fit | None] = [None] * len(candidates)
+        if not rows:
+            return out
+        most, order = self.config.candidates, len(self.shape.rotations)
+        kept = [sorted(candidates[i], key=lambda fit: -fit.nats)[:most] for i in rows]
+        width = max(map(len, kept))
+        cost = np.full((len(rows), width, order), np.inf)
+        distance = np.zeros((len(rows), width, order))
+        states = np.broadcast_to(np.eye(3), (len(rows), width, order, 3, 3)).copy()
+        for n, fits in enumerate(kept):
+            for h, fit in enumerate(fits):
+                cost[n, h] = -fit.nats / self.config.temperature
+                distance[n, h] = np.log(np.linalg.norm(fit.pose.translation))
+                states[n, h] = fit.pose.rotation @ np.swapaxes(self.shape.rotations, -1, -2)
+        path = viterbi_path(
+            cost.reshape(len(rows), -1),
+            states.reshape(len(rows), -1, 3, 3),
+            self.times_s[rows],
+            RotationMotion(),
+            log_distance=distance.reshape(len(rows), -1),
+        )
+        for n, i in enumerate(rows):
+            h, g = divmod(int(path[n]), order)
+            if h < len(kept[n]):
+                fit = kept[n][h]
+                out[i] = fit if g == 0 else self._relabelled(i, fit, g)
+        return out
+
+    def _relabelled(self, i: int, fit: Fit, g: int) -> Fit | None:
+        """Return a fit under a symmetry element; a body that is not quite symmetric is fitted again."""
+        pose = self._under(fit.pose, g)
+        return replace(fit, pose=pose) if self.shape.exact else self._seen(i).fitted(pose)
+
+    def _report(self, share: float) -> None:
+        if self.progress is not None:
+            self.progress(share)

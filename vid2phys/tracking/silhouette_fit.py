@@ -1,0 +1,183 @@
+"""Fit the silhouette of a mesh to the foreground of one frame, and score poses by it.
+
+A pose is scored by the log-likelihood ratio of the pixels inside its silhouette, and aligned by rounds of lines across
+its contour (`cues.foreground_edges`). The contour cue (`cues.contour`) then finishes the pose by light and creases.
+
+Limits: poses with the same silhouette have the same score; edges inside the silhouette separate some of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
+from vid2phys.geometry import Pose
+from vid2phys.tracking.cues.contour import Contour, fit_contour
+from vid2phys.tracking.cues.creases import Solid
+from vid2phys.tracking.cues.edge_steps import DescentSettings, descend, slopes
+from vid2phys.tracking.cues.evidence import Evidence
+from vid2phys.tracking.cues.foreground_edges import edge_places
+from vid2phys.tracking.cues.occluding_contour import occluding_contour
+from vid2phys.tracking.cues.silhouette import Drawing, draw
+from vid2phys.tracking.detectors.network import Image, direction_and_size
+from vid2phys.tracking.detectors.silhouette import Silhouettes, propose_poses
+from vid2phys.types import Camera
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilhouetteFitConfig:
+    """Settings of `FrameForeground`."""
+
+    reaches: tuple[float, ...] = (0.2, 0.12, 0.07, 0.04)
+    """Reach of the lines in each round, as a share of the body's size."""
+    min_reach_px: float = 2.0
+    """Least reach of a line, px."""
+    steps: int = 10
+    """Steps of a line to each side."""
+    correlated_px: float = 4.0
+    """Pixels in a row that count as one."""
+    prior_std: tuple[float, ...] = (0.5, 0.5, 0.5, 0.05, 0.05, 0.3)
+    """Standard deviations [6] of a start, in the local coordinates of a pose."""
+    contour_std: tuple[float, ...] = (0.15, 0.15, 0.15, 0.02, 0.02, 0.06)
+    """The same for the start of the contour cue."""
+    max_step: tuple[float, ...] = (0.4, 0.4, 0.4, 0.05, 0.05, 0.3)
+    """Largest step of a round."""
+    correlated_sides: float = 0.75
+    """Number of pixels that count as one piece of evidence, in square roots of the silhouette's area: shadows and lights
+    are as large as the body is."""
+    proposal_reaches: tuple[float, ...] = (0.1, 0.06)
+    """The same for a pose that a detector proposes."""
+    proposals: int = 7
+    """Number of aligned proposals of a region that are fitted to the edges."""
+    min_lines: int = 12
+    """Least number of lines across a contour."""
+    min_size_px: float = 6.0
+    """Least size of a body in the frame, px."""
+
+
+DEFAULTS = SilhouetteFitConfig()
+_SETTINGS = DescentSettings(steps=2, overconfidence=20.0, robust_sigma=2.0, min_level=0.3, max_correlated=20)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A pose camera_from_body that was fitted to a frame.
+
+    Attributes:
+        pose: camera_from_body.
+        nats: how well the pose explains the frame: foreground, contour and creases.
+        overlap: intersection over union of silhouette and foreground, 0..1.
+        contour: the fit of the contour cue; None where it found too few edges.
+    """
+
+    pose: Pose
+    nats: float
+    overlap: float
+    contour: Contour | None
+
+
+@dataclass(frozen=True)
+class FrameForeground:
+    """One frame, its foreground, and the body that is fitted to both.
+
+    Attributes:
+        frame: image [H, W, 3].
+        log_ratio: [H, W] log-likelihood ratio of body and scene, nats.
+        camera: of the frame.
+        solid: mesh and creases.
+        config: settings.
+    """
+
+    frame: Image
+    log_ratio: NDArray[np.float32]
+    camera: Camera
+    solid: Solid
+    config: SilhouetteFitConfig = DEFAULTS
+    _seen: dict[str, Evidence] = field(default_factory=dict, repr=False)
+
+    def score(self, pose: Pose) -> tuple[float, float]:
+        """Return the evidence of the foreground for a pose, nats, and the overlap of both, 0..1."""
+        drawing = draw(pose.apply(self.solid.mesh.vertices), self.solid.mesh.faces)
+        return (-np.inf, 0.0) if drawing is None else self._score(drawing)
+
+    def _score(self, drawing: Drawing) -> tuple[float, float]:
+        import cv2
+
+        mask = drawing.nearness > 0.0
+        height, width = mask.shape
+        middle = (np.array([0.5 * width, 0.5 * height]) + drawing.corner) / drawing.focal
+        slope = bearing_jacobian_to_pixels(self.camera, middle) / drawing.focal
+        offset = bearings_to_pixels(self.camera, middle) - slope @ np.array([0.5 * width, 0.5 * height])
+        to_frame = np.column_stack([slope, offset])
+        if not np.isfinite(to_frame).all():
+            return -np.inf, 0.0
+        seen = cv2.warpAffine(
+            self.log_ratio,
+            to_frame,
+            (width, height),
+            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_CONSTANT,
+            borderValue=0.0,
+        )
+        area_px = abs(float(np.linalg.det(slope)))
+        inside, total = float(seen[mask].sum()), float(np.maximum(seen, 0.0).sum())
+        both = float(np.maximum(seen[mask], 0.0).sum())
+        most = float(seen.max()) if seen.size else 0.0
+        union = total + mask.sum() * max(most, 1e-3) - both
+        side_px = np.sqrt(area_px * max(float(mask.sum()), 1.0))
+        return area_px * inside / (self.config.correlated_sides * side_px), both / union
+
+    def aligned(self, pose: Pose, reaches: tuple[float, ...] | None = None) -> Pose | None:
+        """Return the pose after rounds of lines across its contour; None where the body has no contour here."""
+        config = self.config
+        prior, most = np.diag(np.array(config.prior_std) ** -2.0), np.array(config.max_step)
+        total = np.zeros(6)
+        for reach in reaches or config.reaches:
+            drawing = draw(pose.apply(self.solid.mesh.vertices), self.solid.mesh.faces)
+            contour = None if drawing is None else occluding_contour(drawing, self.camera)
+            if contour is None or len(contour.pixels) < config.min_lines or contour.size_px < config.min_size_px:
+                return None
+            reach_px = max(config.min_reach_px, reach * contour.size_px)
+            mean, variance = edge_places(
+                self.log_ratio, contour.pixels, contour.normals, reach_px, config.steps, config.correlated_px
+            )
+            jacobian = slopes(contour.points, contour.along, pose.translation)
+            step, _ = descend(jacobian, mean, variance, prior, total, most, _SETTINGS)
+            pose, total = pose.retract(step), total + step
+        return pose
+
+    def fitted(self, pose: Pose) -> Fit | None:
+        """Return the pose that the contour cue finds from an aligned pose, with its evidence."""
+        prior = np.diag(np.array(self.config.contour_std) ** -2.0)
+        contour = fit_contour(self.frame, self.camera, self.solid, pose, prior=prior)
+        found = [self.judged(pose, None)]
+        if contour is not None:
+            found.append(self.judged(contour.pose, contour))
+        best = max(found, key=lambda fit: fit.nats)
+        return best if np.isfinite(best.nats) else None
+
+    def judged(self, pose: Pose, contour: Contour | None) -> Fit:
+        """Return a pose with the evidence of the frame for it."""
+        vertices = pose.apply(self.solid.mesh.vertices)
+        drawing = draw(vertices, self.solid.mesh.faces)
+        if drawing is None:
+            return Fit(pose, -np.inf, 0.0, contour)
+        nats, overlap = self._score(drawing)
+        center, radius = direction_and_size(pose.translation, self.solid.mesh.radius_m)
+        edges = Evidence(self.frame, self.camera, self.solid, center, float(radius), False)._edges(vertices, drawing)
+        return Fit(pose, nats + edges, overlap, contour)
+
+
+def detect(silhouettes: Silhouettes, seen: FrameForeground, most: int = 4) -> list[Fit]:
+    """Detect a mesh in a frame; return at most `most` fitted poses, the best first."""
+    config, found = seen.config, list[Fit]()
+    for proposed in propose_poses(silhouettes, seen.log_ratio, seen.camera):
+        aligned = [seen.aligned(pose, config.proposal_reaches) for pose in proposed]
+        judged = [seen.judged(pose, None) for pose in aligned if pose is not None]
+        judged.sort(key=lambda fit: -fit.nats)
+        fits = (seen.fitted(fit.pose) for fit in judged[: config.proposals])
+        found += [fit for fit in fits if fit is not None]
+    return sorted(found, key=lambda fit: -fit.nats)[:most]
