@@ -50,6 +50,8 @@ class ForegroundConfig:
     """Share of the body's pixels that may have any colour."""
     max_nats: float = 4.0
     """Largest log-likelihood ratio of a pixel, nats."""
+    min_others: int = 3
+    """Number of frames in which a pixel needs other colours than the body's, for only these to count."""
     body_nats: float = 1.0
     """Log-likelihood ratio of colours from which on a pixel does not count for the background, nats."""
 
@@ -106,6 +108,7 @@ class Foreground:
             return self
         body = color_density(colors, self.config.uniform_share)
         used = _other_colors(self.samples, body, self.scene, self.config.body_nats)
+        used |= used.sum(axis=0) < self.config.min_others  # a thing of the body's colours that is always there
         for k, i in enumerate(self.rows.tolist()):
             if i in silhouettes:
                 rows, columns, mask = silhouettes[i]

@@ -26,13 +26,14 @@ from vid2phys.errors import InputError
 from vid2phys.geometry import Pose
 from vid2phys.indices import evenly
 from vid2phys.risp.networks.model import Shape
-from vid2phys.risp.shape.rotation_groups import offsets
+from vid2phys.risp.shape.rotation_groups import composition, offsets
 from vid2phys.tracking.background import Indexed
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.silhouette import draw
 from vid2phys.tracking.detectors.silhouette import Silhouettes
 from vid2phys.tracking.first_pass import FrameStore
 from vid2phys.tracking.foreground import Foreground
+from vid2phys.tracking.hypotheses import TEMPERATURES
 from vid2phys.tracking.measured import with_poses
 from vid2phys.tracking.silhouette_fit import Fit, FrameForeground, SilhouetteFitConfig, detect
 from vid2phys.tracking.track import Track
@@ -46,21 +47,23 @@ Mask = tuple[slice, slice, NDArray[np.bool_]]
 class MeshTrackerConfig:
     """Settings of `MeshTracker`."""
 
-    anchors: int = 10
-    """Number of frames that are searched first."""
-    taught: float = 0.5
-    """Share of these, the best ones, whose colours are learned."""
+    taught_frames: int = 10
+    """Number of frames that are searched for colours and background."""
+    taught_shares: tuple[float, ...] = (0.5, 0.8)
+    """Share of these, the best ones, that count in each round."""
     beam: int = 2
     """Number of hypotheses that are followed."""
+    beam_share: float = 0.7
+    """Least evidence of a hypothesis in a frame, as a share of that of the best one."""
     memory: float = 0.8
     """Share of its evidence that a hypothesis keeps from frame to frame."""
     steady_share: float = 0.95
     """Evidence of a frame, as a share of the frame before, below which the silhouette is aligned first."""
     searched_share: float = 0.7
     """Evidence of a frame, as a share of the frames before, below which the whole frame is searched."""
-    stretch: int = 6
+    stretch: int = 8
     """Number of frames of which one is searched again."""
-    max_searches: int = 16
+    max_searches: int = 5
     """Largest number of such searches in each direction."""
     same: tuple[float, ...] = (0.06, 0.06, 0.06, 0.005, 0.005, 0.03)
     """Largest distance [6] of fits that are one, in local coordinates of a pose."""
@@ -70,6 +73,10 @@ class MeshTrackerConfig:
     """Factor by which a frame states too much evidence."""
     independent_share: float = 0.5
     """Share of a fit's standard deviation that differs from frame to frame."""
+    element_frames: int = 16
+    """Number of frames in which the symmetry elements of a nearly symmetric body are compared."""
+    most_nats: float = 30.0
+    """Largest evidence of one frame against an element, nats."""
     lost_overlap: float = 0.35
     """Overlap of silhouette and foreground below which a frame is lost."""
 
@@ -101,10 +108,11 @@ def track_mesh(
         InputError: when the body is found in no frame.
     """
     frames = FrameStore(clip.frames, clip.width, clip.height)
+    tracker = MeshTracker(frames, clip.times_s, camera, mesh, shape, progress, config)
     with one_thread():
-        found = MeshTracker(frames, clip.times_s, camera, mesh, shape, progress, config).run()
+        found = tracker.run()
     good = np.array([i for i, fit in enumerate(found) if fit is not None and fit.overlap > config.lost_overlap], int)
-    track = Track.of_nothing(clip.times_s, shape.points_body, calibration, np.zeros(len(shape.rotations)))
+    track = Track.of_nothing(clip.times_s, shape.points_body, calibration, tracker.evidence)
     if not len(good):
         raise InputError(
             f"no foreground of '{clip.name}' has the shape of the mesh '{mesh.name}' in any of {len(found)} frames",
@@ -183,24 +191,30 @@ class MeshTracker:
         self.solid = Solid.of(self.mesh)
         self.silhouettes = Silhouettes.of(self.mesh)
         self.foreground = Foreground.of(self.frames)
-        found = self._joined(self._followed(self._anchors()))
+        self.evidence = np.zeros(len(self.shape.rotations))
+        anchors = self._teach()
+        self._report(0.3)
+        found = self._joined(self._followed(anchors))
         self._learn({i: fit for i, fit in enumerate(found) if fit is not None})
         self._report(0.5)
-        again = self._searched(self._spread(found))
+        again = self._searched(self._weakest(found))
         self._report(0.7)
-        return self._joined(self._followed({i: fits for i, fits in again.items() if fits}))
+        return self._in_best_element(self._joined(self._followed({i: fits for i, fits in again.items() if fits})))
 
-    def _anchors(self) -> dict[int, list[Fit]]:
-        """Return fits of some frames, whose colours are learned."""
-        rows = evenly(len(self.frames), self.config.anchors + 2)[1:-1].tolist()
-        first = self._searched(rows)
-        best = {i: fits[0] for i, fits in first.items() if fits}
-        ranked = sorted(best, key=lambda i: -best[i].overlap)
-        taught = ranked[: max(1, int(self.config.taught * len(ranked)))]
-        self._learn({i: best[i] for i in taught})
-        self._report(0.15)
-        again = self._searched(rows)
-        return {i: fits for i, fits in again.items() if fits}
+    def _weakest(self, found: Sequence[Fit | None]) -> list[int]:
+        """Return frames to search: in each stretch of the clip the one that is explained worst."""
+        stretch = self.config.stretch
+        nats = np.array([-np.inf if fit is None else fit.nats for fit in found])
+        return [k + int(np.argmin(nats[k : k + stretch])) for k in range(0, len(found), stretch)]
+
+    def _teach(self) -> dict[int, list[Fit]]:
+        """Learn colours and background in rounds; return the fits of the last round, by frame."""
+        rows, found = evenly(len(self.frames), self.config.taught_frames + 2)[1:-1].tolist(), dict[int, list[Fit]]()
+        for share in self.config.taught_shares:
+            found = {i: fits for i, fits in self._searched(rows).items() if fits}
+            ranked = sorted(found, key=lambda i: -found[i][0].overlap)
+            self._learn({i: found[i][0] for i in ranked[: max(1, int(share * len(ranked)))]})
+        return found
 
     def _searched(self, rows: Sequence[int]) -> dict[int, list[Fit]]:
         """Return the fits of a search in each of some frames."""
@@ -286,8 +300,9 @@ class MeshTracker:
     def _distinct(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """Return the best hypotheses with different poses."""
         chosen: list[Hypothesis] = []
+        least = self.config.beam_share * max((h.fit.nats for h in hypotheses), default=0.0)
         for h in sorted(hypotheses, key=lambda h: -h.evidence):
-            if all(not self._same(h.fit.pose, other.fit.pose) for other in chosen):
+            if h.fit.nats >= least and all(not self._same(h.fit.pose, other.fit.pose) for other in chosen):
                 chosen.append(h)
             if len(chosen) == self.config.beam:
                 break
@@ -304,12 +319,6 @@ class MeshTracker:
         rotation = self.shape.rotations[g]
         oriented = pose.rotation @ rotation.T
         return Pose(oriented, pose.translation - oriented @ offsets(rotation, self.shape.center))
-
-    def _spread(self, found: Sequence[Fit | None]) -> list[int]:
-        """Return frames that are searched again: in each stretch of the clip the one that is explained worst."""
-        stretch = self.config.stretch
-        nats = np.array([-np.inf if fit is None else fit.nats for fit in found])
-        return [k + int(np.argmin(nats[k : k + stretch])) for k in range(0, len(found), stretch)]
 
     def _joined(self, candidates: list[list[Fit]]) -> list[Fit | None]:
         """Return the fits along the Viterbi path, each under one symmetry element."""
@@ -340,6 +349,35 @@ class MeshTracker:
             if h < len(kept[n]):
                 fit = kept[n][h]
                 out[i] = fit if g == 0 else self._relabelled(i, fit, g)
+        return out
+
+    def _in_best_element(self, found: list[Fit | None]) -> list[Fit | None]:
+        """Return the fits under the symmetry element that explains the clip best; set `evidence`.
+
+        Elements of a body that is not quite symmetric leave different edges in the frames.
+        """
+        order = len(self.shape.rotations)
+        self.evidence = np.zeros(order)
+        known = [i for i, fit in enumerate(found) if fit is not None]
+        if self.shape.exact or order == 1 or not known:
+            return found
+        rows = [known[k] for k in evenly(len(known), self.config.element_frames)]
+
+        def nats(i: int) -> list[float]:
+            fits = [self._relabelled(i, fit, g) for fit in (found[i],) if fit is not None for g in range(order)]
+            return [-np.inf if fit is None else fit.nats for fit in fits]
+
+        each = np.array(list(side_by_side(nats, rows)))
+        evidence = np.maximum(each - each.max(axis=1, keepdims=True), -self.config.most_nats).sum(axis=0)
+        best = int(np.argmax(evidence))
+        table = composition(self.shape.rotations)
+        self.evidence = evidence[table[:, best]] / TEMPERATURES.symmetry
+        if best == 0:
+            return found
+        moved = side_by_side(lambda i: None if (fit := found[i]) is None else self._relabelled(i, fit, best), known)
+        out = list(found)
+        for i, fit in zip(known, moved, strict=True):
+            out[i] = fit
         return out
 
     def _relabelled(self, i: int, fit: Fit, g: int) -> Fit | None:

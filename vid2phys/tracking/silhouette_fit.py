@@ -8,7 +8,7 @@ Limits: poses with the same silhouette have the same score; edges inside the sil
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from vid2phys.engine.observe import bearing_jacobian_to_pixels, bearings_to_pixels
 from vid2phys.geometry import Pose
 from vid2phys.tracking.cues.contour import Contour, fit_contour
+from vid2phys.tracking.cues.contour_config import DEFAULTS as CONTOUR_DEFAULTS
+from vid2phys.tracking.cues.contour_config import ContourConfig
 from vid2phys.tracking.cues.creases import Solid
 from vid2phys.tracking.cues.edge_steps import DescentSettings, descend, slopes
 from vid2phys.tracking.cues.evidence import Evidence
@@ -46,12 +48,14 @@ class SilhouetteFitConfig:
     max_step: tuple[float, ...] = (0.4, 0.4, 0.4, 0.05, 0.05, 0.3)
     """Largest step of a round."""
     correlated_sides: float = 0.75
-    """Number of pixels that count as one piece of evidence, in square roots of the silhouette's area: shadows and lights
-    are as large as the body is."""
+    """Number of pixels that count as one piece of evidence, in square roots of the silhouette's area: shadows are as
+    large as the body is."""
     proposal_reaches: tuple[float, ...] = (0.1, 0.06)
     """The same for a pose that a detector proposes."""
     proposals: int = 7
     """Number of aligned proposals of a region that are fitted to the edges."""
+    contour_rounds: int = 4
+    """Largest number of rounds of the contour cue."""
     min_lines: int = 12
     """Least number of lines across a contour."""
     min_size_px: float = 6.0
@@ -96,7 +100,11 @@ class FrameForeground:
     camera: Camera
     solid: Solid
     config: SilhouetteFitConfig = DEFAULTS
-    _seen: dict[str, Evidence] = field(default_factory=dict, repr=False)
+
+    @property
+    def contour_config(self) -> ContourConfig:
+        """Return the settings of the contour cue."""
+        return replace(CONTOUR_DEFAULTS, max_rounds=self.config.contour_rounds)
 
     def score(self, pose: Pose) -> tuple[float, float]:
         """Return the evidence of the foreground for a pose, nats, and the overlap of both, 0..1."""
@@ -152,7 +160,7 @@ class FrameForeground:
     def fitted(self, pose: Pose) -> Fit | None:
         """Return the pose that the contour cue finds from an aligned pose, with its evidence."""
         prior = np.diag(np.array(self.config.contour_std) ** -2.0)
-        contour = fit_contour(self.frame, self.camera, self.solid, pose, prior=prior)
+        contour = fit_contour(self.frame, self.camera, self.solid, pose, prior=prior, config=self.contour_config)
         found = [self.judged(pose, None)]
         if contour is not None:
             found.append(self.judged(contour.pose, contour))

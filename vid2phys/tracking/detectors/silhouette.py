@@ -38,6 +38,8 @@ class SilhouetteConfig:
     """Number of faces beyond which a mesh is simplified for these drawings."""
     max_regions: int = 3
     """Largest number of regions of a frame that are tried."""
+    likely_share: float = 0.4
+    """Least evidence of a region, as a share of that of the most likely one."""
     min_area_px: float = 30.0
     """Least area of a region, px."""
     scales: tuple[float, ...] = (0.85, 1.0, 1.18)
@@ -156,7 +158,8 @@ def regions(log_ratio: NDArray[np.float32], config: SilhouetteConfig = DEFAULTS)
             if all(np.linalg.norm(middle - m) > 0.1 * side or abs(s / side - 1.0) > 0.1 for _, m, s in found):
                 found.append((evidence, middle, side))
     found.sort(key=lambda region: -region[0])
-    return [(middle, side) for _, middle, side in found[: config.max_regions]]
+    likely = [region for region in found if region[0] > config.likely_share * found[0][0]]
+    return [(middle, side) for _, middle, side in likely[: config.max_regions]]
 
 
 def _of_region(
