@@ -84,7 +84,7 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
     from vid2phys.engine import systems
 
     read = read or read_filmed
-    if require_mesh(systems.get(config.system), "identify", given=config.mesh is not None):
+    if require_mesh(systems.get(config.system), "identify", given=config.shape is not None):
         return _read_articulated(config, read)
     return _read_rigid(config, read)
 
@@ -154,22 +154,22 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
     if config.actions is None:
         return None
     path = _single_path(config.actions)
-    return load_actions(path) if config.mesh is not None else read_actions(system, path, None)[1]
+    return load_actions(path) if config.shape is not None else read_actions(system, path, None)[1]
 
 
 def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
-    """Read the inputs for a rigid body, whose mesh the user gives."""
+    """Read the inputs for a rigid body, whose mesh or primitive the user gives."""
     from vid2phys.commands.fit_parameters import fixed_parameters, listen
     from vid2phys.io.actions import load_actions
-    from vid2phys.io.mesh import load_mesh, mass_properties
+    from vid2phys.io.mesh import mass_properties
+    from vid2phys.io.primitives import load_body
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model_lookup import find_model
 
-    assert config.mesh is not None  # `require_mesh` checks it
-    path, units, move = config.mesh, config.mesh_units, config.mesh_move
+    units, move = config.mesh_units, config.mesh_move
     given = _given_values(config)
     actions = None if config.actions is None else load_actions(_single_path(config.actions))
-    whole, warned = listen(lambda: load_mesh(path, units, move=move))
+    whole, warned = listen(lambda: load_body(config.mesh, config.body, units, move))
     system = filmed_system(config.system, whole, actions, config.fit)
     properties, warned_of_mass = listen(lambda: mass_properties(whole))
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
@@ -177,7 +177,7 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     filmed = read(config, actions)
     model = None
     if config.observation is None:
-        model = find_model(mesh, config.model, system=config.system, mesh_path=path, units=units, move=move)
+        model = find_model(mesh, config.model, system=config.system, mesh_path=config.shape, units=units, move=move)
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
     return Inputs(filmed.clip, mesh, filmed.camera, filmed.camera_to_world, system, actions, model, known, notes)
 
