@@ -66,12 +66,17 @@ def _root(
 
 def _needed_to_identify(given: dict[str, Any]) -> tuple[str, ...]:
     """Return the fields that have to be given."""
-    return ("clip", *(() if has_own_mesh(given["system"], "identify") else ("mesh",)), "camera")
+    return ("clip", *_needed_of_body(given, "identify"), "camera")
 
 
 def _needed_to_control(given: dict[str, Any]) -> tuple[str, ...]:
     """Return the fields that have to be given."""
-    return ("target", "camera", *(() if has_own_mesh(given["system"], "control") else ("mesh",)))
+    return ("target", "camera", *_needed_of_body(given, "control"))
+
+
+def _needed_of_body(given: dict[str, Any], command: str) -> tuple[str, ...]:
+    """Return the mesh, where neither the system nor `body` replaces it."""
+    return () if given["body"] or has_own_mesh(given["system"], command) else ("mesh",)
 
 
 @app.command()
@@ -183,7 +188,7 @@ def train_risp(config: TrainConfig) -> None:
 def card(
     model: Annotated[Path, typer.Argument(help="Model folder.", show_default=False)],
     mesh: MeshOption = None,
-    body: Annotated[Path | None, typer.Option("--body", help="Robot (URDF, MJCF) that it was trained for.")] = None,
+    body: Annotated[Path | None, typer.Option("--body", help="Primitive or robot that it was trained for.")] = None,
     mesh_units: UnitsOption = "m",
     mesh_move: MoveOption = None,
     work: Annotated[

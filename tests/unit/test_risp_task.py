@@ -49,7 +49,7 @@ def test_options_out_of_range(mesh: Path, tmp_path: Path, options: dict, message
 @pytest.mark.parametrize(
     ("system", "given", "message"),
     [
-        ("hand", True, "--mesh for 'hand', which has a mesh of its own; expected no mesh"),
+        ("hand", True, "a mesh for 'hand', which has a mesh of its own; expected no mesh"),
         ("cloth", False, "`train-risp` of 'cloth' \\(a sheet that stretches, bends and feels the wind\\)"),
     ],
 )

@@ -16,6 +16,7 @@ from vid2phys.commands.options import Options, by_flag, field_types, is_path
 from vid2phys.commands.retired import renamed, upgraded
 from vid2phys.errors import InputError
 from vid2phys.io.files import write_text
+from vid2phys.io.primitives import is_primitive
 from vid2phys.io.yaml_files import read_yaml
 
 _EXPECTED = {"path_type": "a path", "missing": "one number more"}  # in place of the library's words
@@ -110,7 +111,7 @@ def _as_paths(value: object) -> object:
 
 def _plain(value: object) -> object:
     if isinstance(value, Path):
-        return str(value.resolve())
+        return str(value if is_primitive(value) else value.resolve())
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -33,10 +33,17 @@ class MeshOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class FilmedBodyOptions(MeshOptions):
-    """The body in a clip or an image: its mesh, and the system that moves it."""
+    """The body in a clip or an image: its mesh or a primitive, and the system that moves it."""
 
+    body: str | None = None
+    """A primitive in place of a mesh: ball:d=66mm, box:120x80x50mm, cylinder:d=40mm,h=100mm ..."""
     system: str = DEFAULT_SYSTEM
     """Physical system that a camera follows; `vid2phys systems` states which."""
+
+    @property
+    def shape(self) -> str | Path | None:
+        """Return the mesh's path or the primitive; None for a system that has a mesh of its own."""
+        return self.mesh if self.mesh is not None else self.body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +73,7 @@ class BodyOptions(ValueOptions):
     system: str = field(metadata={"argument": True})
     """System; `vid2phys systems` lists them."""
     body: Path | None = None
-    """File of your own body: a mesh, tets or a robot, by the system."""
+    """Your own body: a file (mesh, tets or robot, by the system), or a primitive: ball:d=66mm ..."""
     body_units: str = "m"
     """Units of the body: m, cm or mm."""
     actions: Path | None = field(default=None, metadata={"replaces": "hold"})
@@ -236,8 +243,8 @@ class TrainConfig(FilmedBodyOptions):
 
     command: ClassVar[str] = "train-risp"
 
-    body: Path | None = None
-    """Robot (URDF, MJCF) of --system articulated, on a fixed base."""
+    body: str | None = None
+    """A primitive (ball:d=66mm ...), or the robot (URDF, MJCF) of --system articulated, on a fixed base."""
     out: Path | None = None
     """Model folder (default: models/NAME of the mesh)."""
     samples: int = SAMPLES
@@ -266,3 +273,20 @@ class TrainConfig(FilmedBodyOptions):
     """Seed of everything random."""
     quiet: bool = field(default=False, metadata={"flags": ""})
     """Show no progress."""
+
+    @property
+    def primitive(self) -> str | None:
+        """Return `body` where it is a primitive."""
+        from vid2phys.io.primitives import is_primitive
+
+        return self.body if is_primitive(self.body) else None
+
+    @property
+    def robot(self) -> str | None:
+        """Return `body` where it is a file."""
+        return self.body if self.primitive is None else None
+
+    @property
+    def shape(self) -> str | Path | None:
+        """Return the mesh's path or the primitive; None for a system that has a mesh of its own."""
+        return self.mesh if self.mesh is not None else self.primitive

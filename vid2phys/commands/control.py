@@ -99,6 +99,7 @@ def _identify_config(config: ControlConfig) -> IdentifyConfig:
     return IdentifyConfig(
         clip=config.target,
         mesh=config.mesh,
+        body=config.body,
         camera=config.camera,
         camera_pose=config.camera_pose,
         system=config.system,

@@ -14,8 +14,8 @@ from vid2phys.commands.options import taking
 from vid2phys.engine.system import System
 from vid2phys.errors import InputError, UsageError, unknown_name
 from vid2phys.io.camera import load_camera, parse_size
-from vid2phys.io.mesh import load_mesh
 from vid2phys.io.mocap import load_mocap
+from vid2phys.io.primitives import load_body
 from vid2phys.io.run import load_observation, load_trajectory, newest_run, read_result, to_json, write_json
 from vid2phys.io.yaml_files import read_yaml
 from vid2phys.notes import ordered, warning
@@ -210,8 +210,8 @@ def _symmetry(inputs: dict[str, str]) -> SymmetryGroup | None:
 
     units, move = inputs.get("mesh_units") or "m", inputs.get("mesh_move")
     try:
-        mesh, _ = listen(lambda: load_mesh(inputs["mesh"], units, move=move))  # identify has said it
-    except (InputError, UsageError, KeyError):
+        mesh, _ = listen(lambda: load_body(inputs.get("mesh"), inputs.get("body"), units, move))  # identify has said it
+    except (InputError, UsageError):
         return None
     return symmetry_of(mesh)
 

@@ -44,7 +44,8 @@ def read_inputs(config: SimulateConfig) -> Inputs:
     from vid2phys.engine.system import check_scheme
     from vid2phys.io.simplify import simplified
 
-    system, notes = read_system(config)
+    primitive = _filmed_primitive(config)
+    system, notes = read_system(config if primitive is None else replace(config, body=None))
     integrator = check_scheme(system, config.integrator, 1)
     for name in ("rate", "fps", "seconds", "step"):
         if getattr(config, name) is not None:
@@ -52,10 +53,10 @@ def read_inputs(config: SimulateConfig) -> Inputs:
     given = (read_parameters(config.params) if config.params else {}) | config.set_values
     check_given(system.parameters(), given)
     initial = initial_state(system, config.initial)
-    mesh, camera, notes_on_mesh = _read_scene(config, system)
-    notes = (*notes, *notes_on_mesh)
-    parameters = with_inertia(system.parameters().with_values(given), system, mesh if config.mesh else None)
-    if mesh is not None and config.mesh:  # to film: the mass is that of the whole
+    mesh, camera, notes_on_mesh = _read_scene(config, system, primitive)
+    notes, given_mesh = (*notes, *notes_on_mesh), config.mesh or primitive
+    parameters = with_inertia(system.parameters().with_values(given), system, mesh if given_mesh else None)
+    if mesh is not None and given_mesh:  # to film: the mass is that of the whole
         whole = mesh
         mesh, notes_on_size = listen(lambda: simplified(whole))
         notes = (*notes, *notes_on_size)
@@ -196,32 +197,44 @@ def read_system(config: BodyOptions) -> tuple[System, tuple[str, ...]]:
     body = config.body
     if body is None:
         if config.body_units != "m":
-            raise UsageError("--body-units without --body", "both", "give the --body that they are of")
+            raise UsageError("--body-units without --body", "both", "give the file --body that they are of")
         return systems.get(config.system), ()
     system, warned = listen(lambda: systems.from_file(config.system, body, config.body_units))
     return system, tuple(warned)
 
 
-def _read_scene(config: SimulateConfig, system: System) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
+def _filmed_primitive(config: SimulateConfig) -> Path | None:
+    """Return `body` where it is a primitive that the system is not made of, so that it is filmed in place of a mesh."""
+    from vid2phys.engine import systems
+    from vid2phys.io.primitives import is_primitive
+
+    known = config.system in systems.available()
+    filmed = is_primitive(config.body) and known and systems.file_reader(config.system) is None
+    return config.body if filmed else None
+
+
+def _read_scene(
+    config: SimulateConfig, system: System, primitive: Path | None
+) -> tuple[Mesh | None, Camera | None, tuple[str, ...]]:
     """Return mesh (the system's own if none is given) and camera of the clip, both or neither; notes on the mesh."""
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.io.camera import load_camera, require_pose
-    from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.primitives import load_body
 
-    path, filming = config.mesh, config.camera
-    if filming and not path and system.surface is None:
-        raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film")
+    shape, filming = config.mesh or primitive, config.camera
+    if filming and not shape and system.surface is None:
+        raise UsageError("--camera without --mesh", "both, for a clip", "give the --mesh to film, or a --body")
     if filming is None:
-        if path or config.camera_pose:
-            flag = "--mesh" if path else "--camera-pose"
+        if shape or config.camera_pose:
+            flag = "--mesh" if config.mesh else "--body" if primitive else "--camera-pose"
             expected = "--mesh and --camera, for a clip"
             raise UsageError(f"{flag} without --camera", expected, "give the --camera that films")
         return None, None, ()
     camera, of_camera = listen(lambda: load_camera(filming, config.camera_pose))
     pose = require_pose(camera, config.camera_pose or filming)
     mesh, notes = system.surface, list[str]()
-    if path is not None:
-        mesh, notes = listen(lambda: load_mesh(path, config.mesh_units, move=config.mesh_move))
+    if shape is not None:
+        mesh, notes = listen(lambda: load_body(config.mesh, primitive, config.mesh_units, config.mesh_move))
     return mesh, replace(camera, camera_to_world=pose), (*notes, *of_camera)
 
 

@@ -45,13 +45,15 @@ def own_mesh(system: System, command: str) -> bool:
 
 
 def require_mesh(system: System, command: str, *, given: bool) -> bool:
-    """Return `own_mesh`, and raise UsageError for a mesh that is missing or one too many."""
+    """Return `own_mesh`, and raise UsageError for a mesh (or a primitive) that is missing or one too many."""
     own = own_mesh(system, command)
     if own and given:
-        remedy = "leave --mesh out" + ("; a robot's file is --body" if command == "train-risp" else "")
-        raise UsageError(f"--mesh for '{system.name}', which has a mesh of its own", "no mesh", remedy)
+        remedy = "leave --mesh or --body out" + ("; a robot's file is --body" if command == "train-risp" else "")
+        raise UsageError(f"a mesh for '{system.name}', which has a mesh of its own", "no mesh", remedy)
     if not own and not given:
-        raise UsageError(f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh")
+        raise UsageError(
+            f"no --mesh for '{system.name}'", "the mesh of the body", "give --mesh, or a primitive by --body"
+        )
     return own
 
 

@@ -31,13 +31,13 @@ EPOCHS, STATE_EPOCHS = 12, 100
 def train_risp(config: TrainConfig) -> Model | StateModel:
     """Train a model for `mesh` and write it, and its card, to `out` (default: models/NAME of the mesh).
 
-    The options are those of `TrainConfig`: a config, or its fields as arguments. A system on a known base (a hand, a
-    rod, an arm from the file `body`) needs no mesh: it has its own, and the network detects the shape of that
-    (`train_articulated`); the default of `out` is then models/SYSTEM. With `resume` the folder `work` is continued,
-    else emptied. `start` is a model folder whose features the networks begin with: half of the epochs suffice on a
-    body of the same kind. `without` names what is not randomised in training (names of `Randomisation`), for ablations:
-    validation's developing and calibration stay as they are. Under torchrun several processes train together
-    (`risp/training/distributed`).
+    The options are those of `TrainConfig`: a config, or its fields as arguments. A primitive `body` stands in place of
+    a mesh. A system on a known base (a hand, a rod, an arm from the file `body`) needs no mesh: it has its own, and the
+    network detects the shape of that (`train_articulated`); the default of `out` is then models/SYSTEM. With `resume`
+    the folder `work` is continued, else emptied. `start` is a model folder whose features the networks begin with: half
+    of the epochs suffice on a body of the same kind. `without` names what is not randomised in training (names of
+    `Randomisation`), for ablations: validation's developing and calibration stay as they are. Under torchrun several
+    processes train together (`risp/training/distributed`).
 
     Raises:
         UsageError: for options out of range or a device that is not there.
@@ -47,20 +47,19 @@ def train_risp(config: TrainConfig) -> Model | StateModel:
     from vid2phys.commands.fit_parameters import listen
     from vid2phys.engine.systems import from_file, get
     from vid2phys.io.files import disk_errors, exclusive_lock
-    from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.primitives import load_body
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.model import Model
     from vid2phys.risp.networks.state_model import StateModel
     from vid2phys.risp.training import distributed
 
-    options, path = _resolved(config), config.mesh
+    options, robot = _resolved(config), config.robot
     distributed.initialise(options.device)
-    physics = from_file(config.system, config.body) if config.body is not None else get(config.system)
+    physics = from_file(config.system, robot) if robot is not None else get(config.system)
     out = config.out or default_folder(config)
-    own = require_mesh(physics, "train-risp", given=path is not None)
-    shape, notes = listen(
-        lambda: simplified(load_mesh(path, config.mesh_units, move=config.mesh_move)) if path is not None else None
-    )
+    own = require_mesh(physics, "train-risp", given=config.shape is not None)
+    given = config.mesh, config.primitive, config.mesh_units, config.mesh_move
+    shape, notes = listen(lambda: None if own else simplified(load_body(*given)))
     work = config.work or WORK / out.name
     with disk_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -83,7 +82,12 @@ def train_risp(config: TrainConfig) -> Model | StateModel:
 
 def default_folder(config: TrainConfig) -> Path:
     """Return the folder of the model where none was asked for."""
-    name = Path(config.mesh or config.body or config.system).stem
+    from vid2phys.io.primitives import parse_primitive
+
+    if config.mesh is None and config.primitive is not None:
+        name = parse_primitive(config.primitive).name
+    else:
+        name = Path(config.mesh or config.robot or config.system).stem
     return Path("models") / (name if config.head == "keypoint" else f"{name}-{config.head}")
 
 
@@ -92,7 +96,7 @@ def _resolved(config: TrainConfig) -> TrainingOptions:
     head, loss, without = config.head, config.loss, config.without
     epochs = config.epochs if config.epochs is not None else STATE_EPOCHS if head.startswith("state") else EPOCHS
     files = (("mesh", config.mesh), ("body", config.body))
-    given = "".join(f"--{name} {path.name} " for name, path in files if path is not None)
+    given = "".join(f"--{name} {Path(path).name} " for name, path in files if path is not None)
     given += f"--mesh-units {config.mesh_units} " if config.mesh_units != "m" else ""
     given += f"--mesh-move {config.mesh_move} " if config.mesh_move is not None else ""
     command = f"vid2phys train-risp {given}--system {config.system} --samples {config.samples} --epochs {epochs}"

@@ -103,7 +103,7 @@ class OutputOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, ClipOptions, FilmedBodyOptions):
-    """The options of `vid2phys identify`. `mesh` is None for a system on a known base (a hand, a rod), with its own."""
+    """The options of `vid2phys identify`. `shape` is None for a system on a known base (a hand, a rod)."""
 
     command: ClassVar[str] = "identify"
 
@@ -156,7 +156,7 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
         self._check_solver()
         self._check_loss()
         self._check_cues()
-        if self.mesh is None:
+        if self.shape is None:
             self._check_known_base()
         elif self.method != "smoothing" and self.actions is None and takes_actions(self.system):
             got = f"--solver {self.method} without --actions"
@@ -223,7 +223,7 @@ class IdentifyConfig(OutputOptions, FitOptions, TrackOptions, ValueOptions, Clip
             if self.body_points is not None:
                 raise UsageError("--body-points without --observation", "both", "give the CSV of the keypoints, too")
             return
-        if self.mesh is None:
+        if self.shape is None:
             raise UsageError("--observation for a body on a known base", "a rigid body with its --mesh", "leave it out")
         if len(self.clips) > 1:
             raise UsageError(f"--observation for {len(self.clips)} clips", "one clip", "fit the clips one by one")

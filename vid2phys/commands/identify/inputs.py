@@ -99,7 +99,7 @@ def read_inputs(config: IdentifyConfig, read: ReadFilmed | None = None) -> Input
     from vid2phys.engine import systems
 
     read = read or read_filmed
-    if require_mesh(systems.get(config.system), "identify", given=config.mesh is not None):
+    if require_mesh(systems.get(config.system), "identify", given=config.shape is not None):
         return _read_articulated(config, read)
     return _read_rigid(config, read)
 
@@ -169,23 +169,23 @@ def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
     if config.actions is None:
         return None
     path = _single_path(config.actions)
-    return load_actions(path) if config.mesh is not None else read_actions(system, path, None)[1]
+    return load_actions(path) if config.shape is not None else read_actions(system, path, None)[1]
 
 
 def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
-    """Read the inputs for a rigid body, whose mesh the user gives."""
+    """Read the inputs for a rigid body, whose mesh or primitive the user gives."""
     from vid2phys.commands.fit_parameters import fixed_parameters, listen
     from vid2phys.io.actions import load_actions
-    from vid2phys.io.mesh import load_mesh, mass_properties
+    from vid2phys.io.mesh import mass_properties
+    from vid2phys.io.primitives import load_body
     from vid2phys.io.simplify import simplified
     from vid2phys.risp.networks.mesh_shape import shape_of
     from vid2phys.risp.networks.model_lookup import TRAINING_TIME, find_model, fitting_model, train_command
 
-    assert config.mesh is not None  # `require_mesh` checks it
-    path, units, move = config.mesh, config.mesh_units, config.mesh_move
+    units, move = config.mesh_units, config.mesh_move
     given = _given_values(config)
     actions = None if config.actions is None else load_actions(_single_path(config.actions))
-    whole, warned = listen(lambda: load_mesh(path, units, move=move))
+    whole, warned = listen(lambda: load_body(config.mesh, config.body, units, move))
     system = filmed_system(config.system, whole, actions, config.fit)
     properties, warned_of_mass = listen(lambda: mass_properties(whole))
     mesh, warned_of_size = listen(lambda: simplified(whole))  # to draw; the mass is that of the whole mesh
@@ -197,11 +197,11 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
         if config.model is None:
             model = fitting_model(mesh, system=config.system, units=units, move=move)
         elif not config.is_untrained:
-            model = find_model(mesh, config.model, system=config.system, mesh_path=path, units=units, move=move)
+            model = find_model(mesh, config.model, system=config.system, mesh_path=config.shape, units=units, move=move)
         if model is None:
             untrained = shape_of(mesh, system.name)
         if model is None and config.model is None:
-            command = train_command(mesh, path, config.system, units, move)
+            command = train_command(mesh, config.shape, config.system, units, move)
             got = f"no model is trained for '{mesh.name}': it is tracked by its silhouette"
             notes = (*notes, f"{got}; for more accuracy run `{command}` ({TRAINING_TIME})")
     clip, camera, pose = filmed.clip, filmed.camera, filmed.camera_to_world

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FILES = ("clip", "mesh", "camera", "camera_pose", "actions", "params", "observation", "body_points")
 _ALWAYS = ("system", "fit", "set_values", "mesh_units", "method", "loss", "starts")
-_WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "mesh_move")
+_WHERE_GIVEN = ("priors", "bounds", "without", "undrawn", "body", "mesh_move")
 
 
 def write(

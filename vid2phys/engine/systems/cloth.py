@@ -212,9 +212,9 @@ class Cloth(TriangleBody):
 
 def from_file(path: str | Path, units: str = "m") -> Cloth:
     """Return a sheet by a triangle mesh (OBJ, STL, PLY ...), free to fall on the ground."""
-    from vid2phys.io.mesh import load_mesh
+    from vid2phys.io.primitives import load_surface
 
-    mesh = load_mesh(path, units, units_flag="--body-units")
+    mesh = load_surface(path, units, units_flag="--body-units")
     return Cloth(mesh.vertices, mesh.faces, ground=True)
 
 

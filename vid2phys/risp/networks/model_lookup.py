@@ -10,6 +10,7 @@ from pathlib import Path
 from vid2phys.errors import InputError
 from vid2phys.io.geometry import SAME_GEOMETRY
 from vid2phys.io.mesh import GeometrySignature, geometry_signature, signature_distance
+from vid2phys.io.primitives import is_primitive
 from vid2phys.risp.networks.mesh_moves import LARGEST_SCALE, find_move
 from vid2phys.risp.networks.model import Model, read_config
 from vid2phys.risp.networks.model_folders import model_folders, model_search_paths
@@ -34,7 +35,7 @@ def find_model(
     Args:
         mesh: The mesh, m.
         explicit: Folder of a model; None searches `model_search_paths`.
-        mesh_path: File of the mesh, for the error's text, as the next three.
+        mesh_path: File of the mesh, or the primitive, for the error's text, as the next three.
         units: Its units.
         move: Its move, as `--mesh-move` has it.
         system: Name of the system.
@@ -100,7 +101,7 @@ def train_command(
 ) -> str:
     """Return the command that trains a model for a mesh; without a mesh where the system has its own."""
     own = mesh_path is None and mesh.name == system
-    given = "" if own else f"--mesh {mesh_path or mesh.name} "
+    given = "" if own else f"--{'body' if is_primitive(mesh_path) else 'mesh'} {mesh_path or mesh.name} "
     given += "" if units == "m" else f"--mesh-units {units} "
     given += "" if move is None else f"--mesh-move {move} "
     return f"vid2phys train-risp {given}--system {system} --out models/{mesh.name}"
