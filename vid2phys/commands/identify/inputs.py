@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from vid2phys.commands.configs import is_auto
 from vid2phys.commands.identify.config import IdentifyConfig
-from vid2phys.commands.system_choice import filmed_system, require_mesh
+from vid2phys.commands.system_choice import filmed_system, has_own_mesh, require_mesh
 from vid2phys.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from vid2phys.commands.priors import Priors
     from vid2phys.engine.movable.body import ArticulatedBody
     from vid2phys.engine.system import System
+    from vid2phys.io.focal_length import FocalPrior
     from vid2phys.risp.networks.model import Model
     from vid2phys.types import Actions, Array, Camera, Clip, Mesh
 
@@ -32,7 +34,9 @@ class Inputs:
     """Everything the user gave, read and checked.
 
     model: None where the user gave keypoints in place of a model. warnings: notes on all inputs but the clip, which
-    holds its own notes. body: the body of a system on a known base; None for a rigid body.
+    holds its own notes. body: the body of a system on a known base; None for a rigid body. focal: what is known of the
+    focal length of a camera whose pose is not known: its motion gives the pose (`estimated_camera`). None where the
+    pose is known. camera_estimate: what the motion gave.
     """
 
     clip: Clip
@@ -45,6 +49,8 @@ class Inputs:
     known: Known
     warnings: tuple[str, ...]
     body: ArticulatedBody | None = None
+    focal: FocalPrior | None = None
+    camera_estimate: dict[str, Any] | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -71,6 +77,7 @@ class Filmed:
     camera: Camera
     camera_to_world: Array
     notes: tuple[str, ...] = ()
+    focal: FocalPrior | None = None  # of a camera whose pose is not known; the pose is then that of a level camera
 
 
 ReadFilmed = Callable[[IdentifyConfig, "Actions | None"], Filmed]
@@ -93,16 +100,27 @@ def read_all(configs: Sequence[IdentifyConfig]) -> list[Inputs]:
     """Read the inputs of each clip; mesh, model and known parameters are read once. Raises Vid2PhysError."""
     first = read_inputs(configs[0])
     found = [first]
+    if len(configs) > 1:
+        _require_poses(configs[0], Filmed(first.clip, first.camera, first.camera_to_world, focal=first.focal))
     for config in configs[1:]:
         actions = read_actions_of(first.system, config)
         if actions is not None and first.actions is not None and actions.kind != first.actions.kind:
             got = f"actions of the kind {actions.kind} beside {first.actions.kind}"
             raise UsageError(got, "the same kind for all clips", "convert one of them")
         filmed = read_filmed(config, actions)
+        _require_poses(config, filmed)
         one = replace(first, clip=filmed.clip, camera=filmed.camera, camera_to_world=filmed.camera_to_world)
         found.append(replace(one, actions=actions, warnings=(*first.warnings, *filmed.notes)))
     require_frames(found)
     return found
+
+
+def _require_poses(config: IdentifyConfig, filmed: Filmed) -> None:
+    """Raise InputError for a camera without a pose, of one of several clips."""
+    from vid2phys.io.camera import require_pose
+
+    if filmed.focal is not None:
+        require_pose(filmed.camera, _single_path(config.camera))
 
 
 def require_frames(several: Sequence[Inputs]) -> None:
@@ -121,7 +139,7 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
 
     def read() -> Filmed:
         clip = read_clip(config.clip, **config.part)  # type: ignore[arg-type]
-        filmed = with_camera(config, clip)
+        filmed = with_camera(config, clip, or_motion=not has_own_mesh(config.system, "identify"))
         if len(clip.times_s) < LEAST_FRAMES:
             raise InputError(f"the clip has {len(clip.times_s)} frames", f"at least {LEAST_FRAMES}", "film longer")
         if actions is not None:
@@ -132,18 +150,51 @@ def read_filmed(config: IdentifyConfig, actions: Actions | None) -> Filmed:
     return replace(filmed, notes=tuple(notes))
 
 
-def with_camera(config: IdentifyConfig, clip: Clip) -> Filmed:
-    """Read the camera of a clip and its pose. Raises InputError."""
+def with_camera(config: IdentifyConfig, clip: Clip, *, or_motion: bool = False) -> Filmed:
+    """Read the camera of a clip and its pose. Raises InputError.
+
+    or_motion: allow a camera without a pose, or `auto`, since the motion of the body will show the rest.
+    """
     from vid2phys.io.camera import load_camera, require_pose, require_resolution
+    from vid2phys.io.focal_length import FocalPrior
 
     path, of_pose = (
         _single_path(config.camera),
         None if config.camera_pose is None else _single_path(config.camera_pose),
     )
+    if is_auto(path):
+        return _without_file(config, clip, or_motion)
     camera = load_camera(path, of_pose, size=(clip.width, clip.height))
+    if camera.camera_to_world is None and or_motion:
+        require_resolution(camera, clip, path)
+        return _without_pose(config, clip, camera, FocalPrior(float(camera.K[0, 0]), 0.0, "the camera file"))
     pose = require_pose(camera, of_pose or path)
     require_resolution(camera, clip, path)
     return Filmed(clip, camera, pose)
+
+
+def _without_file(config: IdentifyConfig, clip: Clip, or_motion: bool) -> Filmed:
+    """Return a clip with a camera of which only the focal length is known, and this hardly."""
+    from vid2phys.io.focal_length import focal_prior, pinhole_camera
+
+    if not or_motion:
+        got, expected = "--camera auto", "a camera file with a pose, for a body on a known base and for `control`"
+        raise UsageError(got, expected, "make one with `vid2phys calibrate`")
+    prior = focal_prior(config.clips[0], clip)
+    return _without_pose(config, clip, pinhole_camera(clip, prior.pixels), prior)
+
+
+def _without_pose(config: IdentifyConfig, clip: Clip, camera: Camera, focal: FocalPrior) -> Filmed:
+    """Return a clip with a level camera until its motion is known."""
+    import numpy as np
+
+    from vid2phys.geometry import looking, make_transform
+
+    asked = [name for name in config.fit if name == "focal" or name.startswith("camera_")]
+    if asked:
+        got = f"--fit {','.join(asked)} of a camera without a pose"
+        raise UsageError(got, "no camera parameters, which the motion gives anyway", "leave them out of --fit")
+    return Filmed(clip, camera, make_transform(looking(np.array([0.0, 1.0, 0.0])), np.zeros(3)), focal=focal)
 
 
 def read_actions_of(system: System, config: IdentifyConfig) -> Actions | None:
@@ -179,7 +230,8 @@ def _read_rigid(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
     if config.observation is None:
         model = find_model(mesh, config.model, system=config.system, mesh_path=path, units=units, move=move)
     notes = (*warned, *warned_of_mass, *warned_of_size, *filmed.notes)
-    return Inputs(filmed.clip, mesh, filmed.camera, filmed.camera_to_world, system, actions, model, known, notes)
+    inputs = Inputs(filmed.clip, mesh, filmed.camera, filmed.camera_to_world, system, actions, model, known, notes)
+    return replace(inputs, focal=filmed.focal)
 
 
 def _read_articulated(config: IdentifyConfig, read: ReadFilmed) -> Inputs:
