@@ -19,9 +19,9 @@ is a_0 = g (n_x, n_y, n_z / s), where n is the unit direction of gravity in came
 Method: `flights` finds a_0 and the contacts with their joint covariance. Unknown are log s, n, log g, the ground's
 height and how long a contact lasts, since flights that are continued into a contact meet below the ground. Each has a
 prior. The equations hold both unknowns and data with errors (Gauss-Helmert model: Foerstner and Wrobel,
-"Photogrammetric Computer Vision", 2016). The marginal of log s comes from a grid, with a Laplace approximation of the rest at each point
-(Rue, Martino and Chopin, "Approximate Bayesian inference by integrated nested Laplace approximations", 2009), because
-a fall that hardly shows the angle p makes it skewed.
+"Photogrammetric Computer Vision", 2016). The marginal of log s comes from a grid, with a Laplace approximation of the
+rest at each point (Rue, Martino and Chopin, "Approximate Bayesian inference by integrated nested Laplace
+approximations", 2009), because a fall that hardly shows the angle p makes it skewed.
 
 Limits: no drag of the air, a level ground, one lens without zoom. Gravity that no fall shows is taken along the image,
 as a camera on a table has it, with the spread of the prior.
@@ -44,7 +44,7 @@ _DRAG = 0.003  # share of gravity that the fall may miss: drag of the air, the e
 _TILT_WEAK = 0.6  # spread of gravity's direction in the image before a fall is seen: hardly a prior
 _LEVEL_RAD = (np.radians(5.0), np.radians(15.0))  # roll and pitch of a camera whose clip shows no fall
 _GROUND_M, _GROUND_LEVEL = 2e-3, 0.004  # errors of the ground's height: constant, and per distance
-_CONTACT_S = (1e-3, 1.5e-3)  # half the duration of a contact: mean and spread
+_CONTACT_S = (5e-4, 1e-3)  # half the duration of a contact: mean and spread
 _HEIGHT_M = 1e3  # spread of a ground of which nothing is known
 _WITHIN = 3.5  # standard deviations of the focal length that the grid covers
 _POINTS = 29
@@ -106,12 +106,11 @@ class CameraEstimate:
         slope[1:3] = np.array([y, -x]) / max(float(x * x + y * y), 0.05**2)
         return float(np.arctan2(x, y)), self.spread(slope)
 
-    def known(self, directions: Array) -> CameraEstimate:
-        """Return the estimate if combinations [K, 6] of `ORDER` were measured exactly."""
+    def known(self, directions: Array, std: float) -> CameraEstimate:
+        """Return the estimate if combinations [K, 6] of `ORDER` were measured, with an error of this spread."""
         gain = self.covariance @ directions.T
-        own = directions @ gain
-        covariance = self.covariance - gain @ np.linalg.pinv(own, rcond=1e-9, hermitian=True) @ gain.T
-        return replace(self, covariance=covariance)
+        own = directions @ gain + std**2 * np.eye(len(directions))
+        return replace(self, covariance=self.covariance - gain @ np.linalg.solve(own, gain.T))
 
     def rotation_std(self, camera_to_world: Array) -> tuple[float, float]:
         """Return the standard deviations of rotations of the camera about the world's x and y axes, rad."""

@@ -152,7 +152,7 @@ def _report(inputs: Inputs, estimate: CameraEstimate, check: CameraEstimate, fir
     if estimate.ground_m is not None:
         slope = np.array([-estimate.down[2] * first[2], *-first, 0.0, 1.0])  # of the height above the ground
         height = float(estimate.ground_m - estimate.down @ first)
-        report["ground_z_m"] = _normal(-height, estimate.spread(slope), f"{estimate.impacts} impacts")
+        report["ground_z_m"] = _normal(-height, estimate.spread(slope), _impacts(estimate.impacts))
     flights = estimate.flights
     report["frames_in_free_flight"] = 0 if flights is None else flights.count
     report["impacts"] = 0 if flights is None else len(flights.impacts)
@@ -179,13 +179,13 @@ def _remedies(estimate: CameraEstimate, check: CameraEstimate) -> list[str]:
     """Return a line for each measurement that would make an interval much shorter."""
     one = np.eye(6)
     measurements = {
-        "a board (vid2phys calibrate)": one[:1],
-        "a level or a plumb line (calibrate --place, --board-is level)": one[1:4],
-        "a measured length of the body": one[4:5],
+        "a board (vid2phys calibrate)": (one[:1], 0.003),
+        "a level or a plumb line (vid2phys calibrate --place, --board-is level)": (one[1:4], 0.005),
+        "a measured length of the body": (one[4:5], 0.001),
     }
     lines = []
-    for what, directions in measurements.items():
-        known, checked = estimate.known(directions), check.known(directions)
+    for what, (directions, error) in measurements.items():
+        known, checked = estimate.known(directions, error), check.known(directions, error)
         if estimate.flights is None and what.startswith("a measured"):
             continue
         spans = {
@@ -231,8 +231,12 @@ def _notes(
             text = warning(f"{text}, not {prior.gravity:.4g}: its size or the frame rate is wrong (--fps)")
         notes.append(text)
     if "ground_z_m" in report:
-        notes.append(f"the ground is at z = {_interval(report['ground_z_m'], '.3g')} m, by {report['impacts']} impacts")
+        notes.append(f"the ground is at z = {_interval(report['ground_z_m'], '.3g')} m, by {_impacts(estimate.impacts)}")
     return (*notes, *report["measurements_that_would_help"])
+
+
+def _impacts(count: int) -> str:
+    return "one impact" if count == 1 else f"{count} impacts"
 
 
 def _interval(entry: dict[str, Any], form: str) -> str:
